@@ -13,7 +13,7 @@
 // Every element is added in the order of the ranks, in fp32 for 16-bit types and rounded once, by exactly one rank in
 // two_shot and in the same way by all in one_shot: results are the same bits everywhere.
 //
-// Launch: as kernels/ring.cu.  Launched by collbench/algorithms/one_shot.py, two_shot.py, parameter_server.py.
+// Launch: as kernels/ring.cu.  Launched by collbench/algorithms/direct.py.
 #include "flags.cuh"
 
 // Packs that a thread loads from each rank before it stores the first sum: on a GPU to have them in flight together, on

@@ -23,7 +23,7 @@
 // come back from memory.  On a CPU one is best: the plain loop is a vector loop.
 //
 // Launch: world.blocks blocks for each rank of this device, all co-resident (cooperative launch); any block size.
-// Launched by collbench/algorithms/ring_flags.py and ring_pipelined.py.
+// Launched by collbench/algorithms/ring.py.
 #include "flags.cuh"
 
 #if !defined(SLOTS)

@@ -9,7 +9,7 @@ import pytest
 
 from collbench import cache
 from collbench.errors import PlatformError
-from collbench.platforms import kernels
+from collbench.platforms import compiler
 from collbench.runfile.index import Index
 
 STEM, SUFFIX = "ring-0123456789abcdef", ".so"
@@ -112,8 +112,8 @@ def test_a_real_kernel_is_compiled_anew_when_its_file_was_exchanged_and_a_linked
     own: Path, tmp_path: Path
 ) -> None:
     def compiled() -> Path:
-        kernels.host_library.cache_clear()
-        kernels.host_kernel("check.cu", kernels.entries("check.cu")[0], ("-DELEMENT=float", "-DREDOP=0"))
+        compiler.host_library.cache_clear()
+        compiler.host_kernel("check.cu", compiler.entries("check.cu")[0], ("-DELEMENT=float", "-DREDOP=0"))
         (library,) = (own / "kernels").glob("*.so")
         return library
 

@@ -16,9 +16,9 @@ from collbench.datatypes import NONE
 from collbench.errors import Unsupported
 from collbench.note import Note
 from collbench.platforms.cpu.hardware import cpus
-from collbench.platforms.gpu.hardware import gpus
+from collbench.platforms.gpu.placement import gpus
+from collbench.platforms.interface import Prepared
 from collbench.platforms.processes import Alone
-from collbench.platforms.roles import Prepared
 from tests.conftest import case
 from tools.remeasure import fitted, rungs_of
 

@@ -38,7 +38,7 @@ IMPLEMENTATION = '''"""`copies`: every rank copies what it is to have from where
 
 from collbench.algorithms import Implementation
 from collbench.platforms.layout import buffers
-from collbench.platforms.roles import Prepared
+from collbench.platforms.interface import Prepared
 
 
 def _prepare(case, platform):
@@ -46,13 +46,13 @@ def _prepare(case, platform):
 
     def launch(launches):
         for _ in range(launches):
-            platform.synchronize()  # nobody's input is older than this call
+            platform.launcher.synchronize()  # nobody's input is older than this call
             for rank in platform.local:
-                _, home = buffers(platform, case, rank)
+                _, home = buffers(platform.memory, case, rank)
                 for target, source, block in case.collective.moves(rank, case.ranks, case.root):
-                    start = buffers(platform, case, source)[0] + block * size
-                    platform.copy(rank, home + target * size, start, size)
-            platform.synchronize()
+                    start = buffers(platform.memory, case, source)[0] + block * size
+                    platform.launcher.copy(rank, home + target * size, start, size)
+            platform.launcher.synchronize()
 
     return Prepared(launch, host_driven=True)
 
@@ -63,7 +63,7 @@ IMPLEMENTATION = Implementation(
     platforms=("cpu", "spare"),
     collectives=("rotate", "alltoall"),
     prepare=_prepare,
-    rung=50,
+    order=50,
 )
 '''
 FORMAT = '''"""The log of a stopwatch: `stopwatch RANKS`, then bytes and microseconds a line."""

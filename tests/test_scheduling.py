@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from collbench.analysis.bound import measured_bound
-from collbench.analysis.compare.compare import compare
+from collbench.analysis.compare import compare
 from collbench.analysis.crossover import contests, library_of, rivals, winners
+from collbench.analysis.roofline import measured_roofline
 from collbench.cli._table import row
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measurement import Explanation, Measurement, timed
@@ -98,8 +98,8 @@ def test_a_disturbed_row_is_in_no_contest() -> None:
 
 def test_a_disturbed_row_sets_no_bound() -> None:
     floor = replace(slow(), floor=1e-3)
-    assert measured_bound([floor], floor.case.kind) is None
-    assert measured_bound([replace(floor, scheduling=None)], floor.case.kind)
+    assert measured_roofline([floor], floor.case.kind) is None
+    assert measured_roofline([replace(floor, scheduling=None)], floor.case.kind)
 
 
 @pytest.mark.parametrize("disturbed", ["base", "new"])

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from collbench.measurement import Measurement
-from collbench.platforms.cpu.installed import own
-from collbench.platforms.kernels import compiler
+from collbench.platforms.compiler import compiler
+from collbench.platforms.cpu.mpi_libraries import own
 from collbench.runfile.file import read
 
 C_LOOP = Path(__file__).with_name("c_loop.cpp")
@@ -31,8 +31,8 @@ platform, (case,) = open_platform(sweep, Needs(), "cpu", world), sweep.cases()
 rows = {name: implementations()[name].prepare(case, platform) for name in names}
 loop = ctypes.CDLL(sys.argv[1]).loop
 loop.restype, loop.argtypes = ctypes.c_double, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
-places = buffers(platform, case, world.rank)
-ways = {name: lambda name=name: platform.time(rows[name], 500) for name in names}
+places = buffers(platform.memory, case, world.rank)
+ways = {name: lambda name=name: platform.clock.time(rows[name], 500) for name in names}
 ways["C"] = lambda: loop(*places, 2, 500)
 times = {name: [] for name in ways}
 for turn in range(201):
@@ -64,14 +64,14 @@ allreduce, types = COLLECTIVES["allreduce"], ((DATATYPES["float"],), (REDUCTIONS
 sweep = Sweep((allreduce,), (4096,), *types, world.size, ("mpi",), steps=(step,))
 platform, (case,) = open_platform(sweep, Needs(), "cpu", world), sweep.cases()
 operation = implementations()["mpi"].prepare(case.buckets()[0][1], platform)
-parts = Parts(case, platform, platform.products(size), [operation])
+parts = Parts(case, platform, platform.compute.products(size), [operation])
 harness = find_schedule("sequential").prepare(parts)
 chain = Chain(size, world.rank)
 factor, (last, result) = chain.factor, (chain.start, np.empty_like(chain.start))
 
 def bare(steps):
     global last, result
-    platform.synchronize()
+    platform.launcher.synchronize()
     start = time.perf_counter()
     for _ in range(steps):
         for _ in range(products):

@@ -11,17 +11,15 @@ from statistics import median
 
 import numpy as np
 
-from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, diagnose
-from collbench.analysis.diagnose.hypotheses import HYPOTHESES, Hypothesis
-from collbench.analysis.diagnose.verdict import FEWEST, Health, judge
+from collbench.analysis.diagnose import FEWEST, Diagnosis, Health, RunFacts, diagnose, judge
+from collbench.analysis.hypotheses import HYPOTHESES, Hypothesis
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.measurement import Measurement, Prediction
-from collbench.model.bands import band
-from collbench.model.choice import terms
 from collbench.model.constants import Constants
-from collbench.model.doubt import Doubt, Levels, doubt, widened
 from collbench.model.equation import Floats
+from collbench.model.error_bands import ErrorModel, Levels, band, error_model, widened
+from collbench.model.nccl_terms import terms
 from collbench.topology.system import System
 from tests.conftest import ROOT, case
 from tools.model.accuracy import Errors, healthy
@@ -29,7 +27,7 @@ from tools.model.classes import CLASSES
 from tools.model.report import held_out, tables, write
 from tools.model.spread import levels
 
-QUIET = Evidence({})
+QUIET = RunFacts({})
 SLOWER = (1.0, 1.5, 2.0, 3.0)
 FACTORS = np.exp(np.arange(0, 1.8, 0.02))
 """In which the least is looked for that is called slow."""
@@ -73,13 +71,15 @@ class Trial:
         return self.found.sweep.system
 
     @cached_property
-    def doubt(self) -> Doubt:
+    def error_model(self) -> ErrorModel:
         """How far the model may be off."""
-        return doubt([int(nbytes) for nbytes in self.found.nbytes], self.levels)
+        return error_model([int(nbytes) for nbytes in self.found.nbytes], self.levels)
 
     def health(self, by: float = 1.0) -> Health:
         """Of the curve with all its times multiplied by a factor."""
-        return judge([int(nbytes) for nbytes in self.found.nbytes], self.found.logs + np.log(by), self.doubt).health
+        return judge(
+            [int(nbytes) for nbytes in self.found.nbytes], self.found.logs + np.log(by), self.error_model
+        ).health
 
     def judged(self, factors: Floats) -> Diagnosis:
         """With its times multiplied, by one factor a size."""

@@ -27,9 +27,9 @@ TWIN = '''"""`two-shot-b`: the same code under another name."""
 
 from dataclasses import replace
 
-from collbench.algorithms.two_shot import IMPLEMENTATION as TWO_SHOT
+from collbench.algorithms.direct import TWO_SHOT
 
-IMPLEMENTATION = replace(TWO_SHOT, name="two-shot-b", rung=0)
+IMPLEMENTATION = replace(TWO_SHOT, name="two-shot-b", order=0)
 '''
 SAMPLING = (("-n", "7"), ("-n", "15"), ("--budget", "0.1"))
 """One after the other: as few samples as an interval can be made of, some more, and what a short time allows."""

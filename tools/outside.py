@@ -16,7 +16,7 @@ from pathlib import Path
 
 EVERY_MODULE = """
 import importlib, pkgutil, sys, collbench
-from collbench.platforms.kernels import own_folder
+from collbench.platforms.compiler import own_folder
 
 for found in pkgutil.walk_packages(collbench.__path__, "collbench."):
     if found.name != "collbench.__main__":

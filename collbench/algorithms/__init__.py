@@ -1,6 +1,6 @@
-"""One file a way of carrying a case out; each defines IMPLEMENTATION, or several, found here by the file's presence.
+"""The ways of carrying a case out; each module defines IMPLEMENTATION or IMPLEMENTATIONS, and is found by being here.
 
-Library implementations come first, then the ladder of hand-written ones in the order of their `rung`.
+Library implementations come first, then the hand-written ones in the order in which the lessons introduce them.
 """
 
 import importlib
@@ -13,14 +13,22 @@ from collbench.cases import Case
 from collbench.cost import Cost
 from collbench.errors import Unsupported, UsageError, unknown
 from collbench.labels import family
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import Needs
-from collbench.platforms.roles import Launching, Prepared
 from collbench.wires import LEARNT, Wire
+
+
+def _supports_all(case: Case) -> None:
+    """Refuse no case."""
+
+
+def _no_fifo(ranks: int, platform: str) -> int:
+    return 0
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """One way to carry cases out.
+    """A way to carry cases out.
 
     `supports(case)` raises Unsupported with the reason, as `prepare(case, platform)` may, once it sees the hardware.
     """
@@ -29,11 +37,11 @@ class Implementation:
     summary: str  # one line for `collbench list`
     platforms: tuple[str, ...]
     collectives: tuple[str, ...]
-    prepare: Callable[[Case, Launching], Prepared]
-    supports: Callable[[Case], None] = lambda case: None
-    rung: int = 0  # place on the ladder; 0 for a library
-    calls: str = ""  # the library that it calls in another way, which is what the ladder is compared with instead
-    fifo: Callable[[int, str], int] = lambda ranks, platform: 0  # bytes that it wants in each rank's window
+    prepare: Callable[[Case, Platform], Prepared]
+    supports: Callable[[Case], None] = _supports_all
+    order: int = 0  # of hand-written implementations, in which lists show them; 0 for a library
+    calls: str = ""  # the library that it calls in another way; hand-written ones are compared with that instead
+    fifo: Callable[[int, str], int] = _no_fifo  # bytes that it needs in each rank's window, by ranks and platform
     cost: Callable[[Case], Cost] | None = None  # what a case that it supports spends, if that is known
     uses: Callable[[], tuple[str, ...]] = tuple  # the implementations it hands cases to, whose FIFOs it needs
     neighbours_only: bool = False  # a rank sends to one other: without a switch it has the links to that one only
@@ -43,8 +51,8 @@ class Implementation:
 
     @property
     def library(self) -> bool:
-        """Somebody else's product, which the ladder is compared with."""
-        return self.rung == 0
+        """Whether it is a library, with which hand-written implementations are compared."""
+        return self.order == 0
 
     def refuse(self, case: Case) -> None:
         """Raise Unsupported if this case is not for this implementation, whatever the hardware."""
@@ -59,60 +67,66 @@ class Implementation:
 
 @cache
 def implementations() -> dict[str, Implementation]:
-    """Every implementation by name, libraries first, then up the ladder."""
-    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
-    records: list[Implementation] = [
-        record for module in modules for record in getattr(module, "IMPLEMENTATIONS", ()) or (module.IMPLEMENTATION,)
-    ]
-    return {record.name: record for record in sorted(records, key=lambda record: (record.rung, record.name))}
+    """Return every implementation by name, libraries first."""
+    records: list[Implementation] = []
+    for found in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{found.name}")
+        records += getattr(module, "IMPLEMENTATIONS", ())
+        if hasattr(module, "IMPLEMENTATION"):
+            records.append(module.IMPLEMENTATION)
+    return {record.name: record for record in sorted(records, key=lambda record: (record.order, record.name))}
 
 
 def libraries() -> list[str]:
-    """Those that the hand-written ones are compared with."""
-    return [name for name, way in implementations().items() if way.library and not way.calls]
+    """Return the names of the libraries that hand-written implementations are compared with."""
+    return [name for name, found in implementations().items() if found.library and not found.calls]
 
 
 def is_library(name: str) -> bool:
-    """Whether the hand-written ones are compared with it, whichever library of its kind it calls (`mpi@openmpi`)."""
+    """Return whether hand-written implementations are compared with it, whichever library it calls (`mpi@openmpi`)."""
     return family(name) in libraries()
 
 
 def find(name: str) -> Implementation | None:
-    """The implementation of that name, whichever library of its kind it calls; None for what another tool ran."""
+    """Return the implementation of that name, whichever library it calls; None for what another tool ran."""
     return implementations().get(family(name))
 
 
 def needs(names: Iterable[str], ranks: int, platform: str) -> Needs:
-    """What these want of memory, each a FIFO of its own: what one leaves there must not pass for another's packets."""
+    """Return what implementations need of memory.
+
+    Each has a FIFO of its own: what one leaves there must not pass for another's packets.
+    """
     known = implementations()
-    wanted = {used for name in names for used in (name, *known[name].uses())}
-    chosen = [way for name, way in known.items() if name in wanted and platform in way.platforms]
+    used = {other for name in names for other in (name, *known[name].uses())}
+    chosen = [found for name, found in known.items() if name in used and platform in found.platforms]
     return Needs(
-        {way.name: way.fifo(ranks, platform) for way in chosen},
-        tuple(way.name for way in chosen if way.multicast),
-        LEARNT * 4 if any(way.wire for way in chosen) else 0,
+        {found.name: found.fifo(ranks, platform) for found in chosen},
+        tuple(found.name for found in chosen if found.multicast),
+        LEARNT * 4 if any(found.wire for found in chosen) else 0,
     )
 
 
 def choose(names: str, platform: str) -> tuple[str, ...]:
-    """Implementations for `--impl`: names with commas between, or a group's name, of one platform.
+    """Return the implementations that `--impl` names: names with commas between, or groups, of one platform.
 
-    `all` is `library` and `ladder`, whose results are exact; `narrow` are those that are not.
+    `all` is `library` and `ladder` (the hand-written ones), whose results are exact; `narrow` are those that are not.
     """
-    ways = {name: way for name, way in implementations().items() if platform in way.platforms}
-    known = list(ways)
-    groups = {
-        "all": [name for name, way in ways.items() if not way.wire],
-        "library": [name for name, way in ways.items() if way.library],
-        "ladder": [name for name, way in ways.items() if not way.library and not way.wire],
-        "narrow": [name for name, way in ways.items() if way.wire],
-    }
-    chosen: list[str] = []
+    here = {name: found for name, found in implementations().items() if platform in found.platforms}
+    groups: dict[str, list[str]] = {"all": [], "library": [], "ladder": [], "narrow": []}
+    for name, found in here.items():
+        groups["narrow" if found.wire else "all"].append(name)
+        if not found.wire:
+            groups["library" if found.library else "ladder"].append(name)
+    chosen: set[str] = set()
     for word in names.split(","):
         name = word.strip()
-        if name not in groups and name not in known:
-            if name in implementations():
-                raise UsageError(f"{name} does not run on {platform}; choose from: {', '.join([*groups, *known])}")
-            raise unknown("implementation", name, [*groups, *known])
-        chosen += [group for group in groups.get(name, [name]) if group not in chosen]
-    return tuple(name for name in known if name in chosen)
+        if name in groups:
+            chosen.update(groups[name])
+        elif name in here:
+            chosen.add(name)
+        elif name in implementations():
+            raise UsageError(f"{name} does not run on {platform}; choose from: {', '.join([*groups, *here])}")
+        else:
+            raise unknown("implementation", name, [*groups, *here])
+    return tuple(name for name in here if name in chosen)

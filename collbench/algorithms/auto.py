@@ -1,4 +1,4 @@
-"""`auto`: the rung that the model of costs expects to be fastest for a case, and its name in the row's note.
+"""`auto`: the hand-written implementation that the cost model expects to be fastest, and its name in the row's note.
 
 All that the choice looks at, the case and the platform's record of its hardware, is the same on every process.
 """
@@ -6,34 +6,33 @@ All that the choice looks at, the case and the platform's record of its hardware
 from dataclasses import replace
 
 from collbench.algorithms import Implementation, implementations
-from collbench.algorithms.ring_flags import COLLECTIVES
+from collbench.algorithms.ring import COLLECTIVES
 from collbench.cases import Case
 from collbench.errors import Unsupported
 from collbench.note import Note
-from collbench.platforms.roles import Launching, Prepared
+from collbench.platforms.interface import Platform, Prepared
 
 
-def _rungs() -> list[Implementation]:
-    return [
-        way for way in implementations().values() if way.cost and not way.wire
-    ]  # a sum is exact unless asked otherwise
+def _candidates() -> list[Implementation]:
+    """Return those with a known cost and exact sums."""
+    return [found for found in implementations().values() if found.cost and not found.wire]
 
 
-def expected(case: Case, platform: Launching) -> dict[str, float]:
-    """Seconds that each rung which takes the case should need on this hardware, fastest first; equal ones by rung."""
+def expected(case: Case, platform: Platform) -> dict[str, float]:
+    """Return the seconds that each candidate which takes the case should need on this hardware, fastest first."""
     seconds = {}
-    for rung in _rungs():
+    for candidate in _candidates():
         try:
-            rung.refuse(case)
+            candidate.refuse(case)
         except Unsupported:
             continue
-        if rung.cost and platform.name in rung.platforms:
-            seconds[rung.name] = platform.hardware.seconds(rung.cost(case), case.nbytes)
+        if candidate.cost and platform.name in candidate.platforms:
+            seconds[candidate.name] = platform.hardware.seconds(candidate.cost(case), case.nbytes)
     return dict(sorted(seconds.items(), key=lambda item: item[1]))
 
 
-def _prepare(case: Case, platform: Launching) -> Prepared:
-    """The first that the hardware lets us prepare."""
+def _prepare(case: Case, platform: Platform) -> Prepared:
+    """Prepare the first that the hardware supports."""
     refused = []
     for name in expected(case, platform):
         try:
@@ -43,15 +42,15 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
             refused.append(f"{name}: {reason}")
             continue
         return replace(prepared, note=prepared.note | Note(picked=name))
-    raise Unsupported(refused[0] if refused else "no rung carries it out")
+    raise Unsupported(refused[0] if refused else "no hand-written implementation carries it out")
 
 
 IMPLEMENTATION = Implementation(
     name="auto",
-    summary="the rung that a model of latency and bandwidth expects to be fastest",
+    summary="the implementation that a model of latency and bandwidth expects to be fastest",
     platforms=("gpu", "cpu"),
-    collectives=COLLECTIVES,  # of all rungs together
+    collectives=COLLECTIVES,  # of all candidates together
     prepare=_prepare,
-    rung=11,
-    uses=lambda: tuple(rung.name for rung in _rungs()),
+    order=11,
+    uses=lambda: tuple(candidate.name for candidate in _candidates()),
 )

@@ -1,4 +1,4 @@
-"""`mpi`: the MPI library's own collectives, called from the same compiled loop as the rungs beside it.
+"""`mpi`: the MPI library's own collectives, called from the same compiled loop as our kernels.
 
 Its functions are the ones that mpi4py calls; only the interpreter is left out (`mpi-python` has it).  What MPI lacks is
 made of what it has, as its users do: the average is the sum, divided afterwards by each rank that holds a result, and
@@ -19,10 +19,10 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import REDUCTIONS, Datatype, Reduction
 from collbench.errors import Unsupported
 from collbench.note import Note
-from collbench.platforms.cpu import calls, libraries, mpi, pairs
+from collbench.platforms.cpu import mpi, mpi_libraries, pairs
 from collbench.platforms.cpu.mpi import Arguments
+from collbench.platforms.interface import Pending, Platform, Prepared
 from collbench.platforms.layout import buffers
-from collbench.platforms.roles import Launching, Pending, Prepared
 
 ELEMENTS = {
     "float": "FLOAT",
@@ -113,7 +113,7 @@ def supports(case: Case) -> None:
 
 def library() -> str:
     """The library that mpi4py loaded, and its version."""
-    return libraries.short_name(_said())
+    return mpi_libraries.short_name(_said())
 
 
 @cache
@@ -127,7 +127,7 @@ def element(dtype: Datatype) -> Any:
     """MPI's type, or bits of the same size where the library cannot add it."""
     from mpi4py import MPI
 
-    known = dtype.name != "half" or libraries.adds_half(_said())
+    known = dtype.name != "half" or mpi_libraries.adds_half(_said())
     return getattr(MPI, ELEMENTS[dtype.name] if known else _BITS)
 
 
@@ -143,25 +143,25 @@ def operation(case: Case) -> Any:
 
 @cache
 def _own_operation(dtype: Datatype, redop: Reduction, large: bool) -> Any:
-    """The ladder's addition; made once, since MPI has room for a few user-defined operations."""
+    """Return our kernels' addition; made once, since MPI has room for a few user-defined operations."""
     from mpi4py import MPI
 
     handle = np.zeros(1, np.uint64)
-    arguments = calls.combining(dtype, redop, large), 1, handle.ctypes.data
-    mpi.succeed(calls.repeated([mpi.call("MPI_Op_create", arguments, large)])(1))
+    arguments = mpi.combining(dtype, redop, large), 1, handle.ctypes.data
+    mpi.succeed(mpi.repeated([mpi.mpi_call("MPI_Op_create", arguments, large)])(1))
     return MPI.Op.fromhandle(int(handle[0]))
 
 
-def _prepare(case: Case, platform: Launching) -> Prepared:
+def _prepare(case: Case, platform: Platform) -> Prepared:
     from mpi4py import MPI
 
     (rank,) = platform.local
-    send, receive = buffers(platform, case, rank)
+    send, receive = buffers(platform.memory, case, rank)
     handles = (MPI._handleof(handle) for handle in (element(case.dtype), operation(case), platform.comm))
     end = _Ends(case, rank, send, receive, int(MPI.IN_PLACE) if case.in_place else send, *handles)
     sequence = list(_sequence(end, platform))
     division = _division(case, platform, rank, receive)
-    repeated = calls.repeated([*sequence, *division])
+    repeated = mpi.repeated([*sequence, *division])
     pending = _pending(end, division) if len(sequence) == 1 and case.collective.name in _CALLS else None
 
     def launch(launches: int) -> None:
@@ -174,36 +174,36 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     return Prepared(launch, note=note, library=library(), loop=repeated.loop, pending=pending, refuse=refuse)
 
 
-def _sequence(end: _Ends, platform: Launching) -> Iterator[calls.Call]:
+def _sequence(end: _Ends, platform: Platform) -> Iterator[mpi.Call]:
     """One operation of a rank, call after call."""
     case, rank = end.case, end.rank
     if case.collective.flights:
         yield from pairs.exchange(pairs.PairEnd(case, rank, end.send, end.receive, end.element, end.comm))
     elif case.collective.name == "barrier":
-        neighbour = buffers(platform, case, (rank + 1) % case.ranks)[1]
-        yield from pairs.barriers(end.comm, calls.copy(neighbour, end.send, case.nbytes))
+        neighbour = buffers(platform.memory, case, (rank + 1) % case.ranks)[1]
+        yield from pairs.barriers(end.comm, mpi.memcpy_call(neighbour, end.send, case.nbytes))
     else:
         if case.collective.name == "broadcast" and rank == case.root and not case.in_place:
-            yield calls.copy(end.receive, end.send, case.nbytes)
+            yield mpi.memcpy_call(end.receive, end.send, case.nbytes)
         name, arguments = _CALLS[case.collective.name]
-        yield mpi.call(name, arguments(end), case.block > mpi.LARGEST_COUNT)
+        yield mpi.mpi_call(name, arguments(end), case.block > mpi.LARGEST_COUNT)
 
 
-def _pending(end: _Ends, division: list[calls.Call]) -> Pending | None:
+def _pending(end: _Ends, division: list[mpi.Call]) -> Pending | None:
     """The non-blocking form, MPI_Iallreduce and the like; None where the library has none, or C is not called so."""
     case = end.case
     name, arguments = _CALLS[case.collective.name][0], _CALLS[case.collective.name][1](end)
-    if len(arguments) >= calls.MOST_ARGUMENTS:
+    if len(arguments) >= mpi.MOST_ARGUMENTS:
         return None
     request, flag = np.zeros(1, np.uint64), np.zeros(1, np.int32)
     own = (*arguments, request.ctypes.data)
     try:
-        begin = mpi.call(f"MPI_I{name.removeprefix('MPI_').lower()}", own, case.block > mpi.LARGEST_COUNT)
+        begin = mpi.mpi_call(f"MPI_I{name.removeprefix('MPI_').lower()}", own, case.block > mpi.LARGEST_COUNT)
     except Unsupported:
         return None
-    poll = mpi.call("MPI_Test", (request.ctypes.data, flag.ctypes.data, mpi.statuses()))
-    finish = mpi.call("MPI_Wait", (request.ctypes.data, mpi.statuses()))
-    begins, polls, finishes = (calls.repeated(parts) for parts in ([begin], [poll], [finish, *division]))
+    poll = mpi.mpi_call("MPI_Test", (request.ctypes.data, flag.ctypes.data, mpi.statuses()))
+    finish = mpi.mpi_call("MPI_Wait", (request.ctypes.data, mpi.statuses()))
+    begins, polls, finishes = (mpi.repeated(parts) for parts in ([begin], [poll], [finish, *division]))
     held = request, flag
     return Pending(
         lambda: mpi.succeed(begins(1) if held else 0),
@@ -212,12 +212,12 @@ def _pending(end: _Ends, division: list[calls.Call]) -> Pending | None:
     )
 
 
-def _division(case: Case, platform: Launching, rank: int, receive: int) -> list[calls.Call]:
+def _division(case: Case, platform: Platform, rank: int, receive: int) -> list[mpi.Call]:
     """What turns the sum into the average on a rank that holds it."""
     if case.redop.name != "avg" or not case.collective.moves(rank, case.ranks, case.root):
         return []
-    complete = platform.kernel("steps.cu", "complete", case.dtype, case.redop)
-    return [calls.kernel(complete, np.uint64(receive), np.uint64(case.receive_count), np.uint32(case.ranks))]
+    complete = platform.launcher.kernel("steps.cu", "complete", case.dtype, case.redop)
+    return [mpi.kernel_call(complete, np.uint64(receive), np.uint64(case.receive_count), np.uint32(case.ranks))]
 
 
 IMPLEMENTATION = Implementation(

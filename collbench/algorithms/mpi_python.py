@@ -16,8 +16,8 @@ from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.messages import Flight
 from collbench.note import Note
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers, view
-from collbench.platforms.roles import Launching, Prepared
 
 Action = Callable[[], Any]
 
@@ -86,16 +86,16 @@ def _all_of(begun: Sequence[Action]) -> None:
     MPI.Request.Waitall([begin() for begin in begun])
 
 
-def _barriers(end: _Ends, platform: Launching) -> Iterator[Action]:
+def _barriers(end: _Ends, platform: Platform) -> Iterator[Action]:
     """Two, and between them what must be seen after the second."""
-    neighbour = buffers(platform, end.case, (end.rank + 1) % end.case.ranks)[1]
-    own = buffers(platform, end.case, end.rank)[0]
+    neighbour = buffers(platform.memory, end.case, (end.rank + 1) % end.case.ranks)[1]
+    own = buffers(platform.memory, end.case, end.rank)[0]
     yield end.comm.Barrier
-    yield partial(platform.copy, end.rank, neighbour, own, end.case.nbytes)
+    yield partial(platform.launcher.copy, end.rank, neighbour, own, end.case.nbytes)
     yield end.comm.Barrier
 
 
-def _actions(end: _Ends, platform: Launching) -> Iterator[Action]:
+def _actions(end: _Ends, platform: Platform) -> Iterator[Action]:
     """One operation, call after call."""
     case = end.case
     for flight in case.collective.flights:
@@ -104,8 +104,8 @@ def _actions(end: _Ends, platform: Launching) -> Iterator[Action]:
         yield from _barriers(end, platform)
     elif not case.collective.flights:
         if case.collective.name == "broadcast" and end.at_root and not case.in_place:
-            send, receive = buffers(platform, case, end.rank)
-            yield partial(platform.copy, end.rank, receive, send, case.nbytes)
+            send, receive = buffers(platform.memory, case, end.rank)
+            yield partial(platform.launcher.copy, end.rank, receive, send, case.nbytes)
         yield _CALLS[case.collective.name](end)
 
 
@@ -122,13 +122,13 @@ _CALLS: dict[str, Callable[[_Ends], Action]] = {
 }
 
 
-def _prepare(case: Case, platform: Launching) -> Prepared:
+def _prepare(case: Case, platform: Platform) -> Prepared:
     from mpi4py import MPI
 
     (rank,) = platform.local
     datatype = element(case.dtype)
     size = case.dtype.itemsize
-    send_address, receive_address = buffers(platform, case, rank)
+    send_address, receive_address = buffers(platform.memory, case, rank)
     send = [view(send_address, case.send_count * size), case.block, datatype]
     receive = [view(receive_address, case.receive_count * size), case.block, datatype]
     own = MPI.IN_PLACE if case.in_place else send
@@ -138,13 +138,15 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     return Prepared(_repeat(actions), note=note, library=library())
 
 
-def _division(case: Case, platform: Launching, rank: int) -> list[Action]:
+def _division(case: Case, platform: Platform, rank: int) -> list[Action]:
     """What turns the sum into the average on a rank that holds it."""
     if case.redop.name != "avg" or not case.collective.moves(rank, case.ranks, case.root):
         return []
-    complete = platform.kernel("steps.cu", "complete", case.dtype, case.redop)
-    target, count = buffers(platform, case, rank)[1], case.receive_count
-    return [platform.bind_one(complete, rank, count, np.uint64(target), np.uint64(count), np.uint32(case.ranks))]
+    complete = platform.launcher.kernel("steps.cu", "complete", case.dtype, case.redop)
+    target, count = buffers(platform.memory, case, rank)[1], case.receive_count
+    return [
+        platform.launcher.bind_one(complete, rank, count, np.uint64(target), np.uint64(count), np.uint32(case.ranks))
+    ]
 
 
 def _repeat(actions: list[Action]) -> Callable[[int], None]:

@@ -1,6 +1,6 @@
 """`narrow-bfloat16`, `narrow-half` and the like: a two-shot whose ranks exchange something narrower than their arrays.
 
-A rung for each format of collbench/wires.py.  None is exact: results are checked against a bound that is proved.
+An implementation for each format of collbench/wires.py.  None is exact: results are checked against a proved bound.
 """
 
 import numpy as np
@@ -9,8 +9,8 @@ from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import grid
-from collbench.platforms.roles import Launching, Prepared
 from collbench.wires import GROUP, KEPT, LEARNT, WIRES, Wire
 
 BLOCKS, THREADS = 64, 256  # of a rank on a GPU with room for them
@@ -25,7 +25,7 @@ FEEDBACK = "-DFEEDBACK"
 
 
 def prefixed(wire: Wire) -> str:
-    """What the rung of a wire is called."""
+    """Return the name of a wire's implementation."""
     return f"narrow-{wire.name}"
 
 
@@ -40,20 +40,24 @@ def rounds(case: Case, wire: Wire, platform: str) -> int:
     return -(-groups // (room(case.ranks, platform) // wire.group * case.ranks))
 
 
-def private(wire: Wire, ranks: int, platform: Launching) -> int:
+def private(wire: Wire, ranks: int, platform: Platform) -> int:
     """Where in a window a rank's own memory starts, in bytes behind the flags: what its wire lost, then a study's."""
     return platform.layout.fifos[prefixed(wire)] + KINDS * ranks * room(ranks, platform.name)
 
 
-def prepare(wire: Wire, case: Case, platform: Launching, *options: str) -> Prepared:
+def prepare(wire: Wire, case: Case, platform: Platform, *options: str) -> Prepared:
     """A case by a wire, with more of the compiler's options."""
     name, size = prefixed(wire), room(case.ranks, platform.name)
-    kernel = platform.kernel("narrow.cu", "narrow_allreduce", case.dtype, case.redop, f"-DWIRE={wire.code}", *options)
+    kernel = platform.launcher.kernel(
+        "narrow.cu", "narrow_allreduce", case.dtype, case.redop, f"-DWIRE={wire.code}", *options
+    )
     fifo, most = platform.layout.fifos[name], size // wire.group
     groups = -(-case.block // GROUP)
     threads, blocks = grid(TEAM * min(most, -(-groups // case.ranks)), THREADS, BLOCKS)
     numbers = fifo, size, most, case.block, private(wire, case.ranks, platform)
-    launch = platform.bind(kernel, case, platform.blocks(blocks), threads, *(np.uint64(number) for number in numbers))
+    launch = platform.launcher.bind(
+        kernel, case, platform.launcher.blocks(blocks), threads, *(np.uint64(number) for number in numbers)
+    )
     return Prepared(launch, wire=wire)
 
 
@@ -71,7 +75,7 @@ def _cost(wire: Wire, case: Case) -> Cost:
     return Cost(Wait.BARRIER, steps, link=2 * others * share, memory=2 + 4 * others * share, blocks=BLOCKS)
 
 
-def _rung(wire: Wire) -> Implementation:
+def _implementation(wire: Wire) -> Implementation:
     return Implementation(
         name=prefixed(wire),
         summary=f"a two-shot in {wire.summary}",
@@ -79,11 +83,11 @@ def _rung(wire: Wire) -> Implementation:
         collectives=("allreduce",),
         prepare=lambda case, platform: prepare(wire, case, platform),
         supports=_supports,
-        rung=12,
+        order=12,
         cost=lambda case: _cost(wire, case),
         fifo=lambda ranks, platform: KINDS * ranks * room(ranks, platform) + KEPT * LEARNT,
         wire=wire,
     )
 
 
-IMPLEMENTATIONS = tuple(map(_rung, WIRES.values()))
+IMPLEMENTATIONS = tuple(map(_implementation, WIRES.values()))

@@ -1,4 +1,4 @@
-"""`nccl`: NVIDIA's library, through CuPy; what the ladder is compared with on GPUs.
+"""`nccl`: NVIDIA's library, through CuPy.
 
 One thread drives all ranks, so an operation is one group with every rank's calls, or one after another.  What NCCL has
 no call for is made of its sends and receives, as nccl-tests does.  It has no barrier: programs all-reduce one element.
@@ -14,8 +14,8 @@ from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.errors import Unsupported
 from collbench.messages import Flight
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers
-from collbench.platforms.roles import Launching, Prepared
 
 Call = Callable[[], Any]
 
@@ -140,10 +140,11 @@ def _supports(case: Case) -> None:
         raise Unsupported("NCCL's all-to-all is made of sends and receives, which cannot share a buffer")
 
 
-def _prepare(case: Case, platform: Launching) -> Prepared:
+def _prepare(case: Case, platform: Platform) -> Prepared:
     comm = platform.comm
     ends = [
-        _End(comm.ranks[rank], case, rank, *buffers(platform, case, rank), comm.stream(rank)) for rank in platform.local
+        _End(comm.ranks[rank], case, rank, *buffers(platform.memory, case, rank), comm.stream(rank))
+        for rank in platform.local
     ]
     groups = _groups(case, ends)
     launch = partial(comm.launch, groups, _busy(case, ends))

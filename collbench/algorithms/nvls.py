@@ -12,8 +12,8 @@ from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import Region
-from collbench.platforms.roles import Launching, Prepared
 
 _SUMS, _EXTREMES = ("sum", "avg"), ("max", "min")
 REDUCES: Mapping[str, tuple[str, ...]] = {
@@ -40,13 +40,13 @@ def _supports(case: Case) -> None:
         raise Unsupported(f"the switch has no instruction for {redop} of {dtype}; it has for: {choices}")
 
 
-def _prepare(case: Case, platform: Launching) -> Prepared:
-    results = platform.multicast(Region.RECEIVE)  # buffers of an all-reduce start where their region does
-    inputs = results if case.in_place else platform.multicast(Region.SEND)
-    kernel = platform.kernel("multimem.cu", "nvls", case.dtype, case.redop)
+def _prepare(case: Case, platform: Platform) -> Prepared:
+    results = platform.memory.multicast(Region.RECEIVE)  # buffers of an all-reduce start where their region does
+    inputs = results if case.in_place else platform.memory.multicast(Region.SEND)
+    kernel = platform.launcher.kernel("multimem.cu", "nvls", case.dtype, case.redop)
     shard = chunk_elements(case.block, case.ranks, case.dtype.itemsize)
     arguments = (np.uint64(number) for number in (inputs, results, case.block, shard))
-    return Prepared(platform.bind(kernel, case, platform.blocks(BLOCKS), THREADS, *arguments))
+    return Prepared(platform.launcher.bind(kernel, case, platform.launcher.blocks(BLOCKS), THREADS, *arguments))
 
 
 def _cost(case: Case) -> Cost:
@@ -61,7 +61,7 @@ IMPLEMENTATION = Implementation(
     collectives=("allreduce",),
     prepare=_prepare,
     supports=_supports,
-    rung=9,
+    order=9,
     multicast=True,
     cost=_cost,
 )

@@ -6,11 +6,11 @@ from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import grid
-from collbench.platforms.roles import Launching, Prepared
 from collbench.units import format_size
 
-MOST = 256 * 1024  # bytes of a message: beyond, every other rung is faster
+MOST = 256 * 1024  # bytes of a message: beyond, all others are faster
 ROOM = 8 * 2**20  # bytes of all inboxes of a rank, so that many ranks get smaller ones
 PAYLOAD = 8  # bytes of data in 16 of packets
 BLOCKS, THREADS = 8, 512  # of a rank on a GPU with room for them
@@ -26,11 +26,15 @@ def _supports(case: Case) -> None:
         raise Unsupported(f"inboxes hold messages up to {format_size(longest(case.ranks))}")
 
 
-def _prepare(case: Case, platform: Launching) -> Prepared:
-    kernel = platform.kernel("one_shot_ll.cu", "one_shot_ll", case.dtype, case.redop)
+def _prepare(case: Case, platform: Platform) -> Prepared:
+    kernel = platform.launcher.kernel("one_shot_ll.cu", "one_shot_ll", case.dtype, case.redop)
     threads, blocks = grid(-(-case.nbytes // PAYLOAD), THREADS, BLOCKS)
     fifo, room = np.uint64(platform.layout.fifos["one-shot-ll"]), np.uint64(longest(case.ranks) // PAYLOAD)
-    return Prepared(platform.bind(kernel, case, platform.blocks(blocks), threads, fifo, room, np.uint64(case.nbytes)))
+    return Prepared(
+        platform.launcher.bind(
+            kernel, case, platform.launcher.blocks(blocks), threads, fifo, room, np.uint64(case.nbytes)
+        )
+    )
 
 
 def _cost(case: Case) -> Cost:
@@ -46,7 +50,7 @@ IMPLEMENTATION = Implementation(
     collectives=("allreduce",),
     prepare=_prepare,
     supports=_supports,
-    rung=7,
+    order=7,
     cost=_cost,
     fifo=lambda ranks, platform: 2 * ranks * 2 * longest(ranks),
 )

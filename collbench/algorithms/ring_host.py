@@ -1,14 +1,31 @@
-"""`ring-host`: the ring all-reduce with the host as its clock (baidu-allreduce, 2017).
+"""`ring-host` and `ring-events`: the ring all-reduce in steps that the host enqueues (baidu-allreduce, 2017).
 
-Each of the 2 (n - 1) steps copies a chunk from the previous rank, adds it, and waits until every rank has done so.
-The algorithm is bandwidth-optimal and the code obvious; what loses is that every step costs a round trip to the host.
+Each of the 2 (n - 1) steps copies a chunk from the previous rank and adds it.  The algorithm is bandwidth-optimal and
+the code obvious.  `ring-host` waits until every rank has done so: every step costs a round trip to the host.
+`ring-events` enqueues all steps at once; nothing waits for a time, only for the data that it needs.
+
+A rank's stream is in order, so only what one rank writes and another touches needs an event.  Call the result buffer of
+rank r R(r), its left neighbour l and its right neighbour q.  A rank writes its own buffers only, and reads R(l):
+
+* Read after write.  In step t rank r reads from R(l) the chunk that l wrote in step t - 1, so it first waits for l's
+  event after step t - 1.  For the first step that is l's copy of its input, or whatever l did before if in place.
+* Write after read, within an operation.  R(r) is written again where q has read it in one case only: a chunk that q
+  took while adding is later overwritten by its finished sum.  That sum has been through q: it exists only after q added
+  what it read, and each rank it passed since waited for the one before.
+* Write after read, of whatever is next on the stream (the caller may change its input).  q may still read R(r), so the
+  last thing that r's stream waits for is q's event after its last step.  Nothing is therefore left to remember from
+  one launch to the next.
+* Staging is written and read by r's own stream only: one slot is enough, and nobody has to hand it back.
+
+None of these waits follows from the others (tests/platforms/gpu/test_events.py leaves out each).  Between streams of
+one process an event is all that is needed; another process could not wait for it.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +33,9 @@ from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.collectives import chunk_bounds
 from collbench.cost import Cost, Wait
+from collbench.errors import Unsupported
+from collbench.platforms.interface import Platform, Prepared, Watch
 from collbench.platforms.layout import Region, buffers
-from collbench.platforms.roles import Launching, Prepared, Watch
 from collbench.tracks import ADDED, MOVED
 
 
@@ -37,7 +55,7 @@ class Ring:
     """The steps of one case; who must have finished what between them is the caller's business."""
 
     case: Case
-    platform: Launching
+    platform: Platform
 
     def steps(self) -> list[Step]:
         """All of them: the start, n - 1 that add and n - 1 that copy."""
@@ -50,15 +68,17 @@ class Ring:
         """Address and length in elements of a chunk of a rank's result."""
         chunks = list(chunk_bounds(self.case.block, self.case.ranks, self.case.dtype.itemsize))
         first, count = chunks[index % self.case.ranks]
-        return buffers(self.platform, self.case, rank)[1] + first * self.case.dtype.itemsize, count
+        return buffers(self.platform.memory, self.case, rank)[1] + first * self.case.dtype.itemsize, count
 
     def copy(self, rank: int, target: int, source: int, count: int) -> Action:
         """A copy of so many elements by a rank."""
-        return Action(MOVED, partial(self.platform.copy, rank, target, source, count * self.case.dtype.itemsize))
+        return Action(
+            MOVED, partial(self.platform.launcher.copy, rank, target, source, count * self.case.dtype.itemsize)
+        )
 
     def start(self) -> Step:
         """The result starts as the rank's own input."""
-        places = {rank: buffers(self.platform, self.case, rank) for rank in self.platform.local}
+        places = {rank: buffers(self.platform.memory, self.case, rank) for rank in self.platform.local}
         return {
             rank: [self.copy(rank, receive, send, self.case.block)] if send != receive else []
             for rank, (send, receive) in places.items()
@@ -67,29 +87,29 @@ class Ring:
     def reduce_step(self, step: int) -> Step:
         """Each rank adds the chunk that its left neighbour finished adding to one step before."""
         actions: Step = {}
-        add = self.platform.kernel("steps.cu", "add", self.case.dtype, self.case.redop)
+        add = self.platform.launcher.kernel("steps.cu", "add", self.case.dtype, self.case.redop)
         for rank in self.platform.local:
             source, count = self.chunk((rank - 1) % self.case.ranks, rank - step)
             target, _ = self.chunk(rank, rank - step)
-            staging = self.platform.address(Region.STAGING, rank)
+            staging = self.platform.memory.address(Region.STAGING, rank)
             arguments = np.uint64(target), np.uint64(staging), np.uint64(count)
             both = [
                 self.copy(rank, staging, source, count),
-                Action(ADDED, self.platform.bind_one(add, rank, count, *arguments)),
+                Action(ADDED, self.platform.launcher.bind_one(add, rank, count, *arguments)),
             ]
             actions[rank] = both if count else []
         return actions
 
     def complete(self) -> Step:
-        """Each rank divides the chunk that it has the whole sum of, if the average is wanted."""
+        """Each rank divides the chunk that it has the whole sum of, for an average."""
         if self.case.redop.name != "avg":
             return {}
         actions: Step = {}
-        kernel = self.platform.kernel("steps.cu", "complete", self.case.dtype, self.case.redop)
+        kernel = self.platform.launcher.kernel("steps.cu", "complete", self.case.dtype, self.case.redop)
         for rank in self.platform.local:
             target, count = self.chunk(rank, rank + 1)
             arguments = np.uint64(target), np.uint64(count), np.uint32(self.case.ranks)
-            divide = Action(ADDED, self.platform.bind_one(kernel, rank, count, *arguments))
+            divide = Action(ADDED, self.platform.launcher.bind_one(kernel, rank, count, *arguments))
             actions[rank] = [divide] if count else []
         return actions
 
@@ -122,14 +142,14 @@ def under(watch: Watch, steps: Sequence[Step]) -> list[Step]:
     return [{rank: [watched(rank, action) for action in actions] for rank, actions in step.items()} for step in steps]
 
 
-def _prepare(case: Case, platform: Launching) -> Prepared:
+def _prepare_host(case: Case, platform: Platform) -> Prepared:
     steps = Ring(case, platform).steps()
 
     def once(steps: Sequence[Step]) -> None:
         for step in steps:
             for action in chain.from_iterable(step.values()):
                 action.run()
-            platform.synchronize()
+            platform.launcher.synchronize()
 
     def launch(launches: int) -> None:
         for _ in range(launches):
@@ -138,13 +158,62 @@ def _prepare(case: Case, platform: Launching) -> Prepared:
     return Prepared(launch, host_driven=True, watched=lambda watch: once(under(watch, steps)))
 
 
-IMPLEMENTATION = Implementation(
+RING_HOST = Implementation(
     name="ring-host",
     summary="ring; the host copies, adds and waits after every step",
     platforms=("gpu", "cpu"),
     collectives=("allreduce",),
-    prepare=_prepare,
-    rung=1,
+    prepare=_prepare_host,
+    order=1,
     neighbours_only=True,
     cost=cost,
 )
+
+
+def _supports_events(case: Case) -> None:
+    if case.ranks == 1 and case.in_place:
+        raise Unsupported("one rank in place has nothing to enqueue")
+
+
+def _enqueue(platform: Platform, steps: Sequence[Step], ranks: int) -> None:
+    """One operation."""
+    behind: dict[int, Any] = {}  # each rank's event behind its last step
+    for number, step in enumerate(steps):
+        before, behind = behind, {}
+        for rank, actions in step.items():
+            if number:
+                platform.launcher.after(rank, before[(rank - 1) % ranks])
+            for action in actions:
+                action.run()
+            behind[rank] = platform.launcher.mark(rank)
+    for rank in behind:
+        platform.launcher.after(rank, behind[(rank + 1) % ranks])
+
+
+def _prepare_events(case: Case, platform: Platform) -> Prepared:
+    if len(platform.local) != case.ranks:
+        raise Unsupported("events order streams of one process only")
+    steps = Ring(case, platform).steps()
+
+    def launch(launches: int) -> None:
+        for _ in range(launches):
+            _enqueue(platform, steps, case.ranks)
+
+    def watched(watch: Watch) -> None:
+        _enqueue(platform, under(watch, steps), case.ranks)
+
+    return Prepared(launch, one_graph=True, watched=watched)
+
+
+RING_EVENTS = Implementation(
+    name="ring-events",
+    summary="the same, all steps enqueued at once: events keep the order",
+    platforms=("gpu",),
+    collectives=("allreduce",),
+    prepare=_prepare_events,
+    supports=_supports_events,
+    order=2,
+    neighbours_only=True,
+    cost=lambda case: cost(case, Wait.EVENT),
+)
+IMPLEMENTATIONS = RING_HOST, RING_EVENTS

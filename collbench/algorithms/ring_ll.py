@@ -6,7 +6,7 @@ from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.cost import Cost, Wait
-from collbench.platforms.roles import Launching, Prepared
+from collbench.platforms.interface import Platform, Prepared
 
 SLOT_BYTES = 32 * 1024  # of data in a piece, of all blocks of a rank together
 PACKET_BYTES = 2  # bytes sent for one of data
@@ -24,13 +24,13 @@ def slot_bytes(blocks: int) -> int:
     return SLOT_BYTES // blocks // 128 * 128
 
 
-def _prepare(case: Case, platform: Launching) -> Prepared:
-    kernel = platform.kernel("ring_ll.cu", "ring_ll_allreduce", case.dtype, case.redop)
-    blocks = platform.blocks(BLOCKS)
+def _prepare(case: Case, platform: Platform) -> Prepared:
+    kernel = platform.launcher.kernel("ring_ll.cu", "ring_ll_allreduce", case.dtype, case.redop)
+    blocks = platform.launcher.blocks(BLOCKS)
     chunk = chunk_elements(case.block, case.ranks, case.dtype.itemsize) * case.dtype.itemsize
     slot, fifo = np.uint64(slot_bytes(blocks)), np.uint64(platform.layout.fifos["ring-ll"])
     lengths = np.uint32(slots(case.ranks)), np.uint64(case.nbytes), np.uint64(chunk)
-    return Prepared(platform.bind(kernel, case, blocks, THREADS, fifo, slot, *lengths))
+    return Prepared(platform.launcher.bind(kernel, case, blocks, THREADS, fifo, slot, *lengths))
 
 
 def _cost(case: Case) -> Cost:
@@ -52,7 +52,7 @@ IMPLEMENTATION = Implementation(
     platforms=("gpu", "cpu"),
     collectives=("allreduce",),
     prepare=_prepare,
-    rung=5,
+    order=5,
     neighbours_only=True,
     cost=_cost,
     fifo=lambda ranks, platform: slots(ranks) * SLOT_BYTES * PACKET_BYTES,

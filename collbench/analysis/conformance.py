@@ -9,12 +9,12 @@ from collbench.outcome import Outcome
 Pair = tuple[str, str]  # implementation, collective
 
 _WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok", Outcome.SKIPPED: "skip"}
-"""What a cell says of many cases: the worst of them, which is the first."""
+"""Words of a cell, the worst first: the worst outcome of its cases counts."""
 
 
 @dataclass
 class Conformance:
-    """Outcomes, gathered one by one."""
+    """Outcomes of results, gathered as they come."""
 
     outcomes: dict[Pair, dict[str, set[Outcome]]] = field(default_factory=dict)
     reasons: dict[str, set[str]] = field(default_factory=dict)  # why something was skipped, by implementation
@@ -22,7 +22,7 @@ class Conformance:
     counts: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
 
     def add(self, result: Result) -> None:
-        """Take one result in."""
+        """Add a result."""
         self.counts[result.outcome] += 1
         row = self.outcomes.setdefault((result.implementation, result.case.collective.name), {})
         row.setdefault(result.case.dtype.name, set()).add(result.outcome)
@@ -32,7 +32,7 @@ class Conformance:
             self.bad.append(result)
 
     def word(self, row: Pair, dtype: str) -> str:
-        """`ok`, the worst that happened, `skip`, or `ok/skip` where only some cases were skipped."""
+        """Return `ok`, the worst outcome, `skip`, or `ok/skip` where only some cases were skipped."""
         outcomes = self.outcomes[row].get(dtype, set())
         if outcomes == {Outcome.OK, Outcome.SKIPPED}:
             return "ok/skip"
@@ -40,7 +40,7 @@ class Conformance:
 
 
 def table(conformance: Conformance, dtypes: Iterable[str]) -> list[str]:
-    """A line for each implementation and collective, a column for each element type."""
+    """Return a line for each implementation and collective, with a column for each element type."""
     names = list(dtypes)
     lines = [f"{'':<16} {'':<13} " + " ".join(f"{name:<8}" for name in names)]
     for row in conformance.outcomes:

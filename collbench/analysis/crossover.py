@@ -1,17 +1,92 @@
-"""From which message size on which implementation wins, and by how much, as far as the intervals tell them apart."""
+"""By how much one row is faster than another, and from which message size on which implementation wins.
 
+Only as far as the intervals of the rows tell them apart.
+"""
+
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from collbench.algorithms import find
-from collbench.analysis.advantage import Advantage
 from collbench.cases import Case
 from collbench.labels import family
-from collbench.measurement import Prediction, Result, timed
+from collbench.measurement import Prediction, Reported, Result, timed
 from collbench.observed import Timed
 from collbench.units import format_size
+
+STRETCH = 1.5
+"""Times the 95 % interval.  A summary compares hundreds of pairs, and of pairs without any difference one in two
+hundred has intervals that just miss each other, more where samples that follow each other are alike.  Stretched so,
+one in thirty thousand has, of independent samples."""
+
+LEAST = 1.05
+"""Times as fast: less comes with where memory happens to lie, and is another in the next run.  One and the same code
+under two names, in one run, was 3 % apart with intervals that were (`make noisy`, 1 of 140 pairs)."""
+ASSUMED = 0.1  # relative half-width of the interval where another tool printed one figure and no interval
+
+
+@dataclass(frozen=True)
+class Advantage:
+    """One row against another of the same case: how many times as fast it is, with an interval."""
+
+    nbytes: int
+    ratio: float  # the other row's time over this row's: above 1 is faster
+    low: float
+    high: float
+    expected: bool = False  # by a model: then the likelier side is given even where bands overlap
+
+    @classmethod
+    def of(cls, row: Timed, other: Timed) -> "Advantage":
+        """Return the advantage of a row over another; both have times above 0."""
+        (fast, slow), (least, most) = span(row), span(other)
+        expected = isinstance(row, Prediction) or isinstance(other, Prediction)
+        high = most / fast if fast else math.inf
+        return cls(row.case.nbytes, other.typical / row.typical, least / slow, high, expected)
+
+    @property
+    def apart(self) -> bool:
+        """Whether the intervals leave room between them, and the difference is worth a word."""
+        return not self.level and (self.low > 1 or self.high < 1)
+
+    @property
+    def level(self) -> bool:
+        """Whether the difference is too small to be worth a word, however sure it is."""
+        return 1 / LEAST < self.ratio < LEAST
+
+    @property
+    def sign(self) -> int:
+        """1 faster, -1 slower, 0 not told apart; of predictions the likelier side."""
+        if not self.apart and (self.level or not self.expected):
+            return 0
+        return 1 if self.ratio > 1 else -1
+
+    def __str__(self) -> str:
+        """`3.5x at 8 B`, with as many digits as its interval leaves."""
+        return f"{self.times} at {format_size(self.nbytes)}"
+
+    @property
+    def times(self) -> str:
+        """`3.5x`, `120x`: never with an exponent."""
+        return f"{float(f'{self.ratio:.{self._digits()}g}'):g}x"
+
+    def _digits(self) -> int:
+        if self.expected or not (self.low > 0 and math.isfinite(self.high)):
+            return 2
+        return 2 if math.sqrt(self.high / self.low) < 1.3 else 1
+
+
+def span(row: Timed) -> tuple[float, float]:
+    """Return the seconds between which a row's figure is taken to lie; (0, inf) where nothing is known."""
+    if isinstance(row, Reported) and not row.samples:
+        return row.typical / (1 + ASSUMED), row.typical * (1 + ASSUMED)
+    low, high = row.band
+    if not (math.isfinite(high) and 0 < low <= row.typical <= high):
+        return 0.0, math.inf
+    if isinstance(row, Prediction):
+        return low, high
+    return row.typical * (low / row.typical) ** STRETCH, row.typical * (high / row.typical) ** STRETCH
 
 
 @dataclass(frozen=True)
@@ -25,20 +100,20 @@ class Contest:
 
     @property
     def crossovers(self) -> list[tuple[int, int]]:
-        """Sizes in bytes between which the faster one changes: at both it is known who that is, between them not."""
+        """Sizes in bytes between which the faster side changes: at both it is known, between them not."""
         decided = [point for point in self.points if point.sign]
-        return [(one.nbytes, other.nbytes) for one, other in pairwise(decided) if one.sign != other.sign]
+        return [(before.nbytes, after.nbytes) for before, after in pairwise(decided) if before.sign != after.sign]
 
     @property
     def expected(self) -> bool:
-        """Whether a model says so, and nobody measured it."""
+        """Whether it is predicted, not measured."""
         return any(point.expected for point in self.points)
 
 
 def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> list[Contest]:
-    """Every pair of a library and a hand-written implementation with two sizes or more in common.
+    """Return every pair of a library and a hand-written implementation with two sizes or more in common.
 
-    Of libraries of one kind (`mpi`, `mpi@openmpi`) the fastest at each size is the opponent.
+    Of libraries of one kind (`mpi`, `mpi@openmpi`) the fastest at each size counts.
     """
     groups: dict[tuple[Case, str], dict[int, Timed]] = {}
     for result in timed(results):
@@ -47,7 +122,7 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
     pairs = []
     for (kind, challenger), times in groups.items():
         for library in libraries:
-            name, reference = _opponent(kind, library, groups)
+            name, reference = _reference(kind, library, groups)
             sizes = sorted(times.keys() & reference.keys())
             if _hand_written(challenger) and len(sizes) > 1:
                 points = tuple(Advantage.of(times[size], reference[size]) for size in sizes)
@@ -56,12 +131,12 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
 
 
 def _hand_written(name: str) -> bool:
-    """Also what another tool ran by a name that nobody here knows."""
-    way = find(name)
-    return way is None or not way.library
+    """Also what another tool ran by a name that is unknown here."""
+    implementation = find(name)
+    return implementation is None or not implementation.library
 
 
-def _opponent(
+def _reference(
     kind: Case, library: str, groups: Mapping[tuple[Case, str], Mapping[int, Timed]]
 ) -> tuple[str, Mapping[int, Timed]]:
     """The name and the times, by size, of a library; of several of its kind the fastest at each size."""
@@ -69,12 +144,15 @@ def _opponent(
     if len(members) < 2:
         return next(iter(members.items()), (library, {}))
     sizes = {size for times in members.values() for size in times}
-    every = {size: [times[size] for times in members.values() if size in times] for size in sizes}
-    return f"the fastest {library}", {size: min(those, key=lambda one: one.typical) for size, those in every.items()}
+    fastest = {}
+    for size in sizes:
+        rows = [times[size] for times in members.values() if size in times]
+        fastest[size] = min(rows, key=lambda row: row.typical)
+    return f"the fastest {library}", fastest
 
 
 def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like: Result | Timed) -> Timed | None:
-    """The library's time that a result is compared with: expected if that is, measured if not.
+    """Return the library's time that a result is compared with: a prediction for a prediction.
 
     Of several libraries the first that has a time for the same case, and the fastest of its kind (`mpi`,
     `mpi@openmpi`); of a case measured twice the later.
@@ -95,22 +173,23 @@ def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like
 
 
 def rivals(results: Iterable[Result]) -> list[Timed]:
-    """What has a time and bytes, without what is not exact, or only picks or calls others, unless that is all.
+    """Return the results that may be called the fastest: with a time and bytes.
 
-    Those are level with what they pick or call, and would be called the fastest by chance alone.  A prediction that is
-    a bound is never one: nothing measured stands behind it.
+    Without implementations that are not exact or only pick or call others, unless there are no others: they are level
+    with what they pick or call, and would be called the fastest by chance alone.  A prediction that is only a bound
+    never counts: no measurement stands behind it.
     """
     every = [result for result in timed(results) if result.case.nbytes and not result.note.bound]
-    own = [
-        result
-        for result in every
-        if not ((way := find(result.implementation)) and (way.uses() or way.calls or way.wire))
-    ]
-    return own or every
+    return [result for result in every if _competes(result.implementation)] or every
+
+
+def _competes(name: str) -> bool:
+    implementation = find(name)
+    return not implementation or not (implementation.uses() or implementation.calls or implementation.wire)
 
 
 def in_words(contest: Contest) -> str:
-    """`ring-flags beats mpi up to 512 B and loses from 2 KiB on: 3x at 8 B, 0.15x at 128 KiB`.
+    """Return `ring-flags beats mpi up to 512 B and loses from 2 KiB on: 3x at 8 B, 0.15x at 128 KiB`.
 
     What the intervals do not tell apart is neither: `ring-flags and mpi are not told apart at any size`.
     """
@@ -119,9 +198,9 @@ def in_words(contest: Contest) -> str:
     if not decided:
         return f"{contest.challenger} and {contest.library} are not told apart at any size"
     first, last = decided[0], decided[-1]
-    told = sorted({first, max(decided, key=lambda point: point.ratio), last}, key=lambda point: point.nbytes)
-    words = f"{contest.challenger} {_outcome(contest, decided, verbs)}: {', '.join(map(str, told))}"
-    return f"{words}{_doubt(contest)}"
+    named = sorted({first, max(decided, key=lambda point: point.ratio), last}, key=lambda point: point.nbytes)
+    words = f"{contest.challenger} {_outcome(contest, decided, verbs)}: {', '.join(map(str, named))}"
+    return f"{words}{_undecided(contest)}"
 
 
 class _Verbs(NamedTuple):
@@ -134,29 +213,29 @@ _EXPECTED = _Verbs({1: "should beat", -1: "should lose to"}, {1: "win", -1: "los
 
 
 def _outcome(contest: Contest, decided: Sequence[Advantage], verbs: _Verbs) -> str:
-    first, last, rival = decided[0].sign, decided[-1].sign, contest.library
+    first, last, library = decided[0].sign, decided[-1].sign, contest.library
     verb, other = verbs.first[first], verbs.second[-first]
     if not contest.crossovers:
         every = len(decided) == len(contest.points)
-        return f"{verb} {rival} at {'every size' if every else _sizes(contest, lambda point: point.sign != 0)}"
+        return f"{verb} {library} at {'every size' if every else _sizes(contest, lambda point: point.sign != 0)}"
     if _at_one_place(contest):
         ((before, after),) = contest.crossovers
-        return f"{verb} {rival} up to {format_size(before)} and {verbs.second[last]} from {format_size(after)} on"
+        return f"{verb} {library} up to {format_size(before)} and {verbs.second[last]} from {format_size(after)} on"
     wins = _sizes(contest, lambda point: point.sign == first)
     losses = _sizes(contest, lambda point: point.sign == -first)
-    return f"{verb} {rival} at {wins} and {other} at {losses}"
+    return f"{verb} {library} at {wins} and {other} at {losses}"
 
 
 def _at_one_place(contest: Contest) -> bool:
-    """Whether the faster one changes once, and all sizes that are not told apart are there."""
+    """Whether the faster side changes once, and all sizes that are not told apart are there."""
     if len(contest.crossovers) != 1:
         return False
     ((before, after),) = contest.crossovers
     return all(point.sign or before < point.nbytes < after for point in contest.points)
 
 
-def _doubt(contest: Contest) -> str:
-    """Where nobody can tell, if that was not said."""
+def _undecided(contest: Contest) -> str:
+    """Sizes that are not decided, if that was not said."""
     if contest.expected:
         where = _sizes(contest, lambda point: not point.apart)
         return f"; the bands overlap at {where}" if where else ""
@@ -165,17 +244,17 @@ def _doubt(contest: Contest) -> str:
 
 
 def _sizes(contest: Contest, chosen: Callable[[Advantage], bool]) -> str:
-    """`8 B to 2 KiB, 1 MiB`: the sizes that are chosen, neighbours as one range."""
+    """The chosen sizes as `8 B to 2 KiB, 1 MiB`, neighbours as one range."""
     parts = []
-    for taken, group in groupby(contest.points, chosen):
+    for is_chosen, group in groupby(contest.points, chosen):
         members = list(group)
-        if taken:
+        if is_chosen:
             parts.append(format_span(members[0].nbytes, members[-1].nbytes))
     return ", ".join(parts)
 
 
 def format_span(first: int, last: int) -> str:
-    """`8 B to 2 KiB`, or the one size."""
+    """Return `8 B to 2 KiB`, or a single size."""
     return format_size(first) if first == last else f"{format_size(first)} to {format_size(last)}"
 
 
@@ -198,19 +277,20 @@ MOST_NAMED = 3  # as perhaps the fastest
 
 
 def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[Range]]]:
-    """For each kind of case, who is fastest over which range of sizes, and who may as well be."""
+    """Return for each kind of case which implementations are, or may be, the fastest over which range of sizes."""
     sizes: dict[Case, dict[int, dict[str, Timed]]] = {}
     for result in timed(results):
         sizes.setdefault(result.case.kind, {}).setdefault(result.case.nbytes, {})[result.implementation] = result
     every: list[tuple[Case, list[Range]]] = []
     for of_kind in sizes.values():
         rows = {size: sorted(of_kind[size].values(), key=lambda row: row.typical) for size in sorted(of_kind)}
-        every.append((rows[max(rows)][0].case, _ranges({size: _fastest(those) for size, those in rows.items()})))
+        fastest = {size: _fastest(of_size) for size, of_size in rows.items()}
+        every.append((rows[max(rows)][0].case, _ranges(fastest)))
     return every
 
 
 def _fastest(rows: Sequence[Timed]) -> tuple[str, ...]:
-    """Of rows of a case by time: the first, and those that are not told apart from it; of predictions the first."""
+    """The fastest of a case's rows, and those that are not told apart from it; of predictions the fastest."""
     first, *rest = rows
     return (first.implementation, *(row.implementation for row in rest if not Advantage.of(first, row).sign))
 
@@ -227,5 +307,5 @@ def _ranges(fastest: Mapping[int, tuple[str, ...]]) -> list[Range]:
 
 
 def fastest_in_words(case: Case, ranges: Sequence[Range], expected: bool) -> str:
-    """`fastest, allreduce, float, sum, 2 ranks: one-shot 8 B to 2 KiB; one-shot or two-shot 8 KiB`."""
+    """Return `fastest, allreduce, float, sum, 2 ranks: one-shot 8 B to 2 KiB; one-shot or two-shot 8 KiB`."""
     return f"{'likely ' if expected else ''}fastest, {case.title}: {'; '.join(map(str, ranges))}"

@@ -1,4 +1,4 @@
-"""Which described system a run was measured on: as the user names it, or as it was discovered."""
+"""Which system a run was measured on: as the user names it, or as it was discovered."""
 
 import re
 from dataclasses import replace
@@ -7,26 +7,25 @@ from collbench.errors import CollbenchError, UsageError
 from collbench.platforms import platforms
 from collbench.runfile.file import Run
 from collbench.topology import files
-from collbench.topology.as_system import from_topology
-from collbench.topology.caveats import caveats
+from collbench.topology.discovered import Topology, caveats
+from collbench.topology.from_discovery import as_system
 from collbench.topology.system import System
-from collbench.topology.topology import Topology
 
 
 def machine(run: Run, name: str | None) -> System:
-    """The system; UsageError, saying why, if the run file does not tell."""
+    """Return the system of a run, or the one of that name; UsageError, saying why, if the run file does not say."""
     if name:
         return as_it_ran(files.load(name), run)
     topology = discovered(run)
     if not topology or not topology.devices:
         raise UsageError("the run file does not say what the machine is; name it with --as SYSTEM or --as FILE.toml")
-    return as_it_ran(from_topology(topology), run)
+    return as_it_ran(as_system(topology), run)
 
 
 def as_it_ran(system: System, run: Run) -> System:
-    """With the run's own release of NCCL, and one process for several GPUs (`-g` of nccl-tests), where that is open.
+    """Return the system with the run's release of NCCL, and one process for several GPUs (`-g` of nccl-tests).
 
-    A description that says other than what is taken by default is believed.
+    A description that says other than the default is believed.
     """
     version = str(run.header.environment.versions.get("nccl", ""))
     if system.nccl == System.nccl and re.fullmatch(r"\d+\.\d+(\.\d+)*", version):
@@ -37,22 +36,22 @@ def as_it_ran(system: System, run: Run) -> System:
 
 
 def discovered(run: Run) -> Topology | None:
-    """The topology in a run's header; None where a foreign log has none, or not enough of it."""
-    said = run.header.topology
-    if not said.platform or not said.ranks:
+    """Return the topology in a run's header; None where a foreign log has none, or not enough of it."""
+    record = run.header.topology
+    if not record.platform or not record.ranks:
         return None
     try:
-        return Topology.from_json(said.to_json())
+        return Topology.from_json(record.to_json())
     except CollbenchError:
         return None
 
 
 def sized(system: System, ranks: int, nodes: int | None = None) -> System:
-    """So many ranks of it: spread over `nodes`, or on as few as they fill; UsageError if it has no such part."""
+    """Return so many ranks of a system, over `nodes` or on as few as they fill; UsageError if it has no such part."""
     if nodes is None:
         return (system.of(-(-ranks // system.gpus)) if ranks > system.ranks else system).part(ranks)
     if ranks % nodes or ranks // nodes > system.gpus:
-        even = [ranks // own for own in range(min(ranks, system.gpus), 0, -1) if ranks % own == 0]
+        even = [ranks // gpus for gpus in range(min(ranks, system.gpus), 0, -1) if ranks % gpus == 0]
         raise UsageError(
             f"{ranks} ranks cannot be spread evenly over {nodes} nodes of {system.gpus} GPUs; "
             f"choose from: {', '.join(map(str, even))}"
@@ -61,10 +60,10 @@ def sized(system: System, ranks: int, nodes: int | None = None) -> System:
 
 
 def remarks(run: Run) -> tuple[str, ...]:
-    """What the header says that spoils numbers."""
+    """Return sentences on what spoils the numbers of a run, by its header."""
     topology = discovered(run)
-    said = caveats(topology) if topology else ()
+    found = caveats(topology) if topology else ()
     kind = platforms().get(run.header.topology.platform)
     if run.header.sweep.spin == "busy" and kind and kind.spins:
-        said += ("--spin busy: waiting ranks keep their cores, which the awaited ones may need",)
-    return said
+        found += ("--spin busy: waiting ranks keep their cores, which the awaited ones may need",)
+    return found

@@ -1,4 +1,4 @@
-"""What plans of a training run come to: the first layout, how it scales, what an interconnect or money buys."""
+"""What plans of a training run say: the best layout, how it scales, what an interconnect or money buys."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,23 +9,23 @@ from collbench.planned import PlannedStep, words
 from collbench.units import format_count, format_duration, format_figure, format_seconds
 
 LEVELS = (0.9, 0.8, 0.7)
-"""Efficiencies that a scaling is held against."""
+"""Efficiencies below which a scaling may fall."""
 UNHIDDEN = ("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel")
 """Parts of a step that are communication."""
 
 
 def planned(results: Iterable[CaseResult], purpose: str) -> list[PlannedStep]:
-    """The plans that answer that, in their order."""
+    """Return the plans of that purpose, in their order."""
     return [row for row in results if isinstance(row, PlannedStep) and row.purpose == purpose]
 
 
 def rate(row: PlannedStep) -> float:
-    """Tokens of a GPU and second."""
+    """Return the tokens of a GPU and second."""
     return row.tokens / row.gpus / row.typical
 
 
 def communication(row: PlannedStep) -> float:
-    """The share of a step that is communication which nothing hides."""
+    """Return the fraction of a step that is exposed communication."""
     return sum(row.parts.get(part, 0.0) for part in UNHIDDEN) / row.typical
 
 
@@ -37,14 +37,14 @@ class Scaled(NamedTuple):
     base: float  # tokens of a GPU and second
 
     def efficiency(self, row: PlannedStep, seconds: float | None = None) -> float:
-        """Of that plan; or if its step took so long, infinite for no time at all."""
+        """Return the efficiency of a plan, or of a plan whose step takes so many seconds; infinite for no time."""
         spent = row.typical if seconds is None else seconds
         return row.tokens / row.gpus / spent / self.base if spent > 0 else math.inf
 
 
 def scaled(rows: Sequence[PlannedStep]) -> list[Scaled]:
-    """By system, those with several numbers of GPUs; of each number the plan of most tokens."""
-    told = []
+    """Return the plans by system, for systems with several numbers of GPUs; of each number the plan of most tokens."""
+    found = []
     for system in dict.fromkeys(row.system for row in rows):
         best: dict[int, PlannedStep] = {}
         for row in rows:
@@ -52,16 +52,16 @@ def scaled(rows: Sequence[PlannedStep]) -> list[Scaled]:
                 best[row.gpus] = row
         counts = sorted(best)
         if len(counts) > 1:
-            told.append(Scaled(system, tuple(best[count] for count in counts), rate(best[counts[0]])))
-    return told
+            found.append(Scaled(system, tuple(best[count] for count in counts), rate(best[counts[0]])))
+    return found
 
 
-def leaving(one: Scaled) -> dict[float, float | None]:
-    """For each of LEVELS the number of GPUs at which a scaling goes below it for good; None if it does not.
+def leaving(scaling: Scaled) -> dict[float, float | None]:
+    """Return for each of LEVELS the number of GPUs at which a scaling falls below it for good; None if it does not.
 
     Between two sizes it is straight against the logarithm of the GPUs.
     """
-    points = [(row.gpus, one.efficiency(row)) for row in one.rows]
+    points = [(row.gpus, scaling.efficiency(row)) for row in scaling.rows]
     return {level: _crossing(points, level) for level in LEVELS}
 
 
@@ -75,7 +75,7 @@ def _crossing(points: Sequence[tuple[int, float]], level: float) -> float | None
 
 
 def front(rows: Sequence[PlannedStep]) -> list[PlannedStep]:
-    """Those than which none is as fast and cheaper, or as cheap and faster; the fastest first."""
+    """Return the Pareto front: plans than which none is as fast and cheaper, or as cheap and faster; fastest first."""
     best: list[PlannedStep] = []
     for row in sorted(rows, key=lambda row: (row.seconds, row.cost)):
         if not best or row.cost < best[-1].cost:
@@ -84,12 +84,12 @@ def front(rows: Sequence[PlannedStep]) -> list[PlannedStep]:
 
 
 def cheapest(rows: Sequence[PlannedStep], deadline: float) -> PlannedStep | None:
-    """Of those whose run is done in so many seconds."""
+    """Return the cheapest plan whose run is done in so many seconds."""
     return min((row for row in rows if row.seconds <= deadline), key=lambda row: row.cost, default=None)
 
 
 def verdicts(results: Sequence[CaseResult]) -> list[str]:
-    """In words, each of which says that nobody measured it."""
+    """Return what the plans say, in sentences that begin with `predicted`."""
     layouts, scale, systems, costs = (planned(results, name) for name in ("layout", "scale", "interconnect", "cost"))
     priced = [row for row in costs if row.price > 0]
     return [*_first(layouts), *map(_scales, scaled(scale)), *_differs(systems), *_costs(priced)]
@@ -102,23 +102,23 @@ def _first(rows: Sequence[PlannedStep]) -> Iterator[str]:
     low, high = (format_seconds(end) for end in best.band)
     spent = {part: seconds for part, seconds in best.parts.items() if part != "computing" and seconds > 0}
     most = max(spent, key=lambda part: spent[part], default="")
-    beside = f"; beside computing most goes to {words(most)}, {spent[most] / best.typical:.1%}" if most else ""
+    other = f"; beside computing most goes to {words(most)}, {spent[most] / best.typical:.1%}" if most else ""
     yield (
         f"predicted: {best.implementation} comes first of {len(rows):,} layouts, "
-        f"{format_seconds(best.typical)} a step ({low} to {high}), MFU {best.utilisation:.0%}{beside}"
+        f"{format_seconds(best.typical)} a step ({low} to {high}), MFU {best.utilisation:.0%}{other}"
     )
     level = [row for row in rows if row is not best and row.low / row.tokens <= best.typical / best.tokens]
     if level:
         yield f"predicted: {len(level):,} of the others may be as fast, by their bands"
 
 
-def _scales(one: Scaled) -> str:
-    first, last = one.rows[0], one.rows[-1]
-    parts = [
-        f"predicted: on {one.system}, {last.gpus:,} GPUs keep {one.efficiency(last):.0%} of the rate of {first.gpus:,}"
-    ]
-    left = {level: gpus for level, gpus in leaving(one).items() if gpus}
-    parts += [f"less than {level:.0%} beyond about {gpus:,.0f}" for level, gpus in left.items()]
+def _scales(scaling: Scaled) -> str:
+    first, last = scaling.rows[0], scaling.rows[-1]
+    kept = f"{last.gpus:,} GPUs keep {scaling.efficiency(last):.0%} of the rate of {first.gpus:,}"
+    parts = [f"predicted: on {scaling.system}, {kept}"]
+    for level, gpus in leaving(scaling).items():
+        if gpus:
+            parts.append(f"less than {level:.0%} beyond about {gpus:,.0f}")
     return ", ".join(parts)
 
 
@@ -134,16 +134,17 @@ def _differs(rows: Sequence[PlannedStep]) -> Iterator[str]:
 
 
 def _token(row: PlannedStep) -> float:
-    """Seconds of a token."""
+    """Return the seconds of a token."""
     return row.typical / row.tokens
 
 
 def _costs(rows: Sequence[PlannedStep]) -> Iterator[str]:
     best = front(rows)
-    if best:
-        ends = dict.fromkeys((("fastest", best[0]), ("cheapest", best[-1])) if len(best) > 1 else (("best", best[0]),))
-        told = (
-            f"{name} are {row.gpus:,} GPUs of {row.system}: {format_duration(row.seconds)} for {format_count(row.cost)}"
-            for name, row in ends
-        )
-        yield f"predicted: {'; '.join(told)}"
+    if not best:
+        return
+    ends = [("fastest", best[0]), ("cheapest", best[-1])] if len(best) > 1 else [("best", best[0])]
+    parts = []
+    for name, row in ends:
+        what = f"{row.gpus:,} GPUs of {row.system}"
+        parts.append(f"{name} are {what}: {format_duration(row.seconds)} for {format_count(row.cost)}")
+    yield f"predicted: {'; '.join(parts)}"

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from collbench.analysis.compare.compare import Comparison
-from collbench.analysis.compare.compare import compare as compared
-from collbench.analysis.compare.selection import selection
+from collbench.analysis.compare import Comparison
+from collbench.analysis.compare import compare as compared
+from collbench.analysis.matching import selection
 from collbench.api.reading import RunOrPath, as_run
 from collbench.cases import Case
 from collbench.errors import UsageError

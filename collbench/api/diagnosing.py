@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence
-from collbench.analysis.diagnose.diagnose import diagnose as diagnosed
-from collbench.analysis.fit.runs import measured
+from collbench.analysis.diagnose import Diagnosis, RunFacts
+from collbench.analysis.diagnose import diagnose as diagnosed
+from collbench.analysis.fit import measured
 from collbench.analysis.machine import machine, remarks, sized
 from collbench.api.reading import RunOrPath, as_run
 from collbench.errors import UsageError
@@ -18,7 +18,7 @@ from collbench.topology.system import System
 class Diagnosed:
     """The curves of a run, each held against what the model expects of its machine."""
 
-    facts: Evidence  # what else is known of the machine, and was set
+    facts: RunFacts  # what else is known of the machine, and was set
     cut_off: str  # words for a run that stops before its end; else none
     curves: tuple[tuple[Diagnosis, System | None], ...]  # with the machine as so many ranks have it; None: not known
 
@@ -44,7 +44,7 @@ def diagnose(run: RunOrPath, system: str | None = None, *, nodes: int | None = N
     if not curves:
         raise UsageError(f"nothing to diagnose: {why_none([whole_run])}")
     whole, why = _system(whole_run, system)
-    facts = Evidence(whole_run.header.environment.variables, remarks(whole_run), why)
+    facts = RunFacts(whole_run.header.environment.variables, remarks(whole_run), why)
     held = []
     for rows in curves.values():
         part = sized(whole, rows[0].case.ranks, nodes) if whole else None

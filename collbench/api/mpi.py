@@ -6,7 +6,7 @@ from typing import Any
 from collbench.cases import Sweep
 from collbench.errors import UsageError
 from collbench.measure.opponents import PLATFORM, Opponents
-from collbench.platforms.cpu.installed import Library, find
+from collbench.platforms.cpu.mpi_libraries import Library, find
 
 
 def mpi_libraries(options: Mapping[str, Any], launched: tuple[int, int] | None) -> list[Library]:

@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from collbench import interrupts
-from collbench.analysis.compare import gate
-from collbench.analysis.compare.compare import compare
+from collbench.analysis import gate
+from collbench.analysis.compare import compare
 from collbench.api.wanted import cut_short, default_folder, make_sweep, of_described
 from collbench.cases import USUAL_STARTS
 from collbench.cli._carried_out import draw_plots
@@ -175,4 +175,4 @@ def summary(base: Run, new: Run) -> str:
         return "no row has a time under both settings"
     rows = f"{len(comparison.rows)} row{'s' if len(comparison.rows) > 1 else ''}"
     typical = median(row.ratio for row in comparison.rows)
-    return f"B against A, {rows}: {gate.tally(comparison)}; typical B / A {typical:.3f}x"
+    return f"B against A, {rows}: {gate.counts_in_words(comparison)}; typical B / A {typical:.3f}x"

@@ -9,11 +9,10 @@ from typing import Any
 
 import click
 
-from collbench.analysis.compare import gate
-from collbench.analysis.compare.compare import Comparison
-from collbench.analysis.compare.unmatched import Unmatched
-from collbench.analysis.compare.verdicts import Judged, Row, Together
-from collbench.analysis.interconnects.table import Table
+from collbench.analysis import gate
+from collbench.analysis.compare import Comparison, Judged, Row, Together
+from collbench.analysis.interconnects import Table
+from collbench.analysis.matching import Unmatched
 from collbench.clean import cell
 from collbench.cli._columns import Table as Wide
 from collbench.cli._interconnects_table import as_json, show
@@ -105,7 +104,7 @@ def _tail(comparison: Comparison) -> Iterator[str]:
             yield f"  {gate.name(row)}: {gate.message(row)}" + (" (a regression)" if row.regression else "")
         if len(rows) > _UNMATCHED:
             yield f"  {len(rows) - _UNMATCHED} more (--format json has all)"
-    yield from ("", f"rows: {gate.tally(comparison)}")
+    yield from ("", f"rows: {gate.counts_in_words(comparison)}")
 
 
 def _csv(comparisons: Sequence[Comparison], _: Sequence[Table]) -> None:

@@ -9,9 +9,7 @@ import click
 from click.core import ParameterSource
 
 from collbench.algorithms import choose
-from collbench.analysis.interconnects.interconnect import Interconnect, of_run, short_names
-from collbench.analysis.interconnects.ranks import common_ranks
-from collbench.analysis.interconnects.table import Wanted, left_out, tables
+from collbench.analysis.interconnects import Chosen, Interconnect, common_ranks, left_out, of_run, short_names, tables
 from collbench.api.patience import leads
 from collbench.api.predicting import make_prediction, predicted
 from collbench.cases import Sweep
@@ -138,7 +136,7 @@ def _predicted(
     return Interconnect(name, session.topology, tuple(timed(results)), tuple(skipped))
 
 
-def _wanted(options: Mapping[str, Any]) -> Wanted | None:
+def _wanted(options: Mapping[str, Any]) -> Chosen | None:
     """Those that `--impl` names; without it an interconnect is as fast as its library."""
     if not _given("impl"):
         return None

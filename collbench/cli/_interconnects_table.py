@@ -8,9 +8,7 @@ from typing import Any
 
 import click
 
-from collbench.analysis.interconnects.interconnect import Interconnect
-from collbench.analysis.interconnects.records import records
-from collbench.analysis.interconnects.table import Cell, Line, Table
+from collbench.analysis.interconnects import Cell, Interconnect, Line, Table, records
 from collbench.clean import cell
 from collbench.cli._columns import room
 from collbench.units import format_seconds, format_size, printable
@@ -81,14 +79,14 @@ def _cells(table: Table, one: Interconnect, line: Line, found: Cell) -> dict[str
         "time": format_seconds(found.row.typical),
         "vs": found.ratio,
         "band": f"{format_seconds(low)} .. {format_seconds(high)}" if low == low else "",
-        "way": printable(found.way),
+        "way": printable(found.method),
     }
 
 
 def _mark(one: Interconnect, line: Line) -> str:
-    if one.name not in line.lead.names:
+    if one.name not in line.ranking.names:
         return " "
-    return "*" if line.lead.surely and len(line.lead.names) == 1 else "?"
+    return "*" if line.ranking.surely and len(line.ranking.names) == 1 else "?"
 
 
 def _csv(tables: Sequence[Table]) -> None:

@@ -16,8 +16,8 @@ from collbench.cli._table import CHANGE_LEGEND, change_heading, change_row
 from collbench.measure.predicted import Modelled
 from collbench.measure.session import Session
 from collbench.measurement import Prediction, Result
-from collbench.model.network.on_network import network_effect
-from collbench.model.network.what_if import pattern_of
+from collbench.model.predict import network_effect
+from collbench.model.what_if import pattern_of
 from collbench.topology.system import System
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import click
 
 from collbench.algorithms import implementations, is_library, libraries
-from collbench.analysis.bound import in_words, measured_bound
 from collbench.analysis.crossover import contests, fastest_in_words, library_of, rivals, winners
 from collbench.analysis.crossover import in_words as contest_in_words
+from collbench.analysis.roofline import measured_roofline, share_in_words
 from collbench.analysis.wires import tradeoffs
 from collbench.cli._carried_out import carried_out, say_where
 from collbench.cli._live_table import LiveTable
@@ -86,12 +86,12 @@ def _timed(session: Session) -> set[str]:
 def _bounds(session: Session) -> None:
     """What memory allows, and who comes nearest to it, for each kind of case that is larger than the caches."""
     for kind in dict.fromkeys(case.kind for case in session.sweep.cases()):
-        if not (limit := measured_bound(session.results, kind)):
+        if not (limit := measured_roofline(session.results, kind)):
             continue
-        size = max(limit.floors)
+        size = max(limit.copy_times)
         rows = [result for result in observed(session.results) if result.case == replace(kind, nbytes=size)]
         best = min(rows, key=lambda result: result.typical)
-        click.echo(f"{limit}; {best.implementation} reaches {in_words(best)}")
+        click.echo(f"{limit}; {best.implementation} reaches {share_in_words(best)}")
 
 
 def _wires(session: Session) -> None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from collbench.analysis.bound import in_words
+from collbench.analysis.roofline import share_in_words
 from collbench.cli import _explain_table, _styles_table
 from collbench.cli._columns import Table
 from collbench.cli._step_table import scaling_row
@@ -219,7 +219,7 @@ def explained(results: Iterable[Result]) -> list[str]:
 
 
 def _joined(check: str, result: Timed) -> str:
-    return ", ".join(filter(None, [check, in_words(result), str(result.note)]))
+    return ", ".join(filter(None, [check, share_in_words(result), str(result.note)]))
 
 
 def _check(result: Observed) -> str:

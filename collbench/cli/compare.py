@@ -16,8 +16,8 @@ from collbench.cli._paths import PATH, Where
 from collbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from collbench.analysis.compare.compare import Comparison
-    from collbench.analysis.interconnects.table import Table
+    from collbench.analysis.compare import Comparison
+    from collbench.analysis.interconnects import Table
     from collbench.runfile.file import Run
 
 
@@ -104,8 +104,8 @@ def _picked(baseline: str, new: "Run", history: Path | None) -> "Run":
 
 def _compare(pairs: "Sequence[tuple[Run, Run]]", options: dict[str, Any]) -> int:
     """Compare each new run with its base, print and write what the options ask for; the exit status."""
-    from collbench.analysis.compare import gate
-    from collbench.analysis.compare.compare import compare
+    from collbench.analysis import gate
+    from collbench.analysis.compare import compare
     from collbench.api.comparing import chosen
     from collbench.cli._compare_table import FORMATS
     from collbench.plots import ratios
@@ -133,9 +133,8 @@ def _compare(pairs: "Sequence[tuple[Run, Run]]", options: dict[str, Any]) -> int
 
 def _interconnects(runs: "Sequence[Run]", selected: Any) -> "list[Table]":
     """Runs of different machines side by side; none of one machine, where a comparison is of what ran on it."""
-    from collbench.analysis.compare.headers import several_machines
-    from collbench.analysis.interconnects.interconnect import of_runs
-    from collbench.analysis.interconnects.table import tables
+    from collbench.analysis.interconnects import of_runs, tables
+    from collbench.analysis.matching import several_machines
 
     return tables(of_runs(runs, selected)) if several_machines(run.header for run in runs) else []
 

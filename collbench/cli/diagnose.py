@@ -14,7 +14,7 @@ import click
 from collbench.cli._paths import RUN
 
 if TYPE_CHECKING:
-    from collbench.analysis.diagnose.diagnose import Diagnosis
+    from collbench.analysis.diagnose import Diagnosis
     from collbench.topology.system import System
 
 
@@ -33,7 +33,7 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
     RUN is a run file or the folder that holds it.  Where a curve is slow, the likely reasons follow, best explained
     first: each is the machine with something changed, and said is how well its times fit.
     """
-    from collbench.analysis.diagnose.diagnose import settings
+    from collbench.analysis.diagnose import settings
     from collbench.api.diagnosing import diagnose
 
     diagnosed = diagnose(run, name, nodes=nodes)
@@ -47,8 +47,8 @@ def command(run: Path, name: str | None, nodes: int | None) -> int:
 
 
 def _lines(diagnosis: "Diagnosis", system: "System | None") -> Iterator[str]:
-    from collbench.analysis import traffic
-    from collbench.analysis.diagnose.own_shape import remarks
+    from collbench.analysis import roofline
+    from collbench.analysis.diagnose import curve_remarks
 
     case = diagnosis.measured[0].case
     yield f"{case.title}, {diagnosis.implementation}" + (f", as {system.title}" if system else "")
@@ -59,9 +59,9 @@ def _lines(diagnosis: "Diagnosis", system: "System | None") -> Iterator[str]:
         yield f"  {diagnosis.resolution}"
     if system and diagnosis.expected:
         largest, expected = diagnosis.measured[-1], diagnosis.expected[-1]
-        yield from (f"  {words}" for words in traffic.in_words(system, largest, expected))
+        yield from (f"  {words}" for words in roofline.traffic_in_words(system, largest, expected))
     yield from _reasons(diagnosis)
-    yield from (f"  {remark}" for remark in ([] if diagnosis.expected else remarks(diagnosis.measured)))
+    yield from (f"  {remark}" for remark in ([] if diagnosis.expected else curve_remarks(diagnosis.measured)))
     yield ""
 
 

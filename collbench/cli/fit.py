@@ -17,7 +17,7 @@ from collbench.cli._paths import PATH, RUNS, Where
 from collbench.errors import UsageError
 
 if TYPE_CHECKING:
-    from collbench.analysis.fit.runs import Change, Curve
+    from collbench.analysis.fit import Change, Curve
     from collbench.cases import Case
     from collbench.runfile.file import Run
 
@@ -53,7 +53,7 @@ def command(
     and the file works as `--on FILE.toml` and `--as FILE.toml`.
     """
     from collbench.algorithms import libraries
-    from collbench.analysis.fit.runs import all_crossings, curves, fields
+    from collbench.analysis.fit import all_crossings, curves, fields
     from collbench.runfile.cut_off import notes
     from collbench.runfile.file import read
 
@@ -77,7 +77,7 @@ def command(
 
 def _calibrate(out: Path | None, runs: "Sequence[Run]", system: str | None, nodes: int | None) -> Path | None:
     """Write the calibration that is asked for: first, since what speaks against it is known at once."""
-    from collbench.analysis.fit.calibrated import write
+    from collbench.analysis.fit import write
 
     if not out and (given := "--as" if system else "--nodes" if nodes else ""):
         raise UsageError(f"{given} says what a calibration is for; give -o FILE.toml as well")
@@ -108,7 +108,7 @@ def _refuse(curves: "Sequence[Curve]", runs: "Sequence[Run]", held_back: str | N
 
 
 def _print(curves: "Sequence[Curve]", changes: "Sequence[Change]") -> None:
-    from collbench.analysis.fit.runs import held_in_words
+    from collbench.analysis.fit import held_in_words
 
     cases: dict[Case, tuple[list[Curve], list[Change]]] = {curve.case: ([], []) for curve in curves}
     for curve in curves:
@@ -132,7 +132,7 @@ def _print(curves: "Sequence[Curve]", changes: "Sequence[Change]") -> None:
 
 def _table(own: "Sequence[Curve]") -> None:
     """Columns as wide as they must be; a curve without a fit says why."""
-    from collbench.analysis.fit.runs import HEADING, columns
+    from collbench.analysis.fit import HEADING, columns
 
     rows = [HEADING, *(columns(curve) for curve in own if curve.fit)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

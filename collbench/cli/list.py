@@ -55,8 +55,8 @@ def _systems() -> list[tuple[str, ...]]:
 
 
 def _system(name: str, system: "System") -> tuple[str, ...]:
-    from collbench.topology.architectures import ARCHITECTURES
-    from collbench.topology.system_text import fabric, nic_words
+    from collbench.topology.products import ARCHITECTURES
+    from collbench.topology.render import fabric, nic_words
 
     gpu = system.gpu or ARCHITECTURES[system.arch].name
     return (name, f"{system.gpus} x {gpu}", fabric(system), nic_words(system).partition(" each way")[0])

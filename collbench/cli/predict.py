@@ -18,7 +18,7 @@ _OPTIONS = shared(*(name for name in DEFAULTS if name not in (*MEASURING, "on", 
 class _Command(click.Command):
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Every what-if, looked up for this help alone: the model takes a while to import."""
-        from collbench.model.network.what_if import WHAT_IFS
+        from collbench.model.what_if import WHAT_IFS
 
         super().format_epilog(context, formatter)
         with formatter.section("What-ifs"):

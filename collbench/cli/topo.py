@@ -20,8 +20,8 @@ from collbench.errors import PlatformError, UsageError
 from collbench.platforms import find_platform, platforms
 
 if TYPE_CHECKING:
+    from collbench.topology.discovered import Topology
     from collbench.topology.system import System
-    from collbench.topology.topology import Topology
 
 
 @click.command("topo", cls=JsonCommand)
@@ -78,21 +78,21 @@ def _system(name: str, on: str, nodes: int | None, ranks: int | None) -> "System
 
 
 def _described(system: "System", as_json: Path | None, output: Path | None) -> None:
-    from collbench.topology.system_text import lines
+    from collbench.topology.render import system_lines
 
-    _show(asdict(system), as_json, lines(system, _columns()))
+    _show(asdict(system), as_json, system_lines(system, _columns()))
     if output:
         _draw(system, output)
 
 
 def _discovered(topology: "Topology", as_json: Path | None, output: Path | None) -> None:
-    from collbench.topology.topology_text import lines  # not above: --help needs none of it
+    from collbench.topology.render import topology_lines  # not above: --help needs none of it
 
-    _show(topology.to_json(), as_json, lines(topology, _columns()))
+    _show(topology.to_json(), as_json, topology_lines(topology, _columns()))
     if output:
-        from collbench.topology.as_system import from_topology
+        from collbench.topology.from_discovery import as_system
 
-        _draw(from_topology(topology), output)
+        _draw(as_system(topology), output)
 
 
 def _show(record: dict[str, object], as_json: Path | None, lines: Iterable[str]) -> None:

@@ -13,8 +13,8 @@ from collbench.jobs import Job
 from collbench.learning.data import Data, lessons
 from collbench.learning.network import gradient
 from collbench.learning.trail import Weights
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers, view
-from collbench.platforms.roles import Platform, Prepared
 
 Held = tuple[float, Weights]
 """When weights were kept, and they."""
@@ -32,7 +32,7 @@ class Seat:
         self.job: Job = case.job
         self.ranks = case.ranks
         self.sent, self.received = (
-            view(address, self.job.nbytes).view(np.float32) for address in buffers(platform, case, self.rank)
+            view(address, self.job.nbytes).view(np.float32) for address in buffers(platform.memory, case, self.rank)
         )
         self.operations: list[Prepared] = []
         self.closing = ExitStack()

@@ -9,8 +9,8 @@ from collbench.measure.schooling import train
 from collbench.measure.stepping import measure_steps
 from collbench.measure.tracing import explain
 from collbench.measurement import Result
+from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
-from collbench.platforms.roles import Platform
 
 
 def needs(sweep: Sweep, platform: str) -> Needs:

@@ -2,8 +2,8 @@
 
 from itertools import chain
 
+from collbench.platforms.interface import Platform
 from collbench.platforms.products import at
-from collbench.platforms.roles import Platform
 from collbench.schedules import Recorder, StepOf
 from collbench.step_times import Activity
 
@@ -18,11 +18,11 @@ def activities(step: StepOf, platform: Platform, seconds: float) -> tuple[Activi
     `seconds` is about what a step takes, the same on every process.
     """
     recorders = [Recorder() for _ in range(min(_STEPS, max(1, int(_SECONDS / seconds))))]
-    platform.synchronize()
-    with platform.stepping():
+    platform.launcher.synchronize()
+    with platform.compute.stepping():
         for recorder in recorders:
             step(recorder)
-    platform.synchronize()
+    platform.launcher.synchronize()
     own = [_own(recorder) for recorder in recorders]
     everyone = platform.team.exchange(own)
     steps = [tuple(chain.from_iterable(ranks)) for ranks in zip(*everyone, strict=True)]

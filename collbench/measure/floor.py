@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from collbench.cases import Case
-from collbench.platforms.roles import Platform, Prepared
+from collbench.platforms.interface import Platform, Prepared
 
 _BARRIERS = 128  # in a row, some tens of microseconds
 
@@ -32,22 +32,22 @@ class Floor:
         None where a time is of a part of an operation: messages in flight meet the same bytes again, in caches.
         """
         with platform.team.agreeing():
-            ways = dict(enumerate(platform.floor(case))) if case.collective.parts == 1 else {}
+            ways = dict(enumerate(platform.clock.floor(case))) if case.collective.parts == 1 else {}
         for way in ways.values():
-            platform.time(way, 1)
+            platform.clock.time(way, 1)
         with platform.team.agreeing():
-            barrier = platform.barrier()
+            barrier = platform.clock.barrier()
         return cls(platform, ways, {number: [] for number in ways}, barrier)
 
     def sample(self) -> float:
         """*Collective*: take each way once; the seconds that all of it took."""
         taken = 0.0
         if self.barrier:
-            seconds = self.platform.time(self.barrier, _BARRIERS)
+            seconds = self.platform.clock.time(self.barrier, _BARRIERS)
             self.barriers.append(seconds)
             taken += seconds * _BARRIERS
         for number, way in self.ways.items():
-            seconds = self.platform.time(way, 1)
+            seconds = self.platform.clock.time(way, 1)
             self.samples[number].append(seconds)
             taken += seconds
         return taken

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from collbench import __version__
 from collbench.errors import PlatformError
-from collbench.platforms import kernels
+from collbench.platforms import compiler
 
 _LEFT_OUT = ("analysis", "cli", "figures", "formats", "model", "report")  # folders that no rank imports
 _SOURCES = (".py", ".cu", ".cuh", ".hpp", ".cpp")
@@ -40,7 +40,7 @@ def installation() -> Installation:
     """That of this process, as its files are when it is first asked for; 6 ms."""
     package = str(Path(__file__).parents[1])
     code = hashlib.sha256()
-    for folder in (package, str(kernels.own_folder())):
+    for folder in (package, str(compiler.own_folder())):
         for path in sorted(_sources(folder)):
             code.update(path.removeprefix(folder).encode() + b"\0" + Path(path).read_bytes())
     return Installation(__version__, code.hexdigest(), package)

@@ -22,10 +22,10 @@ from collbench.measure.installation import installation, refuse_other
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measure.workers import seconds_for
 from collbench.measurement import Failed, Result
-from collbench.platforms import find_platform, kernels, open_platform
-from collbench.platforms.cpu import installed
+from collbench.platforms import compiler, find_platform, open_platform
+from collbench.platforms.cpu import mpi_libraries
+from collbench.platforms.interface import Platform
 from collbench.platforms.processes import Processes
-from collbench.platforms.roles import Platform
 from collbench.runfile.environment import variables
 from collbench.runfile.records import sweep_fields, to_sweep
 
@@ -57,12 +57,12 @@ def agree_on(error: CollbenchError) -> None:
 def load_the_launchers_library() -> None:
     """Have mpi4py load the MPI library that belongs to the launcher of this process, not the one it would find."""
     try:
-        file = installed.of_launcher()
+        file = mpi_libraries.of_launcher()
     except PlatformError as error:
         error.agreed = True  # all processes have that launcher
         raise
     if file:
-        os.environ[installed.LIBMPI] = str(file)
+        os.environ[mpi_libraries.LIBMPI] = str(file)
 
 
 class Joined:
@@ -105,7 +105,7 @@ class Joined:
         WATCHDOG.feed(max(self._limit, find_platform(self._name).cold_start))
         wanted = needs(self._sweep, self._name)
         if find_platform(self._name).process_per_rank:
-            kernels.prove_compiler(self._world)
+            compiler.prove_compiler(self._world)
         cores: list[int] = []
         if find_platform(self._name).process_per_rank and self._sweep.bind == "core":
             cores = self._world.cores_to_bind(find_platform(self._name).cores)

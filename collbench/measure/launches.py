@@ -3,7 +3,7 @@
 import math
 
 from collbench.cases import Sampling
-from collbench.platforms.roles import Prepared, Timing
+from collbench.platforms.interface import Platform, Prepared
 
 _MOST = 2**16
 _WAIT = 3e-3, 30e-3  # seconds that a sample takes longer where a rank must wait for a core, a scheduler's tick or some
@@ -15,26 +15,26 @@ _SLICE = 3e-3  # seconds that a scheduler lets one program run beside another, a
 _TRIES = 4  # of a sample in which a rank was off its core
 
 
-def repeatable(platform: Timing, lasted: float) -> bool:
+def repeatable(platform: Platform, lasted: float) -> bool:
     """Whether a rank was off its core in what was timed last, and trying again may help.
 
     What takes longer than a time slice on the core meets the other program again.
     """
-    return platform.scheduled.spoiled and lasted * (1 - platform.scheduled.off_core) < _SLICE
+    return platform.clock.scheduled.spoiled and lasted * (1 - platform.clock.scheduled.off_core) < _SLICE
 
 
-def steady(prepared: Prepared, platform: Timing, launches: int) -> float:
+def steady(prepared: Prepared, platform: Platform, launches: int) -> float:
     """*Collective*: seconds per operation of the fastest of a few tries, until no rank is off its core."""
     fastest = math.inf
     for _ in range(_TRIES):
-        seconds = platform.time(prepared, launches)
+        seconds = platform.clock.time(prepared, launches)
         fastest = min(fastest, seconds)
         if not repeatable(platform, seconds * launches):
             break
     return fastest
 
 
-def calibrate(prepared: Prepared, platform: Timing, sampling: Sampling, launches: int = 1, nbytes: int = 0) -> int:
+def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling, launches: int = 1, nbytes: int = 0) -> int:
     """Double the launches until they, and not what holds ranks up, last as long as a sample should."""
     region = _region(platform, sampling)
     while launches < _MOST:
@@ -48,11 +48,11 @@ def calibrate(prepared: Prepared, platform: Timing, sampling: Sampling, launches
     return launches
 
 
-def _region(platform: Timing, sampling: Sampling) -> float:
-    return platform.region if sampling.region is None else sampling.region
+def _region(platform: Platform, sampling: Sampling) -> float:
+    return platform.clock.region if sampling.region is None else sampling.region
 
 
-def _held_up(prepared: Prepared, platform: Timing, launches: int, elapsed: float, nbytes: int) -> bool:
+def _held_up(prepared: Prepared, platform: Platform, launches: int, elapsed: float, nbytes: int) -> bool:
     """Whether ranks waited for a core, which takes as long before many operations as before one.
 
     Samples of one operation would show nothing but that wait.
@@ -61,9 +61,9 @@ def _held_up(prepared: Prepared, platform: Timing, launches: int, elapsed: float
     if not least + nbytes / _SLOWEST < elapsed < most:
         return False
     many = _MORE * launches
-    return min(platform.time(prepared, many) for _ in range(2)) * many < _GROWTH * elapsed
+    return min(platform.clock.time(prepared, many) for _ in range(2)) * many < _GROWTH * elapsed
 
 
-def disturbed(lasted: float, platform: Timing, sampling: Sampling) -> bool:
+def disturbed(lasted: float, platform: Platform, sampling: Sampling) -> bool:
     """Whether a sample that lasted so many seconds shows that its calibration was disturbed, and it was not."""
     return lasted < _region(platform, sampling) / _MORE

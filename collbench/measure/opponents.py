@@ -17,7 +17,7 @@ from collbench.measure.greeting import Greeting
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.turns import Measures, Side, Turns
 from collbench.measurement import Result
-from collbench.platforms.cpu.installed import Library
+from collbench.platforms.cpu.mpi_libraries import Library
 
 PLATFORM = "cpu"  # whose ranks an MPI library starts and measures
 

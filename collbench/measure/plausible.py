@@ -7,7 +7,7 @@ import math
 
 from collbench.cases import Case
 from collbench.flaws import Implausible
-from collbench.platforms.roles import Limits, Prepared, Timing
+from collbench.platforms.interface import Limits, Platform, Prepared
 from collbench.units import format_seconds, format_size
 
 _FEW, _MANY, _MOST = 3, 40, 120  # rounds that decide if all is well, those after which there may be no doubt, and all
@@ -41,12 +41,12 @@ def _received(case: Case) -> int:
     return (case.receive_count - there) * case.dtype.itemsize
 
 
-def left_out(prepared: Prepared, platform: Timing, launches: int) -> Implausible | None:
+def left_out(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
     """Whether a sample of so many launches seems to leave some of them out."""
     return _stuck(prepared, platform, launches) or _skipping(prepared, platform, launches)
 
 
-def _stuck(prepared: Prepared, platform: Timing, launches: int) -> Implausible | None:
+def _stuck(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
     """Whether four times the launches take no longer than so many; of half and twice as many as a sample has.
 
     Ranks that share cores may take long to begin, so in doubt ever more launches are compared with these few.
@@ -56,21 +56,21 @@ def _stuck(prepared: Prepared, platform: Timing, launches: int) -> Implausible |
     for _ in range(_STEPS):
         many, long = _FACTOR * many, math.inf
         for _ in range(_FEW):
-            short = min(short, platform.time(prepared, few) * few)
-            long = min(long, platform.time(prepared, many) * many)
+            short = min(short, platform.clock.time(prepared, few) * few)
+            long = min(long, platform.clock.time(prepared, many) * many)
         if long >= _GROWTH * short > 0:
             return None
     taken = f"{many} operations take {format_seconds(long)} and {few} take {format_seconds(short)}"
     return Implausible(long / many, f"{taken}: the time does not grow with their number")
 
 
-def _skipping(prepared: Prepared, platform: Timing, launches: int) -> Implausible | None:
+def _skipping(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
     """Whether operations take much longer one by one than in their own loop.
 
     In the shortest times of both, and round by round too: ranks that wait for a core in every round have shortest times
     that are anything, but as often longer in the loop as one by one.
     """
-    singly = platform.singly(prepared)
+    singly = platform.clock.singly(prepared)
     if not singly:
         return None
     loop, single, shorter = math.inf, math.inf, 0
@@ -85,17 +85,17 @@ def _skipping(prepared: Prepared, platform: Timing, launches: int) -> Implausibl
     return None
 
 
-def _both(prepared: Prepared, singly: Prepared, platform: Timing, launches: int, number: int) -> tuple[float, float]:
+def _both(prepared: Prepared, singly: Prepared, platform: Platform, launches: int, number: int) -> tuple[float, float]:
     """Seconds of an operation in its own loop, and of one by itself.
 
     Who begins takes turns (A B B A): on a shared core every second sample may be the one that is cut off in its middle,
     for as long as one looks.
     """
     if number % 2:
-        loop = platform.time(prepared, launches)
-        return loop, platform.time(singly, launches)
-    single = platform.time(singly, launches)
-    return platform.time(prepared, launches), single
+        loop = platform.clock.time(prepared, launches)
+        return loop, platform.clock.time(singly, launches)
+    single = platform.clock.time(singly, launches)
+    return platform.clock.time(prepared, launches), single
 
 
 def _much_shorter(loop: float, single: float) -> bool:

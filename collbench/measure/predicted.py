@@ -12,7 +12,7 @@ from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
 from collbench.measure.greeting import Greeting
 from collbench.measurement import Prediction, Result, Skipped
-from collbench.model.network.on_network import network_curve
+from collbench.model.predict import network_curve
 from collbench.topology.system import System
 
 NAME = "model"  # of the platform, in rows of a run file

@@ -18,7 +18,7 @@ from collbench.measure.floor import Floor
 from collbench.measure.launches import calibrate, disturbed, repeatable
 from collbench.measure.study import study
 from collbench.measurement import Measurement, Result, Skipped
-from collbench.platforms.roles import Platform, Prepared, Timing
+from collbench.platforms.interface import Platform, Prepared
 from collbench.scheduling import Scheduling
 from collbench.stats import relative_halfwidth
 
@@ -48,23 +48,23 @@ class _Contestant:
     switches: int = 0  # involuntary, of this process's rank in all of them
     cores: set[int] = field(default_factory=set)  # on which it ran
 
-    def sample(self, platform: Timing, most_lost: float, refill: Callable[[], None] = lambda: None) -> float:
+    def sample(self, platform: Platform, most_lost: float, refill: Callable[[], None] = lambda: None) -> float:
         """*Collective*: take a sample, and again while a rank is off its core; the seconds that all of it lasted.
 
         Repeating costs at most `most_lost` seconds in all.  `refill` is called before each try.
         """
         lasted = 0.0
-        platform.scheduled.take()  # what was timed before is not this implementation's
+        platform.clock.scheduled.take()  # what was timed before is not this implementation's
         while True:
             refill()
-            seconds = platform.time(self.prepared, self.launches)
+            seconds = platform.clock.time(self.prepared, self.launches)
             lasted += seconds * self.launches
             if not repeatable(platform, seconds * self.launches) or self.lost + seconds * self.launches > most_lost:
                 break
             self.repeated += 1
             self.lost += seconds * self.launches
-        self.spoiled += platform.scheduled.spoiled
-        switches, cores = platform.scheduled.take()
+        self.spoiled += platform.clock.scheduled.spoiled
+        switches, cores = platform.clock.scheduled.take()
         self.switches += switches
         self.cores.update(cores)
         self.samples.append(seconds / self.parts)
@@ -94,13 +94,13 @@ def measure(
             yield entrant
     if not contestants:
         return
-    platform.fill(case, _CALIBRATION_SEED)
+    platform.checker.fill(case, _CALIBRATION_SEED)
     for contestant in tuple(contestants):
         progress(contestant.implementation.name)
         if flaw := _calibrated(case, contestant, platform, sampling, launches or {}):
             contestants.remove(contestant)
             yield _result(case, contestant, platform, flaw)
-    platform.fill(case, _SAMPLES_SEED)
+    platform.checker.fill(case, _SAMPLES_SEED)
     floor = Floor.of(case, platform)
     most_lost = _LOST * sampling.budget / max(1, len(contestants))
     _sample(contestants, platform, sampling, progress, floor, most_lost)
@@ -153,23 +153,23 @@ def checked(
 
     `hesitant` makes kernels that lose time in the middle of an operation of so many seconds, to be tried as well.
     """
-    platform.fill(case, _CHECK_SEED, prepared.wire)
-    seconds = platform.time(prepared, 1)
-    if flaw := platform.check(case, _CHECK_SEED, prepared.wire):
+    platform.checker.fill(case, _CHECK_SEED, prepared.wire)
+    seconds = platform.clock.time(prepared, 1)
+    if flaw := platform.checker.check(case, _CHECK_SEED, prepared.wire):
         return flaw
     if seconds < _COLD or case.nbytes <= stress.SMALL:
-        seconds = min(seconds, *(platform.time(prepared, 1) for _ in range(2)))
+        seconds = min(seconds, *(platform.clock.time(prepared, 1) for _ in range(2)))
     plan = stress.plan(case, seconds, sampling, _STRESS_SEED)
-    if flaw := platform.stress(case, prepared, plan):
+    if flaw := platform.checker.stress(case, prepared, plan):
         return flaw
     slow = hesitant(seconds) if hesitant and not prepared.host_driven else None
-    if slow and (flaw := platform.stress(case, slow, stress.hesitating(plan))):
+    if slow and (flaw := platform.checker.stress(case, slow, stress.hesitating(plan))):
         return flaw
-    return platform.overrun(case)
+    return platform.checker.overrun(case)
 
 
 def _calibrated(
-    case: Case, contestant: _Contestant, platform: Timing, sampling: Sampling, launches: Mapping[str, int]
+    case: Case, contestant: _Contestant, platform: Platform, sampling: Sampling, launches: Mapping[str, int]
 ) -> Flaw | None:
     """Find out how many launches a sample has, and what is wrong if their time does not fit their number.
 
@@ -184,7 +184,7 @@ def _calibrated(
 
 def _sample(
     contestants: Sequence[_Contestant],
-    platform: Timing,
+    platform: Platform,
     sampling: Sampling,
     progress: Progress,
     floor: Floor,
@@ -195,7 +195,7 @@ def _sample(
     for _ in range(sampling.warmup):
         for contestant in order:
             progress(contestant.implementation.name)
-            lasted = platform.time(contestant.prepared, contestant.launches) * contestant.launches
+            lasted = platform.clock.time(contestant.prepared, contestant.launches) * contestant.launches
             if disturbed(lasted, platform, sampling):
                 contestant.launches = calibrate(contestant.prepared, platform, sampling, contestant.launches)
     spent = 0.0
@@ -229,13 +229,13 @@ def _closing(case: Case, contestant: _Contestant, platform: Platform, most_lost:
     In place, a launch's result is the next one's input, so a whole sample has no known outcome: one launch has.
     """
     wire = contestant.prepared.wire
-    contestant.sample(platform, most_lost, lambda: platform.fill(case, _CLOSING_SEED, wire))
+    contestant.sample(platform, most_lost, lambda: platform.checker.fill(case, _CLOSING_SEED, wire))
     if case.in_place:
-        platform.fill(case, _CLOSING_SEED, wire)
-        platform.time(contestant.prepared, 1)
-    written = platform.check(case, _CLOSING_SEED, wire) or platform.overrun(case)
+        platform.checker.fill(case, _CLOSING_SEED, wire)
+        platform.clock.time(contestant.prepared, 1)
+    written = platform.checker.check(case, _CLOSING_SEED, wire) or platform.checker.overrun(case)
     typical = statistics.median(contestant.samples)
-    return _result(case, contestant, platform, written or plausible.too_fast(case, typical, platform.limits))
+    return _result(case, contestant, platform, written or plausible.too_fast(case, typical, platform.clock.limits))
 
 
 def _studied(case: Case, contestant: _Contestant, platform: Platform, most_lost: float) -> Measurement:

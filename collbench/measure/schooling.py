@@ -20,7 +20,7 @@ from collbench.learning.trail import Kept, Part, Stepped, first_flaw, known_weig
 from collbench.measure.runner import SEEDS, Progress
 from collbench.measurement import Result, Skipped
 from collbench.note import Note
-from collbench.platforms.roles import Platform
+from collbench.platforms.interface import Platform
 from collbench.scheduling import RunQueue, Scheduling
 from collbench.styles import Style, Training, styles
 from collbench.trained import Point, Trained
@@ -106,7 +106,7 @@ def _entrant(
 
 def _pupil(case: Case, style: Style, platform: Platform, sampling: Sampling, alive: Callable[[], None]) -> _Pupil:
     """Unsupported, on all processes, if it cannot be."""
-    platform.fill(case, SEEDS[0])  # what lies beside the buffers is known then
+    platform.checker.fill(case, SEEDS[0])  # what lies beside the buffers is known then
     with platform.team.agreeing():
         seat = Seat(case, platform, sampling.timeout, alive)
         return _Pupil(case, style, seat, style.prepare(seat))
@@ -116,14 +116,14 @@ def _go(pupil: _Pupil, platform: Platform, until: int, alive: Callable[[], None]
     """*Collective*: so far, from a meeting on; another one lets nobody compute before all have begun."""
     alive()
     gc.collect()
-    platform.synchronize()
+    platform.launcher.synchronize()
     pupil.seat.begin()
-    platform.synchronize()
+    platform.launcher.synchronize()
     with platform.team.agreeing():
         with RunQueue() as waited:
             pupil.training.go(until)
         pupil.seat.spoils.append(waited.spoiled and not platform.note.oversubscribed)
-        platform.refuse_given_up()
+        platform.compute.refuse_given_up()
         for operation in pupil.seat.operations:
             if operation.refuse:
                 operation.refuse()
@@ -134,7 +134,7 @@ def _finished(pupil: _Pupil, platform: Platform) -> _Run:
     seat = pupil.seat
     told = platform.team.exchange((pupil.training.trail(), seat.begun, sum(seat.computed), seat.spoils))
     trails, begun, computing, spoils = zip(*told, strict=True)
-    flaw = platform.overrun(pupil.case) or _checked(pupil.case, pupil.style, platform, trails)
+    flaw = platform.checker.overrun(pupil.case) or _checked(pupil.case, pupil.style, platform, trails)
     seat.close()
     note = Note.of(*(operation.library for operation in seat.operations))
     return _Run(trails, begun, computing, flaw, note, Scheduling.of_ranks(spoils))

@@ -26,27 +26,27 @@ class Took:
 def take(parts: Parts, step: StepOf, steps: Iterable[object]) -> Took:
     """*Collective*: so many steps from a meeting on.  CaseFailed if a library or a kernel says that it failed."""
     platform = parts.platform
-    platform.synchronize()
-    origins = platform.set_clocks()
-    platform.synchronize()
-    with platform.stepping():
+    platform.launcher.synchronize()
+    origins = platform.clock.set_clocks()
+    platform.launcher.synchronize()
+    with platform.compute.stepping():
         begun = parts.moments()
         for rank in platform.local:
             parts.products.take_over(rank)  # nobody computes before that moment
         with _uncollected(), RunQueue() as waited:
-            moments, enqueued = _carried_out(step, steps, platform.queued)
-    platform.synchronize()
-    origins = max(origins, platform.set_clocks())
-    with platform.team.agreeing(), platform.stepping():
+            moments, enqueued = _carried_out(step, steps, platform.compute.queued)
+    platform.launcher.synchronize()
+    origins = max(origins, platform.clock.set_clocks())
+    with platform.team.agreeing(), platform.compute.stepping():
         for operation in parts.operations:
             if operation.refuse:
                 operation.refuse()
-        platform.refuse_given_up()
+        platform.compute.refuse_given_up()
     own = [
         (at(begun[place]), [at(had[place]) for had, _ in moments], [at(were[place]) for _, were in moments])
         for place, _ in enumerate(platform.local)
     ]
-    spoiled = waited.spoiled and not platform.queued and not platform.note.oversubscribed
+    spoiled = waited.spoiled and not platform.compute.queued and not platform.note.oversubscribed
     told = platform.team.exchange((origins, own, _paced(enqueued, own), spoiled))
     everyone = list(chain.from_iterable(ranks for _, ranks, _, _ in told))
     return Took(

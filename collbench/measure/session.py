@@ -19,7 +19,7 @@ from collbench.measure.starts import Starts
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
 from collbench.measurement import Result
-from collbench.platforms.cpu.libraries import short_name
+from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.runfile.environment import describe
 from collbench.runfile.file import Writer
 from collbench.runfile.header import Header, SweepPart, TopologyPart

@@ -10,7 +10,7 @@ from collbench.isolation import isolated
 from collbench.launcher import unlaunched
 from collbench.measure import worker
 from collbench.platforms import find_platform
-from collbench.platforms.cpu.installed import Library, own
+from collbench.platforms.cpu.mpi_libraries import Library, own
 from collbench.runfile.environment import Setting
 
 SCRATCH = "scratch"  # within the folder of a run, for whatever its processes need for a moment

@@ -20,8 +20,8 @@ from collbench.measure.runner import SEEDS, Progress, enough
 from collbench.measure.series import take
 from collbench.measurement import Result, Skipped
 from collbench.note import Note
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Products
-from collbench.platforms.roles import Launching, Platform, Prepared
 from collbench.schedules import Parts, StepOf, find_schedule, refuse
 from collbench.scheduling import Scheduling
 from collbench.step_times import Activity, StepTimes
@@ -47,7 +47,7 @@ class _Run:
         """With matrices made and clocks read."""
         assert case.step
         with platform.team.agreeing():
-            products = platform.products(case.step.size)
+            products = platform.compute.products(case.step.size)
         clocks = Clocks(platform.team)
         clocks.read()
         return cls(case, platform, products, clocks, progress)
@@ -166,7 +166,7 @@ def _prepared(run: _Run, implementation: Implementation) -> _Contestant:
         return _Contestant(implementation, parts, step, note, run.clocks, run.progress)
 
 
-def _idle(case: Case, platform: Launching) -> Prepared:
+def _idle(case: Case, platform: Platform) -> Prepared:
     """What nobody communicates: whoever computes alone needs no implementation that works here."""
     return Prepared(lambda launches: None)
 
@@ -180,14 +180,14 @@ def _checked(run: _Run, contestant: _Contestant, seed: int) -> tuple[Taken, Flaw
     assert case.step
     schedule = find_schedule(case.step.schedule)
     wire = contestant.parts.operations[0].wire
-    platform.fill(case, seed, wire)
+    platform.checker.fill(case, seed, wire)
     products.reset()
     taken = contestant.take()
     if case.in_place and contestant.steps > 1:
-        platform.fill(case, seed, wire)
+        platform.checker.fill(case, seed, wire)
         contestant.take(1)
-    received = platform.check(case, seed, wire) if schedule.communicates else None
-    return taken, received or platform.overrun(case) or (products.check() if schedule.computes else None)
+    received = platform.checker.check(case, seed, wire) if schedule.communicates else None
+    return taken, received or platform.checker.overrun(case) or (products.check() if schedule.computes else None)
 
 
 def _calibrated(contestant: _Contestant, sampling: Sampling) -> int:
@@ -230,5 +230,5 @@ def _result(run: _Run, contestant: _Contestant, flaw: Flaw | None) -> StepTimes:
         activities=() if flaw else contestant.activities,
         library=first.library,
         clock=run.clocks.error,
-        scheduling=None if flaw or run.platform.queued else Scheduling.of_ranks([contestant.spoils]),
+        scheduling=None if flaw or run.platform.compute.queued else Scheduling.of_ranks([contestant.spoils]),
     )

@@ -13,28 +13,27 @@ _LATE = 2e-6, 0.01  # seconds that a rank is late, at least and at most
 _LATE_SMALL = 2e-4  # and at most of small cases, which take longer only where ranks share cores
 SMALL = 2**18  # bytes: of cases up to that size even a busy machine makes many calls
 _LEAST = 16, 8  # of those in a sweep, and where nothing else is done
-_SLICE = 0.02  # seconds: other programs may take a core for about as long, and swallow the halt of a shorter operation
-_LEAST_LARGE = 6  # so there are as many calls of those at least
+_SLOW = 0.02  # seconds of an operation from which on two calls are the least, else
+_LEAST_LARGE = 6
 _HESITATING = 32  # calls at most
-_TURNS = 3.0  # operations that a call takes as long as, with whoever is late
-_HALTED = 1e-5  # seconds from which on an operation lasts long enough for a halt in its middle
+_TURNS = 3.0  # operations that a call takes as long as, with a rank that is late
 
 
 def plan(case: Case, seconds: float, sampling: Sampling, seed: int) -> Plan:
-    """For operations of so many seconds, the same on every process.
+    """Return the plan for operations of so many seconds, the same on every process.
 
     Every rank is late once at least, and calls are odd and even; so two calls are the fewest.  Of small cases there are
-    more, however slow a busy machine seems, and somewhat more where a single halt may pass unseen.
+    more, however slow a busy machine seems.
     """
     small = case.nbytes <= SMALL
-    large = 2 if sampling.check_only or seconds > _SLICE else _LEAST_LARGE
+    large = 2 if sampling.check_only or seconds > _SLOW else _LEAST_LARGE
     least = max(_LEAST[sampling.check_only] if small else large, min(case.ranks, 8))
     late = min(max(seconds, _LATE[0]), _LATE_SMALL if small else _LATE[1])
     spend = _CHECK_SECONDS if sampling.check_only else _SECONDS
     affordable = int(spend / (seconds + (_TURNS - 1) * late + _BESIDES))
-    return Plan(max(least, min(MOST, affordable)), late, seed, seconds if seconds >= _HALTED else 0.0)
+    return Plan(max(least, min(MOST, affordable)), late, seed)
 
 
 def hesitating(plan: Plan) -> Plan:
-    """The same for kernels that lose time in every call by themselves, with other seeds."""
+    """Return the plan for kernels that are delayed in every call, with other seeds."""
     return replace(plan, calls=min(plan.calls, _HESITATING), seed=plan.seed + MOST)

@@ -13,8 +13,8 @@ from collbench.algorithms import narrow
 from collbench.cases import Case
 from collbench.collectives import find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import WINDOW_HEAD, Region, buffers
-from collbench.platforms.roles import Platform, Prepared
 from collbench.wires import KEPT, LEARNT, Lost, Study, Wire
 
 ROUNDS, FEWEST = 1000, 20
@@ -58,7 +58,7 @@ class _Rounds:
     def __init__(self, platform: Platform, case: Case, wire: Wire, prepared: Prepared) -> None:
         self._platform, self._case, self._prepared = platform, case, prepared
         entries = ("study_clear", "study_fill", "study_add")
-        self._kernels = {entry: platform.kernel(_KERNELS, entry, case.dtype, case.redop) for entry in entries}
+        self._kernels = {entry: platform.launcher.kernel(_KERNELS, entry, case.dtype, case.redop) for entry in entries}
         self._private = WINDOW_HEAD + narrow.private(wire, case.ranks, platform)
 
     def carry_out(self, rounds: int) -> Lost:
@@ -76,26 +76,26 @@ class _Rounds:
     def _round(self, number: int) -> None:
         count, seed, turn = np.uint64(LEARNT), np.uint32(_SEED), np.uint32(number)
         for rank in self._platform.local:
-            send, _ = buffers(self._platform, self._case, rank)
+            send, _ = buffers(self._platform.memory, self._case, rank)
             self._run("study_fill", rank, np.uint64(send), count, seed, np.uint32(rank), turn)
-        self._platform.synchronize()
+        self._platform.launcher.synchronize()
         self._prepared.launch(1)
-        self._platform.synchronize()
+        self._platform.launcher.synchronize()
         if 0 in self._platform.local:
-            _, receive = buffers(self._platform, self._case, 0)
+            _, receive = buffers(self._platform.memory, self._case, 0)
             sums = np.uint64(self._own(0) + _LOSSES * LEARNT)
             self._run("study_add", 0, np.uint64(receive), count, seed, np.uint32(self._case.ranks), turn, sums)
 
     def _sums(self, rounds: int) -> Lost:
         place = self._own(0) + _LOSSES * LEARNT
-        return lost(self._platform.fetch(0, place, LEARNT * _SUMS.itemsize).view(_SUMS), rounds)
+        return lost(self._platform.launcher.fetch(0, place, LEARNT * _SUMS.itemsize).view(_SUMS), rounds)
 
     def _own(self, rank: int) -> int:
         """Where a rank's private memory starts."""
-        return self._platform.address(Region.WINDOW, rank) + self._private
+        return self._platform.memory.address(Region.WINDOW, rank) + self._private
 
     def _run(self, entry: str, rank: int, *arguments: np.generic) -> None:
-        self._platform.bind_one(self._kernels[entry], rank, LEARNT, *arguments)()
+        self._platform.launcher.bind_one(self._kernels[entry], rank, LEARNT, *arguments)()
 
 
 def lost(sums: NDArray[np.void], rounds: int) -> Lost:

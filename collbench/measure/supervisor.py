@@ -17,7 +17,7 @@ from collbench.measure.greeting import Greeting
 from collbench.measure.workers import Lost, Workers
 from collbench.measurement import Failed, Result, Skipped
 from collbench.platforms import find_platform
-from collbench.platforms.cpu.installed import Library
+from collbench.platforms.cpu.mpi_libraries import Library
 from collbench.runfile.environment import UNCHANGED, Setting
 
 _TRIES = 2  # of a library's start, which takes most of --timeout where it hangs

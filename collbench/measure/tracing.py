@@ -16,8 +16,8 @@ from collbench.measure.launches import calibrate
 from collbench.measure.runner import SEEDS, Progress, checked
 from collbench.measurement import Explanation, Measurement, Result, Skipped
 from collbench.platforms import tracelog
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Moment, at
-from collbench.platforms.roles import Logging, Platform, Prepared
 from collbench.scheduling import Scheduling
 from collbench.tracks import PHASES, WAITED, Span, Track
 
@@ -63,7 +63,7 @@ def _explanation(
     traced: Prepared,
 ) -> Explanation:
     """Plain and traced runs by turns; the tracks are those of the run of median length."""
-    platform.fill(case, SEEDS[1])
+    platform.checker.fill(case, SEEDS[1])
     _tracks(platform)  # left by checked runs
     launches = calibrate(plain, platform, sampling, nbytes=case.nbytes)
     spoils: list[bool] = []
@@ -92,23 +92,23 @@ def _round(
     plain: Prepared, traced: Prepared, platform: Platform, launches: int, library: bool
 ) -> tuple[float, float, list[Track], bool]:
     """Seconds of a plain and of a traced operation, the tracks of the last one, and whether a rank was off its core."""
-    seconds = platform.time(plain, launches)
-    spoiled = platform.scheduled.spoiled
+    seconds = platform.clock.time(plain, launches)
+    spoiled = platform.clock.scheduled.spoiled
     if library:
         return seconds, seconds, [], spoiled
     if traced.watched:
         traced_seconds, tracks = _watch(traced, platform)
     else:
-        traced_seconds, tracks = platform.time(traced, launches), _tracks(platform)
-    return seconds, traced_seconds, tracks, spoiled or platform.scheduled.spoiled
+        traced_seconds, tracks = platform.clock.time(traced, launches), _tracks(platform)
+    return seconds, traced_seconds, tracks, spoiled or platform.clock.scheduled.spoiled
 
 
-def _tracks(platform: Logging) -> list[Track]:
+def _tracks(platform: Platform) -> list[Track]:
     """From the logs of all ranks, which are cleared; the clock and its rate are those of each device."""
-    logs = {rank: platform.take_logs(rank) for rank in platform.local}
+    logs = {rank: platform.logs.take_logs(rank) for rank in platform.local}
     tracks = [
         replace(track, start=track.start + behind)
-        for ranks, behind in platform.log_clocks().items()
+        for ranks, behind in platform.logs.log_clocks().items()
         for track in tracelog.tracks({rank: logs[rank] for rank in ranks})
     ]
     return list(chain.from_iterable(platform.team.exchange(tracks)))
@@ -123,14 +123,14 @@ def _from_zero(tracks: Sequence[Track]) -> list[Track]:
 class _Watcher:
     """Notes the moments between which each rank did something, for operations that the host drives."""
 
-    platform: Logging
+    platform: Platform
     noted: list[tuple[int, str, Moment, Moment]] = field(default_factory=list)
 
     @contextmanager
     def __call__(self, rank: int, phase: str) -> Iterator[None]:
-        begun = self.platform.moment(rank)
+        begun = self.platform.clock.moment(rank)
         yield
-        self.noted.append((rank, phase, begun, self.platform.moment(rank)))
+        self.noted.append((rank, phase, begun, self.platform.clock.moment(rank)))
 
     def tracks(self) -> Iterator[Track]:
         """What was noted; a rank that does nothing waits, for others or for the host."""
@@ -163,5 +163,5 @@ def _watch(prepared: Prepared, platform: Platform) -> tuple[float, list[Track]]:
         watcher.noted.clear()
         watched(watcher)
 
-    seconds = platform.time(Prepared(once, host_driven=True), 1)
+    seconds = platform.clock.time(Prepared(once, host_driven=True), 1)
     return seconds, list(chain.from_iterable(platform.team.exchange(list(watcher.tracks()))))

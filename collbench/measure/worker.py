@@ -21,9 +21,9 @@ from collbench.lifetimes import end_of
 from collbench.measure import cleanup, link
 from collbench.measure.carry_out import carry_out, needs
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
-from collbench.platforms import find_platform, kernels, open_platform
+from collbench.platforms import compiler, find_platform, open_platform
+from collbench.platforms.interface import Platform
 from collbench.platforms.processes import Alone, Processes, Team
-from collbench.platforms.roles import Platform
 from collbench.runfile.environment import variables
 from collbench.runfile.records import to_case, to_line, to_sweep
 
@@ -70,7 +70,7 @@ def _serve(world: Team, channel: link.Channel | None, page: link.Page) -> None:
     sweep = to_sweep(first["sweep"])
     wanted = needs(sweep, os.environ[PLATFORM])
     if isinstance(world, Processes):  # whose kernels are compiled
-        kernels.prove_compiler(world)
+        compiler.prove_compiler(world)
     world.bind(first["cores"])  # before memory is touched, which lies near the core that touches it first
     platform = open_platform(sweep, wanted, os.environ[PLATFORM], world)
     _send(channel, _greeting(world, platform, first["named"]))

@@ -22,7 +22,7 @@ from collbench.measure.greeting import Greeting
 from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
 from collbench.measurement import Result
 from collbench.platforms import find_platform
-from collbench.platforms.cpu.installed import Library
+from collbench.platforms.cpu.mpi_libraries import Library
 from collbench.runfile.environment import Setting
 from collbench.runfile.records import case_fields, sweep_fields, to_result
 

@@ -1,15 +1,15 @@
 """The equation's constants that NCCL's table does not know, fitted to published sweeps.
 
-Every value is one for a kind of hardware or algorithm, none for a machine; the comment beside it is its meaning in
-docs/model.md, too.  They were fitted to all healthy
-sweeps of tools/model/published by `make model-report`: least squares of softened logarithms of ratios, every
-machine with the same weight.  docs/model.md has what is left when a machine is left out of the fit.
+Every value holds for a kind of hardware or algorithm, none for a single machine; the comment beside it is its meaning
+in docs/model.md, too.  `make model-report` fits them to all healthy sweeps of tools/model/published: least squares of
+softened logarithms of ratios, every machine with the same weight.  docs/model.md has the errors that are left when a
+machine is left out of the fit.
 """
 
 from dataclasses import dataclass
 
 from collbench.model.equation import Floats
-from collbench.topology.architectures import ARCHITECTURES, capability
+from collbench.topology.products import ARCHITECTURES, capability
 from collbench.topology.system import System
 
 
@@ -86,22 +86,23 @@ OLD = tuple(arch for arch, gpus in ARCHITECTURES.items() if gpus.nvlinks and cap
 
 
 EAGER = 4096
-"""Bytes from which on Slingshot's messages wait for their receiver (the one published figure that is not of a fit)."""
+"""Bytes from which on Slingshot's messages wait for their receiver (a published figure, not fitted)."""
 RDMA = ("ib", "roce", "slingshot")
 """Transports whose cards read and write memory by themselves, with little to do for the host."""
 
 
 def transport(system: System) -> str:
-    """What carries messages between nodes; sockets where no cards are described."""
+    """Return what carries messages between nodes; TCP where no cards are described."""
     return system.nics.transport if system.nics else "tcp"
 
 
 def alpha_net(
     system: System, hops: float, constants: Constants = CONSTANTS, counted: float = 0.0
 ) -> tuple[float, float]:
-    """Seconds that steps between nodes, one after the other, take longer than NCCL counts: eager ones, and others.
+    """Return the seconds that steps between nodes take longer than NCCL counts: of eager messages, and of others.
 
-    `counted`: what it counts for them.  It knows LL's steps as much shorter than Simple's; over EFA they last as long.
+    `counted` is what NCCL counts for the steps.  It takes LL's for much shorter than
+    Simple's; over EFA they last as long.
     """
     kind = transport(system)
     start = float(getattr(constants, f"start_{kind}")) if kind in RDMA else 0.0
@@ -113,33 +114,33 @@ def alpha_net(
 
 
 def issue(system: System, channels: Floats, constants: Constants = CONSTANTS) -> Floats:
-    """Seconds from one operation's start to the next's on the host, which launches a kernel for each of its GPUs.
+    """Return the seconds from one operation's start to the next's on the host.
 
-    `channels`: how many each kernel has.
+    The host launches a kernel for each of its GPUs; `channels` is how many channels each kernel has.
     """
-    one = constants.issue_old if capability(system.arch) < 75 else constants.issue
+    kernel = constants.issue_old if capability(system.arch) < 75 else constants.issue
     if system.launch == "torch":
-        one = constants.eager
-    return (one + constants.issue_channel * channels) * driven(system)
+        kernel = constants.eager
+    return (kernel + constants.issue_channel * channels) * driven(system)
 
 
 def driven(system: System) -> int:
-    """GPUs that a process launches kernels for."""
+    """Return the number of GPUs that a process launches kernels for."""
     return system.gpus if system.launch == "single-process" else 1
 
 
 def wait(system: System, constants: Constants = CONSTANTS) -> float:
-    """Seconds that every operation takes longer than NCCL counts, by the architecture."""
+    """Return the seconds that every operation takes longer than NCCL counts, by the architecture."""
     return constants.wait_new if capability(system.arch) in (100, 103) else 0.0
 
 
 def launch(system: System, constants: Constants = CONSTANTS) -> float:
-    """Seconds that an operation takes longer for how it is started, not hidden behind the one before."""
+    """Return the seconds that starting an operation adds, not hidden behind the operation before."""
     return constants.torch if system.launch == "torch" else 0.0
 
 
 def kappa(system: System, algorithm: str, protocol: str, constants: Constants = CONSTANTS) -> float:
-    """What filling an algorithm's pipeline costs."""
+    """Return the factor on what filling an algorithm's pipeline costs."""
     if system.meets_over_pcie and system.nodes == 1:
         return constants.kappa_pcie if system.p2p else constants.kappa_host
     if protocol != "simple":
@@ -152,8 +153,10 @@ def kappa(system: System, algorithm: str, protocol: str, constants: Constants = 
 
 
 def _place(system: System) -> str:
-    """Where packets travel: the suffix of its constants."""
+    """Suffix of the constants for where packets travel."""
     if system.nodes == 1:
         return "_old" if system.arch in OLD else ""
     kind = transport(system)
-    return "_slingshot" if kind == "slingshot" else "_net" if kind in RDMA else "_cloud"
+    if kind == "slingshot":
+        return "_slingshot"
+    return "_net" if kind in RDMA else "_cloud"

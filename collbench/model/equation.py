@@ -1,13 +1,13 @@
-"""The one equation: seconds from latency, hops between nodes, filling the pipeline, and bytes.
+"""The equation of the model: seconds from latency, hops between nodes, filling the pipeline, and bytes.
 
     T(S) = (issue^4 + working^4)^(1/4),    working = launch + latency + network + kappa * sqrt(F * S / B) + S / B
 
-`issue` is what the host needs to start it again: one process that drives eight GPUs launches eight kernels, and writes
-down the work of every channel of each; small messages have few channels.  That hides
-behind the GPUs' work or the other way round: the longer of the two decides, and where they are alike ranks wait for
-the last one launched (a fifth).  F is the time until the pipeline's last rank has its first bytes.  A message cut
-into chunks that fill d hops takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipelined` in tools/model/closed_forms.py),
-so kappa is 2 for a pipeline with the best chunks, and less for one that need not be filled at full size.
+`issue` is what the host needs to start an operation: one process that drives eight GPUs launches eight kernels, and
+writes down the work of every channel of each; small messages have few channels.  That hides behind the GPUs' work or
+the other way round: the longer of the two decides, and where they are alike ranks wait for the last one launched (a
+fifth).  F is the time until the pipeline's last rank has its first bytes.  A message cut into chunks that fill d hops
+takes (sqrt(d alpha) + sqrt(S / B))^2 at best (`pipelined` in tools/model/closed_forms.py), so kappa is 2 for a pipeline
+with the best chunks, and less for a pipeline that need not be filled at full size.
 """
 
 from dataclasses import dataclass
@@ -53,23 +53,24 @@ class Terms:
     protocols: tuple[str, ...] = ()
 
     def seconds(self, calibration: Calibration = DEFAULT) -> Floats:
-        """At each of SIZES; never less for more bytes, nor faster than the hardware can carry them."""
+        """Return the time at each of SIZES; never less for more bytes, nor faster than the hardware carries them."""
         waiting = self.latency * calibration.latency + self.network * calibration.network
         carrying = SIZES / np.minimum(self.rate * calibration.rate, self.limit)
         filling = self.fill * calibration.filling * np.sqrt(carrying)
         working = self.launch * calibration.launch + waiting + filling + carrying
-        return np.asarray(np.maximum.accumulate(_longer(self.issue * calibration.launch, working)), np.float64)
+        together = _together(self.issue * calibration.launch, working)
+        return np.asarray(np.maximum.accumulate(together), np.float64)
 
     def at(self, nbytes: Floats, calibration: Calibration = DEFAULT) -> Floats:
-        """At other sizes in bytes, each at least 1."""
+        """Return the time at other sizes in bytes, each at least 1."""
         return between(nbytes, self.seconds(calibration))
 
 
-def _longer(issue: Floats, working: Floats) -> Floats:
+def _together(issue: Floats, working: Floats) -> Floats:
     return np.asarray((issue**TOGETHER + working**TOGETHER) ** (1 / TOGETHER), np.float64)
 
 
 def between(nbytes: Floats, seconds: Floats) -> Floats:
-    """A curve over SIZES, read at other sizes; beyond the last it goes on as if all were bytes."""
+    """Read a curve over SIZES at other sizes; beyond the last it goes on in proportion to the bytes."""
     inside = np.exp(np.interp(np.log(nbytes), np.log(SIZES), np.log(seconds)))
     return np.asarray(inside * np.maximum(1.0, nbytes / SIZES[-1]), np.float64)

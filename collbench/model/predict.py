@@ -1,6 +1,12 @@
-"""Seconds, with a band, that a collective should take on a described system: the front of the model."""
+"""Seconds, with a band, that a collective should take on a described system: the entry of the model.
+
+The equation knows network cards at their full rate (`curve`); the flow level says what switches and failures leave of
+them (`network_curve`).
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -8,64 +14,135 @@ from collbench.algorithms import implementations
 from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
 from collbench.measurement import Prediction
-from collbench.model import calibrate, choice, ladder
-from collbench.model.bands import band
-from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Terms
-from collbench.model.evidence import proven
+from collbench.model import handwritten, nccl_terms
+from collbench.model.calibration import calibration_of
+from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Floats
+from collbench.model.error_bands import HANDWRITTEN, band
+from collbench.model.what_if import Effect, effect, pattern_of, slowed
 from collbench.note import Note
-from collbench.topology.system import System
+from collbench.topology.system import ALGORITHMS, PROTOCOLS, System
 
-RUNG = (0.5, 2.0)
-"""For hand-written rungs: an estimate, in which all lies that is published of their algorithms (evidence.py)."""
+_effect = lru_cache(maxsize=512)(effect)
+GRID = np.unique(np.rint(SIZES)).astype(np.int64)
+"""Bytes at which a slowed curve is evaluated: integers, so that it is the same whichever sizes are asked for."""
 
 
 def predict(
     system: System, case: Case, implementation: str = "nccl", calibration: Calibration | None = None
 ) -> Prediction:
-    """Seconds of one case, with a band; Unsupported if the implementation cannot do it there."""
+    """Return the expected time of one case, with a band; Unsupported if the implementation cannot do it there."""
     return curve(system, [case], implementation, calibration)[0]
 
 
 def curve(
     system: System, cases: Sequence[Case], implementation: str = "nccl", calibration: Calibration | None = None
 ) -> list[Prediction]:
-    """The same for cases that differ in size only, at once; their ranks are a part of the system.
+    """Return the expected times of cases that differ in size only; their ranks are a part of the system.
 
-    Unsupported if the implementation refuses one of them (`one-shot-ll` takes no large one): ask for each by itself.
-    A calibration, by default the one that the system's file names, moves `nccl` only: it says nothing of kernels that
-    are not NCCL's.
+    Args:
+        system: The system, with network cards at their full rate.
+        cases: Cases of one kind.
+        implementation: `nccl`, the name of a hand-written implementation, or `auto` for the best of those.
+        calibration: Factors for `nccl`; by default those that the system's file names.
+
+    Raises:
+        Unsupported: The implementation refuses one of the cases: ask for each by itself.
+        UsageError: The implementation is unknown.
+
     """
     if not cases:
         return []
     part = system.part(cases[0].ranks)
     if implementation == "nccl":
-        return _library(part, cases, calibration or calibrate.calibration_of(system))
-    if implementation != "auto" and implementation not in ladder.ladder():
+        return _nccl(part, cases, calibration or calibration_of(system))
+    if implementation != "auto" and implementation not in handwritten.modelled():
         if implementation in implementations():
-            raise Unsupported(f"{implementation} has no model; there is one of nccl and of every rung")
-        raise unknown("implementation", implementation, ("nccl", "auto", *ladder.ladder()))
-    return [_rung(part, case, implementation) for case in cases]
+            raise Unsupported(f"{implementation} has no model; nccl and every hand-written implementation have")
+        raise unknown("implementation", implementation, ("nccl", "auto", *handwritten.modelled()))
+    return [_handwritten(part, case, implementation) for case in cases]
 
 
-def _library(system: System, cases: Sequence[Case], calibration: Calibration | None) -> list[Prediction]:
-    terms = choice.terms(system, cases[0].collective.name)
+def _nccl(system: System, cases: Sequence[Case], calibration: Calibration | None) -> list[Prediction]:
+    terms = nccl_terms.terms(system, cases[0].collective.name)
     sizes = np.array([max(1, case.nbytes) for case in cases], np.float64)
     times = terms.at(sizes, calibration or DEFAULT)
     predictions = []
     for case, seconds in zip(cases, times.tolist(), strict=True):
         low, high = band(system, case.collective.name, case.nbytes, calibration is not None)
-        algorithm, protocol = _names(terms, case.nbytes)
+        # The choice at the nearest size of the curve that is not above.
+        place = min(int(PER_OCTAVE * np.log2(max(1, case.nbytes)) + 1e-9), len(SIZES) - 1)
+        algorithm, protocol = terms.algorithms[place], terms.protocols[place]
         predictions.append(Prediction(case, "nccl", seconds, low * seconds, high * seconds, algorithm, protocol))
     return predictions
 
 
-def _rung(system: System, case: Case, name: str) -> Prediction:
-    seconds, floor, rung = ladder.rung_time(system, case, name)
-    note = Note(picked=rung if name == "auto" else "", bound=not proven(system, rung))
-    return Prediction(case, name, seconds, max(floor, RUNG[0] * seconds), RUNG[1] * seconds, note=note)
+def _handwritten(system: System, case: Case, name: str) -> Prediction:
+    seconds, least, implementation = handwritten.estimate(system, case, name)
+    low, high = HANDWRITTEN
+    picked = implementation if name == "auto" else ""
+    note = Note(picked=picked, bound=not handwritten.is_published(system, implementation))
+    return Prediction(case, name, seconds, max(least, low * seconds), high * seconds, note=note)
 
 
-def _names(terms: Terms, nbytes: int) -> tuple[str, str]:
-    """What the library chooses at the nearest size of the curve that is not above."""
-    place = min(int(PER_OCTAVE * np.log2(max(1, nbytes)) + 1e-9), len(SIZES) - 1)
-    return terms.algorithms[place], terms.protocols[place]
+def network_curve(
+    system: System, cases: Sequence[Case], implementation: str = "nccl", what_ifs: tuple[str, ...] = ()
+) -> list[Prediction]:
+    """Return the expected times of cases of one kind on all ranks, with switches, routing and what-ifs.
+
+    Where the network slows the transfers, the library's choice stays what it is: it knows the NICs and nothing behind
+    them.  More bytes never take less time.
+
+    Raises:
+        Unsupported: As `curve`.
+        UsageError: As `what_if.effect`.
+
+    """
+    predictions = curve(system, cases, implementation)
+    effects = [network_effect(system, cases[0].collective.name, plain.algorithm, what_ifs) for plain in predictions]
+    if all(effect.factor == 1 for effect in effects):
+        return predictions
+    ratios = _slowdown(system, cases[0], implementation, what_ifs)
+    longer = np.exp(np.interp(np.log([max(1, case.nbytes) for case in cases]), np.log(GRID), np.log(ratios)))
+    rows = zip(predictions, longer.tolist(), effects, strict=True)
+    return [_slower(prediction, ratio, effect) for prediction, ratio, effect in rows]
+
+
+def _slowdown(system: System, case: Case, implementation: str, what_ifs: tuple[str, ...]) -> Floats:
+    """Return the time with the network over the time without, at each size of GRID."""
+    cases = [replace(case, nbytes=int(nbytes)) for nbytes in GRID]
+    plain = curve(system, cases, implementation)
+    without = np.array([prediction.seconds for prediction in plain])
+    ratios = np.ones(len(GRID))
+    choices = [(prediction.algorithm, prediction.protocol) for prediction in plain]
+    for algorithm, protocol in set(choices):
+        factor = network_effect(system, case.collective.name, algorithm, what_ifs).factor
+        if factor == 1:
+            continue
+        there = np.array([choice == (algorithm, protocol) for choice in choices])
+        # Compared with itself: where choices change, curves are held up to be monotone.
+        pinned = system
+        if algorithm in ALGORITHMS and protocol in PROTOCOLS:
+            pinned = replace(system, algorithm=algorithm, protocol=protocol)
+        full, slow = (curve(one, cases, implementation) for one in (pinned, slowed(pinned, factor)))
+        taken = np.array([after.seconds / before.seconds for before, after in zip(full, slow, strict=True)])
+        # Slower NICs may also get slower channels from NCCL's search, which knows a few rates only: not these.
+        ratios[there] = np.clip(taken[there], 1.0, 1 / factor)
+    return np.asarray(np.maximum.accumulate(without * ratios) / without, np.float64)
+
+
+def _slower(prediction: Prediction, ratio: float, network: Effect) -> Prediction:
+    slower = Note.of(f"NICs at {network.factor:.0%}" if network.factor < 1 else "")
+    return replace(
+        prediction,
+        seconds=prediction.seconds * ratio,
+        low=prediction.low * ratio,
+        high=prediction.high * ratio,
+        note=prediction.note | slower,
+    )
+
+
+def network_effect(system: System, collective: str, algorithm: str, what_ifs: tuple[str, ...] = ()) -> Effect:
+    """Return what the network leaves of the NICs' rate to an algorithm's pattern; all of it within one node."""
+    if system.nodes < 2 and not what_ifs:
+        return Effect(1.0, "", "")
+    return _effect(system, pattern_of(collective, algorithm), what_ifs)

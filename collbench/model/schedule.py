@@ -1,38 +1,41 @@
-"""How NCCL carries out each collective: round rings and trees, or straight from rank to rank.  One record each."""
+"""How NCCL carries out each collective: around rings, along trees, or straight from rank to rank.  A record each."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from collbench.errors import Unsupported
-from collbench.model.direct import ALLTOALL, ROOTED, SENDRECV, Direct
 
 
 @dataclass(frozen=True)
 class Schedule:
     """What the model knows of one collective.
 
-    With `rounds`, every rank owns a share of the array, and all shares go round at once: once for an all-gather, twice
+    With `rounds`, every rank owns a share of the array, and all shares go around at once: once for an all-gather, twice
     for an all-reduce.  Without, the whole array passes one rank after the other.
     """
 
     collective: str
     rounds: int = 0
-    direct: Direct | None = None  # instead: sends from rank to rank, which NCCL's cost table does not cover
-    pattern: str = ""  # between nodes, one of network.patterns; empty: that of NCCL's algorithm
+    direct: str = ""  # instead, a key of nccl_terms.DIRECT: sends from rank to rank, which NCCL's table does not cover
+    pattern: str = ""  # between nodes, a key of network.PATTERNS; empty: that of NCCL's algorithm
     leaving: Callable[[int, int], float] | None = None  # bytes out of a node of (ranks, gpus) for each of the array
 
     @property
     def both_ways(self) -> bool:
-        """Whether it reduces and then distributes, which trees and switches that add do on one way up and down."""
+        """Whether it reduces and then distributes, which trees and switches that add do on the same way up and down."""
         return self.rounds > 1
 
     def steps(self, ranks: int) -> int:
-        """Sends that follow each other on a ring of so many ranks."""
+        """Return the number of sends that follow each other on a ring of so many ranks."""
         return max(1, self.rounds) * (ranks - 1)
 
     def sent(self, members: int) -> float:
-        """Bytes that each member of a ring sends, for each byte of the array."""
+        """Return the bytes that each member of a ring sends, for each byte of the array."""
         return self.steps(members) / members if self.rounds else 1.0
+
+
+def _alltoall_leaving(ranks: int, gpus: int) -> float:
+    return gpus * (ranks - gpus) / ranks
 
 
 SCHEDULES = {
@@ -43,22 +46,17 @@ SCHEDULES = {
         Schedule("reducescatter", rounds=1),
         Schedule("broadcast"),
         Schedule("reduce"),
-        Schedule(
-            "alltoall",
-            direct=ALLTOALL,
-            pattern="alltoall",
-            leaving=lambda ranks, gpus: gpus * (ranks - gpus) / ranks,
-        ),
-        Schedule("sendrecv", direct=SENDRECV),
-        Schedule("gather", direct=ROOTED),
-        Schedule("scatter", direct=ROOTED),
+        Schedule("alltoall", direct="alltoall", pattern="alltoall", leaving=_alltoall_leaving),
+        Schedule("sendrecv", direct="sendrecv"),
+        Schedule("gather", direct="rooted"),
+        Schedule("scatter", direct="rooted"),
     )
 }
 TABLED = tuple(name for name, schedule in SCHEDULES.items() if not schedule.direct)
 
 
 def schedule_of(collective: str) -> Schedule:
-    """The record of a collective; Unsupported, saying where to add it, if there is none."""
+    """Return the record of a collective; Unsupported, saying where to add it, if there is none."""
     if collective not in SCHEDULES:
         raise Unsupported(f"{collective} has no model; add its Schedule to collbench/model/schedule.py")
     return SCHEDULES[collective]

@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 from collbench.cases import Case
 from collbench.errors import UsageError
-from collbench.model.network.on_network import network_curve
+from collbench.model.predict import network_curve
 from collbench.step_times import StepPrediction
 from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL
 from collbench.topology.system import System

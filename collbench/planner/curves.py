@@ -17,7 +17,7 @@ from collbench.cases import Case
 from collbench.collectives import find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
-from collbench.model.network.on_network import network_curve
+from collbench.model.predict import network_curve
 from collbench.topology.system import System
 
 Array = NDArray[np.float64]

@@ -16,8 +16,8 @@ import numpy as np
 
 from collbench import stats
 from collbench.algorithms import find
-from collbench.analysis.fit.curve import Unfit, fit
-from collbench.analysis.fit.runs import measured
+from collbench.analysis.curve_fit import Unfit, fit
+from collbench.analysis.fit import measured
 from collbench.analysis.machine import machine
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, UsageError

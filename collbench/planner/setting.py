@@ -11,9 +11,8 @@ from collbench.model.steps import CONTENTION, slowest
 from collbench.planner.curves import Curves, ModelCurves
 from collbench.planner.job import GRADIENTS, OPTIMISERS, PRECISIONS, STACKS, Job
 from collbench.planner.layouts import CODES, SHARDINGS, data_stride, node_replicas
-from collbench.topology.architectures import capability
-from collbench.topology.products import GIB, TERA, Product, is_named, product_of
-from collbench.topology.system import System
+from collbench.topology.products import GIB, TERA, Product, capability
+from collbench.topology.system import System, is_named, product_of
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from collbench.cost import Hardware
 from collbench.errors import unknown
-from collbench.topology.topology import Topology
+from collbench.topology.discovered import Topology
 
 if TYPE_CHECKING:
     from collbench.cases import Sweep
+    from collbench.platforms.interface import Platform
     from collbench.platforms.layout import Layout, Needs
     from collbench.platforms.processes import Team
-    from collbench.platforms.roles import Platform
 
 Open = Callable[["Sweep", "Layout", "Team"], "Platform"]
 """*Collective*: make processes ranks of a run, with memory of that layout on every rank."""
@@ -53,7 +53,7 @@ class PlatformKind:
     steadier: str = ""  # what to do so that times scatter less, in words
     apart: str = ""  # what ranks lack that compute more slowly beside others than alone, in words
     matrix: int = 256  # rows of the square matrices that steps multiply
-    fitted: Hardware | None = None  # what the costs of hand-written rungs were fitted to by measuring
+    fitted: Hardware | None = None  # constants of the cost model, fitted to measured hand-written implementations
 
 
 @cache

@@ -83,7 +83,7 @@ def describe(
     first, source, sent = piece
     wrong, index = verdict
     how = case.recipe(seed, wire)
-    wanted = (
+    expected = (
         reduced(case.dtype, case.redop, how, sent + index, 1)
         if source == REDUCED
         else inputs(case.dtype, case.redop, how, source, sent + index, 1)
@@ -94,7 +94,7 @@ def describe(
         index=first + index,
         chunk=(first + index) // chunk_elements(case.receive_count, case.ranks, case.dtype.itemsize),
         got="" if got is None else str(case.dtype.decode(got)[0]),
-        expected=str(case.dtype.decode(wanted)[0]),
+        expected=str(case.dtype.decode(expected)[0]),
         wrong=wrong,
         call=number,
         calls=calls,
@@ -119,7 +119,7 @@ def allowed(case: Case, how: Recipe, wire: Wire, index: int) -> float:
     return float(bound(wire, np.array(terms))[index - first])
 
 
-def refuse_unseen(seen: int, wanted: int) -> None:
+def refuse_unseen(seen: int, expected: int) -> None:
     """CaseFailed if a comparison did not look at all elements: then nothing is known, and least that all is well."""
-    if seen != wanted:
-        raise CaseFailed(f"the check looked at {seen} elements of {wanted}: nothing is known of the result")
+    if seen != expected:
+        raise CaseFailed(f"the check looked at {seen} elements of {expected}: nothing is known of the result")

@@ -1,4 +1,4 @@
-"""What lies in the memory of each rank, and what kernels are told of it; kernels/world.cuh has the same numbers.
+"""What lies in the memory of each rank, and what kernels know of it; kernels/world.cuh has the same numbers.
 
 Beside every buffer are bytes that nobody may write, a guard: a check looks whether somebody did.
 """
@@ -54,7 +54,7 @@ class Region(Enum):
 
     SEND = "send"
     RECEIVE = "receive"
-    STAGING = "staging"  # one chunk: where host-driven rungs copy to before they add
+    STAGING = "staging"  # one chunk: where host-driven implementations copy to before they add
     WINDOW = "window"  # flags, then FIFOs; peers write into it
 
 
@@ -169,9 +169,11 @@ def view(address: int, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def grid(units: int, threads: int, blocks: int) -> tuple[int, int]:
-    """Threads of a block, in whole warps, and blocks: no more of either than there are units of work, but one warp.
+    """Return threads of a block, in whole warps, and blocks for so many units of work.
 
-    Each block more is one more that must be started, counted and waited for.
+    There are no more of either than units, but one warp: every block must be started, counted and waited for.
     """
-    wanted = max(1, min(blocks, -(-units // threads)))
-    return (threads if wanted > 1 else min(threads, max(1, -(-units // _WARP)) * _WARP)), wanted
+    blocks = max(1, min(blocks, -(-units // threads)))
+    if blocks == 1:
+        threads = min(threads, max(1, -(-units // _WARP)) * _WARP)
+    return threads, blocks

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from collbench.analysis.bound import Bound
+from collbench.analysis.roofline import LinkRoofline
 from collbench.measurement import Measurement
 from collbench.plots.ends import End
 from collbench.plots.panels import Panel
@@ -58,7 +58,7 @@ def _memory(panel: Panel, quantity: Quantity, rates: bool) -> Limit | None:
 
 def _line_rate(panel: Panel, quantity: Quantity, rates: bool) -> Limit | None:
     bound = panel.bound
-    if not isinstance(bound, Bound):
+    if not isinstance(bound, LinkRoofline):
         return None
     least = _SHORTEST * min(result.typical for result in panel.results)
     by_size = {result.case.nbytes: result for result in panel.results}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeGuard
 
 from collbench.algorithms import is_library, libraries
-from collbench.analysis.bound import Bound, MemoryBound, bound
 from collbench.analysis.crossover import library_of
+from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
 from collbench.errors import UsageError
 from collbench.labels import labelled
 from collbench.measurement import Measurement, Prediction, Reported, Result
@@ -57,7 +57,7 @@ class Panel:
     wrong: frozenset[str]
     expectation: str = ""  # the system whose predictions are laid over measurements of another name
     libraries: tuple[Drawn, ...] = ()  # what the others are compared with, drawn or not
-    bound: Bound | MemoryBound | None = None  # what the lines or the memory allow
+    bound: LinkRoofline | MemoryRoofline | None = None  # what the lines or the memory allow
     unbounded: str = ""  # why that is not known
     tools: frozenset[str] = frozenset()  # what reported, where nobody here measured
 
@@ -190,7 +190,7 @@ def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str]
 
 def _bounded(panel: Panel, run: Run, machine: str | None) -> Panel:
     try:
-        return replace(panel, bound=bound(run, panel.results[0].case, machine))
+        return replace(panel, bound=roofline(run, panel.results[0].case, machine))
     except UsageError as reason:
         return replace(panel, unbounded=str(reason))
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collbench.analysis.compare.compare import Comparison
-from collbench.analysis.compare.verdicts import Row
+from collbench.analysis.compare import Comparison, Row
 from collbench.errors import UsageError
 from collbench.plots.axes import size_axis
 from collbench.plots.pictures import save

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from collbench.errors import UsageError
 from collbench.plots.pictures import save
 from collbench.plots.styles import FORMATS, style
+from collbench.topology.render import fabric_words, nic_words, tiers
 from collbench.topology.system import System
-from collbench.topology.system_text import fabric_words, nic_words, tiers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

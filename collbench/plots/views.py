@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from collbench.analysis.bound import share
+from collbench.analysis.roofline import share
 from collbench.errors import unknown
 from collbench.labels import family
 from collbench.plots.panels import Drawn, Panel, line_of

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, format_span, winners
-from collbench.analysis.diagnose.verdict import Health
+from collbench.analysis.diagnose import Health
 from collbench.measurement import Explanation
 from collbench.outcome import Outcome
 from collbench.report.sanitize import plain

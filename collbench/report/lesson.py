@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from collbench.algorithms import is_library
-from collbench.analysis.fit.runs import Curve
+from collbench.analysis.fit import Curve
 from collbench.observed import Timed
 from collbench.report.sanitize import Sound
 from collbench.report.subject import Subject, subject_of

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 from markupsafe import Markup
 
 from collbench.analysis.machine import as_it_ran, discovered, machine
@@ -16,10 +17,9 @@ from collbench.errors import CollbenchError, UsageError
 from collbench.report.anchors import Anchors
 from collbench.report.sanitize import Sound, plain
 from collbench.report.sections import AnalysedRun, TextTable, by_run
-from collbench.topology import files, system_text, topology_text
+from collbench.topology import files, render
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
-from collbench.topology.topology import from_record
 from collbench.units import visible
 
 WIDEST = 84  # columns of a text
@@ -55,7 +55,7 @@ def _described(record: Mapping[str, Any]) -> System:
     """The system of a predicted run's header; it is read back like a user's file, so that it is no odder than one."""
     try:
         # A calibration would name a file of the machine that the run comes from.
-        text = to_toml(replace(from_record(System, record), calibration=""))
+        text = to_toml(replace(msgspec.convert(record, System), calibration=""))
         return files.parse(tomllib.loads(text), Path("the header"))
     except UsageError:
         raise
@@ -88,8 +88,8 @@ def text_of(run: Sound, system: System | None) -> list[str]:
     try:
         topology = discovered(run.run)
         if topology:
-            return [visible(line[: 2 * WIDEST]) for line in islice(topology_text.lines(topology, WIDEST), MOST_LINES)]
-        return [visible(line) for line in system_text.lines(system, WIDEST)] if system else []
+            return [visible(line[: 2 * WIDEST]) for line in islice(render.topology_lines(topology, WIDEST), MOST_LINES)]
+        return [visible(line) for line in render.system_lines(system, WIDEST)] if system else []
     except Exception:  # the same foreign header
         return []
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from markupsafe import escape
 
 from collbench.algorithms import is_library
-from collbench.analysis.bound import in_words
+from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
 from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped, timed
 from collbench.observed import Observed, Timed
@@ -146,7 +146,7 @@ def check(result: Timed) -> str:
         )
     else:
         said = result.standing if isinstance(result, Reported) else "ok"
-    return ", ".join(filter(None, (said, in_words(result), str(result.note))))
+    return ", ".join(filter(None, (said, share_in_words(result), str(result.note))))
 
 
 def _stepped(result: StepRow) -> str:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, format_span, in_words, rivals, winners
-from collbench.analysis.fit.runs import HEADING, Curve, columns
+from collbench.analysis.fit import HEADING, Curve, columns
 from collbench.cases import Case
 from collbench.measurement import Explanation
 from collbench.report.anchors import Anchors

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, diagnose, settings
-from collbench.analysis.diagnose.own_shape import remarks as own_remarks
-from collbench.analysis.diagnose.verdict import Health
-from collbench.analysis.fit.curve import CurveFit
-from collbench.analysis.fit.runs import Curve, curves
+from collbench.analysis.curve_fit import CurveFit
+from collbench.analysis.diagnose import Diagnosis, Health, RunFacts, diagnose, settings
+from collbench.analysis.diagnose import curve_remarks as own_remarks
+from collbench.analysis.fit import Curve, curves
 from collbench.analysis.machine import remarks, sized
 from collbench.cases import Case
 from collbench.errors import CollbenchError
@@ -55,10 +54,10 @@ def _curves(run: Sound) -> dict[tuple[Case, str], list[Observed]]:
 def judge(run: Sound, system: System | None, why_not: str, fits: Sequence[Curve]) -> RunVerdicts:
     """The first measured curves of the run against the system; never an error, whatever the run file holds."""
     try:
-        facts = Evidence(run.run.header.environment.variables, remarks(run.run), why_not)
+        facts = RunFacts(run.run.header.environment.variables, remarks(run.run), why_not)
         notes = (*facts.caveats, *(f"{setting} was set" for setting in settings(facts)))
     except Exception:  # any type may stand in a foreign header
-        facts, notes = Evidence({}, (), why_not), ()
+        facts, notes = RunFacts({}, (), why_not), ()
     rows = _curves(run)
     if not rows:
         return RunVerdicts((), tuple(map(plain, notes)), "nothing was measured that a verdict could be about")
@@ -73,7 +72,7 @@ def judge(run: Sound, system: System | None, why_not: str, fits: Sequence[Curve]
 
 
 def _judged(
-    kind: Case, rows: Sequence[Observed], system: System | None, facts: Evidence, fit: CurveFit | None
+    kind: Case, rows: Sequence[Observed], system: System | None, facts: RunFacts, fit: CurveFit | None
 ) -> CurveVerdict:
     """A curve against the system; `fit` is its own."""
     rows = sorted(rows, key=lambda row: row.case.nbytes)

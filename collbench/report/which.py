@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from collbench.analysis.compare.headers import several_machines
-from collbench.analysis.interconnects.interconnect import of_run
-from collbench.analysis.interconnects.table import Cell, Line, Table, left_out, tables
+from collbench.analysis.interconnects import Cell, Line, Table, left_out, of_run, tables
+from collbench.analysis.matching import several_machines
 from collbench.report.sanitize import Sound, plain
 from collbench.report.sections import TextTable
 from collbench.units import format_seconds, format_size
@@ -50,7 +49,7 @@ def _table(table: Table) -> TextTable:
 
 
 def _row(line: Line) -> tuple[str, ...]:
-    return (format_size(line.nbytes), *map(_cell, line.cells), str(line.lead))
+    return (format_size(line.nbytes), *map(_cell, line.cells), str(line.ranking))
 
 
 def _cell(cell: Cell | None) -> str:

@@ -9,8 +9,8 @@ from functools import cache
 from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Moment, Products
-from collbench.platforms.roles import Platform, Prepared
 from collbench.step_times import COMMUNICATED, COMPUTED
 
 Moments = tuple[list[Moment], list[Moment]]
@@ -54,7 +54,7 @@ class Parts:
 
     def moments(self) -> list[Moment]:
         """Of the queues of the local ranks' collectives."""
-        return list(map(self.platform.moment, self.platform.local))
+        return list(map(self.platform.clock.moment, self.platform.local))
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ Send = Callable[[int, Recorder | None], None]
 
 def sender(parts: Parts) -> Send:
     """What sends a bucket once all local ranks' queues have handed it over; looked up once, as steps may be short."""
-    gather, spread = parts.platform.gather_queues, parts.platform.spread_queues
+    gather, spread = parts.platform.compute.gather_queues, parts.platform.compute.spread_queues
     launches = [operation.launch for operation in parts.operations]
 
     def send(bucket: int, recorder: Recorder | None) -> None:

@@ -7,8 +7,8 @@ the end.
 from collections.abc import Callable, Sequence
 
 from collbench.errors import Unsupported
+from collbench.platforms.interface import Pending
 from collbench.platforms.products import Products
-from collbench.platforms.roles import Pending
 from collbench.schedules import Moments, Parts, Recorder, Schedule, StepOf
 
 Compute = Callable[[Products, int, int, Sequence[Pending]], None]

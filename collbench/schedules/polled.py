@@ -5,8 +5,8 @@ That is what has a library go on that has no thread of its own; what it does the
 
 from collections.abc import Sequence
 
+from collbench.platforms.interface import Pending
 from collbench.platforms.products import Products
-from collbench.platforms.roles import Pending
 from collbench.schedules import Schedule
 from collbench.schedules.nonblocking import prepare
 

@@ -7,7 +7,7 @@ from collbench.steps import SEQUENTIAL
 
 
 def _prepare(parts: Parts) -> StepOf:
-    return _enqueued(parts) if parts.platform.queued else _at_once(parts)
+    return _enqueued(parts) if parts.platform.compute.queued else _at_once(parts)
 
 
 def _enqueued(parts: Parts) -> StepOf:

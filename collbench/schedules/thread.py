@@ -53,12 +53,12 @@ def _prepare(parts: Parts) -> StepOf:
             if isinstance(said, Exception):
                 raise said
             begun, computed = said
-            sent = parts.platform.moment(rank)
+            sent = parts.platform.clock.moment(rank)
             operation.launch(1)
             if recorder:
                 recorder.computed(rank, bucket, begun, computed)
-                recorder.communicated(rank, bucket, sent, parts.platform.moment(rank))
-        return [computed], [parts.platform.moment(rank)]
+                recorder.communicated(rank, bucket, sent, parts.platform.clock.moment(rank))
+        return [computed], [parts.platform.clock.moment(rank)]
 
     return step
 

@@ -4,7 +4,7 @@ Stale synchronous parallel (Ho et al., NIPS 2013) on a parameter server (Li et a
 memory of rank 0, which all ranks of a machine load and store under one lock.  A rank that is to begin its step c waits
 until all others have made their step c - 1 - s, and one that is to hand its step c in until all others have begun their
 step c - s; so with s = 0 all compute on the same weights, and the sum is that of synchronous training.  The slowest
-rank never waits: there is always one that goes on.  Who waits sleeps (platforms/cpu/monitor.py).
+rank never waits: there is always one that goes on.  Who waits sleeps (platforms/cpu/window.py).
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from collbench.errors import CaseFailed
 from collbench.jobs import Job
 from collbench.learning.seat import Memory, Seat
 from collbench.learning.trail import Kept, Part, Stepped, Weights, rate_of
-from collbench.platforms.cpu import monitor
+from collbench.platforms.cpu import window
 from collbench.platforms.layout import LINE, MAX_RANKS, WINDOW_HEAD, Region, view
 from collbench.styles import Style, Training
 
 NAME = "asynchronous"
 _COUNTS = LINE + 2 * MAX_RANKS * 8  # bytes: the total, then what each rank has begun and made
-_AHEAD = monitor.NBYTES + _COUNTS  # of the weights
+_AHEAD = window.NBYTES + _COUNTS  # of the weights
 
 
 class _Server:
@@ -30,9 +30,9 @@ class _Server:
     def __init__(self, seat: Seat) -> None:
         self._seat, self.last = seat, 0  # batches after which nobody begins or changes anything
         behind_flags = WINDOW_HEAD + seat.platform.layout.fifos[NAME]
-        start = -(-(seat.platform.address(Region.WINDOW, 0) + behind_flags) // LINE) * LINE
-        self._monitor = monitor.Monitor(start)
-        counts = view(start + monitor.NBYTES, _COUNTS).view(np.int64)
+        start = -(-(seat.platform.memory.address(Region.WINDOW, 0) + behind_flags) // LINE) * LINE
+        self._monitor = window.Monitor(start)
+        counts = view(start + window.NBYTES, _COUNTS).view(np.int64)
         self._total = counts[:1]
         self._begun, self._made = counts[LINE // 8 :].reshape(2, MAX_RANKS)[:, : seat.ranks]
         self._weights = view(start + _AHEAD, seat.job.nbytes).view(np.float32)

@@ -1,7 +1,7 @@
 """Discovery of CPUs, caches and memory, from Linux's /sys and /proc.
 
-Containers hide some of these files and other systems have none of them, so every fact may be missing and
-none is worth a crash.  `root` stands in for `/` where tests describe other machines.
+Containers hide some of these files and other systems have none of them, so every fact may be missing.  `root` stands in
+for `/` where tests describe other machines.
 """
 
 import os
@@ -13,8 +13,7 @@ from itertools import combinations
 from pathlib import Path
 
 from collbench.errors import CollbenchError
-from collbench.topology.devices import Cache, Host, Kind, Link, NumaNode, Socket
-from collbench.topology.topology import Topology
+from collbench.topology.discovered import Cache, Host, Kind, Link, NumaNode, Socket, Topology
 from collbench.units import parse_size
 
 ARM_CORES = {
@@ -31,10 +30,14 @@ _CACHE_TYPES = {"Data": "d", "Instruction": "i", "Unified": ""}
 
 
 def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collection[int] | None = None) -> Topology:
-    """The sockets of this machine as what ranks live on; by default as many ranks as can run at one time.
+    """Discover the sockets of this machine.
 
-    `usable` are the CPUs that all ranks together may run on.  The default is this process's affinity mask,
-    which is too small in a rank that a launcher has bound to one core.
+    Args:
+        ranks: How many ranks there are; by default as many as can run at the same time.
+        root: Where /proc and /sys are.
+        usable: The CPUs that all ranks together may run on.  The default is this process's affinity mask, which is too
+            small in a rank that a launcher has bound to a core.
+
     """
     records = _cpuinfo(root)
     cpus = _online(root, records)
@@ -55,7 +58,7 @@ def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collectio
 
 
 def _text(path: Path) -> str:
-    """What the file says, or nothing."""
+    """The text of a file; empty if it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:
@@ -74,7 +77,7 @@ def cpu_list(text: str) -> tuple[int, ...]:
 
 
 def _cpuinfo(root: Path) -> list[dict[str, str]]:
-    """The blocks of /proc/cpuinfo, one a CPU (on some systems followed by one for the board)."""
+    """The blocks of /proc/cpuinfo: a block for each CPU (on some systems followed by one for the board)."""
     blocks = _text(root / "proc/cpuinfo").split("\n\n")
     pairs = ([line.partition(":") for line in block.splitlines() if ":" in line] for block in blocks)
     return [{key.strip(): value.strip() for key, _, value in block} for block in pairs if block]
@@ -111,7 +114,7 @@ def _sockets(root: Path, cpus: tuple[int, ...], records: list[dict[str, str]]) -
 
 
 def _place(root: Path, cpu: int) -> tuple[int, str] | None:
-    """The package of a CPU, and what no other core of that package has."""
+    """The package of a CPU, and an identifier of its core."""
     folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
     package = _integer(folder / "physical_package_id")
     # The siblings rather than core_id: arm64 counts core_id anew in each cluster.
@@ -143,7 +146,7 @@ def _arm_name(record: Mapping[str, str]) -> str:
 
 
 def _caches(root: Path, cpus: tuple[int, ...]) -> tuple[Cache, ...]:
-    """Caches by level and type; those with the same sharers are one instance."""
+    """Caches by level and type; entries with the same sharers are one cache."""
     caches: dict[str, dict[str, int]] = {}
     for cpu in cpus:
         for folder in sorted((root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):

@@ -1,32 +1,95 @@
-"""Discovery of GPUs and what connects them, from the NVIDIA driver; what it cannot tell is None."""
+"""Discovery of GPUs and what connects them, from NVML, the NVIDIA driver's management library.
+
+Needs nvidia-ml-py (module pynvml), which is imported here and nowhere else.  Every function takes the module as `nvml`,
+so that tests can pass machines that nobody has at hand.  The numbers are those of NVIDIA's nvml.h.  What the driver
+cannot tell is None.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from ctypes import byref
 from dataclasses import dataclass, replace
 from itertools import combinations, zip_longest
 from typing import Any
 
 from collbench.errors import PlatformError
-from collbench.topology.devices import SLICE, DriverInfo, FabricInfo, Gpu, Kind, Link, NvLink, Pcie
-from collbench.topology.nvml import (
-    FABRIC_STATES,
-    GENERATIONS,
-    NVLINK_GENERATIONS,
-    P2P_NVLINK,
-    P2P_READ,
-    P2P_WRITE,
-    PATHS,
-    REFUSALS,
-    ask,
-    session,
-)
-from collbench.topology.topology import Topology
+from collbench.topology.discovered import SLICE, DriverInfo, FabricInfo, Gpu, Kind, Link, NvLink, Pcie, Topology
+from collbench.topology.products import ARCHITECTURES
+
+NVLINK_GENERATIONS = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
+"""NVLink generation for NVML_NVLINK_VERSION_*, an enumeration: an A100 answers 5 and means NVLink 3.1."""
+
+GENERATIONS = {2: "Kepler", 3: "Maxwell", 13: "Rubin"} | {gpus.nvml: gpus.name for gpus in ARCHITECTURES.values()}
+"""NVML_DEVICE_ARCH_*."""
+
+PATHS = {
+    0: "on one board",
+    10: "through one PCIe switch",
+    20: "through several PCIe switches",
+    30: "through one CPU host bridge",
+    40: "between host bridges of one NUMA node",
+    50: "between NUMA nodes",
+}
+"""NVML_TOPOLOGY_*; nvidia-smi topo prints PIX, PXB, PHB, NODE and SYS for all but the first."""
+
+REFUSALS = {
+    1: "chipset not supported",
+    2: "GPU not supported",
+    3: "not across these host bridges",
+    4: "switched off by a driver setting",
+    5: "not supported",
+}
+"""NVMLP2P_STATUS_* other than OK (0) and unknown (6)."""
+
+FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}
+"""NVML_GPU_FABRIC_STATE_* of GPUs that are on a fabric."""
+
+# Not NVMLP2P_CAPS_INDEX_*: in nvidia-ml-py a comma has turned the first of them into a tuple.
+P2P_READ, P2P_WRITE, P2P_NVLINK = 0, 1, 2
+
+_CONTAINER = "a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+
+
+@contextmanager
+def session(nvml: Any) -> Iterator[Any]:
+    """Open NVML; the only place that turns its errors into PlatformError."""
+    nvml = nvml or _load()
+    try:
+        nvml.nvmlInit()
+        try:
+            yield nvml
+        finally:
+            nvml.nvmlShutdown()
+    except nvml.NVMLError as error:
+        fix = _CONTAINER if error.value == nvml.NVML_ERROR_LIBRARY_NOT_FOUND else "check `nvidia-smi`"
+        raise PlatformError(f"NVML cannot be used ({error}): {fix}") from error
+
+
+def _load() -> Any:
+    try:
+        import pynvml
+    except ModuleNotFoundError as error:
+        if error.name != "pynvml":
+            raise
+        raise PlatformError("NVML cannot be used (no module named pynvml): pip install nvidia-ml-py") from error
+    return pynvml
+
+
+def ask(nvml: Any, name: str, *arguments: Any) -> Any:
+    """Return what NVML answers, or None if this driver, GPU or version of nvidia-ml-py cannot say."""
+    function = getattr(nvml, name, None)
+    if function is None:
+        return None
+    try:
+        return function(*arguments)
+    except nvml.NVMLError:
+        return None
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """One GPU with what tells its peers: NVML's handle, and where each active NVLink leads."""
+    """A GPU with NVML's handle, and where each active NVLink leads."""
 
     handle: Any
     gpu: Gpu
@@ -36,12 +99,19 @@ class _Seen:
 def discover(
     ranks: int | None = None, bus_ids: Sequence[str] | None = None, uuids: Sequence[str] = (), nvml: Any = None
 ) -> Topology:
-    """The GPUs that ranks 0, 1, ... live on, round robin; by default one rank for each GPU.
+    """Discover the GPUs that ranks 0, 1, ... run on, in turn; by default a rank for each GPU.
 
-    `bus_ids` are the GPUs' PCI addresses in CUDA's order, which differs from NVML's and obeys
-    CUDA_VISIBLE_DEVICES; without them, every GPU that NVML shows.  `uuids` are the GPUs' UUIDs in CUDA's order, in
-    hexadecimal as far as they are known: they tell which are MIG slices of the GPU at that address.  PlatformError if
-    there is no GPU, no driver or no nvidia-ml-py.
+    Args:
+        ranks: How many ranks there are.
+        bus_ids: The GPUs' PCI addresses in CUDA's order, which differs from NVML's and obeys CUDA_VISIBLE_DEVICES;
+            without them, every GPU that NVML shows.
+        uuids: The GPUs' UUIDs in CUDA's order, in hexadecimal as far as they are known: they tell which are MIG slices
+            of the GPU at that address.
+        nvml: A stand-in for pynvml.
+
+    Raises:
+        PlatformError: There is no GPU, no driver or no nvidia-ml-py.
+
     """
     with session(nvml) as library:
         handles = _handles(library, bus_ids)
@@ -64,7 +134,7 @@ def discover(
 
 
 def normalize(bus_id: str) -> str:
-    """One spelling for a PCI address: CUDA writes 0000:0a:00.0 where NVML writes 00000000:0A:00.0."""
+    """Return a PCI address in CUDA's spelling: 0000:0a:00.0 for NVML's 00000000:0A:00.0."""
     match = re.fullmatch(r"([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)\.([0-9a-f]+)", bus_id.strip().lower())
     if not match:
         return bus_id.strip().lower()
@@ -111,7 +181,7 @@ def _see(nvml: Any, handle: Any, uuid: str) -> _Seen:
 
 
 def _slice(nvml: Any, handle: Any, gpu: Gpu, uuid: str) -> Gpu:
-    """The MIG slice with that UUID, of a GPU; NVML may hide slices, and then it has no more than name and UUID."""
+    """The MIG slice of a GPU with that UUID; NVML may hide slices, and then only name and UUID are known."""
     every = range(ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0)
     slices = {index: ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index) for index in every}
     names = {index: ask(nvml, "nvmlDeviceGetUUID", part) for index, part in slices.items() if part is not None}
@@ -185,7 +255,7 @@ def _link(nvml: Any, seen: Sequence[_Seen], a: int, b: int) -> Link:
 
 
 def _nvlink_between(nvml: Any, first: _Seen, second: _Seen) -> tuple[Kind, NvLink] | None:
-    """Links from one to the other, else through switches that both hang on, else what the driver claims."""
+    """Links straight between the two, else through switches that both are joined to, else what the driver claims."""
     mine, other = first.gpu, second.gpu
     if not mine.nvlink or not other.nvlink:
         return None
@@ -195,21 +265,21 @@ def _nvlink_between(nvml: Any, first: _Seen, second: _Seen) -> tuple[Kind, NvLin
         return Kind.NVLINK, NvLink(generation, direct, line_rate)
     switched = min(mine.switch_links, other.switch_links)
     if switched:
-        return (Kind.NVSWITCH, NvLink(generation, switched, line_rate)) if _one_fabric(mine, other) else None
+        return (Kind.NVSWITCH, NvLink(generation, switched, line_rate)) if _same_fabric(mine, other) else None
     if ask(nvml, "nvmlDeviceGetP2PStatus", first.handle, second.handle, P2P_NVLINK) == nvml.NVML_P2P_STATUS_OK:
         return Kind.NVLINK, NvLink(generation, None, line_rate)  # joined, but a virtual machine hides how
     return None
 
 
-def _one_fabric(first: Gpu, second: Gpu) -> bool:
-    """Whether switches join the two: always in one machine without a fabric, else within one clique of it."""
+def _same_fabric(first: Gpu, second: Gpu) -> bool:
+    """Whether switches join the two: always in a machine without a fabric, else within a clique of it."""
     if first.fabric is None or second.fabric is None:
         return True
     return (first.fabric.cluster, first.fabric.clique) == (second.fabric.cluster, second.fabric.clique)
 
 
 def _p2p(nvml: Any, first: Any, second: Any) -> tuple[str, str]:
-    """The driver's word on peer access; its yes is no proof, which takes a probe."""
+    """What the driver says of peer access; its yes is no proof, which takes a probe."""
     answers = [ask(nvml, "nvmlDeviceGetP2PStatus", first, second, index) for index in (P2P_READ, P2P_WRITE)]
     refused = [REFUSALS[answer] for answer in answers if answer in REFUSALS]
     if refused:

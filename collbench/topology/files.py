@@ -1,31 +1,173 @@
-"""Systems from TOML files and to them: presets by name, files by path; what a file leaves out follows from the GPUs.
+"""Systems from TOML files and to them: presets by name, files by path.
 
-schema.py says what a file may hold.
+The tables below say which keys a file may hold, with types, limits and units; rates are GB/s (1e9 bytes) of one
+direction.  What a file leaves out follows from its GPUs.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct, field
 
 from collbench import door
 from collbench.errors import UsageError, unknown
-from collbench.topology import schema
-from collbench.topology.architectures import ADDING, ARCHITECTURES, pcie_rate, pcie_spec
-from collbench.topology.system import CUBE_RINGS, Nics, System, Tier
+from collbench.topology.products import ADDING, ARCHITECTURES, pcie_rate, pcie_spec
+from collbench.topology.system import (
+    CUBE_RINGS,
+    MOST_NODES,
+    Algorithm,
+    Cpu,
+    Fabric,
+    Launch,
+    Nics,
+    Protocol,
+    Routing,
+    System,
+    Tier,
+    Transport,
+)
 
 FOLDER = Path(__file__).parent / "presets"
 MOST_NICS = 4  # for each GPU: AWS P5 has 32 for 8
 NVLINKED = ("nvswitch", "mesh", "hybrid-cube", "nvlink-pairs")
+_SHOWN = 60  # characters of a wrong value in a message
 Value = str | int | float | bool | list[list[int]]
+
+Text = Annotated[str, Meta(pattern=r"\A.+\Z")]
+Version = Annotated[str, Meta(pattern=r"\A2\.\d{1,2}(\.\d{1,2})?\Z", examples=['"2.29"'])]
+UpTo16 = Annotated[int, Meta(ge=1, le=16)]
+UpTo72 = Annotated[int, Meta(ge=1, le=72)]
+UpTo1024 = Annotated[int, Meta(ge=1, le=1024)]
+GpuRate = Annotated[float, Meta(ge=0.001, le=5000, description="GB/s of one direction")]
+Tflops = Annotated[float, Meta(ge=0.001, le=1e6, description="TFLOP/s of dense matrix products on 16 bits")]
+Fp8Tflops = Annotated[float, Meta(ge=0.001, le=1e6, description="TFLOP/s of dense matrix products on 8 bits")]
+Ratio = Annotated[float, Meta(ge=1, le=1000, examples=["2.0 for twice as much from below as goes up"])]
+Switches = Annotated[list[Annotated[list[int], Meta(min_length=1)]], Meta(examples=["[[0, 1, 2, 3], [4, 5, 6, 7]]"])]
+Factor = Annotated[float, Meta(ge=0.01, le=100)]
+
+
+class Table(Struct, forbid_unknown_fields=True):
+    """A table of keys.  0, "" or None as a default stands for a key that is not there."""
+
+
+class GpuTable(Table):
+    """The GPUs."""
+
+    arch: Text  # a key of ARCHITECTURES
+    name: Text = ""
+    tflops: Tflops = 0.0
+    fp8_tflops: Fp8Tflops = 0.0
+    memory: Annotated[float, Meta(ge=0.001, le=1e5, description="GiB")] = 0.0
+    memory_bw: Annotated[float, Meta(ge=0.001, le=1e6, description="GB/s")] = 0.0
+
+
+class NodeTable(Table):
+    """A node."""
+
+    gpus: UpTo1024
+    fabric: Fabric
+    gpu_bw: GpuRate = 0.0
+    spec_bw: GpuRate = 0.0
+    nvlinks: UpTo72 = 0
+    p2p: bool = True
+    multicast: bool | None = None
+    cpu: Cpu = "intel"
+    pcie_gen: Annotated[int, Meta(ge=1, le=6)] = 0
+    pcie_lanes: UpTo16 = 16
+    switches: Switches = []
+    sockets: UpTo72 = 1
+    inter_socket: Annotated[float, Meta(ge=0.001, le=1000, description="GB/s of one direction")] = 0.0
+
+
+class NicTable(Table):
+    """The network cards of a node."""
+
+    per_node: UpTo1024
+    # At most 1 Tb/s: as much as a slot of PCIe 6 carries.
+    rate: Annotated[float, Meta(ge=0.001, le=125, description="GB/s of one direction (400 Gb/s are 50)")]
+    transport: Transport
+    gdr: bool = True
+
+
+class TierTable(Table):
+    """A tier of switches."""
+
+    name: Text
+    radix: Annotated[int, Meta(ge=1, le=100_000)] = 0
+    oversubscription: Ratio = 1.0
+    routing: Routing = "adaptive"
+    paths: Annotated[int, Meta(ge=1, le=4096)] = 1
+    qps: UpTo1024 = 1
+
+
+class ScaleTable(Table):
+    """How many nodes there are."""
+
+    nodes: Annotated[int, Meta(ge=1, le=MOST_NODES)] = 1
+
+
+class HostTable(Table):
+    """What starts the collectives."""
+
+    launch: Launch = "process-per-gpu"
+
+
+class NcclTable(Table):
+    """NCCL's version and settings."""
+
+    version: Version = System.nccl
+    nvls: bool | None = None
+    algo: Algorithm = "auto"
+    proto: Protocol = "auto"
+
+
+class CalibrationTable(Table):
+    """Factors on the terms of the model, each 1 on a machine that is as modelled; or the file that has them."""
+
+    file: Text = ""
+    launch: Factor = 0.0
+    latency: Factor = 0.0
+    network: Factor = 0.0
+    filling: Factor = 0.0
+    rate: Factor = 0.0
+
+
+class Description(Table):
+    """All of a file."""
+
+    name: Text
+    gpu: GpuTable
+    node: NodeTable
+    nic: NicTable | None = None
+    tier: list[TierTable] = []
+    scale: ScaleTable = field(default_factory=ScaleTable)
+    host: HostTable = field(default_factory=HostTable)
+    nccl: NcclTable = field(default_factory=NcclTable)
+    calibration: CalibrationTable = field(default_factory=CalibrationTable)
+
+
+TABLES: Mapping[str, type[Table]] = {
+    "gpu": GpuTable,
+    "node": NodeTable,
+    "nic": NicTable,
+    "tier": TierTable,
+    "scale": ScaleTable,
+    "host": HostTable,
+    "nccl": NcclTable,
+    "calibration": CalibrationTable,
+}
 
 
 def names() -> list[str]:
-    """All presets."""
+    """Return the names of all presets."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def load(name: str) -> System:
-    """A preset, or a file that ends in .toml; UsageError in one line if it is neither or wrong."""
+    """Return a preset, or the system of a file that ends in .toml; UsageError in one line if it is neither or wrong."""
     if name.endswith(".toml"):
         path = Path(name)
     elif name in names():
@@ -36,171 +178,224 @@ def load(name: str) -> System:
 
 
 def parse(fields: Mapping[str, Any], path: Path) -> System:
-    """The system that a file's fields describe; `path` is for messages, and a calibration is looked for beside it."""
-    said = schema.checked(fields, str(path))
-    node = _Node(said["gpu"]["arch"], said["node"], f"{path}: ")
-    nccl = said["nccl"]
-    system = System(
-        name=said["name"],
-        arch=said["gpu"]["arch"],
-        gpu=said["gpu"].get("name", ""),
-        flops=said["gpu"].get("tflops", 0) * 1e12,
-        flops_fp8=said["gpu"].get("fp8_tflops", 0) * 1e12,
-        memory=said["gpu"].get("memory", 0) * 2.0**30,
-        memory_rate=_si(said["gpu"].get("memory_bw"), 0.0),
-        **node.facts(),
-        nics=_nics(said["nic"], node.gpus, f"{path}: [nic] "),
-        tiers=tuple(Tier(flows=tier.pop("qps", Tier.flows), **tier) for tier in map(dict, said["tier"])),
-        nodes=said["scale"].get("nodes", 1),
-        launch=said["host"].get("launch", System.launch),
-        nccl=nccl.get("version", System.nccl),
-        nvls=nccl.get("nvls", System.nvls),
-        algorithm=nccl.get("algo", System.algorithm),
-        protocol=nccl.get("proto", System.protocol),
-        calibration=_calibration(said["calibration"], path),
+    """Return the system that a file's fields describe.
+
+    Args:
+        fields: The file's tables, as TOML has them.
+        path: Names the file in messages; a calibration is looked for beside it.
+
+    Raises:
+        UsageError: A key is unknown, missing or wrong, in one line that names it.
+
+    """
+    described = _decoded(fields, f"{path}: ")
+    gpu, node, nccl = described.gpu, described.node, described.nccl
+    _check(described, f"{path}: ")
+    architecture = ARCHITECTURES[gpu.arch]
+    links = (node.nvlinks or architecture.nvlinks) if node.fabric in NVLINKED else 0
+    generation = node.pcie_gen or architecture.pcie
+    usual_rate = architecture.nvlink * links or pcie_rate(generation, node.pcie_lanes)
+    usual_spec = architecture.spec * links or pcie_spec(generation, node.pcie_lanes)
+    return System(
+        name=described.name,
+        arch=gpu.arch,
+        gpu=gpu.name,
+        flops=gpu.tflops * 1e12,
+        flops_fp8=gpu.fp8_tflops * 1e12,
+        memory=gpu.memory * 2.0**30,
+        memory_rate=gpu.memory_bw * 1e9,
+        gpus=node.gpus,
+        fabric=node.fabric,
+        nvlinks=links,
+        gpu_rate=node.gpu_bw * 1e9 or usual_rate,
+        spec_rate=node.spec_bw * 1e9 or usual_spec,
+        p2p=node.p2p,
+        multicast=_multicast(described),
+        cpu=node.cpu,
+        pcie_generation=generation,
+        pcie_lanes=node.pcie_lanes,
+        switches=tuple(map(tuple, node.switches)),
+        per_socket=-(-node.gpus // node.sockets),
+        socket_rate=node.inter_socket * 1e9,
+        nics=_nics(described.nic),
+        tiers=tuple(_tier(tier) for tier in described.tier),
+        nodes=described.scale.nodes,
+        launch=described.host.launch,
+        nccl=nccl.version,
+        nvls=nccl.nvls is not False,
+        algorithm=nccl.algo,
+        protocol=nccl.proto,
+        calibration=_calibration(described.calibration, path),
     )
-    _consistent(system, nccl, f"{path}: ")
-    return system
 
 
-def _calibration(said: Mapping[str, Any], path: Path) -> str:
-    """The file that has the factors: another one, or this one."""
-    if "file" in said and len(said) > 1:
-        raise UsageError(f"{path}: [calibration] file stands for the factors of another file; give it or factors")
-    return str(path.parent / said["file"]) if "file" in said else str(path) if said else ""
+def _nics(nic: NicTable | None) -> Nics | None:
+    return Nics(nic.per_node, nic.rate * 1e9, nic.transport, nic.gdr) if nic else None
 
 
-class _Node:
-    """The [node] of a file, with what follows where it is silent."""
-
-    def __init__(self, arch: str, said: Mapping[str, Any], file: str) -> None:
-        self.gpus: int = said["gpus"]
-        self._arch, self._said, self._file = arch, said, file
-        self._gpu = ARCHITECTURES[arch]
-        self._fabric: str = said["fabric"]
-        self._generation: int = said.get("pcie_gen", self._gpu.pcie)
-        self._lanes: int = said.get("pcie_lanes", 16)
-
-    def facts(self) -> dict[str, Any]:
-        """Fields of a System; UsageError for what cannot be built."""
-        said, links = self._said, self._links()
-        cpu = said.get("cpu", "intel")
-        return {
-            "gpus": self.gpus,
-            "fabric": self._fabric,
-            "nvlinks": links,
-            "gpu_rate": _si(said.get("gpu_bw"), self._gpu.nvlink * links or pcie_rate(self._generation, self._lanes)),
-            "spec_rate": _si(said.get("spec_bw"), self._gpu.spec * links or pcie_spec(self._generation, self._lanes)),
-            "p2p": said.get("p2p", True),
-            "multicast": self._multicast(),
-            "cpu": cpu,
-            "pcie_generation": self._generation,
-            "pcie_lanes": self._lanes,
-            "switches": self._switches(),
-            "per_socket": self._per_socket(),
-            "socket_rate": _si(said.get("inter_socket"), 0.0),
-        }
-
-    def _links(self) -> int:
-        links: int = self._said.get("nvlinks", self._gpu.nvlinks)
-        if self._fabric not in NVLINKED:
-            self._need("nvlinks" not in self._said, "[node] nvlinks needs a fabric of NVLinks, not pcie")
-            return 0
-        self._need(links > 0, f"[node] fabric = {self._fabric!r} is impossible: {self._arch} has no NVLink; use pcie")
-        size = self.gpus
-        if self._fabric == "mesh":
-            evenly = size > 1 and links % (size - 1) == 0
-            self._need(evenly, f"[node] nvlinks = {links} cannot be dealt evenly to the {size - 1} others of a mesh")
-        if self._fabric == "hybrid-cube":
-            known = "8 GPUs with 6 NVLinks each, or the first of them with " + ", ".join(
-                f"{count} ({gpus} GPUs)" for gpus, count in CUBE_RINGS.items() if count
-            )
-            rings = CUBE_RINGS.get(size, 0)
-            self._need(links == rings > 0, f"[node] nvlinks = {links} is no hybrid-cube of {size} GPUs; it is {known}")
-        if self._fabric == "nvlink-pairs":
-            self._need(size > 1, "[node] gpus = 1 cannot be nvlink-pairs; give 2 or more")
-        return links
-
-    def _multicast(self) -> bool:
-        able = self._fabric == "nvswitch" and self._arch in ADDING
-        wanted: bool = self._said.get("multicast", able)
-        which = f"NVSwitches of {', '.join(ADDING)}"
-        self._need(able or not wanted, f"[node] multicast = true is impossible here; only {which} add")
-        return wanted
-
-    def _switches(self) -> tuple[tuple[int, ...], ...]:
-        groups = tuple(map(tuple, self._said.get("switches", ())))
-        there = sorted(gpu for group in groups for gpu in group)
-        complete = not groups or there == list(range(self.gpus))
-        self._need(complete, f"[node] switches must name each GPU from 0 to {self.gpus - 1} once")
-        return groups
-
-    def _per_socket(self) -> int:
-        sockets: int = self._said.get("sockets", 1)
-        self._need(sockets <= self.gpus, f"[node] sockets = {sockets} is impossible; at most one for each GPU")
-        self._need(sockets > 1 or "inter_socket" not in self._said, "[node] inter_socket needs sockets = 2 or more")
-        return -(-self.gpus // sockets)
-
-    def _need(self, fulfilled: bool, otherwise: str) -> None:
-        if not fulfilled:
-            raise UsageError(f"{self._file}{otherwise}")
+def _tier(tier: TierTable) -> Tier:
+    return Tier(tier.name, tier.radix, tier.oversubscription, tier.routing, tier.paths, tier.qps)
 
 
-def _si(gigabytes: float | None, otherwise: float) -> float:
-    """Bytes per second of what a file says, if it does."""
-    return otherwise if gigabytes is None else gigabytes * 1e9
+def _calibration(calibration: CalibrationTable, path: Path) -> str:
+    """The file that has the factors: another file, or this one."""
+    if calibration == CalibrationTable():
+        return ""
+    return str(path.parent / calibration.file) if calibration.file else str(path)
 
 
-def _nics(nic: Mapping[str, Any], gpus: int, where: str) -> Nics | None:
-    if not nic:
-        return None
-    if nic["per_node"] > MOST_NICS * gpus:
-        raise UsageError(f"{where}per_node = {nic['per_node']} is impossible; at most {MOST_NICS} for each GPU")
-    return Nics(nic["per_node"], nic["rate"] * 1e9, nic["transport"], nic.get("gdr", Nics.gdr))
+def _can_add(described: Description) -> bool:
+    return described.node.fabric == "nvswitch" and described.gpu.arch in ADDING
 
 
-def _consistent(system: System, nccl: Mapping[str, Any], file: str) -> None:
-    """What no key shows alone."""
-    if nccl.get("nvls") and not system.multicast:
-        raise UsageError(
-            f"{file}[nccl] nvls = true needs NVSwitches that add: [node] fabric = 'nvswitch' of sm90 or newer"
-        )
-    if system.tiers and not system.nics:
-        raise UsageError(f"{file}[[tier]] joins nodes, and those have no network cards; add [nic]")
-    if system.nodes > 1 and not system.nics:
-        raise UsageError(f"{file}[scale] nodes = {system.nodes} needs network cards; add [nic]")
-    for tier in system.tiers[:-1]:
+def _multicast(described: Description) -> bool:
+    return _can_add(described) if described.node.multicast is None else described.node.multicast
+
+
+def _check(described: Description, file: str) -> None:
+    """Raise UsageError for what no key shows alone."""
+    for problem in (*_node_problems(described), *_problems(described)):
+        raise UsageError(f"{file}{problem}")
+
+
+def _node_problems(described: Description) -> Iterator[str]:
+    node, arch = described.node, described.gpu.arch
+    if arch not in ARCHITECTURES:
+        yield f"[gpu] arch = {arch!r} is impossible; choose from: {', '.join(ARCHITECTURES)}"
+        return
+    yield from _link_problems(node, arch)
+    if node.multicast and not _can_add(described):
+        yield f"[node] multicast = true is impossible here; only NVSwitches of {', '.join(ADDING)} add"
+    if node.switches and sorted(gpu for group in node.switches for gpu in group) != list(range(node.gpus)):
+        yield f"[node] switches must name each GPU from 0 to {node.gpus - 1} once"
+    if node.sockets > node.gpus:
+        yield f"[node] sockets = {node.sockets} is impossible; at most one for each GPU"
+    if node.sockets == 1 and node.inter_socket:
+        yield "[node] inter_socket needs sockets = 2 or more"
+
+
+def _link_problems(node: NodeTable, arch: str) -> Iterator[str]:
+    size, links = node.gpus, node.nvlinks or ARCHITECTURES[arch].nvlinks
+    if node.fabric not in NVLINKED:
+        if node.nvlinks:
+            yield "[node] nvlinks needs a fabric of NVLinks, not pcie"
+        return
+    if not links:
+        yield f"[node] fabric = {node.fabric!r} is impossible: {arch} has no NVLink; use pcie"
+    if node.fabric == "mesh" and (size == 1 or links % (size - 1)):
+        yield f"[node] nvlinks = {links} cannot be dealt evenly to the {size - 1} others of a mesh"
+    if node.fabric == "hybrid-cube" and links != (CUBE_RINGS.get(size, 0) or None):
+        parts = ", ".join(f"{count} ({gpus} GPUs)" for gpus, count in CUBE_RINGS.items() if count)
+        known = f"8 GPUs with 6 NVLinks each, or the first of them with {parts}"
+        yield f"[node] nvlinks = {links} is no hybrid-cube of {size} GPUs; it is {known}"
+    if node.fabric == "nvlink-pairs" and size == 1:
+        yield "[node] gpus = 1 cannot be nvlink-pairs; give 2 or more"
+
+
+def _problems(described: Description) -> Iterator[str]:
+    nic, tiers, calibration = described.nic, described.tier, described.calibration
+    if nic and nic.per_node > MOST_NICS * described.node.gpus:
+        yield f"[nic] per_node = {nic.per_node} is impossible; at most {MOST_NICS} for each GPU"
+    if calibration.file and calibration != CalibrationTable(file=calibration.file):
+        yield "[calibration] file stands for the factors of another file; give it or factors"
+    if described.nccl.nvls and not _multicast(described):
+        yield "[nccl] nvls = true needs NVSwitches that add: [node] fabric = 'nvswitch' of sm90 or newer"
+    if tiers and not nic:
+        yield "[[tier]] joins nodes, and those have no network cards; add [nic]"
+    if described.scale.nodes > 1 and not nic:
+        yield f"[scale] nodes = {described.scale.nodes} needs network cards; add [nic]"
+    for tier in tiers[:-1]:
         if not tier.radix:
-            raise UsageError(f"{file}[[tier]] {tier.name!r} needs a radix; only the topmost may join whatever there is")
+            yield f"[[tier]] {tier.name!r} needs a radix; only the topmost may join whatever there is"
+    if any(tier.name == "torus" for tier in tiers):
+        yield "[[tier]] name = 'torus' is no longer modelled; describe switches"
+
+
+def _decoded(fields: Mapping[str, Any], file: str) -> Description:
+    """Decode a file's fields; UsageError at the first key that is wrong."""
+    try:
+        return msgspec.convert(fields, Description)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{file}{_explained(str(error), fields)}") from None
+
+
+def _explained(error: str, fields: Mapping[str, Any]) -> str:
+    """Say an error of msgspec, which ends in a path such as `$.tier[0].radix`, in the words of the file."""
+    message, _, path = error.partition(" - at `$")
+    place = re.findall(r"[a-z_0-9]+", path)
+    name = place[0] if place else ""
+    table = TABLES.get(name, Description)
+    heading = f"[[{name}]]" if name == "tier" else f"[{name}]"
+    where = f"{heading} " if name in TABLES else ""
+    if match := re.fullmatch(r"Object contains unknown field `(.*)`", message, re.DOTALL):
+        return f"{where}{match[1]} is no key; choose from: {', '.join(table.__struct_fields__)}"
+    if match := re.fullmatch(r"Object missing required field `(.*)`", message):
+        if match[1] in TABLES:
+            return f"[{match[1]}] is missing; its keys are: {', '.join(TABLES[match[1]].__struct_fields__)}"
+        return f"{where}{match[1]} is missing; {_allowed(table, match[1])}"
+    keys = [part for part in place if not part.isdigit()]
+    if name in TABLES and len(keys) == 1:
+        return f"{name} must be a table; write {heading} and its keys in the lines below"
+    value: Any = fields
+    for part in place[: 3 if name == "tier" else 2]:
+        value = value[int(part)] if isinstance(value, list) else value[part]
+    return f"{where}{keys[-1]} = {_shown(value)} is impossible; {_allowed(table, keys[-1])}"
+
+
+_WORDS = {int: "a whole number", float: "a number", str: "a text", list: "lists of GPU numbers"}
+
+
+def _allowed(table: type[Table], key: str) -> str:
+    """Say what the value of a key may be."""
+    hint = get_type_hints(table, include_extras=True)[key]
+    if get_origin(hint) is Literal:
+        return f"choose from: {', '.join(get_args(hint))}"
+    kind, meta = get_args(hint) if get_origin(hint) is Annotated else (hint, Meta())
+    words = f"it must be {_WORDS.get(get_origin(kind) or kind, 'true or false')}"
+    if meta.ge is not None:
+        words += f" from {meta.ge:g} to {meta.le:g}"
+    if meta.description:
+        words += f" in {meta.description}"
+    return words + (f", such as {meta.examples[0]}" if meta.examples else "")
+
+
+def _shown(value: object) -> str:
+    """Return a value roughly as TOML writes it; long ones are cut."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more digits than 4,300, though TOML has them in hexadecimal
+        return "that number"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def to_toml(system: System, factors: Mapping[str, float] | None = None) -> str:
-    """The file's text; `factors` are those of a calibration and stand in it."""
+    """Return the text of a system's file; `factors` are those of a calibration and stand in it."""
     lines = [f"name = {_written(system.name)}"]
     for heading, keys in _tables(system, factors or {}):
-        said = [f"{key} = {_written(value)}" for key, value in keys.items() if value not in (None, "", [])]
-        lines += ["", heading, *said] if said else []
+        written = [f"{key} = {_written(value)}" for key, value in keys.items() if value not in (None, "", [])]
+        if written:
+            lines += ["", heading, *written]
     return "\n".join(lines) + "\n"
 
 
 def _tables(system: System, factors: Mapping[str, float]) -> Iterator[tuple[str, Mapping[str, Value | None]]]:
-    yield (
-        "[gpu]",
-        {
-            "arch": system.arch,
-            "name": system.gpu,
-            "tflops": system.flops / 1e12 or None,
-            "fp8_tflops": system.flops_fp8 / 1e12 or None,
-            "memory": system.memory / 2**30 or None,
-            "memory_bw": system.memory_rate / 1e9 or None,
-        },
-    )
+    gpu: dict[str, Value | None] = {
+        "arch": system.arch,
+        "name": system.gpu,
+        "tflops": system.flops / 1e12 or None,
+        "fp8_tflops": system.flops_fp8 / 1e12 or None,
+        "memory": system.memory / 2**30 or None,
+        "memory_bw": system.memory_rate / 1e9 or None,
+    }
+    yield "[gpu]", gpu
     yield "[node]", _node(system)
     if system.nics:
         yield "[nic]", vars(system.nics) | {"rate": system.nics.rate / 1e9}
     for tier in system.tiers:
-        said = {("qps" if key == "flows" else key): value for key, value in vars(tier).items()}
-        yield "[[tier]]", {key: value for key, value in said.items() if key != "radix" or value}
+        keys = {("qps" if key == "flows" else key): value for key, value in vars(tier).items()}
+        yield "[[tier]]", {key: value for key, value in keys.items() if key != "radix" or value}
     yield "[scale]", {"nodes": system.nodes}
     yield "[host]", {"launch": system.launch}
     nvls = None if system.nvls else False
@@ -227,7 +422,7 @@ def _node(system: System) -> Mapping[str, Value | None]:
 
 
 def _written(value: Value | None) -> str:
-    """A value in TOML's notation."""
+    """Return a value in TOML's notation."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -1,25 +1,36 @@
-"""System: a cluster as somebody describes it, with its GPUs, their fabric, network cards and switches.
+"""System: a described cluster, with its GPUs, their fabric, network cards and switches.
 
-Read from small TOML files (presets/*.toml).  Bytes, seconds, bytes per second of one direction, always.
+Read from small TOML files (files.py, presets/*.toml).  Bytes, seconds, bytes per second of one direction, always.
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 from collbench.errors import UsageError
-from collbench.topology.architectures import ARCHITECTURES, SOCKET_LINKS, pcie_rate, pcie_spec
+from collbench.topology.products import (
+    ARCHITECTURES,
+    SOCKET_LINKS,
+    Product,
+    pcie_rate,
+    pcie_spec,
+    product_named,
+    usual_product,
+)
 
-FABRICS = ("nvswitch", "mesh", "hybrid-cube", "nvlink-pairs", "pcie")
+Fabric = Literal["nvswitch", "mesh", "hybrid-cube", "nvlink-pairs", "pcie"]
 """How a node's GPUs are joined: by switches; each to each by NVLink; V100's cube; bridges between pairs; PCIe alone."""
-TRANSPORTS = ("ib", "roce", "slingshot", "efa", "tcpx", "tcp")
-ROUTINGS = ("adaptive", "ecmp")
-LAUNCHES = ("process-per-gpu", "single-process", "torch")
-CPUS = ("intel", "amd", "arm", "power")
-ALGORITHMS = ("auto", "ring", "tree", "collnet", "nvls", "nvlstree", "pat")
+Transport = Literal["ib", "roce", "slingshot", "efa", "tcpx", "tcp"]
+Routing = Literal["adaptive", "ecmp"]
+Launch = Literal["process-per-gpu", "single-process", "torch"]
+Cpu = Literal["intel", "amd", "arm", "power"]
+Algorithm = Literal["auto", "ring", "tree", "collnet", "nvls", "nvlstree", "pat"]
+Protocol = Literal["auto", "ll", "ll128", "simple"]
+FABRICS: tuple[str, ...] = get_args(Fabric)
+ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
+PROTOCOLS: tuple[str, ...] = get_args(Protocol)
 BOARD = 16
 """GPUs behind the NVSwitches of one board or two."""
 MOST_NODES = 1_000_000
-PROTOCOLS = ("auto", "ll", "ll128", "simple")
 
 CUBE = (
     {1: 1, 2: 1, 3: 2, 4: 2},
@@ -31,7 +42,7 @@ CUBE = (
     {2: 1, 4: 1, 5: 2, 7: 2},
     {3: 1, 4: 2, 5: 1, 6: 2},
 )
-"""NVLinks from each GPU of a DGX-1 with V100 to each other one, as `nvidia-smi topo -m` shows them there."""
+"""NVLinks from each GPU of a DGX-1 with V100 to each other GPU, as `nvidia-smi topo -m` shows them there."""
 CUBE_RINGS = {1: 0, 2: 1, 3: 2, 4: 4, 5: 0, 6: 2, 7: 4, 8: 6}
 """How many rings of NVLinks, all at full rate, go through the first GPUs of the cube; every GPU sends on each."""
 
@@ -42,22 +53,19 @@ class Nics:
 
     per_node: int
     rate: float  # of each
-    transport: str  # one of TRANSPORTS
+    transport: str  # a Transport
     gdr: bool = True  # whether cards read and write the GPUs' memory (GPUDirect RDMA); else all goes through the host's
 
 
 @dataclass(frozen=True)
 class Tier:
-    """A layer of switches above the nodes; the topmost joins whatever is below it.
-
-    Tiers of the name "torus" are the dimensions of one without switches, each as long as its radix says.
-    """
+    """A layer of switches above the nodes; the topmost joins whatever is below it."""
 
     name: str
     radix: int = 0  # nodes (or switches of the tier below) under one of its switches, on each rail; 0: all there are
     oversubscription: float = 1.0  # what comes from below over what goes up
-    routing: str = "adaptive"  # one of ROUTINGS
-    paths: int = 1  # equal ones between two switches below
+    routing: str = "adaptive"  # a Routing
+    paths: int = 1  # equal paths between two switches below
     flows: int = 1  # that a transfer is split into, so that they may take different paths (queue pairs)
 
 
@@ -65,20 +73,20 @@ class Tier:
 class System:
     """GPUs of `nodes` equal nodes."""
 
-    platform: ClassVar[str] = "gpu"  # what its ranks would live on
+    platform: ClassVar[str] = "gpu"  # what its ranks would run on
 
     name: str
-    arch: str  # "sm70", "sm80", "sm86", "sm89", "sm90", "sm100", "sm120": one of ARCHITECTURES
+    arch: str  # "sm70", "sm80", "sm86", "sm89", "sm90", "sm100", "sm120": a key of ARCHITECTURES
     gpus: int  # of a node
-    fabric: str  # one of FABRICS
-    gpu_rate: float  # what a GPU can send into the node's fabric: all its NVLinks, or its PCIe slot; as NCCL counts it
+    fabric: str  # a Fabric
+    gpu_rate: float  # out of a GPU into the node's fabric: all its NVLinks, or its PCIe slot; as NCCL counts it
     p2p: bool = True  # whether GPUs may use each other's memory (over PCIe: not on many consumer cards)
     multicast: bool = False  # whether its switches add (NVLS)
-    cpu: str = "intel"  # one of CPUS
+    cpu: str = "intel"  # a Cpu
     nics: Nics | None = None
     tiers: tuple[Tier, ...] = ()
     nodes: int = 1
-    launch: str = "process-per-gpu"  # one of LAUNCHES: what starts the collectives
+    launch: str = "process-per-gpu"  # a Launch: what starts the collectives
     nccl: str = "2.29"
     calibration: str = ""  # a file whose [calibration] has factors, as `collbench fit` writes; from the working folder
     gpu: str = ""  # the product's name
@@ -90,8 +98,8 @@ class System:
     per_socket: int = 0  # GPUs at each CPU socket, in order; 0: all at one
     socket_rate: float = 0.0  # between two sockets; 0: unknown
     nvls: bool = True  # whether NCCL may use multicast where there is any (NCCL_NVLS_ENABLE)
-    algorithm: str = "auto"  # one of ALGORITHMS (NCCL_ALGO)
-    protocol: str = "auto"  # one of PROTOCOLS (NCCL_PROTO)
+    algorithm: str = "auto"  # an Algorithm (NCCL_ALGO)
+    protocol: str = "auto"  # a Protocol (NCCL_PROTO)
     flops: float = 0.0  # of a GPU, on 16 bits; 0 here and in the next three: as its product's data sheet says
     flops_fp8: float = 0.0
     memory: float = 0.0  # bytes of a GPU
@@ -100,12 +108,12 @@ class System:
 
     @property
     def ranks(self) -> int:
-        """A rank for every GPU."""
+        """Number of ranks: one for every GPU."""
         return self.gpus * self.nodes
 
     @property
     def title(self) -> str:
-        """What a plot's title calls it: `DGX H100, 2 nodes of 8 GPUs`."""
+        """Title of plots and tables: `DGX H100, 2 nodes of 8 GPUs`."""
         gpus = f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}"
         return f"{self.name}, {self.nodes:,} nodes of {gpus}" if self.nodes > 1 else f"{self.name}, {gpus}"
 
@@ -116,7 +124,7 @@ class System:
 
     @property
     def pcie_rate(self) -> float:
-        """What a GPU can send over its slot, as NCCL counts it; unknown slots are of the architecture's time."""
+        """What a GPU can send over its slot, as NCCL counts it; an unknown slot is that of its architecture."""
         return pcie_rate(self.pcie_generation or ARCHITECTURES[self.arch].pcie, self.pcie_lanes)
 
     @property
@@ -126,30 +134,30 @@ class System:
 
     @property
     def pace(self) -> float:
-        """What each GPU can send at once where all of a node take part: `gpu_rate`, but between bridged pairs PCIe."""
+        """What each GPU can send while all of a node take part: `gpu_rate`, but between bridged pairs PCIe."""
         return self.pcie_rate if self.fabric == "nvlink-pairs" and self.gpus > 2 else self.gpu_rate
 
     @property
     def to_next(self) -> float:
-        """What a GPU can send to the one after it alone: of links from each to each only those that lead there."""
+        """What a GPU can send to the next GPU alone: of links from each to each only those that lead there."""
         apart = {"mesh": self.gpus - 1, "hybrid-cube": self.nvlinks}.get(self.fabric, 1)
         return self.pace / max(1, apart)
 
     @property
     def promised(self) -> float:
-        """What data sheets promise of `pace`; that itself where they are not known."""
+        """What data sheets promise of `pace`; `pace` itself where they are not known."""
         if self.pace == self.gpu_rate:
             return self.spec_rate or self.gpu_rate
         return pcie_spec(self.pcie_generation, self.pcie_lanes) if self.pcie_generation else self.pace
 
     @property
     def is_rack(self) -> bool:
-        """Whether its NVLinks join more GPUs than one board or two have: those of a rack."""
+        """Whether its NVLinks join the GPUs of a rack: more than one board or two have."""
         return self.gpus > BOARD
 
     @property
     def sharing(self) -> int:
-        """GPUs that share the way up of a PCIe switch, where most do."""
+        """Largest number of GPUs that share the uplink of a PCIe switch."""
         return max((len(group) for group in self.switches), default=1)
 
     @property
@@ -163,11 +171,11 @@ class System:
         return self.socket_rate or SOCKET_LINKS[self.cpu]
 
     def socket(self, gpu: int) -> int:
-        """The CPU socket of a GPU of a node."""
+        """Return the CPU socket of a GPU of a node."""
         return gpu // (self.per_socket or self.gpus)
 
     def nvlinks_between(self, a: int, b: int) -> int:
-        """NVLinks that lead from GPU `a` of a node straight to GPU `b`; none where a switch is between."""
+        """Return the NVLinks that lead from GPU `a` of a node straight to GPU `b`; 0 where a switch is between."""
         if a == b or self.fabric in ("nvswitch", "pcie"):
             return 0
         if self.fabric == "mesh":
@@ -177,7 +185,7 @@ class System:
         return CUBE[a].get(b, 0)
 
     def of(self, nodes: int) -> "System":
-        """As many of the same nodes; UsageError if nothing joins them."""
+        """Return a system of so many of the same nodes; UsageError if nothing joins them."""
         if nodes < 1:
             raise UsageError(f"{self.name} cannot have {nodes} nodes; give 1 or more")
         if nodes > MOST_NODES:
@@ -187,10 +195,14 @@ class System:
         return replace(self, nodes=nodes)
 
     def part(self, ranks: int) -> "System":
-        """The part of it that so many ranks use: some GPUs of one node, or whole nodes; UsageError if it cannot be.
+        """Return the part of the system that so many ranks use: some GPUs of one node, or whole nodes.
 
-        It is the first GPUs of the node, in CUDA's order, with those NVLinks that join them to each other and their
+        Some GPUs are the first of the node, in CUDA's order, with the NVLinks that join them to each other and their
         share of the network cards.
+
+        Raises:
+            UsageError: The ranks fill neither.
+
         """
         if ranks < 1 or ranks > self.ranks or (ranks > self.gpus and ranks % self.gpus):
             raise UsageError(
@@ -211,7 +223,7 @@ class System:
         return some._joined(self)
 
     def _joined(self, whole: "System") -> "System":
-        """Itself with those NVLinks of the whole node that stay between its own GPUs."""
+        """Return this part of a node with only those of the whole node's NVLinks that stay between its GPUs."""
         if self.fabric not in ("mesh", "hybrid-cube", "nvlink-pairs"):
             return self
         links = self.nvlinks
@@ -225,3 +237,20 @@ class System:
         # No ring of NVLinks goes through all of them (nor through one alone), so NCCL takes PCIe.
         promised = pcie_spec(self.pcie_generation, self.pcie_lanes) if self.pcie_generation else 0.0
         return replace(self, fabric="pcie", nvlinks=0, gpu_rate=self.pcie_rate, spec_rate=promised)
+
+
+def product_of(system: System) -> Product:
+    """Return what a GPU of the system can do: by its file, its product, or its architecture, in that order."""
+    known = product_named(system.gpu) or usual_product(system.arch)
+    doubled = 2 * system.flops if known.flops_fp8 > known.flops else system.flops
+    return Product(
+        system.flops or known.flops,
+        system.flops_fp8 or doubled or known.flops_fp8,
+        system.memory or known.memory,
+        system.memory_rate or known.memory_rate,
+    )
+
+
+def is_named(system: System) -> bool:
+    """Return whether the product is known, and not only its architecture."""
+    return product_named(system.gpu) is not None

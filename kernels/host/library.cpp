@@ -1,5 +1,5 @@
-// How `mpi` calls its library: C functions by their addresses, from the same compiled loop as the rungs' kernels, so
-// that neither has an interpreter in its time.  Launched by collbench/platforms/cpu/calls.py.
+// How `mpi` calls its library: C functions by their addresses, from the same compiled loop as the hand-written kernels, so
+// that neither has an interpreter in its time.  Launched by collbench/platforms/cpu/mpi.py.
 #include "../steps.cu"
 
 #include <sched.h>
@@ -70,7 +70,7 @@ extern "C" double timed(const Call* meeting, void (*operation)(void**, unsigned,
   return seconds;
 }
 
-// The ladder's addition as an operation of MPI, for types that the library cannot add; and the same for large counts.
+// Our kernels' addition as an operation of MPI, for types that the library cannot add; and the same for large counts.
 extern "C" void combine_elements(void* source, void* target, int* count, void*) {
   add((u64)target, (u64)source, (u64)*count);
 }

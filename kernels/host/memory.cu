@@ -2,8 +2,8 @@
 //
 // traffic    Reads and writes so many bytes, in an order that memory likes and without waiting for anybody: no collective
 //            that must read and write as many is faster.
-// hand_over  Writes a piece into the next rank's buffer, as a rung does while it keeps what it sends, waits until everyone
-//            has, and reads what has come: from which size on that is faster with stores past the caches, rungs use them.
+// hand_over  Writes a piece into the next rank's buffer, as kernels do while they keep what they send, waits until everyone
+//            has, and reads what has come: from which size on that is faster with stores past the caches, kernels use them.
 //
 // For CPUs alone: GPUs have no such choice, and copy engines that their owners measure (nvbandwidth).
 #include "../flags.cuh"

@@ -1,17 +1,11 @@
 // The stress check of one rank of a CPU: what kernels/check.cu does to the stretches of a call, in a loop round the calls.
 #pragma once
-#include "halt.hpp"
 
 // A block that is received: where it starts in the receive buffer, whose it is, and where it starts in that one's input.
 struct Piece {
   u64 received, sent;
   int source;
   unsigned reserved;
-};
-
-// Within a call: that many nanoseconds after its start this rank halts for so long; 0 for not at all.
-struct Halt {
-  u64 after, length;
 };
 
 // A rank's part in the stress check: calls back to back, between which ranks meet only as far as the operation has them
@@ -24,14 +18,13 @@ struct Stress {
   const Piece* pieces;
   u64 piece_count;
   const u64* stalls;       // nanoseconds by which this rank is late, call by call
-  const Halt* halts;       // call by call
   Probe::Stretch* places;  // room for those of one call
   T* copies;               // room for the results of `kept` calls
   Verdict* verdicts;       // one for each piece
   Probe probe;
   Recipe how;              // of the first call; every call has the next seed
   Wire wire;               // that results are bounded by, if `bounded`
-  unsigned rank, calls, kept, ulps, in_place, bounded, halted, reserved;  // written: how many halts there were
+  unsigned rank, calls, kept, ulps, in_place, bounded;
 
   unsigned seed(unsigned call) const { return how.seed + call; }
   Recipe recipe(unsigned call) const { return Recipe{seed(call), how.ranks, how.bits, how.stride, how.grades}; }
@@ -92,31 +85,19 @@ struct Stress {
     }
   }
 
-  void operate(unsigned call, Halts& timer) const {
-    const Halt halt = halts[call];
-    if (halt.length) timer.arm(halt.after, halt.length);
-    operation(arguments, 1, 1, 1);
-    if (halt.length) timer.disarm();
-  }
-
-  // 0, or why there are no halts (errno).
-  int run() {
-    Halts timer;
-    if (!timer.works) return errno;
+  void run() const {
     for (unsigned call = 0, judged = 0; call < calls; call++) {
       enter(call);
-      operate(call, timer);
+      operation(arguments, 1, 1, 1);
       if (in_place || call & 1) copy_result(call), spoil_input();
       else spoil_input(), copy_result(call);
       if (call + 1 - judged == kept || call + 1 == calls)
         while (judged <= call) judge(judged++);
     }
-    halted = timer.made();
-    return 0;
   }
 };
 
-extern "C" int stress(Stress* check) { return check->run(); }
+extern "C" void stress(const Stress* check) { check->run(); }
 
 // So many operations one by one, by a loop that is not theirs but is called as theirs is: the first of `what` is the
 // operation, the second points to its arguments.

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from collbench.algorithms import ring_ll
-from collbench.algorithms.ring_pipelined import BLOCKS, FIFO_BYTES, PIECE, ROUND, TILE, Pipe, pipe
+from collbench.algorithms.ring import BLOCKS, FIFO_BYTES, PIECE, ROUND, TILE, Pipe, pipe
 from collbench.platforms.layout import LINE, grid
 
 CACHES = {"H200": 60 * 2**20, "H100": 50 * 2**20, "A100": 40 * 2**20, "V100": 6 * 2**20, "T4": 4 * 2**20}

@@ -4,8 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.analysis.advantage import Advantage
-from collbench.analysis.crossover import Contest, contests, fastest_in_words, in_words, library_of, rivals, winners
+from collbench.analysis.crossover import (
+    Advantage,
+    Contest,
+    contests,
+    fastest_in_words,
+    in_words,
+    library_of,
+    rivals,
+    winners,
+)
 from collbench.measurement import Measurement, Prediction, Reported
 from collbench.note import Note
 from tests.conftest import case, measurement

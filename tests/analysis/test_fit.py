@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from collbench.analysis.fit import least_squares
-from collbench.analysis.fit.crossing import _rises, crossings
-from collbench.analysis.fit.curve import CONFIDENCE, GOOD, CurveFit, Unfit, fit
+from collbench.analysis import curve_fit
+from collbench.analysis.curve_fit import CONFIDENCE, GOOD, CurveFit, Unfit, crossings, fit, sign_changes
 
 SIZES = [float(8 * 4**k) for k in range(13)]  # 8 B to 128 MiB
 
@@ -29,7 +28,7 @@ def test_coefficients_are_those_of_non_negative_least_squares() -> None:
         columns = random.normal(size=(terms, sizes, 400)) + 2 * random.random((1, sizes, 1))
         columns *= np.array([1.0, 1e3, 1e6, 1e6])[:terms, None, None]
         target = random.normal(size=(sizes, 400)) + random.random(400)
-        found = least_squares._nonnegative(columns, target)
+        found = curve_fit._nonnegative(columns, target)
         expected = np.array([nnls(columns[..., curve].T, target[:, curve])[0] for curve in range(400)]).T
         assert {tuple(curve) for curve in (expected > 0).T} == set(np.ndindex(*(2,) * terms)), (terms, sizes)
         assert ((found > 0) == (expected > 0)).all(), (terms, sizes)
@@ -41,7 +40,7 @@ def test_a_spoiled_size_counts_less() -> None:
     terms = np.stack([np.ones(13), sizes], axis=1)
     seconds = np.stack([terms @ [1e-5, 1e-10]] * 2)
     seconds[1, 6] *= 10
-    found = least_squares.solve(terms[None], seconds)
+    found = curve_fit.solve(terms[None], seconds)
     assert found == pytest.approx(np.array([[1e-5, 1e-10]] * 2), rel=1e-2)
     assert found[0] == pytest.approx([1e-5, 1e-10], rel=1e-9)
     every = samples(1, 10e-6, 20e-9, 5e-12, noise=0.01)
@@ -141,8 +140,8 @@ def test_crossings_are_found_with_intervals() -> None:
     assert found.sure
     assert crossings(slow, fit(SIZES, samples(2, 20e-6, 0, 2e-10))) == []
     places = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    assert _rises(places, np.array([-1.0, 0.0, 1.0, 0.0, 1.0, 2.0])) == [2.0]
-    assert _rises(places, np.array([-1.0, 0.0, -1.0, -1.0, 0.0, 0.0])) == []
+    assert sign_changes(places, np.array([-1.0, 0.0, 1.0, 0.0, 1.0, 2.0])) == [2.0]
+    assert sign_changes(places, np.array([-1.0, 0.0, -1.0, -1.0, 0.0, 0.0])) == []
 
 
 def test_a_crossing_within_the_noise_or_what_the_form_cannot_follow_is_not_sure() -> None:

@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from collbench.analysis.compare.headers import several_machines
-from collbench.analysis.interconnects.interconnect import Interconnect, of_run, of_runs, short_names
-from collbench.analysis.interconnects.ranks import can_have, common_ranks
-from collbench.analysis.interconnects.records import records
-from collbench.analysis.interconnects.table import Table, tables
+from collbench.analysis.interconnects import (
+    Interconnect,
+    Table,
+    can_have,
+    common_ranks,
+    of_run,
+    of_runs,
+    records,
+    short_names,
+    tables,
+)
+from collbench.analysis.matching import several_machines
 from collbench.measurement import Measurement, Prediction, Reported, Skipped
 from collbench.note import Note
 from collbench.observed import Timed
@@ -51,14 +58,14 @@ FAST_LARGE = {8: 4.0, 64: 4.0, 512: 8.0}
 
 def test_the_fastest_is_told_by_ranges_or_as_likely_and_its_change_as_the_sizes_between_which_it_lies() -> None:
     found = table(measured(FAST_SMALL), measured(FAST_LARGE))
-    assert [str(reign) for reign in found.reigns] == ["a 8 B to 64 B", "b 512 B"]
+    assert [str(winning) for winning in found.winning_ranges] == ["a 8 B to 64 B", "b 512 B"]
     assert found.verdict() == [
         "fastest: a 8 B to 64 B; b 512 B",
         "between 64 B and 512 B the fastest changes from a to b",
         "b loses to a up to 64 B and wins from 512 B on: 0.25x at 8 B, 5x at 512 B",
     ]
     found = table(predicted(FAST_SMALL, 1.5), predicted(FAST_LARGE, 1.5))
-    assert [str(reign) for reign in found.reigns] == ["a 8 B", "likely a 64 B", "b 512 B"]
+    assert [str(winning) for winning in found.winning_ranges] == ["a 8 B", "likely a 64 B", "b 512 B"]
     assert found.verdict()[0] == "should be fastest: a 8 B; likely a 64 B; b 512 B"
     assert found.verdict()[1].startswith("between 64 B and 512 B the likely fastest changes")
     assert "the bands overlap at 64 B" in found.verdict()[2]
@@ -66,25 +73,25 @@ def test_the_fastest_is_told_by_ranges_or_as_likely_and_its_change_as_the_sizes_
 
 def test_measurements_whose_intervals_overlap_are_not_told_apart_and_a_tie_widens_a_change() -> None:
     found = table(measured(FAST_SMALL), measured({8: 1.1, 64: 2.1, 512: 8.0}, 0.3))
-    assert [str(reign) for reign in found.reigns] == ["a or b (not told apart) 8 B to 64 B", "b 512 B"]
+    assert [str(winning) for winning in found.winning_ranges] == ["a or b (not told apart) 8 B to 64 B", "b 512 B"]
     assert found.changes == ()
     assert found.lines[0].cells[1].ratio == "~0.9x"  # type: ignore[union-attr]
     found = table(measured({8: 1.0, 64: 4.0, 512: 40.0}), measured(FAST_LARGE))
     assert [str(change) for change in found.changes] == ["between 8 B and 512 B the fastest changes from a to b"]
     for seconds in (1.0, 1.01):
         found = table(predicted({8: 1.0}), predicted({8: seconds}))
-        assert found.lines[0].lead.names == ("a", "b"), seconds
+        assert found.lines[0].ranking.names == ("a", "b"), seconds
         assert "not told apart" in found.verdict()[0], seconds
     rows = [Reported(case(nbytes=nbytes), "nccl", "gpu", seconds, "mean") for nbytes, seconds in ((8, 1.08), (64, 2.0))]
     found = table(measured({8: 1.0, 64: 1.0}), rows)
-    assert [line.lead.names for line in found.lines] == [("a", "b"), ("a",)]
+    assert [line.ranking.names for line in found.lines] == [("a", "b"), ("a",)]
     assert found.interconnects[1].origin == "imported"
 
 
 def test_ratios_are_to_the_first_with_two_digits_and_no_exponent_and_a_third_may_win() -> None:
     found = table(measured({8: 2.0}), measured({8: 4.0}), measured({8: 1.0}))
     assert [cell.ratio for cell in found.lines[0].cells if cell] == ["", "0.5x", "2x"]
-    assert found.lines[0].lead.names == ("c",)
+    assert found.lines[0].ranking.names == ("c",)
     assert len(found.contests) == 2
     for factor, told in ((3.456, "3.5x"), (123.4, "120x"), (0.0123, "0.012x")):
         found = table(measured({8: factor}), measured({8: 1.0}))
@@ -108,12 +115,12 @@ def test_ranks_and_sizes_that_two_of_them_have_are_taken_and_every_kind_of_case_
 
 def test_an_interconnect_is_as_fast_as_its_library_unless_others_are_wanted() -> None:
     rows = [*measured({8: 4.0}), *measured({8: 1.0}, name="one-shot")]
-    assert table(rows, measured({8: 2.0})).lines[0].lead.names == ("b",)
+    assert table(rows, measured({8: 2.0})).lines[0].ranking.names == ("b",)
     libraries = [*measured({8: 1.0}, name="mpi@intel"), *rows, *measured({8: 5.0}, name="mpi@openmpi")]
     assert table(libraries, measured({8: 2.0})).lines[0].cells[0].row.implementation == "mpi@intel"  # type: ignore[union-attr]
     asked = [Interconnect("a", "", tuple(rows)), Interconnect("b", "", tuple(measured({8: 2.0}, name="two-shot")))]
     (found,) = tables(asked, lambda name: name in ("one-shot", "two-shot"))
-    assert found.lines[0].lead.names == ("a",)
+    assert found.lines[0].ranking.names == ("a",)
     assert tables(asked, lambda name: name == "nccl") == []
     bound = [replace(row, note=Note(bound=True)) for row in predicted({8: 0.1}, name="ring-host")]
     narrow = predicted({8: 0.1}, name="narrow-int8")

@@ -12,10 +12,10 @@ import os, time
 from pathlib import Path
 
 if "COLLBENCH_LINK" in os.environ and os.environ.get("PMI_RANK") == "1":
-    from collbench.platforms.cpu.platform import CpuPlatform
+    from collbench.platforms.cpu.platform import CpuClock
 
     files = [Path(name) for name in os.environ["HELD_BY"].split(os.pathsep)]
-    timed = CpuPlatform.time
+    timed = CpuClock.time
 
     def held():
         kept = all(file.exists() and file.read_text().count('"measurement"') >= HELD_FROM for file in files)
@@ -26,7 +26,7 @@ if "COLLBENCH_LINK" in os.environ and os.environ.get("PMI_RANK") == "1":
             time.sleep(0.01)
         return timed(platform, prepared, launches)
 
-    CpuPlatform.time = wait_and_time
+    CpuClock.time = wait_and_time
 """
 
 

@@ -64,7 +64,7 @@ def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
     out = diagnose(ROOT / "results" / "cpu-2-ranks-epyc").stdout
     assert out.count("verdict: unknown: the cpu platform has no GPUs") == 10
     assert "by its own curve: latency" in out
-    assert "about as fast as the CPU that the costs of hand-written rungs were fitted to" in out
+    assert "about as fast as the CPU that the costs of hand-written implementations were fitted to" in out
 
 
 def test_ranks_without_cores_are_told() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from collbench.measurement import Measurement
-from collbench.platforms.cpu.installed import find, own
+from collbench.platforms.cpu.mpi_libraries import find, own
 from collbench.runfile.file import read
 from tests.conftest import Command, of_a_user
 

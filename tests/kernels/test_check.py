@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS, Array, Datatype, Recipe, Reduction, inputs, recipe, reduced
-from collbench.platforms import checking, kernels
+from collbench.platforms import checking, compiler
 from collbench.platforms.checking import CLEAN
 
 COUNT, FIRST = 1300, 11  # more than two tiles, and no whole number of them
@@ -20,9 +20,9 @@ SOME = [
 ]
 
 
-def kernel(entry: str, dtype: Datatype, redop: Reduction) -> kernels.HostKernel:
+def kernel(entry: str, dtype: Datatype, redop: Reduction) -> compiler.HostKernel:
     """An entry of check.cu."""
-    return kernels.host_kernel("check.cu", entry, kernels.defines(dtype, redop))
+    return compiler.host_kernel("check.cu", entry, compiler.defines(dtype, redop))
 
 
 def filled(dtype: Datatype, redop: Reduction, how: Recipe, rank: int) -> Array:
@@ -92,12 +92,12 @@ extern "C" void narrowed(const float* values, bfloat_t* into, u64 count) {{
 def narrowed(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What the kernels make of 32-bit patterns: 16-bit ones."""
     options = (
-        *kernels.defines(DATATYPES["bfloat16"], REDUCTIONS["sum"]),
+        *compiler.defines(DATATYPES["bfloat16"], REDUCTIONS["sum"]),
         *(["-DFULL_NANS=true"] if request.param else []),
     )
-    (tmp_path / "narrowed.cu").write_text(NARROWED.format(prelude=kernels.folder() / "prelude.cuh"))
-    monkeypatch.setattr(kernels, "folder", lambda: tmp_path)
-    function = kernels.host_function("narrowed.cu", "narrowed", options)
+    (tmp_path / "narrowed.cu").write_text(NARROWED.format(prelude=compiler.folder() / "prelude.cuh"))
+    monkeypatch.setattr(compiler, "folder", lambda: tmp_path)
+    function = compiler.host_function("narrowed.cu", "narrowed", options)
 
     def narrow(*bits: int) -> list[int]:
         values, into = np.array(bits, np.uint32), np.zeros(len(bits), np.uint16)

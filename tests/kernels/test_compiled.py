@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from collbench.algorithms import narrow, ring_pipelined
-from collbench.platforms import kernels
+from collbench.algorithms import narrow, ring
+from collbench.platforms import compiler
 from collbench.platforms.layout import WINDOW_HEAD
 from collbench.platforms.stress import HESITATES
 from collbench.platforms.tracelog import TRACED
@@ -54,9 +54,9 @@ def test_a_primitive_becomes_these_instructions() -> None:
 def test_kernels_reach_memory_by_the_primitives_alone(arch: int) -> None:
     """Never through the cache for constants, nor to local memory; and arrays or packets by sixteen bytes."""
     for file, more, program in of_ranks(arch):
-        packets, scope = "packets.cuh" in (kernels.folder() / file).read_text(), scope_of(more)
+        packets, scope = "packets.cuh" in (compiler.folder() / file).read_text(), scope_of(more)
         found = memory_instructions(program)
-        assert found.keys() == set(kernels.entries(file))
+        assert found.keys() == set(compiler.entries(file))
         for name in found:
             words = set(found[name])
             strong = {word for word in words if "STRONG" in word or word.startswith("MEMBAR")}
@@ -120,7 +120,7 @@ def test_loads_are_on_the_way_together(arch: int) -> None:
     """
     for dtype in DTYPES if arch != 90 else ("float", "int8"):
         programs = together(reading.ring(more, dtype, arch) for more in RINGS)
-        for program, loads in zip(programs, (2, 2 * ring_pipelined.IN_FLIGHT), strict=True):
+        for program, loads in zip(programs, (2, 2 * ring.IN_FLIGHT), strict=True):
             assert sass.loads_in_flight(listing(program)["ring_allreduce"], "LDG.E.128") == loads, dtype
     for ranks in RANKS if arch != 90 else (8,):
         direct, packets = together(reading.known(file, ranks, arch) for file in ("direct.cu", "one_shot_ll.cu"))

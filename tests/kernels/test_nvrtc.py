@@ -10,7 +10,7 @@ import pytest
 
 from collbench.algorithms import narrow
 from collbench.datatypes import REDUCTIONS
-from collbench.platforms import kernels
+from collbench.platforms import compiler
 from collbench.platforms.gpu import launch
 from collbench.platforms.layout import world_type
 from collbench.wires import WIRES
@@ -78,7 +78,7 @@ def assert_no_spills(program: nvrtc.Compiled, bounds: dict[str, int], case: obje
 
 
 def bounds_of(file: str) -> dict[str, int]:
-    return {name: int(threads) for threads, name in BOUNDS.findall(kernels.source(file))}
+    return {name: int(threads) for threads, name in BOUNDS.findall(compiler.source(file))}
 
 
 @ALL
@@ -89,8 +89,8 @@ def test_kernels_compile_without_warnings_spill_nothing_and_order_memory_as_prov
         file, more, dtype, *_ = program
         result = compiled(*program)
         assert {*re.findall(r"warning #(\d+)", result.log)} <= {UNUSED}, program
-        assert sorted(result.resources) == sorted(kernels.entries(file)), program
-        assert all(f".entry {entry}(" in result.ptx for entry in kernels.entries(file)), program
+        assert sorted(result.resources) == sorted(compiler.entries(file)), program
+        assert all(f".entry {entry}(" in result.ptx for entry in compiler.entries(file)), program
         assert bounds_of(file) or (file, more) not in RANKS_MEET, file
         assert_no_spills(result, bounds_of(file), program)
         if (file, more) in RANKS_MEET:
@@ -106,7 +106,7 @@ def assert_ordered_as_proved(ptx: str, file: str, more: tuple[str, ...], program
     scope, other = (".gpu", ".sys") if "-DONE_DEVICE" in more else (".sys", ".gpu")
     assert not any(other in word for word in strong), program
     strong = {word.replace(scope, ".sys") for word in strong}
-    if "packets.cuh" in (kernels.folder() / file).read_text():
+    if "packets.cuh" in (compiler.folder() / file).read_text():
         assert strong == PACKETS | ERRORS, program
     else:
         assert {"st.release.sys.u32", "ld.acquire.sys.u32"} <= strong <= FLAGS | ERRORS, program

@@ -6,7 +6,7 @@ import numpy as np
 
 from collbench.algorithms import narrow
 from collbench.datatypes import DATATYPES, REDUCTIONS, Recipe, inputs, recipe
-from collbench.platforms import checking, kernels
+from collbench.platforms import checking, compiler
 from collbench.wires import GRADES, GROUP, WIRES, Numbers, Wire, bound
 from tests.conftest import case
 from tools.kernels.grid import Ranks
@@ -103,7 +103,7 @@ def graded(wire: Wire, ranks: int) -> tuple[Recipe, Numbers, Numbers]:
 def verdict(wire: Wire, how: Recipe, got: Numbers) -> tuple[int, int]:
     """How many the kernel finds wrong, and the first."""
     found, stored = checking.CLEAN.copy(), got.astype(np.float32)
-    compare = kernels.host_kernel(kernels.JUDGE, "compare_bounded", kernels.defines(FLOAT, SUM))
+    compare = compiler.host_kernel(compiler.JUDGE, "compare_bounded", compiler.defines(FLOAT, SUM))
     start = np.uint64(stored.ctypes.data), np.uint64(len(stored)), checking.packed(how)
     compare(*start, checking.packed_wire(wire), np.uint64(found.ctypes.data))
     assert int(found["seen"]) == len(stored)

@@ -11,7 +11,7 @@ import pytest
 from collbench.launcher import unlaunched
 from collbench.measure.installation import _LEFT_OUT, _SOURCES, installation
 from collbench.measure.start import mpiexec
-from collbench.platforms.cpu.libraries import KINDS
+from collbench.platforms.cpu.mpi_libraries import KINDS
 from tests.conftest import ROOT
 from tools.faults.surroundings import BATCH, STARTERS
 

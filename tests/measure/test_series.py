@@ -30,13 +30,10 @@ def parts() -> Parts:
     nothing = SimpleNamespace(take_over=lambda rank: None)
     platform = SimpleNamespace(
         team=Alone(),
-        queued=False,
         local=[0],
-        moment=lambda rank: time.perf_counter(),
-        synchronize=lambda: None,
-        set_clocks=lambda: 0.0,
-        stepping=nullcontext,
-        refuse_given_up=lambda: None,
+        launcher=SimpleNamespace(synchronize=lambda: None),
+        clock=SimpleNamespace(moment=lambda rank: time.perf_counter(), set_clocks=lambda: 0.0),
+        compute=SimpleNamespace(queued=False, stepping=nullcontext, refuse_given_up=lambda: None),
         note=SimpleNamespace(oversubscribed=False),
     )
     return Parts(cast(Any, None), cast(Any, platform), cast(Any, nothing), [])
@@ -96,7 +93,7 @@ def test_steps_that_take_long_are_looked_at_less_often() -> None:
 
 def test_devices_that_wait_for_the_host_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = parts()
-    wanted.platform.queued = True  # type: ignore[misc]
+    wanted.platform.compute.queued = True  # type: ignore[misc]
     clock, through = [0.0], [0.0]
     monkeypatch.setattr(series.time, "perf_counter", lambda: clock[0])
     for host, device, paced in ((1.0, 5.0, False), (5.0, 1.0, True), (1.0, 1.5, False), (1.5, 1.0, True)):

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.analysis.compare.compare import compare
-from collbench.analysis.compare.estimate import between_starts
-from collbench.analysis.compare.verdicts import Verdict
+from collbench.analysis.bootstrap import between_starts
+from collbench.analysis.compare import Verdict, compare
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError, RanksLost
 from collbench.measure import starts

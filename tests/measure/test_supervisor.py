@@ -16,7 +16,7 @@ from collbench.measure.installation import UNKNOWN, installation
 from collbench.measure.supervisor import Supervisor
 from collbench.measurement import Measurement
 from collbench.platforms import find_platform
-from collbench.platforms.cpu.installed import own
+from collbench.platforms.cpu.mpi_libraries import own
 from collbench.platforms.processes import Alone
 from collbench.runfile.environment import UNCHANGED, Setting, variables
 from tests.cli.test_sweep import alive

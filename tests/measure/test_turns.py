@@ -17,8 +17,7 @@ from collbench.measure.greeting import Greeting
 from collbench.measure.opponents import Opponents, suffixes
 from collbench.measure.turns import LEAST, ROUNDS, Side, Turns, order, shares
 from collbench.measurement import Failed, Measurement, Result, Skipped
-from collbench.platforms.cpu.installed import Library
-from collbench.platforms.cpu.libraries import KINDS
+from collbench.platforms.cpu.mpi_libraries import KINDS, Library
 from collbench.stats import median_interval
 from tests.conftest import case
 from tests.test_cases import sweep

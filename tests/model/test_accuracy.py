@@ -6,9 +6,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from collbench.model import doubt
-from collbench.model.bands import BANDS, CALIBRATED
+from collbench.model import error_bands
 from collbench.model.constants import CONSTANTS
+from collbench.model.error_bands import BANDS, CALIBRATED_BANDS
 from tests.conftest import ROOT
 from tools.model.accuracy import Errors, fitted, healthy, logs_of, without
 from tools.model.classes import CLASSES, by_class
@@ -39,8 +39,8 @@ def test_the_median_error_on_machines_left_out_is_within_its_bound() -> None:
 
 def test_bands_and_spreads_are_the_quantiles_of_the_errors_and_hold_nine_of_ten_of_any_kind() -> None:
     for name, shipped, judged in (
-        ("nothing", BANDS, doubt.LEVELS),
-        ("five sizes", CALIBRATED, doubt.CALIBRATED),
+        ("nothing", BANDS, error_bands.LEVELS),
+        ("five sizes", CALIBRATED_BANDS, error_bands.CALIBRATED_LEVELS),
     ):
         for regime, sizes in bands(found()[name]).items():
             assert np.array(shipped[regime]) == pytest.approx(np.array(sizes), abs=0.03), (name, regime)

@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collbench.analysis.fit.calibrated import calibration, write
+from collbench.analysis.fit import calibration, write
 from collbench.errors import UsageError
 from collbench.measurement import Measurement
-from collbench.model.calibrate import SPREAD, calibrate, calibration_of
-from collbench.model.choice import terms
+from collbench.model.calibration import SPREAD, calibrate, calibration_of
 from collbench.model.equation import Calibration
+from collbench.model.nccl_terms import terms
 from collbench.model.predict import curve, predict
 from collbench.runfile.file import Run
 from collbench.runfile.header import Header
-from collbench.topology import files, schema
+from collbench.topology import files
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
 from tests.conftest import case
@@ -47,7 +47,9 @@ def test_every_preset_survives_being_written(tmp_path: Path) -> None:
         assert files.load(str(path)) == replace(system, calibration=str(path)), name
     path.write_text(to_toml(replace(H100, name='a "b" \\ c d')))
     assert files.load(str(path)).name == 'a "b" \\ c d'
-    assert tuple(field.name for field in fields(Calibration)) == schema.FACTORS == tuple(SPREAD)
+    factors = tuple(field.name for field in fields(Calibration))
+    assert ("file", *factors) == files.CalibrationTable.__struct_fields__
+    assert factors == tuple(SPREAD)
 
 
 def test_a_calibration_finds_the_machine_and_predicts_it(tmp_path: Path) -> None:

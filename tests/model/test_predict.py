@@ -13,10 +13,9 @@ from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, of_nccl_tests
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported, UsageError
-from collbench.model.choice import limit, terms
 from collbench.model.equation import SIZES, Calibration
-from collbench.model.network.on_network import network_curve
-from collbench.model.predict import curve, predict
+from collbench.model.nccl_terms import limit, terms
+from collbench.model.predict import curve, network_curve, predict
 from collbench.model.schedule import SCHEDULES
 from collbench.model.steps import on_ranks, slowest, step_time
 from collbench.step_times import StepPrediction

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from collbench.model import choice
+from collbench.model import nccl_terms
 from collbench.model.constants import CONSTANTS, EAGER
-from collbench.model.nccl.table import options
-from collbench.model.rates import PACKED, rate
+from collbench.model.nccl_terms import PACKED, rate
+from collbench.model.nccl_tuner import options
 from collbench.topology import files
 from collbench.topology.system import System
 
@@ -19,7 +19,7 @@ LARGE, SMALL = 1 << 32, 64
 
 
 def seconds(system: System, nbytes: int, collective: str = "allreduce") -> float:
-    return float(choice.terms(system, collective).at(np.array([float(nbytes)]))[0])
+    return float(nccl_terms.terms(system, collective).at(np.array([float(nbytes)]))[0])
 
 
 def with_nics(system: System, **changes: object) -> System:
@@ -57,7 +57,7 @@ def test_every_hop_costs_as_much_and_over_efa_with_any_protocol() -> None:
     waits = {}
     for protocol in ("ll", "simple"):
         set_up = replace(efa, protocol=protocol)
-        parts, (option,) = choice.terms(set_up, "allreduce"), options(set_up, "allreduce")
+        parts, (option,) = nccl_terms.terms(set_up, "allreduce"), options(set_up, "allreduce")
         waits[protocol] = parts.network[0] + option.inter
         assert option.hops == 2
     assert waits["ll"] == pytest.approx(waits["simple"]) == pytest.approx(2 * CONSTANTS.hop_efa)
@@ -122,6 +122,6 @@ def test_gpus_under_a_switch_share_its_way_to_the_host_and_not_the_one_between_s
     assert seconds(replace(four, socket_rate=PCIE.gpu_rate / 8), LARGE) == pytest.approx(2 * wide, rel=0.02)
     base = replace(PCIE, p2p=True, per_socket=4)
     fast, slow = (replace(base, socket_rate=rate) for rate in (64e9, 8e9))
-    assert choice.choose(fast, "allreduce").protocols == choice.choose(slow, "allreduce").protocols
+    assert nccl_terms.choose(fast, "allreduce").protocols == nccl_terms.choose(slow, "allreduce").protocols
     assert seconds(slow, LARGE) > 2.5 * seconds(fast, LARGE)
     assert seconds(fast, SMALL) == pytest.approx(seconds(slow, SMALL), rel=0.02)

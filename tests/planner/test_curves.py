@@ -8,7 +8,7 @@ import pytest
 from collbench.collectives import find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
-from collbench.model.network.on_network import network_curve
+from collbench.model.predict import network_curve
 from collbench.planner.curves import HIGH, LOW, SIZES, TYPICAL, Group, ModelCurves, TabulatedCurve, group_of, part_of
 from collbench.topology.files import load
 from collbench.topology.system import System, Tier

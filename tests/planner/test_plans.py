@@ -26,8 +26,8 @@ from collbench.planner.search import EQUAL, GROUPED, TERMS, Plan, best_of, evalu
 from collbench.planner.sensitivity import RESOURCES, anchored, explain_best, largest_batch, parse_anchor, sensitivities
 from collbench.planner.setting import FITTED, Setting, choices, constants_of, inputs, setting
 from collbench.planner.step import evaluate
-from collbench.topology.architectures import ARCHITECTURES
 from collbench.topology.files import load
+from collbench.topology.products import ARCHITECTURES
 from tests.planner.layouts_on_lines import (
     CONSTANTS,
     GATED,

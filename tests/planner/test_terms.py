@@ -17,7 +17,7 @@ from collbench.planner.models import MODELS, Model
 from collbench.planner.search import Planned
 from collbench.planner.setting import machine_of, with_user_rates
 from collbench.planner.step import PARTS, TERMS
-from collbench.topology.products import product_of
+from collbench.topology.system import product_of
 from tests.planner.closed_forms import (
     bubble_share,
     bus_factor,

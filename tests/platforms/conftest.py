@@ -2,7 +2,7 @@
 
 import pytest
 
-from collbench.platforms.gpu import driver
+from collbench.platforms.gpu import cuda
 from tests.platforms.gpu.opening import nothing_set, opened
 
 __all__ = ["nothing_set", "opened"]
@@ -10,5 +10,5 @@ __all__ = ["nothing_set", "opened"]
 
 @pytest.fixture(autouse=True)
 def _no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver.load.cache_clear()
-    monkeypatch.setattr(driver, "LIBRARY", "libnosuchdriver.so.1")
+    cuda.load_driver.cache_clear()
+    monkeypatch.setattr(cuda, "LIBRARY", "libnosuchdriver.so.1")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collbench.analysis.compare.compare import compare
+from collbench.analysis.compare import compare
 from collbench.errors import UsageError
 from collbench.measurement import Result
 from collbench.plots.ratios import check, draw, figure

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from collbench.analysis.bound import bound
+from collbench.analysis.roofline import roofline
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.measure.predicted import topology_record
@@ -18,9 +18,8 @@ from collbench.plots.kinds import Wanted
 from collbench.plots.styles import STYLES
 from collbench.runfile.file import Run
 from collbench.runfile.header import Header
-from collbench.topology.devices import SLICE, Gpu, Kind, Link, NvLink, Pcie
+from collbench.topology.discovered import SLICE, Gpu, Kind, Link, NvLink, Pcie, Topology
 from collbench.topology.files import load
-from collbench.topology.topology import Topology
 from tests.plots.made_up_sweeps import (
     SIZES,
     WRONG,
@@ -172,7 +171,7 @@ def test_pairs_and_barriers_have_no_bound_and_all_else_a_finite_one() -> None:
             assert all(0 < share < 1 for share in lines(drawn("bound", results).axes[0])["nccl"][1]), name
         else:
             with pytest.raises(UsageError, match=f"nothing says over which links a {name} goes"):
-                bound(results, results.results[0].case)
+                roofline(results, results.results[0].case)
 
 
 def test_what_has_no_message_sizes_has_times_and_no_bandwidth() -> None:

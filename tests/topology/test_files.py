@@ -10,10 +10,8 @@ import pytest
 
 from collbench.errors import UsageError
 from collbench.topology import files
-from collbench.topology.architectures import ARCHITECTURES
-from collbench.topology.products import PRODUCTS, Product, is_named, product_of
-from collbench.topology.schema import SECTIONS
-from collbench.topology.system import FABRICS, Nics, System, Tier
+from collbench.topology.products import ARCHITECTURES, PRODUCTS, Product
+from collbench.topology.system import FABRICS, Nics, System, Tier, is_named, product_of
 from tests.conftest import ROOT
 
 BASE = {
@@ -129,8 +127,10 @@ def test_every_key_arrives(tmp_path):
         protocol="ll",
     )  # fmt: skip
     page = (ROOT / "docs" / "systems.md").read_text()
-    for name, section in SECTIONS.items():
-        for key in ["file"] if name == "calibration" else section.keys:  # the rest is what `collbench fit` writes
+    for name, table in files.TABLES.items():
+        for key in (
+            ["file"] if name == "calibration" else table.__struct_fields__
+        ):  # the rest is what `collbench fit` writes
             assert re.search(rf"\b{key} = ", EVERY_KEY), key
             assert f"{key}`" in page, key
 
@@ -161,6 +161,18 @@ IMPOSSIBLE = (
     ({"nic": {"gdr": "no"}}, r"\[nic\] gdr = 'no' is impossible; it must be true or false"),
     ({"nic": 8}, r"nic must be a table; write \[nic\]"),
     ({"tier": [{"name": "a", "oversubscription": 0.5}]}, r"oversubscription = 0.5 .* from 1 to 1000"),
+    ({"tier": [{"name": "torus", "radix": 4}]}, r"torus.* is no longer modelled"),
+    ({"tier": 3}, r"tier must be a table; write \[\[tier\]\]"),
+    ({"tier": [3]}, r"tier must be a table; write \[\[tier\]\]"),
+    ({"tier": [{}]}, r"\[\[tier\]\] name is missing; it must be a text"),
+    ({"gpu": None}, r"\[gpu\] is missing; its keys are: arch, name"),
+    ({"node": {"p2p": 1}}, r"p2p = 1 is impossible; it must be true or false"),
+    ({"node": {"gpus": 8.5}}, r"gpus = 8.5 is impossible; it must be a whole number"),
+    ({"node": {"gpus": True}}, r"gpus = true is impossible; it must be a whole number"),
+    ({"node": {"gpu_bw": True}}, r"gpu_bw = true is impossible; it must be a number"),
+    ({"node": {"switches": [[]]}}, r"switches = \[\[\]\] is impossible; it must be lists of GPU numbers, such as"),
+    ({"node": {"switches": [[0, "a"]]}}, r"switches = \[\[0, 'a'\]\] is impossible"),
+    ({"nccl": {"nvls": True}, "node": {"multicast": False}}, r"nvls = true needs NVSwitches that add"),
     ({"tier": [{"name": "a"}, {"name": "b"}]}, r"\[\[tier\]\] 'a' needs a radix"),
     ({"nic": None, "tier": [{"name": "a"}]}, r"\[\[tier\]\] joins nodes, .* add \[nic\]"),
     ({"nic": None, "scale": {"nodes": 2}}, r"\[scale\] nodes = 2 needs network cards; add \[nic\]"),
@@ -189,11 +201,11 @@ def test_what_cannot_be_is_one_line_that_names_the_key():
 
 
 def test_no_key_takes_a_table():
-    for name, section in SECTIONS.items():
-        for key in section.keys:
-            wrong = BASE.get(name, {"name": "leaf"} if section.many else {}) | {key: {"a": 1}}
+    for name, table in files.TABLES.items():
+        for key in table.__struct_fields__:
+            wrong = BASE.get(name, {"name": "leaf"} if name == "tier" else {}) | {key: {"a": 1}}
             with pytest.raises(UsageError, match=rf"{name}\]+ .*{key} = "):
-                parsed(**{name: [wrong] if section.many else wrong})
+                parsed(**{name: [wrong] if name == "tier" else wrong})
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):

@@ -6,17 +6,16 @@ from dataclasses import replace
 import pytest
 
 from collbench.errors import RunFileError
-from collbench.topology import devices
-from collbench.topology.architectures import pcie_spec
-from collbench.topology.devices import Gpu, Host, Kind, Link, NvLink, Pcie, Socket
-from collbench.topology.topology import Topology, join
+from collbench.topology import discovered
+from collbench.topology.discovered import Gpu, Host, Kind, Link, NvLink, Pcie, Socket, Topology, join
+from collbench.topology.products import pcie_spec
 
-PCIE, FABRIC = Pcie(1, 16, 5, 16), devices.FabricInfo("completed", "00", 1)
+PCIE, FABRIC = Pcie(1, 16, 5, 16), discovered.FabricInfo("completed", "00", 1)
 H100 = Gpu("NVIDIA H100 80GB HBM3", "0000:0a:00.0", pcie=PCIE, nvlink=NvLink(4, 18, 26.562e9), fabric=FABRIC)
 SWITCHED = Link(0, 1, Kind.NVSWITCH, nvlink=NvLink(4, 18), reason="the driver claims it")
-DRIVER = devices.DriverInfo("570.86.15", "12.8")
+DRIVER = discovered.DriverInfo("570.86.15", "12.8")
 TWO_GPUS = Topology("gpu", 2, gpus=(H100, H100), links=(SWITCHED,), driver=DRIVER)
-CACHE, NODE = devices.Cache("L2", 2**20, 2, 1), devices.NumaNode(0, (0, 1), 2**30)
+CACHE, NODE = discovered.Cache("L2", 2**20, 2, 1), discovered.NumaNode(0, (0, 1), 2**30)
 HOST = Host((0, 1), 1.5, (CACHE,), (NODE,), 2**30, 2**26)
 ONE_SOCKET = Topology("cpu", 2, sockets=(Socket("AMD EPYC", 2, 2),), host=HOST)
 

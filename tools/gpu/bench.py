@@ -15,8 +15,8 @@ from collbench.measure.runner import measure
 from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu import probe
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import Region
-from collbench.platforms.roles import Platform, Prepared
 from collbench.units import format_rate, format_size
 from tools.gpu import refusals, said
 from tools.gpu.checks import case
@@ -89,10 +89,12 @@ def copy_bandwidth(platform: Platform, nbytes: int) -> float:
 
     def launch(launches: int) -> None:
         for _ in range(launches):
-            platform.copy(0, platform.address(Region.RECEIVE, 0), platform.address(Region.SEND, 0), nbytes)
+            platform.launcher.copy(
+                0, platform.memory.address(Region.RECEIVE, 0), platform.memory.address(Region.SEND, 0), nbytes
+            )
 
     prepared = Prepared(launch)
-    return 2 * nbytes / min(platform.time(prepared, 10) for _ in range(7))
+    return 2 * nbytes / min(platform.clock.time(prepared, 10) for _ in range(7))
 
 
 def sampled(platform: Platform, one: Case, sampling: Sampling) -> Iterator[Result]:

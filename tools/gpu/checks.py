@@ -16,9 +16,9 @@ from collbench.errors import CaseFailed, Unsupported
 from collbench.measure.tracing import explain
 from collbench.measurement import Explanation, Skipped
 from collbench.platforms.gpu import cuda as gpu_cuda
-from collbench.platforms.gpu import launch, nccl, simulate
+from collbench.platforms.gpu import launch, nccl
 from collbench.platforms.gpu import platform as gpu
-from collbench.platforms.roles import Platform
+from collbench.platforms.interface import Platform
 from collbench.tracks import PHASES
 from tools.gpu import refusals
 from tools.gpu.places import SCALE
@@ -56,9 +56,9 @@ def expect_right(platform: Platform, implementation: Implementation, wanted: Ite
             continue
         carried_out += 1
         for seed in range(calls):
-            platform.fill(one, seed, prepared.wire)
-            platform.time(prepared, 1)
-            mismatch = platform.check(one, seed, prepared.wire)
+            platform.checker.fill(one, seed, prepared.wire)
+            platform.clock.time(prepared, 1)
+            mismatch = platform.checker.check(one, seed, prepared.wire)
             assert mismatch is None, f"{one.collective.name} {one.nbytes} B, call {seed}: {mismatch}"
     if not carried_out:
         raise reason
@@ -96,9 +96,9 @@ def calls_back_to_back(platform: Platform, implementation: Implementation) -> No
     wanted = case(platform)
     implementation.refuse(wanted)
     prepared = implementation.prepare(wanted, platform)
-    platform.fill(wanted, 1, prepared.wire)
-    seconds = [platform.time(prepared, SCALE.launches) for _ in range(5)]
-    mismatch = platform.check(wanted, 1, prepared.wire)
+    platform.checker.fill(wanted, 1, prepared.wire)
+    seconds = [platform.clock.time(prepared, SCALE.launches) for _ in range(5)]
+    mismatch = platform.checker.check(wanted, 1, prepared.wire)
     assert mismatch is None, f"the last of them: {mismatch}"
     assert 1e-7 < min(seconds) < SCALE.slowest, f"{min(seconds):.3g} s for {wanted.nbytes} B"
 
@@ -138,16 +138,16 @@ def an_estimate_of_its_own(platform: Platform, implementation: Implementation) -
         raise Unsupported(f"{implementation.name} estimates nothing of the kind")
     assert isinstance(platform, gpu.GpuPlatform)
     version = refusals.nccl_version(platform._cuda.nccl)
-    if version < simulate.VERSION:
+    if version < nccl.VERSION:
         raise Unsupported(f"NCCL {nccl.in_words(version)} has no estimates, 2.22 has")
     implementation.refuse(wanted)
     prepared = implementation.prepare(wanted, platform)
     assert prepared.estimate is not None, "NCCL says nothing (NCCL_DEBUG=WARN may say why)"
     again = implementation.prepare(wanted, platform)
     assert again.estimate == prepared.estimate, "the same was asked twice"
-    platform.fill(wanted, 1)
-    seconds = min(platform.time(again, 20) for _ in range(3))
-    mismatch = platform.check(wanted, 1)
+    platform.checker.fill(wanted, 1)
+    seconds = min(platform.clock.time(again, 20) for _ in range(3))
+    mismatch = platform.checker.check(wanted, 1)
     assert mismatch is None, f"{mismatch}"
     ratio = prepared.estimate / seconds
     assert 0.01 < ratio < 100, f"NCCL expects {prepared.estimate:.3g} s, and {seconds:.3g} s were measured"
@@ -171,10 +171,10 @@ def a_wait_in_vain_ends(platform: Platform, implementation: Implementation) -> N
     if implementation.name != "ring-flags" or platform.ranks < 3:
         raise Unsupported("once is enough")
     assert isinstance(platform, gpu.GpuPlatform)
-    here, compiled = -(-platform.ranks // len(platform._places.devices)), platform.kernel
+    here, compiled = -(-platform.ranks // len(platform._places.devices)), platform.launcher.kernel
     if here == 1:
         raise Unsupported("needs ranks that share a GPU")
-    platform.kernel = lambda *which: gpu_cuda.GpuKernel(  # type: ignore[method-assign]
+    platform.launcher.kernel = lambda *which: gpu_cuda.GpuKernel(  # type: ignore[method-assign]
         "first rank only", tuple(FirstRankOnly(function, here) for function in compiled(*which).functions)
     )
     launch.SPINS, usual = SCALE.spins, launch.SPINS
@@ -182,7 +182,7 @@ def a_wait_in_vain_ends(platform: Platform, implementation: Implementation) -> N
     launch.SPINS = usual
     start, failure = time.monotonic(), ""
     try:
-        platform.time(prepared, 1)
+        platform.clock.time(prepared, 1)
     except CaseFailed as error:
         failure = str(error)
     seconds = time.monotonic() - start

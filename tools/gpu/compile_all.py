@@ -91,8 +91,8 @@ def _prepare(platform: gpu.GpuPlatform, work: Work, wanted: Case) -> None:
     if way:
         way.refuse(wanted)
     wire = way.wire if way else None
-    platform.fill(wanted, 1, wire)
-    platform.check(wanted, 1, wire)  # whatever it finds: nothing was computed
+    platform.checker.fill(wanted, 1, wire)
+    platform.checker.check(wanted, 1, wire)  # whatever it finds: nothing was computed
     if way:
         prepared = way.prepare(wanted, platform.traced() if work.traced else platform)
         if not (work.traced or prepared.host_driven):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from collbench.errors import CollbenchError, PlatformError, Unsupported
 from collbench.measurement import Measurement, Result, Skipped
-from collbench.platforms.cpu.installed import own
+from collbench.platforms.cpu.mpi_libraries import own
 from collbench.platforms.gpu import probe
 from tools.gpu import refusals, said, scale, sweeps
 from tools.gpu.places import ON_GPU

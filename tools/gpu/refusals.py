@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 
 from collbench.measurement import Result, Skipped
+from collbench.platforms.gpu import nccl
 from collbench.platforms.gpu import nccl as gpu_nccl
 from collbench.platforms.gpu import platform as gpu
-from collbench.platforms.gpu import simulate
 
 SHARING_NCCL = 23000  # NCCL's own number of 2.30.0, the first with ranks that share a GPU
 
@@ -52,7 +52,7 @@ ALLOWED = (
     Refusal("nccl", r"a library cannot be looked into"),
     Refusal("nccl", r"CuPy found no NCCL", lambda here: not here.nccl),
     Refusal("nccl", r"has no ranks that share a GPU", lambda here: here.shared and here.nccl < SHARING_NCCL),
-    Refusal("nccl", r"has no estimates", lambda here: here.nccl < simulate.VERSION),
+    Refusal("nccl", r"has no estimates", lambda here: here.nccl < nccl.VERSION),
     Refusal("one-shot", r"would overwrite the input that others still read"),
     Refusal("one-shot-ll", r"inboxes hold messages up to"),
     Refusal("ring-events", r"events order streams of one process only", lambda here: here.processes > 1),

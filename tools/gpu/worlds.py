@@ -14,8 +14,8 @@ from collbench.errors import CollbenchError
 from collbench.measure.launches import calibrate
 from collbench.platforms.gpu import launch, probe
 from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import MAX_RANKS, world_type
-from collbench.platforms.roles import Prepared
 from tools.gpu import said, scale
 from tools.gpu.checks import case
 from tools.gpu.places import Place, opened
@@ -45,13 +45,13 @@ def main() -> int:
 def times(platform: gpu.GpuPlatform, rounds: int) -> list[float]:
     """Seconds of an operation with room for so many ranks as ROOMS says: medians over rounds."""
     ways = [prepared(platform, room) for room in ROOMS]
-    platform.fill(case(platform, nbytes=8), 1)
+    platform.checker.fill(case(platform, nbytes=8), 1)
     launches = calibrate(ways[0], platform, Sampling())
     samples: list[list[float]] = [[] for _ in ROOMS]
     for _ in range(rounds):
         for way, own in zip(ways, samples, strict=True):
-            own.append(platform.time(way, launches))
-    if mismatch := platform.check(case(platform, nbytes=8), 1):
+            own.append(platform.clock.time(way, launches))
+    if mismatch := platform.checker.check(case(platform, nbytes=8), 1):
         raise CollbenchError(f"{mismatch}")
     return [statistics.median(own) for own in samples]
 

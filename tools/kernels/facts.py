@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from importlib import metadata
 
-from collbench.platforms import kernels
+from collbench.platforms import compiler
 from tools.kernels import sass
 from tools.kernels.nvrtc import ARCHITECTURES, PROGRAMS, compiled
 
@@ -65,7 +65,7 @@ PRIMITIVES = {
 def probes() -> str:
     """A source whose kernels call one of them each."""
     calls = (f'extern "C" __global__ void call_{n}({p.parameters}) {{ {p.call}; }}\n' for n, p in PRIMITIVES.items())
-    return kernels.source("packets.cuh") + "".join(calls)
+    return compiler.source("packets.cuh") + "".join(calls)
 
 
 def version() -> str:
@@ -84,7 +84,7 @@ def registers_table() -> str:
     columns = [*(("float", "sum", arch) for arch in ARCHITECTURES), ("int8", "avg", 90)]
     lines = [["File", "Kernel", *(f"sm_{arch} {dtype}" for dtype, _, arch in columns)], ["---"] * (2 + len(columns))]
     for file, more in PROGRAMS:
-        for name in kernels.entries(file):
+        for name in compiler.entries(file):
             counts = (compiled(file, more, *column).resources[name].registers for column in columns)
             lines.append([" ".join([f"`{file}`", *more]), f"`{name}`", *map(str, counts)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -6,7 +6,7 @@ import numpy as np
 
 from collbench.cases import Case
 from collbench.datatypes import Array
-from collbench.platforms import kernels
+from collbench.platforms import compiler
 from collbench.platforms.layout import WINDOW_HEAD, WORLD
 
 GRID = ("-DHOST_GRID", "-O1")  # no build that anybody measures; threads and pieces are the same
@@ -63,7 +63,7 @@ class Ranks:
         fields = {"ranks": ranks, "stride": 1, "blocks": blocks, "spins": 2**40, "yield_after": 1} | fields
         for name, value in fields.items():
             world[name] = value
-        kernel = kernels.host_kernel(file, entry, (*kernels.defines(self.case.dtype, self.case.redop), *options))
+        kernel = compiler.host_kernel(file, entry, (*compiler.defines(self.case.dtype, self.case.redop), *options))
         kernel(world, *map(np.uint64, numbers), blocks=blocks * (1 if alone else ranks), threads=threads)
 
     def results(self) -> set[bytes]:

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from collbench.algorithms import ring_pipelined
+from collbench.algorithms import ring
 from collbench.cache import cache_folder
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.platforms import kernels
-from collbench.platforms.gpu import launch, multicast
+from collbench.platforms import compiler
+from collbench.platforms.gpu import launch, memory
 
-NEWER = {"multimem.cu": multicast.OLDEST}  # not for every GPU and type
-FILES = sorted(path.name for path in kernels.folder().glob("*.cu") if path.name not in NEWER)
+NEWER = {"multimem.cu": memory.OLDEST}  # not for every GPU and type
+FILES = sorted(path.name for path in compiler.folder().glob("*.cu") if path.name not in NEWER)
 ARCHITECTURES = (70, 80, 90, 100)
 STANDARD = "-std=c++17"  # what CuPy's oldest supported NVRTC is sure to have
-PIPELINED = ("-DSLOTS=4", "-DMERGED", f"-DIN_FLIGHT={ring_pipelined.IN_FLIGHT}")
+PIPELINED = ("-DSLOTS=4", "-DMERGED", f"-DIN_FLIGHT={ring.IN_FLIGHT}")
 ONE_DEVICE = launch.defines(4, one_device=True)  # what four ranks that share a GPU add
 VARIANTS = {  # the ring's two rungs between devices, and on one; the others on one, where more is known when compiled
     "ring.cu": [(), PIPELINED, (*PIPELINED, *ONE_DEVICE)],
@@ -33,7 +33,7 @@ VARIANTS = {  # the ring's two rungs between devices, and on one; the others on 
     "narrow.cu": [(), ONE_DEVICE],
 }
 PROGRAMS = [(file, more) for file in FILES for more in VARIANTS.get(file, [()])]
-RANKS_MEET = [(file, more) for file, more in PROGRAMS if "PARAMETER(World)" in kernels.source(file)]
+RANKS_MEET = [(file, more) for file, more in PROGRAMS if "PARAMETER(World)" in compiler.source(file)]
 
 
 class CompileError(Exception):
@@ -80,8 +80,8 @@ def compiled(
 ) -> Compiled:
     """A kernel file."""
     reduction = NONE if redop == "none" else REDUCTIONS[redop]
-    options = (*kernels.defines(DATATYPES[dtype], reduction), *more, STANDARD)
-    return compile_source(kernels.source(file), arch, options)
+    options = (*compiler.defines(DATATYPES[dtype], reduction), *more, STANDARD)
+    return compile_source(compiler.source(file), arch, options)
 
 
 def library_path() -> Path | None:

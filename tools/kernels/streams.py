@@ -17,7 +17,7 @@ from pathlib import Path
 
 from collbench.algorithms.ring_ll import slots
 from collbench.cache import cache_folder
-from collbench.platforms import kernels
+from collbench.platforms import compiler
 
 RANKS, KERNELS, BETWEEN = (Path(__file__).with_name(f"streams{end}") for end in (".cpp", "_kernels.cpp", ".hpp"))
 RACE, WRONG, GAVE_UP = "race", "wrong result", "gave up"  # what catches a bug
@@ -170,7 +170,7 @@ def launcher() -> tuple[str, ...]:
     with tempfile.TemporaryDirectory() as scratch:
         source, binary = Path(scratch, "nothing.cpp"), Path(scratch, "nothing")
         source.write_text("int main() { return 0; }\n")
-        command = [*kernels.compiler(), *_FLAGS, "-o", str(binary), str(source)]
+        command = [*compiler.compiler(), *_FLAGS, "-o", str(binary), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise NoSanitizer(f"{command[0]} has no ThreadSanitizer: {done.stderr.strip()}")
@@ -192,8 +192,8 @@ def build(parts: tuple[str, ...], changes: tuple[Change, ...] = (), options: tup
 
 
 def _compiled(sources: tuple[Path, ...], texts: dict[str, str], options: tuple[str, ...]) -> Path:
-    command = [*kernels.compiler(), *_FLAGS, *options]
-    pieces = (*(path.read_text() for path in sources), *texts.values(), *command, kernels.compiler_version())
+    command = [*compiler.compiler(), *_FLAGS, *options]
+    pieces = (*(path.read_text() for path in sources), *texts.values(), *command, compiler.compiler_version())
     folder = cache_folder()
     target = folder / f"streams-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}.o"
     folder.mkdir(parents=True, exist_ok=True)
@@ -206,7 +206,7 @@ def _compiled(sources: tuple[Path, ...], texts: dict[str, str], options: tuple[s
 
 def changed(changes: tuple[Change, ...]) -> dict[str, str]:
     """The files of the kernels with these changes; ValueError if a text to change does not stand there once."""
-    origin = kernels.folder()
+    origin = compiler.folder()
     texts = {str(path.relative_to(origin)): path.read_text() for path in sorted(origin.rglob("*.*"))}
     for name, old, new in changes:
         if texts[name].count(old) != 1:
@@ -273,7 +273,7 @@ _WIDE = Run(("ring-flags",), 2, calls=6, threads=WARPS)
 
 def _body(kernel: str, part: str, file: str = "direct.cu") -> tuple[Change, ...]:
     """Take a line out of one kernel of a file."""
-    text = (kernels.folder() / file).read_text()
+    text = (compiler.folder() / file).read_text()
     found = re.search(
         rf"^(?:extern .*)?\s+{kernel}\(PARAMETER.*?^}}\n|^extern .* {kernel}\(.*?^}}\n", text, re.M | re.S
     )

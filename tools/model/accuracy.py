@@ -7,12 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from collbench.model.bands import kind_of, regime
-from collbench.model.calibrate import calibrate, least, soft
-from collbench.model.choice import terms
+from collbench.model.calibration import calibrate, least_squares, soft
 from collbench.model.constants import Constants
-from collbench.model.doubt import settled
 from collbench.model.equation import DEFAULT, Calibration, Floats
+from collbench.model.error_bands import kind_of, regime, smoothed
+from collbench.model.nccl_terms import terms
 from tools.model.prior import PRIOR, SPREAD
 from tools.model.systems import Published, published
 
@@ -36,9 +35,9 @@ class Errors:
         return np.asarray(np.log(self.measured / self.predicted))
 
     @cached_property
-    def settled(self) -> Floats:
+    def smoothed(self) -> Floats:
         """The same with every size among its neighbours."""
-        return settled(self.logs)
+        return smoothed(self.logs)
 
     @cached_property
     def regimes(self) -> Floats:
@@ -79,7 +78,7 @@ def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: 
         return np.concatenate(parts)
 
     first = np.array([math.log(getattr(start or PRIOR, name)) for name in names])
-    return Constants(*(float(value) for value in np.exp(least(residuals, first, rounds))))
+    return Constants(*(float(value) for value in np.exp(least_squares(residuals, first, rounds))))
 
 
 NOISE = 0.1  # of a published time against the model, as its logarithm

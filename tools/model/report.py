@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from collbench.model.bands import LARGE, SMALL
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
+from collbench.model.error_bands import LARGE, SMALL
 from tools.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
 from tools.model.classes import CLASSES, by_class
 from tools.model.spread import bands, levels
@@ -137,15 +137,15 @@ def ship(known: Constants, found: dict[str, list[Errors]]) -> None:
     for name, value in _short(known).items():
         text = re.sub(rf"(?m)^(    {name}: float = )\S+", lambda match, value=value: f"{match[1]}{value!r}", text)
     path.write_text(text)
-    for module, name, table in (
-        ("bands", "BANDS", bands(found["nothing"])),
-        ("bands", "CALIBRATED", bands(found["five sizes"])),
-        ("doubt", "LEVELS", levels(found["nothing"])),
-        ("doubt", "CALIBRATED", levels(found["five sizes"])),
+    path = SHIPPED / "error_bands.py"
+    for name, table in (
+        ("BANDS", bands(found["nothing"])),
+        ("CALIBRATED_BANDS", bands(found["five sizes"])),
+        ("LEVELS", levels(found["nothing"])),
+        ("CALIBRATED_LEVELS", levels(found["five sizes"])),
     ):
-        path = SHIPPED / f"{module}.py"
         rows = "".join(f"    {json.dumps(kind)}: {tuple(sizes)!r},\n" for kind, sizes in table.items())
-        start = rf"(?ms)^({name}: Mapping\[str, \w+\] = ).*?(?=^\"\"\")"
+        start = rf"(?ms)^({name}: Mapping\[str, \w+\] = ).*?^}}\n"
         path.write_text(re.sub(start, lambda match, rows=rows: f"{match[1]}{{\n{rows}}}\n", path.read_text(), count=1))
 
 

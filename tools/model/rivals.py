@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from collbench.errors import Unsupported
-from collbench.model.choice import terms
 from collbench.model.equation import Floats
-from collbench.model.nccl.table import options
+from collbench.model.nccl_terms import terms
+from collbench.model.nccl_tuner import options
 from tools.model.systems import Published
 
 

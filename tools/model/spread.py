@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from collbench.model.bands import BANDS, WIDER, beyond
 from collbench.model.equation import Floats
+from collbench.model.error_bands import BANDS, WIDER, beyond
 from tools.model.accuracy import Errors
 
 Table = dict[str, list[tuple[float, float]]]
@@ -59,11 +59,11 @@ def _quantiles(found: Sequence[Errors], size: int) -> tuple[Floats, int]:
     return (np.quantile(logs, EDGES) + by_machine) / 2, len(set(machines))
 
 
-def _logs(found: Sequence[Errors], size: int, settle: bool = False) -> tuple[Floats, list[str]]:
+def _logs(found: Sequence[Errors], size: int, smooth: bool = False) -> tuple[Floats, list[str]]:
     """Logarithms of measured over predicted times of one of the three sizes, and the machine of each."""
     logs, machines = [np.zeros(0)], []
     for one in found:
-        there = (one.settled if settle else one.logs)[one.regimes == size]
+        there = (one.smoothed if smooth else one.logs)[one.regimes == size]
         logs.append(there)
         machines += [one.sweep.machine] * len(there)
     return np.concatenate(logs), machines
@@ -103,7 +103,7 @@ MOST = 0.1
 
 
 def levels(every: Sequence[Errors]) -> Table:
-    """Median error and its spread between machines, as logarithms, by kind and size; sizes as settled."""
+    """Median error and its spread between machines, as logarithms, by kind and size; sizes with their neighbours."""
     return {name: [_level(every, name, size) for size in range(3)] for name in BANDS}
 
 
@@ -118,7 +118,7 @@ def _level(every: Sequence[Errors], name: str, size: int) -> tuple[float, float]
 
 def _spread(found: Sequence[Errors], size: int) -> tuple[float, float, int]:
     """Median and standard deviation of logarithms, all machines alike; and how many machines."""
-    logs, machines = _logs(found, size, settle=True)
+    logs, machines = _logs(found, size, smooth=True)
     if not machines:
         return 0.0, USUAL, 0
     weights = _alike(machines)

@@ -3,7 +3,7 @@
 from tools.mutants.trial import Mutant, Trial
 
 _DIRECT, _FLAGS, _RING, _PACKETS = (f"kernels/{name}" for name in ("direct.cu", "flags.cuh", "ring.cu", "packets.cuh"))
-_EVENTS = "collbench/algorithms/ring_events.py"
+_EVENTS = "collbench/algorithms/ring_host.py"
 _LOOK = "      look_until(met(rank, i), value, world, &mine->error.word[0]);\n"
 _WAIT = "  for (Patience patience(world, error); load_acquire(flag) - number >= LEAD && patience.again();) {}\n"
 
@@ -56,13 +56,13 @@ MUTANTS = (
     Mutant(
         "on GPUs: a ring of events that does not wait for its neighbour",
         _EVENTS,
-        (("                platform.after(rank, before[(rank - 1) % ranks])\n", "                pass\n"),),
+        (("                platform.launcher.after(rank, before[(rank - 1) % ranks])\n", "                pass\n"),),
         on_gpu("ring-events"),
     ),
     Mutant(
         "on GPUs: a ring of events whose input may change too early",
         _EVENTS,
-        (("        platform.after(rank, behind[(rank + 1) % ranks])\n", "        pass\n"),),
+        (("        platform.launcher.after(rank, behind[(rank + 1) % ranks])\n", "        pass\n"),),
         on_gpu("ring-events"),
     ),
     Mutant(

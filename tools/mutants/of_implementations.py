@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "a ring of the host without its waits",
         f"{_AT}ring_host.py",
-        (("            platform.synchronize()\n", ""),),
+        (("            platform.launcher.synchronize()\n", ""),),
         Trial("ring-host"),
     ),
     Mutant(
@@ -46,19 +46,19 @@ MUTANTS = (
     ),
     Mutant(
         "shards of an element less",
-        f"{_AT}two_shot.py",
+        f"{_AT}direct.py",
         (("np.uint64(case.block), np.uint64(shard)", "np.uint64(case.block), np.uint64(shard - 1)"),),
         Trial("two-shot", size="4096"),  # shards are whole packs: only where they fill the array is one missed
     ),
     Mutant(
         "an element too few",
-        f"{_AT}one_shot.py",
+        f"{_AT}direct.py",
         (("np.uint64(case.block)))", "np.uint64(case.block - 1)))"),),
         Trial("one-shot"),
     ),
     Mutant(
         "an element too many",
-        f"{_AT}one_shot.py",
+        f"{_AT}direct.py",
         (("np.uint64(case.block)))", "np.uint64(case.block + 1)))"),),
         Trial("one-shot", size="4004"),
     ),
@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     Mutant(
         "pieces longer than their slots",
-        f"{_AT}ring_flags.py",
+        f"{_AT}ring.py",
         (("fifo, slot, slot, *lengths(case)", "fifo, slot, 4 * slot, *lengths(case)"),),
         Trial("ring-flags", size="16M"),
     ),
@@ -85,8 +85,8 @@ MUTANTS = (
         "collbench/platforms/cpu/platform.py",
         (
             (
-                'world["ranks"], world["first"]',
-                'world["send"][:2] = world["send"][1::-1]\n        world["ranks"], world["first"]',
+                'world["streamed"], world["trace"]',
+                'world["send"][:2] = world["send"][1::-1]\n        world["streamed"], world["trace"]',
             ),
         ),
         Trial("parameter-server", op="allreduce", redop="sum"),

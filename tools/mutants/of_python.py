@@ -60,7 +60,7 @@ MODEL = (
     *of(
         "model",
         "tests/model",
-        "model/rates.py",
+        "model/nccl_terms.py",
         (
             "all ranks instead of nodes share a node's cards",
             "system.nics.per_node / schedule.sent(system.nodes)",
@@ -68,8 +68,8 @@ MODEL = (
         ),
         (
             "a tree's port with factor n instead of n-1",
-            "2 * (system.gpus - 1) / system.gpus if",
-            "2 * system.gpus / system.gpus if",
+            "sent = 2 * (system.gpus - 1) / system.gpus",
+            "sent = 2 * system.gpus / system.gpus",
         ),
         ("a switch that adds carries 1 - 1/n", "sent = 1 + 1 / gpus", "sent = 1 - 1 / gpus"),
     ),
@@ -82,7 +82,7 @@ MODEL = (
     *of(
         "model",
         "tests/model",
-        "model/direct.py",
+        "model/nccl_terms.py",
         ("all but the own rank are on other nodes", "(ranks - gpus) / ranks", "(ranks - 1) / ranks"),
     ),
     *of(
@@ -95,7 +95,7 @@ MODEL = (
     *of(
         "model",
         "tests/model",
-        "model/bands.py",
+        "model/error_bands.py",
         ("a boundary belongs to the size below", "int(nbytes >= SMALL)", "int(nbytes > SMALL)"),
     ),
     *of(
@@ -107,15 +107,19 @@ MODEL = (
     *of(
         "model",
         "tests/model",
-        "model/nccl/table.py",
+        "model/nccl_tuner.py",
         ("one level of a tree too many", "self.nodes.bit_length() - 1", "self.nodes.bit_length()"),
         ("a closing hop that is not counted", "counted = hops + closing", "counted = hops"),
     ),
     *of(
         "model",
         "tests/model",
-        "model/network/contention.py",
-        ("another job's weight is its share", "weight = job / (1 - job)", "weight = job"),
+        "model/network.py",
+        (
+            "a link at half its rate is down",
+            "lanes[group, place * level.paths + path] *= fault.left",
+            "lanes[group, place * level.paths + path] = 0",
+        ),
     ),
 )
 
@@ -144,8 +148,8 @@ RUNNER = (
         ),
         (
             "seconds of one operation against those of few",
-            "long = min(long, platform.time(prepared, many) * many)",
-            "long = min(long, platform.time(prepared, many))",
+            "long = min(long, platform.clock.time(prepared, many) * many)",
+            "long = min(long, platform.clock.time(prepared, many))",
         ),
         ("a majority of all instead of a half", "2 * shorter - number >=", "shorter - number >="),
     ),
@@ -182,7 +186,7 @@ COMPARE = (
     *of(
         "compare",
         "tests/analysis/compare",
-        "analysis/compare/estimate.py",
+        "analysis/bootstrap.py",
         (
             "the errors of both sides swapped",
             "math.exp(self.log - reach * math.hypot(self.below, scatter))",
@@ -204,7 +208,7 @@ COMPARE = (
     *of(
         "compare",
         "tests/analysis/compare",
-        "analysis/compare/verdicts.py",
+        "analysis/compare.py",
         ("a margin that is not a ratio's", "1 / (1 + margin) <= low", "1 - margin <= low"),
         (
             "a regression within the margin",
@@ -212,31 +216,35 @@ COMPARE = (
             "return self.verdict is Verdict.SLOWER",
         ),
         ("likeness makes more looks", "(1 - alike) / (1 + alike)", "(1 + alike) / (1 - alike)"),
-        ("one degree of freedom too many", "int((looks + len(logs)) / 2) - 1", "int((looks + len(logs)) / 2)"),
+        (
+            "one degree of freedom too many",
+            "int((independent + len(logs)) / 2) - 1",
+            "int((independent + len(logs)) / 2)",
+        ),
     ),
     *of(
         "compare",
         "tests/analysis/compare",
-        "analysis/compare/compare.py",
-        ("curves not counted among the intervals", "max(1, len(sampled) + len(groups))", "max(1, len(sampled))"),
+        "analysis/compare.py",
+        ("curves not counted among the intervals", "max(1, len(sampled) + len(curves))", "max(1, len(sampled))"),
     ),
     *of(
         "compare",
         "tests/analysis/compare",
-        "analysis/compare/scatter.py",
+        "analysis/bootstrap.py",
         ("errors of a middle of two counted as one", "right.error**2) / 4", "right.error**2) / 2"),
         ("a window with one size missing", "place + NEAR + 1]", "place + NEAR]"),
     ),
     *of(
         "compare",
         "tests/analysis/compare",
-        "analysis/compare/gate.py",
+        "analysis/gate.py",
         ("nothing to compare passes", "comparison.hidden or not comparison.rows for", "comparison.hidden for"),
     ),
     *of(
         "compare",
         "tests/analysis/compare",
-        "analysis/compare/bootstrap.py",
+        "analysis/bootstrap.py",
         ("resamples of few blocks stray too little", " * math.sqrt(blocks / (blocks - 1))", ""),
     ),
 )
@@ -245,7 +253,7 @@ DIAGNOSE = (
     *of(
         "diagnose",
         "tests/analysis/diagnose",
-        "analysis/diagnose/verdict.py",
+        "analysis/diagnose.py",
         ("deviations without their spread", "slowest.off > SLOW * slowest.spread", "slowest.off > SLOW"),
         ("what is known worse counts more", "weights = 1 / np.diag(inside)", "weights = np.diag(inside)"),
         ("one size too many wanted", "chosen.sum() >= FEWEST", "chosen.sum() > FEWEST"),
@@ -253,15 +261,15 @@ DIAGNOSE = (
     *of(
         "diagnose",
         "tests/analysis/diagnose",
-        "analysis/diagnose/likelihood.py",
+        "analysis/diagnose.py",
         ("a likelihood without the number of sizes", "(FREEDOM + len(off)) *", "FREEDOM *"),
         ("a deviation for its variance", "ANYTHING**2 * together", "ANYTHING * together"),
-        ("a distance without the mean", "off = settled(logs) - doubt.mean", "off = settled(logs)"),
+        ("a distance without the mean", "off = smoothed(logs) - errors.mean", "off = smoothed(logs)"),
     ),
     *of(
         "diagnose",
         "tests/analysis/diagnose",
-        "analysis/diagnose/explain.py",
+        "analysis/diagnose.py",
         (
             "slow against the typical time, not the band",
             "row.typical > other.high for",
@@ -269,8 +277,8 @@ DIAGNOSE = (
         ),
         ("a sum of neighbours for their mean", "(logs[:-2] + logs[2:]) / 2", "(logs[:-2] + logs[2:])"),
         ("a hypothesis without its prior", "weight += math.log(hypothesis.prior) + (", "weight += ("),
-        ("many variants weigh more", " - math.log(len(logs))", ""),
-        ("a constant with the wrong sign", "median(row.typical - usual for", "median(usual - row.typical for"),
+        ("many variants weigh more", " - math.log(len(likelihoods))", ""),
+        ("a constant with the wrong sign", "        row.typical - usual\n", "        usual - row.typical\n"),
         (
             "reasons less likely than something else",
             "max(0.0, ranked[0].weight - HARDLY)",
@@ -280,13 +288,13 @@ DIAGNOSE = (
     *of(
         "diagnose",
         "tests/analysis/diagnose",
-        "analysis/diagnose/diagnose.py",
+        "analysis/diagnose.py",
         ("one size too many wanted of a curve", "if len(rows) < FEWEST:", "if len(rows) <= FEWEST:"),
     ),
     *of(
         "diagnose",
         "tests/analysis/diagnose",
-        "analysis/diagnose/hypotheses.py",
+        "analysis/hypotheses.py",
         ("only one card, never half of them", "counts = {1, system.nics.per_node // 2}", "counts = {1}"),
         (
             "a slot that keeps its rate",

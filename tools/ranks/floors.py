@@ -31,8 +31,8 @@ def main() -> None:
         sweep = Sweep(every, (KIB, 256 * KIB), *kinds, team.size, names, in_place=in_place, sampling=sampling)
         platform = open_platform(sweep, needs(names, team.size, "cpu"), "cpu", team)
         assert isinstance(platform, CpuPlatform)
-        platform._cache = 16 * KIB
-        lines = [{"streamed": platform.streamed}]
+        platform.clock._cache = 16 * KIB
+        lines = [{"streamed": platform.launcher.streamed}]
         for case in sweep.cases():
             lines += map(to_line, measure(case, [implementations()[name] for name in names], platform, sampling))
         if team.leader:

@@ -49,8 +49,8 @@ def flaw(way: Implementation | str, case: Case, platform: Any, seeds: int = 1, l
     """What is wrong with a result of new data each time; None where all are right."""
     prepared = prepare(way, case, platform)
     for seed in range(1, seeds + 1):
-        platform.fill(case, seed, prepared.wire)
-        platform.time(prepared, launches)
-        if found := platform.check(case, seed, prepared.wire):
+        platform.checker.fill(case, seed, prepared.wire)
+        platform.clock.time(prepared, launches)
+        if found := platform.checker.check(case, seed, prepared.wire):
             return found
     return None

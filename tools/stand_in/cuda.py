@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 
 from collbench.measure.cleanup import shared_files
-from collbench.platforms import kernels
+from collbench.platforms import compiler
 from collbench.platforms.gpu.launch import SPINS
 from collbench.platforms.gpu.timing import _TRIES as TRIES
 from collbench.platforms.layout import view
@@ -432,7 +432,7 @@ class Function:
     def __init__(self, machine: Machine, file: str, entry: str, options: tuple[str, ...]) -> None:
         self._machine, self._device = machine, machine.current
         self._file, self._entry, self._options = file, entry, options
-        if entry not in kernels.entries(file):
+        if entry not in compiler.entries(file):
             raise CUDADriverError(NOT_FOUND)
         self.ptr = id(self)
 
@@ -465,7 +465,7 @@ class Function:
         return min(blocks, room)
 
     def _cooperative(self, blocks: int, args: tuple[Any, ...]) -> Callable[[], None]:
-        kernel = kernels.host_kernel(self._file, self._entry, (*self._options, *GRID))
+        kernel = compiler.host_kernel(self._file, self._entry, (*self._options, *GRID))
         windows: list[int] = []
         for world in (arg for arg in args if arg.dtype.names and "window" in arg.dtype.names):
             world["yield_after"] = 1
@@ -481,7 +481,7 @@ class Function:
         return self._within_reach(windows, lambda: kernel(*args, blocks=blocks, threads=THREADS))
 
     def _single(self, args: tuple[Any, ...]) -> Callable[[], None]:
-        kernel = kernels.host_kernel(self._file, self._entry, self._options)
+        kernel = compiler.host_kernel(self._file, self._entry, self._options)
         if self._entry == "gate" and args[1] == TRIES:
             args = args[0], np.array(2**34, args[1].dtype)  # as above, and so may the host
         target = int(args[0])
@@ -517,8 +517,8 @@ class RawModule:
         if not isinstance(options, tuple):
             raise TypeError(f"Argument 'options' has incorrect type (expected tuple, got {type(options).__name__})")
         assert "-std=c++17" in options
-        files = [path.name for path in kernels.folder().glob("*.cu")]
-        self._file = next(file for file in files if kernels.source(file) == code)
+        files = [path.name for path in compiler.folder().glob("*.cu")]
+        self._file = next(file for file in files if compiler.source(file) == code)
         self._machine = machine
         self._options = tuple(option for option in options if option.startswith("-D"))
 

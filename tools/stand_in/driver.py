@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from collbench.platforms.gpu import driver
+from collbench.platforms.gpu import cuda
 from collbench.platforms.layout import view
 from tools.stand_in.cuda import Machine
 
@@ -59,7 +59,7 @@ class Team:
 
 @dataclass
 class Library:
-    """What collbench.platforms.gpu.driver calls, and what is wrong with it."""
+    """What collbench.platforms.gpu.cuda calls, and what is wrong with it."""
 
     machine: Machine
     capability: tuple[int, int] = (9, 0)
@@ -124,9 +124,9 @@ class Library:
 
     def _cuDeviceGetAttribute(self, pi: Any, attrib: Any, dev: Any) -> None:
         pi._obj.value = {
-            driver.COMPUTE_CAPABILITY_MAJOR: self.capability[0],
-            driver.COMPUTE_CAPABILITY_MINOR: self.capability[1],
-            driver.MULTICAST_SUPPORTED: dev.value not in self.without_multicast,
+            cuda.COMPUTE_CAPABILITY_MAJOR: self.capability[0],
+            cuda.COMPUTE_CAPABILITY_MINOR: self.capability[1],
+            cuda.MULTICAST_SUPPORTED: dev.value not in self.without_multicast,
         }[attrib.value]
 
     def _cuMemGetAllocationGranularity(self, granularity: Any, prop: Any, option: Any) -> None:

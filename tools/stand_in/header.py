@@ -1,29 +1,29 @@
-"""What collbench.platforms.gpu.driver takes for granted of libcuda, as C: structures, numbers and functions."""
+"""What collbench.platforms.gpu.cuda takes for granted of libcuda, as C: structures, numbers and functions."""
 
 import ctypes
 from collections.abc import Iterator
 
-from collbench.platforms.gpu import driver
+from collbench.platforms.gpu import cuda
 
 STRUCTURES = {
-    "CUmemLocation": driver.Location,
-    "CUmemAllocationProp": driver.AllocationProp,
-    "CUmemAccessDesc": driver.AccessDesc,
-    "CUmulticastObjectProp": driver.MulticastProp,
+    "CUmemLocation": cuda.Location,
+    "CUmemAllocationProp": cuda.AllocationProp,
+    "CUmemAccessDesc": cuda.AccessDesc,
+    "CUmulticastObjectProp": cuda.MulticastProp,
 }
 NESTED = dict.fromkeys(("compressionType", "gpuDirectRDMACapable", "usage", "reserved"), "allocFlags.")
 NUMBERS = {
-    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": driver.COMPUTE_CAPABILITY_MAJOR,
-    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": driver.COMPUTE_CAPABILITY_MINOR,
-    "CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED": driver.MULTICAST_SUPPORTED,
-    "CU_MEM_ALLOCATION_TYPE_PINNED": driver._PINNED,
-    "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR": driver._FILE_DESCRIPTOR,
-    "CU_MEM_LOCATION_TYPE_DEVICE": driver._ON_DEVICE,
-    "CU_MEM_ACCESS_FLAGS_PROT_READWRITE": driver._READ_AND_WRITE,
-    "CU_MEM_ALLOC_GRANULARITY_RECOMMENDED": driver._RECOMMENDED,
-    "CU_MULTICAST_GRANULARITY_RECOMMENDED": driver._RECOMMENDED,
-    "sizeof(CUdeviceptr)": ctypes.sizeof(driver._Address),
-    "sizeof(CUmemGenericAllocationHandle)": ctypes.sizeof(driver._Handle),
+    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": cuda.COMPUTE_CAPABILITY_MAJOR,
+    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": cuda.COMPUTE_CAPABILITY_MINOR,
+    "CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED": cuda.MULTICAST_SUPPORTED,
+    "CU_MEM_ALLOCATION_TYPE_PINNED": cuda._PINNED,
+    "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR": cuda._FILE_DESCRIPTOR,
+    "CU_MEM_LOCATION_TYPE_DEVICE": cuda._ON_DEVICE,
+    "CU_MEM_ACCESS_FLAGS_PROT_READWRITE": cuda._READ_AND_WRITE,
+    "CU_MEM_ALLOC_GRANULARITY_RECOMMENDED": cuda._RECOMMENDED,
+    "CU_MULTICAST_GRANULARITY_RECOMMENDED": cuda._RECOMMENDED,
+    "sizeof(CUdeviceptr)": ctypes.sizeof(cuda._Address),
+    "sizeof(CUmemGenericAllocationHandle)": ctypes.sizeof(cuda._Handle),
     "sizeof(CUdevice)": ctypes.sizeof(ctypes.c_int),
     "sizeof(CUresult)": ctypes.sizeof(ctypes.c_int),
 }

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.platforms.kernels import compiler
+from collbench.platforms.compiler import compiler
 
 BEFORE = 3 * 256  # bytes of somebody else in front of each piece
 PAGE = mmap.PAGESIZE

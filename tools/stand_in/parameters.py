@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.platforms.kernels import source
+from collbench.platforms.compiler import source
 from tools.stand_in.cuda import Graph, Machine
 
 OWN = ("machine", "enqueue", "stop", "add", "origin", "ended", "reached")  # what the made-up streams have besides

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from collbench.platforms.kernels import compiler
+from collbench.platforms.compiler import compiler
 
 DRIVER = """
 #include <stdlib.h>

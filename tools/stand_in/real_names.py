@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from collbench.platforms.kernels import compiler
+from collbench.platforms.compiler import compiler
 
 _EXTENSIONS = "cupy_backends.cuda.libs."
 _IMPORT = """

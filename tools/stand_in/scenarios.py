@@ -28,9 +28,9 @@ from collbench.measure.tracing import explain
 from collbench.measurement import Measurement, Skipped
 from collbench.platforms.gpu import launch, nccl, placement
 from collbench.platforms.gpu import platform as gpu
+from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import Layout, buffers
 from collbench.platforms.processes import Processes
-from collbench.platforms.roles import Prepared
 from tools.stand_in.cases import AMONG_PROCESSES, ONE_PROCESS, SIZES, flaw, prepare, sweep
 from tools.stand_in.cases import a_case as case_of_bytes
 from tools.stand_in.cuda import Machine
@@ -114,7 +114,7 @@ def all_on_one_gpu() -> Any:
     names = [way.name for way in EXACT]
     with opened(devices=1, names=names) as platform:
         found = {way.name: outcome(platform, way.name, a_case()) for way in EXACT}
-        blocks = platform.blocks(64)
+        blocks = platform.launcher.blocks(64)
     left = [*platform.machine.blocks, *platform.machine.shared.opened, *platform.machine.shared.allocated]
     return {"found": found, "note": str(platform.note), "left": left, "blocks": blocks}
 
@@ -160,7 +160,7 @@ def one_has_no_function_to_ask() -> Any:
 def the_slowest_rank_counts() -> Any:
     with opened(names=("nccl",)) as platform:
         slow = Prepared(lambda launches: time.sleep(0.2 * (RANK == 1)), host_driven=True)
-        return platform.time(slow, 1)
+        return platform.clock.time(slow, 1)
 
 
 @scenario
@@ -179,8 +179,8 @@ def a_wrong_element() -> Any:
         assert outcome(platform, "nccl", case) == "right"
         if RANK == 1:
             seven = np.array([7.0], np.float32)
-            platform._cuda.runtime.memcpy(buffers(platform, case, 1)[1] + 4 * 3, seven.ctypes.data, 4, 1)
-        return str(platform.check(case, 2))
+            platform._cuda.runtime.memcpy(buffers(platform.memory, case, 1)[1] + 4 * 3, seven.ctypes.data, 4, 1)
+        return str(platform.checker.check(case, 2))
 
 
 def faulty(**faults: Any) -> Any:
@@ -301,7 +301,7 @@ def a_broken_gpu_at_the_end() -> Any:
     with opened(names=("nccl",)) as platform:
         found = outcome(platform, "nccl", a_case())
         if RANK == 1:
-            platform._queues[1].stream._failure = CUDARuntimeError(ILLEGAL_ADDRESS)
+            platform.queues[1].stream._failure = CUDARuntimeError(ILLEGAL_ADDRESS)
     return found
 
 
@@ -317,7 +317,7 @@ def one_waits_in_vain() -> Any:
     launch.SPINS = 500
     with opened(names=("ring-flags",), **on(1, dead={1 % 2})) as platform:
         prepared = prepare("ring-flags", a_case(), platform)
-        said = [refused(lambda: platform.time(prepared, 1)) for _ in range(2)]
+        said = [refused(lambda: platform.clock.time(prepared, 1)) for _ in range(2)]
     launch.SPINS = SPINS
     return said
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from collbench.platforms.kernels import compiler
+from collbench.platforms.compiler import compiler
 
 LIBRARY = """
 #include <cstddef>

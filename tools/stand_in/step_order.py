@@ -11,7 +11,7 @@ from typing import Any
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.platforms.roles import Prepared
+from collbench.platforms.interface import Prepared
 from collbench.schedules import Parts, find_schedule
 from collbench.steps import Step
 from tools.stand_in.cuda import Machine, Stream
@@ -34,7 +34,7 @@ def toy(platform: Any, bucket: int, everywhere: bool) -> Prepared:
     def launch(launches: int) -> None:
         for _ in range(launches):
             for rank in ranks:
-                stream = platform._queues[rank].use()
+                stream = platform.queues[rank].use()
                 stream.enqueue(lambda stream=stream: run(stream))
 
     def run(stream: Stream) -> None:
@@ -47,16 +47,16 @@ def toy(platform: Any, bucket: int, everywhere: bool) -> Prepared:
 def carry_out(platform: Any, schedule: str, everywhere: bool, steps: int = STEPS) -> list[tuple[str, Stream]]:
     """What streams did in so many steps of three buckets."""
     case = a_case(platform.ranks, replace(STEP, schedule=schedule))
-    products = platform.products(STEP.size)
+    products = platform.compute.products(STEP.size)
     operations = [toy(platform, bucket, everywhere) for bucket in range(3)]
     parts = Parts(case, platform, products, operations)
     step = find_schedule(schedule).prepare(parts)
-    platform.moment(0)  # the clock of a device is set once
-    platform.synchronize()
+    platform.clock.moment(0)  # the clock of a device is set once
+    platform.launcher.synchronize()
     platform._cuda.cupy.asarray.__self__._machine.log.clear()
     for _ in range(steps):
         step(None)
-    platform.synchronize()
+    platform.launcher.synchronize()
     log: list[tuple[str, Stream]] = platform._cuda.cupy.asarray.__self__._machine.log
     return log
 
@@ -69,7 +69,7 @@ def out_of_order(log: Sequence[tuple[str, Stream]], platform: Any, schedule: str
     said = []
     for device in platform._places.devices:
         ranks = platform._places.on(device)
-        computing = {platform.products(STEP.size)._of[rank].queue.stream: rank for rank in ranks}
+        computing = {platform.compute.products(STEP.size)._of[rank].queue.stream: rank for rank in ranks}
         made = dict.fromkeys(ranks, 0)
         ended, most = 0, 3 * sum(stream.device_id == device for what, stream in log if what == "0 ends") // STEPS
         for what, stream in log:

@@ -27,10 +27,9 @@ HELD = {  # what words stand for: names, attributes, and what calls and items gi
     "cupy.RawKernel": ("get_function()",),
 }
 HELD_IN = {  # by file
-    "collbench/platforms/gpu/products.py": {"cupy.ndarray": ("_last", "_next", "_start")},
-    "collbench/platforms/gpu/driver.py": {"libcuda": ("library", "_library")},
-    "collbench/platforms/gpu/simulate.py": {"": ("function",)},
-    "collbench/platforms/gpu/nccl.py": {"nccl.NcclCommunicator": ("comm", "join()"), "": ("graph",)},
+    "collbench/platforms/gpu/compute.py": {"cupy.ndarray": ("_last", "_next", "_start")},
+    "collbench/platforms/gpu/cuda.py": {"libcuda": ("library", "_library")},
+    "collbench/platforms/gpu/nccl.py": {"nccl.NcclCommunicator": ("comm", "join()"), "": ("function", "graph")},
     "collbench/topology/discover_gpu.py": {"pynvml": ("nvml", "library", "session()")},
     "collbench/topology/nvml.py": {"pynvml": ("nvml", "session()", "_load()")},
     "collbench/algorithms/nccl.py": {"gpu_nccl.Communicators": ("comm",), "nccl.NcclCommunicator": ("self.comm",)},

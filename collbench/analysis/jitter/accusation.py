@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from collbench.analysis.compare.bootstrap import memory
+from collbench.analysis.bootstrap import memory
 from collbench.analysis.jitter.lateness import Floats, Steps, parts_of
 from collbench.stats import median_interval
 

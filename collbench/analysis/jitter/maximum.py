@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collbench.analysis.compare.bootstrap import block_count
+from collbench.analysis.bootstrap import block_count
 from collbench.analysis.jitter.lateness import Floats, Places
 
 DRAWS = 400

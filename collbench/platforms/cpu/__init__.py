@@ -2,7 +2,7 @@
 
 from collbench.errors import PlatformError
 from collbench.platforms import Open, PlatformKind
-from collbench.platforms.cpu import memory
+from collbench.platforms.cpu import window
 from collbench.platforms.cpu.binding import choose
 from collbench.platforms.cpu.hardware import FITTED
 from collbench.topology.discover_cpu import discover
@@ -17,10 +17,10 @@ def _opener() -> Open:
 
 def refuse_too_large(nbytes: int, ranks: int) -> None:
     """PlatformError if the windows of all ranks do not fit, before anything is started."""
-    wanted, room = ranks * nbytes, memory.room()
-    if wanted > room.free:
+    needed, room = ranks * nbytes, window.room()
+    if needed > room.free:
         raise PlatformError(
-            f"{ranks} ranks need {format_size(wanted)} of shared memory and {room.where} has {format_size(room.free)} "
+            f"{ranks} ranks need {format_size(needed)} of shared memory and {room.where} has {format_size(room.free)} "
             f"left: lower -e or --ranks, or {room.fix}"
         )
 

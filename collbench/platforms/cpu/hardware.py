@@ -20,6 +20,6 @@ _TURN = 21.2
 
 
 def cpus(crowded: bool) -> Hardware:
-    """Ranks with a core each, or fewer."""
+    """Return the hardware of ranks that have a core each, or share cores."""
     factor = _TURN if crowded else 1.0
     return replace(FITTED, waits={wait: seconds * factor for wait, seconds in FITTED.waits.items()})

@@ -3,15 +3,20 @@
 A collective must read every input that somebody needs at least once, and write every result (`Case.traffic`).  Where
 that does not fit into the caches it goes through memory, and nothing is faster than all cores reading and writing as
 much at once: the floor of the case.  Stores are of two kinds, and no machine says which is better from where on.
+
+What no rank on this CPU does: a bound for plausible times, from a copy that stays in the caches.
 """
 
+import ctypes
+import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from collbench.cases import Case
-from collbench.platforms.roles import Prepared, Timing
-from collbench.topology.topology import Topology
+from collbench.platforms.interface import Clock, Limits, Prepared
+from collbench.platforms.processes import Team
+from collbench.topology.discovered import Topology
 
 KERNELS = "host/memory.cu"
 LINE = 64  # bytes
@@ -62,7 +67,29 @@ def streamed_from(seconds: Mapping[int, tuple[float, float]], pack: int) -> int:
     return chosen if seconds else UNMEASURED
 
 
-def in_turn(clock: Timing, ways: tuple[Prepared, Prepared], launches: int) -> tuple[float, float]:
+def in_turn(clock: Clock, ways: tuple[Prepared, Prepared], launches: int) -> tuple[float, float]:
     """*Collective*: seconds of an operation either way, the least of three readings: what disturbs only adds."""
     readings = [[clock.time(way, launches) for way in ways] for _ in range(4)][1:]  # the first meets cold caches
     return min(first for first, _ in readings), min(second for _, second in readings)
+
+
+_COPIED = 128 * 1024  # bytes: they stay in the second level of any cache of today
+_TRIALS = 64  # of which the fastest counts, since a machine may be busy
+_MARGIN = 8  # times as fast: data in the first level of a cache is copied two to four times as fast as there
+_LEAST = 100e9  # bytes per second that the bound is never below, whatever the trials say
+_LATENCY = 3e-9  # seconds: even hyperthreads of one core take longer to see each other's stores
+
+
+def limits(team: Team) -> Limits:
+    """*Collective*: the same on every rank, by the fastest of them."""
+    source, target = (ctypes.create_string_buffer(_COPIED) for _ in range(2))
+    fastest = min(_seconds(target, source) for _ in range(_TRIALS))
+    copied = max(team.exchange(_COPIED / fastest))
+    rate = max(_MARGIN * copied, _LEAST)
+    return Limits(_LATENCY, rate, f"{_MARGIN} times the {copied / 1e9:.3g} GB/s at which a core copies in its caches")
+
+
+def _seconds(target: ctypes.Array[ctypes.c_char], source: ctypes.Array[ctypes.c_char]) -> float:
+    start = time.perf_counter()
+    ctypes.memmove(target, source, _COPIED)
+    return time.perf_counter() - start

@@ -1,11 +1,143 @@
-"""Calls of the MPI library that mpi4py loaded, made from C: by name, with the handles and counts that they take."""
+"""Functions of C libraries called from a compiled loop, as the hand-written kernels are (kernels/host/library.cpp).
 
+Calls of the MPI library that mpi4py loaded, made from C: by name, with the handles and counts that they take.
+"""
+
+import ctypes
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from collbench.datatypes import Datatype, Reduction
 from collbench.errors import CaseFailed, Unsupported
-from collbench.platforms.cpu import calls
+from collbench.platforms import compiler
+from collbench.scheduling import Watch
+
+INTEGER_STATUS = 0xFFFFFFFF  # all bits of an int: any but 0 is an error
+
+MOST_ARGUMENTS = 12  # of a function
+_CALL = np.dtype(
+    [("function", np.uint64), ("count", np.uint64), ("arguments", np.uint64, MOST_ARGUMENTS), ("errors", np.uint64)]
+)
+_FILE = "host/library.cpp"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function at an address, and its arguments: integers, pointers, and handles of the library."""
+
+    function: int
+    arguments: tuple[int, ...]
+    errors: int = 0  # the bits of what it returns that say it failed; none for one that returns no status
+    held: Any = None  # what the arguments point to
+
+
+def address(function: Any) -> int:
+    """Where a function of ctypes is."""
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+
+
+def memcpy_call(target: int, source: int, nbytes: int) -> Call:
+    """A memcpy."""
+    return Call(address(ctypes.CDLL(None).memmove), (target, source, nbytes))
+
+
+def kernel_call(compiled: compiler.HostKernel, *arguments: Any) -> Call:
+    """A launch of a kernel."""
+    bound: Any = compiled.bind(*arguments)
+    pointers, blocks, threads = bound.args
+    return Call(address(compiled.function), (ctypes.addressof(pointers), blocks, threads, 1), held=pointers)
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Calls carried out so many times, in one call into C; it returns the last error, or 0."""
+
+    loop: compiler.Loop
+    failure: Any  # shape (1,)
+    held: Any  # what the calls point to lives as long as this does
+
+    def __call__(self, launches: int) -> int:
+        """That many times."""
+        self.loop(launches)
+        return self.error
+
+    @property
+    def error(self) -> int:
+        """The last one so far, or 0."""
+        return int(self.failure[0])
+
+
+def repeated(calls: Sequence[Call]) -> Repeated:
+    """Calls that follow each other, in that order, as one operation."""
+    records, failure = _records(calls), np.zeros(1, np.uint64)
+    places = (np.uint64(number) for number in (records.ctypes.data, len(calls), failure.ctypes.data))
+    return Repeated(compiler.host_kernel(_file(), "carry_out").bind(*places), failure, (records, tuple(calls)))
+
+
+_SCHEDULED = np.dtype([("off_core", np.float64), ("switches", np.uint64), ("cores", np.uint64, 2)])
+
+
+class Clock:
+    """Times loops in C on this rank, from a meeting of all ranks that is a call itself, of a library."""
+
+    def __init__(self, meeting: Call) -> None:
+        self._record = _records([meeting])
+        self._scheduled = np.zeros(1, _SCHEDULED)
+        self._timed = compiler.host_function(_file(), "timed")
+        self._timed.restype = ctypes.c_double
+        self._timed.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p
+
+    def seconds(self, loop: compiler.Loop, launches: int) -> float:
+        """Return the seconds of so many operations of a loop of one block."""
+        places = self._record.ctypes.data, address(loop.func), loop.args[0], launches, self._scheduled.ctypes.data
+        return float(self._timed(*places))
+
+    def off_core(self, watch: Watch) -> float:
+        """Return the seconds in which this rank had no core while `seconds` ran, and tell the watch the rest."""
+        (scheduled,) = self._scheduled
+        watch.switches += int(scheduled["switches"])
+        watch.cores.update(map(int, scheduled["cores"]))
+        return float(scheduled["off_core"])
+
+
+def combining(dtype: Datatype, redop: Reduction, large: bool) -> int:
+    """Return the address of a function of MPI's type MPI_User_function that combines elements as our kernels do.
+
+    If `large`, of the type MPI_User_function_c.
+    """
+    library = ctypes.CDLL(str(compiler.host_library(_file(), compiler.defines(dtype, redop))))
+    return address(library.combine_elements_c if large else library.combine_elements)
+
+
+def _records(calls: Sequence[Call]) -> NDArray[np.void]:
+    records = np.zeros(len(calls), _CALL)
+    for record, call in zip(records, calls, strict=True):
+        record["function"], record["errors"], record["count"] = call.function, call.errors, len(call.arguments)
+        record["arguments"][: len(call.arguments)] = [argument % 2**64 for argument in call.arguments]
+    return records
+
+
+def _file() -> str:
+    """Of this package, whatever kernels are on trial (COLLBENCH_KERNELS): it is part of how they are measured."""
+    return str(compiler.own_folder() / _FILE)
+
+
+def symbol(extension: str, name: str) -> int | None:
+    """Address of the function that a loaded extension module calls by that name; None if its library has none.
+
+    Looked up as the dynamic linker does: what is loaded for all first, a profiler's say, then what the module needs.
+    """
+    for loaded in (ctypes.CDLL(None), ctypes.CDLL(extension, os.RTLD_NOW | os.RTLD_NOLOAD)):
+        if function := getattr(loaded, name, None):
+            return address(function)
+    return None
+
 
 LARGEST_COUNT = 2**31 - 1  # of an int; above, functions that take an MPI_Count are called
 _STATUS = 128  # bytes: more than an MPI_Status has in any library
@@ -16,14 +148,14 @@ Arguments = tuple[int, ...]
 Memory = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 
-def call(name: str, arguments: Arguments, large: bool = False, held: Memory | None = None) -> calls.Call:
+def mpi_call(name: str, arguments: Arguments, large: bool = False, held: Memory | None = None) -> Call:
     """A call of that function; of its form for large counts, where one is needed.  `held` lives as long as it does."""
     from mpi4py import MPI
 
-    wanted = f"{name}_c" if large else name
-    if (address := calls.symbol(MPI.__file__, wanted)) is None:
-        raise Unsupported(f"the MPI library has no {wanted}, which blocks of more than {LARGEST_COUNT} elements need")
-    return calls.Call(address, arguments, errors=calls.INTEGER_STATUS, held=held)
+    form = f"{name}_c" if large else name
+    if (address := symbol(MPI.__file__, form)) is None:
+        raise Unsupported(f"the MPI library has no {form}, which blocks of more than {LARGEST_COUNT} elements need")
+    return Call(address, arguments, errors=INTEGER_STATUS, held=held)
 
 
 def succeed(code: int) -> None:

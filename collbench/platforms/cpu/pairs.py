@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from collbench.cases import Case
 from collbench.messages import Flight
-from collbench.platforms.cpu import calls, mpi
+from collbench.platforms.cpu import mpi
 
 _TAG = 0
 
@@ -31,7 +31,7 @@ class PairEnd:
         return start, 0 if flight.bare else self.case.block, self.element, peer, _TAG, self.comm
 
 
-def exchange(end: PairEnd) -> Iterator[calls.Call]:
+def exchange(end: PairEnd) -> Iterator[mpi.Call]:
     """All flights, one after the other; no call of a rank that nobody sends to and that sends nothing."""
     for flight in end.case.collective.flights:
         source, target = flight.source(end.rank, end.case.ranks), flight.to(end.rank, end.case.ranks)
@@ -43,16 +43,16 @@ def exchange(end: PairEnd) -> Iterator[calls.Call]:
             yield from _in_flight(end, received, sent, flight.count)
 
 
-def _blocking(end: PairEnd, received: mpi.Arguments | None, sent: mpi.Arguments | None) -> Iterator[calls.Call]:
+def _blocking(end: PairEnd, received: mpi.Arguments | None, sent: mpi.Arguments | None) -> Iterator[mpi.Call]:
     if sent:
-        yield mpi.call("MPI_Send", sent, end.large)
+        yield mpi.mpi_call("MPI_Send", sent, end.large)
     if received:
-        yield mpi.call("MPI_Recv", (*received, mpi.statuses()), end.large)
+        yield mpi.mpi_call("MPI_Recv", (*received, mpi.statuses()), end.large)
 
 
 def _in_flight(
     end: PairEnd, received: mpi.Arguments | None, sent: mpi.Arguments | None, count: int
-) -> Iterator[calls.Call]:
+) -> Iterator[mpi.Call]:
     """All of them begun, those to be received first, and then waited for."""
     begun = [("MPI_Irecv", received)] * count if received else []
     begun += [("MPI_Isend", sent)] * count if sent else []
@@ -61,12 +61,12 @@ def _in_flight(
     memory, places = mpi.requests(len(begun))
     for (name, arguments), place in zip(begun, places, strict=True):
         assert arguments
-        yield mpi.call(name, (*arguments, place), end.large)
-    yield mpi.call("MPI_Waitall", (len(begun), places[0], mpi.statuses(len(begun))), held=memory)
+        yield mpi.mpi_call(name, (*arguments, place), end.large)
+    yield mpi.mpi_call("MPI_Waitall", (len(begun), places[0], mpi.statuses(len(begun))), held=memory)
 
 
-def barriers(comm: int, stored: calls.Call) -> Iterator[calls.Call]:
+def barriers(comm: int, stored: mpi.Call) -> Iterator[mpi.Call]:
     """Two barriers, and between them what must be seen after the second."""
-    yield mpi.call("MPI_Barrier", (comm,))
+    yield mpi.mpi_call("MPI_Barrier", (comm,))
     yield stored
-    yield mpi.call("MPI_Barrier", (comm,))
+    yield mpi.mpi_call("MPI_Barrier", (comm,))

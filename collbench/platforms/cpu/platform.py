@@ -7,7 +7,7 @@ Under an outside launcher ranks may be on several nodes; then only the library c
 import copy
 import ctypes
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Self
 
@@ -15,117 +15,149 @@ import numpy as np
 
 from collbench.cases import PACK, Case, Sweep
 from collbench.datatypes import Array, Datatype, Reduction
-from collbench.errors import CaseFailed, Unsupported
+from collbench.errors import CaseFailed
 from collbench.note import Note
-from collbench.platforms import kernels, tracelog
-from collbench.platforms.cpu import calls, memory_traffic
-from collbench.platforms.cpu.computing import CpuComputing
+from collbench.platforms import compiler, tracelog
+from collbench.platforms.cpu import memory_traffic, mpi
+from collbench.platforms.cpu.check import CpuChecker, singly
+from collbench.platforms.cpu.compute import CpuCompute
 from collbench.platforms.cpu.hardware import cpus
-from collbench.platforms.cpu.judge import Judge
-from collbench.platforms.cpu.limits import limits
-from collbench.platforms.cpu.window import Window
-from collbench.platforms.layout import (
-    MAX_RANKS,
-    SHIFTED,
-    WINDOW_HEAD,
-    WORLD,
-    Layout,
-    Region,
-    buffers,
-    view,
-)
+from collbench.platforms.cpu.memory import CpuMemory
+from collbench.platforms.interface import Platform, Prepared
+from collbench.platforms.layout import WINDOW_HEAD, Layout, Region, buffers, view
 from collbench.platforms.processes import Processes, Team
 from collbench.platforms.products import Moment
-from collbench.platforms.roles import Platform, Prepared
 from collbench.scheduling import RunQueue, Watch
 from collbench.topology.discover_cpu import discover
 
-_YIELDS = {"yield": 1, "busy": 0}
-_RARELY = 256  # tries, a few microseconds: not noticed with a core to itself, saved by it when something else runs
 _UNROLLED = (2, 4, 8)  # ranks that direct.cu is compiled for; for others its loops over the ranks stay loops
-_SPINS = 2**33  # tries before a wait gives up: minutes, since the supervisor's clock is the one that should ring
 
 
-class CpuPlatform(CpuComputing, Judge):
-    """One rank of the run, as its own process sees it."""
+class CpuClock:
+    """Times operations by the clock of each rank; the slowest rank counts."""
 
-    name = "cpu"
     region = 200e-6  # a clock's reading and a barrier take less than a microsecond
-    cache: int | None = None  # ranks have caches of their own, and what else runs on a core is not known
 
-    def __init__(self, sweep: Sweep, layout: Layout, team: Processes) -> None:
-        self.local: Sequence[int] = team.local(sweep.ranks)
-        self.comm, self.ranks, self.rank = team.comm, team.size, team.rank
-        self.team: Team = team
-        self.layout = layout
-        self._options: tuple[str, ...] = ()  # of every kernel
+    def __init__(self, team: Processes, memory: CpuMemory, clock: mpi.Clock, cache: int | None) -> None:
+        self._comm, self._memory, self._clock, self._cache = team.comm, memory, clock, cache
         # Seconds, and the share of them off its core: of this rank, and the largest over all ranks.
         self._seconds = np.zeros(2), np.zeros(2)
         self.scheduled = Watch()
-        with team.agreeing():  # one machine may have the memory, or a compiler, where another has not
-            self._window = Window(team.comm, layout.nbytes)
-            self._clock = calls.Clock(_meeting(team.comm))
-        self._bases, self._cores = self._window.bases, self._window.cores
-        self._nodes = len(set(team.exchange(min(self._bases))))
-        view(self.address(Region.WINDOW, self.rank), layout.sizes[Region.WINDOW])[:] = 0
-        self._topology = discover(self.ranks, usable=self._cores)
-        self._cache = memory_traffic.caches(self._topology)
-        crowded = len(self._bases) > len(self._cores)
-        self.hardware = cpus(crowded)
-        self.note = Note(oversubscribed=crowded, spin="" if sweep.spin == "auto" else sweep.spin)
-        self.limits = limits(team)
-        self._yield_after = _YIELDS.get(sweep.spin, 1 if crowded else _RARELY)
-        team.meet()  # every window is zeroed before anyone's kernel writes into it
+        self.limits = memory_traffic.limits(team)
 
-    def address(self, region: Region, rank: int) -> int:
-        """Where a region starts; Unsupported if that rank is on another node."""
-        if rank not in self._bases:
-            raise Unsupported(f"rank {rank} is on another node, whose memory cannot be loaded or stored")
-        shift = self._offset if region in SHIFTED else 0
-        return int(self._bases[rank] + self.layout.starts[region] + shift)
+    def time(self, prepared: Prepared, launches: int) -> float:
+        """Return seconds between two readings of each rank's own clock, after a common start; the slowest counts."""
+        from mpi4py import MPI
 
-    def multicast(self, region: Region) -> int:
-        """There is none."""
-        raise Unsupported("CPUs have no switch between them")
+        mine, slowest = self._seconds
+        loop = prepared.loop or prepared.launch
+        if isinstance(loop, compiler.Loop):
+            mine[0] = self._clock.seconds(loop, launches)
+            mine[1] = self._clock.off_core(self.scheduled) / mine[0]
+        else:
+            mine[0], mine[1] = self._time_python(prepared.launch, launches)
+        if prepared.refuse:
+            prepared.refuse()
+        if self._memory.gave_up():
+            mine[0] = np.inf
+        self._comm.Allreduce(mine, slowest, MPI.MAX)
+        if np.isinf(slowest[0]):
+            raise CaseFailed("a rank waited in vain for another's flag")
+        if not self._memory.crowded:  # else waiting for a core is what is measured
+            self.scheduled.off_core = float(slowest[1])
+        return float(slowest[0]) / launches
 
-    def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> kernels.HostKernel:
-        """A kernel compiled as C++."""
-        known = (f"-DRANKS={self.ranks}",) if file == "direct.cu" and self.ranks in _UNROLLED else ()
-        return kernels.host_kernel(file, entry, (*kernels.defines(dtype, redop), *known, *self._options, *options))
+    def _time_python(self, launch: Callable[[int], None], launches: int) -> tuple[float, float]:
+        """Return seconds, and the share of them in which this rank had no core although it could run."""
+        self._comm.Barrier()
+        with RunQueue() as waited:
+            launch(launches)
+        self.scheduled.look()
+        return waited.seconds, waited.off_core
 
-    def traced(self) -> Self:
-        """Itself, but for an option of the compiler."""
+    def moment(self, rank: int) -> Moment:
+        """Return the time now, since everything before is done; processes of one machine share this clock."""
+        return time.perf_counter()
+
+    def set_clocks(self) -> float:
+        """Return 0: a rank has no clock but its process's."""
+        return 0.0
+
+    def singly(self, prepared: Prepared) -> Prepared | None:
+        """Return a loop in C that calls the operation again and again; None if C cannot call it."""
+        loop = None if self._memory.crowded else singly(prepared.loop or prepared.launch)
+        return Prepared(loop) if loop else None
+
+    def barrier(self) -> Prepared | None:
+        """Return a barrier by the package's own flags, whichever kernels are on trial: it measures the machine."""
+        if not self._memory.by_flags:
+            return None
+        kernel = compiler.host_kernel(str(compiler.own_folder() / memory_traffic.KERNELS), "hand_over")
+        return Prepared(kernel.bind(self._memory.world(self._memory.ranks), np.uint64(0)))
+
+    def floor(self, case: Case) -> Sequence[Prepared]:
+        """Return ways to read and write as much as the case must; none where caches may hold its buffers."""
+        if self._memory.nodes > 1 or not memory_traffic.beyond(case, self._cache):
+            return ()
+        kernel = compiler.host_kernel(memory_traffic.KERNELS, "traffic")
+        shares = memory_traffic.ways(case, *buffers(self._memory, case, self._memory.rank))
+        return [Prepared(kernel.bind(*share)) for share in shares]
+
+
+class CpuLauncher:
+    """Kernels compiled as C++: every call is done when it returns, and a process is one block of one thread."""
+
+    def __init__(self, team: Processes, memory: CpuMemory, clock: CpuClock) -> None:
+        self._team, self._memory, self._clock = team, memory, clock
+        self._options: tuple[str, ...] = ()  # of every kernel
+
+    def altered(self, memory: CpuMemory, *options: str) -> Self:
+        """Return the same launcher for buffers elsewhere, or with options of the compiler for every kernel."""
         other = copy.copy(self)
-        other._options = (tracelog.TRACED,)
+        other._memory, other._options = memory, options or self._options
         return other
 
+    def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> compiler.HostKernel:
+        """Return a kernel compiled as C++."""
+        ranks = self._memory.ranks
+        known = (f"-DRANKS={ranks}",) if file == "direct.cu" and ranks in _UNROLLED else ()
+        return compiler.host_kernel(file, entry, (*compiler.defines(dtype, redop), *known, *self._options, *options))
+
     def blocks(self, most: int) -> int:
-        """A process is one block of one thread."""
+        """Return 1: a process is one block."""
         return 1
 
     def bind(
-        self, kernel: kernels.HostKernel, case: Case, blocks: int, threads: int, *arguments: Any
+        self, kernel: compiler.HostKernel, case: Case, blocks: int, threads: int, *arguments: Any
     ) -> Callable[[int], None]:
-        """A process runs its own rank only, as one block of one thread."""
-        return kernel.bind(self._world(case), *arguments)
-
-    def _world(self, case: Case) -> Any:
-        world = self._ranks_alone(case.ranks)
+        """Return launches for this process's own rank only."""
+        world = self._memory.world(case.ranks)
         for rank in range(case.ranks):
-            world["send"][rank], world["receive"][rank] = buffers(self, case, rank)
-        world["streamed"], world["trace"] = self.streamed, self.layout.fifos.get(tracelog.FIFO, 0)
-        return world
+            world["send"][rank], world["receive"][rank] = buffers(self._memory, case, rank)
+        world["streamed"], world["trace"] = self.streamed, self._memory.layout.fifos.get(tracelog.FIFO, 0)
+        return kernel.bind(world, *arguments)
 
-    def _ranks_alone(self, ranks: int) -> Any:
-        """A World without buffers."""
-        world: Any = np.zeros((), WORLD)
-        if ranks > MAX_RANKS:
-            raise Unsupported(f"hand-written kernels take at most {MAX_RANKS} ranks")
-        for rank in range(ranks):
-            world["window"][rank] = self.address(Region.WINDOW, rank)
-        world["ranks"], world["first"], world["stride"], world["blocks"] = ranks, self.rank, 1, 1
-        world["spins"], world["yield_after"] = _SPINS, self._yield_after
-        return world
+    def bind_one(self, kernel: compiler.HostKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
+        """Return one launch."""
+        return partial(kernel.bind(*arguments), 1)
+
+    def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
+        """Copy with memmove."""
+        ctypes.memmove(target, source, nbytes)
+
+    def fetch(self, rank: int, address: int, nbytes: int) -> Array:
+        """Return a copy of the bytes at an address."""
+        return view(address, nbytes).copy()
+
+    def mark(self, rank: int) -> None:
+        """Return no event: what this process enqueued is done."""
+
+    def after(self, rank: int, event: None) -> None:
+        """Do nothing: launches are synchronous."""
+
+    def synchronize(self) -> None:
+        """Wait for the other ranks; everything that this rank started is done."""
+        self._team.comm.Barrier()
 
     @cached_property
     def streamed(self) -> int:
@@ -133,136 +165,119 @@ class CpuPlatform(CpuComputing, Judge):
 
         Ranks that take turns on a core, or have nobody to hand anything to, measure nothing.
         """
-        pieces = memory_traffic.pieces(self.layout.sizes[Region.RECEIVE] // max(2, self.ranks))
-        if self.ranks == 1 or self.ranks > MAX_RANKS or self._nodes > 1 or self.note.oversubscribed:
-            pieces = ()
-        view(self.address(Region.RECEIVE, self.rank), 2 * max(pieces, default=0))[:] = 0  # first by its owner
-        self.team.meet()
-        return memory_traffic.streamed_from({piece: self._handed_over(piece) for piece in pieces}, PACK)
+        memory = self._memory
+        most = memory.layout.sizes[Region.RECEIVE] // max(2, memory.ranks)
+        pieces = memory_traffic.pieces(most) if memory.by_flags else ()
+        view(memory.address(Region.RECEIVE, memory.rank), 2 * max(pieces, default=0))[:] = 0  # first by its owner
+        self._team.meet()
+        return memory_traffic.streamed_from({piece: self._hand_over(piece) for piece in pieces}, PACK)
 
-    def _handed_over(self, piece: int) -> tuple[float, float]:
-        """Seconds to hand over so many bytes, with ordinary stores and with those past the caches."""
-        with self.team.agreeing():
-            kernel = kernels.host_kernel(memory_traffic.KERNELS, "hand_over")
-        world = self._ranks_alone(self.ranks)
-        for rank in range(self.ranks):
-            world["receive"][rank] = self.address(Region.RECEIVE, rank)
+    def _hand_over(self, piece: int) -> tuple[float, float]:
+        """Return seconds to hand over so many bytes, with ordinary stores and with stores past the caches."""
+        with self._team.agreeing():
+            kernel = compiler.host_kernel(memory_traffic.KERNELS, "hand_over")
+        world = self._memory.world(self._memory.ranks)
+        for rank in range(self._memory.ranks):
+            world["receive"][rank] = self._memory.address(Region.RECEIVE, rank)
         lines = np.uint64(piece // memory_traffic.LINE)
         world["streamed"] = memory_traffic.NEVER
         ordinary = Prepared(kernel.bind(world.copy(), lines))
         world["streamed"] = memory_traffic.ALWAYS
         streamed = Prepared(kernel.bind(world.copy(), lines))
-        return memory_traffic.in_turn(self, (ordinary, streamed), max(2, 2**20 // piece))
+        return memory_traffic.in_turn(self._clock, (ordinary, streamed), max(2, 2**20 // piece))
 
-    def barrier(self) -> Prepared | None:
-        """A barrier by the package's own flags, whatever kernels are on trial: it tells of the machine, not of them."""
-        if self.ranks == 1 or self.ranks > MAX_RANKS or self._nodes > 1 or self.note.oversubscribed:
-            return None
-        kernel = kernels.host_kernel(str(kernels.own_folder() / memory_traffic.KERNELS), "hand_over")
-        return Prepared(kernel.bind(self._ranks_alone(self.ranks), np.uint64(0)))
 
-    def floor(self, case: Case) -> Sequence[Prepared]:
-        """Ways to read and write as much as the case must and no more; none where caches may hold its buffers."""
-        if self._nodes > 1 or not memory_traffic.beyond(case, self._cache):
-            return ()
-        kernel = kernels.host_kernel(memory_traffic.KERNELS, "traffic")
-        shares = memory_traffic.ways(case, *buffers(self, case, self.rank))
-        return [Prepared(kernel.bind(*share)) for share in shares]
+class CpuLogs:
+    """Logs of traced kernels, in each rank's window."""
 
-    def bind_one(self, kernel: kernels.HostKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
-        """Runs at once: a CPU has no queue."""
-        return partial(kernel.bind(*arguments), 1)
+    def __init__(self, memory: CpuMemory, local: Sequence[int]) -> None:
+        self._memory, self._local = memory, local
 
-    def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
-        """A memcpy, done when it returns."""
-        ctypes.memmove(target, source, nbytes)
-
-    def mark(self, rank: int) -> None:
-        """Nothing to wait for: what this process enqueued is done, and no other's is in any token."""
-
-    def after(self, rank: int, token: None) -> None:
-        """It is."""
-
-    def synchronize(self) -> None:
-        """Everything a rank started is done when it arrives here; wait for the others."""
-        self.comm.Barrier()
-
-    def time(self, prepared: Prepared, launches: int) -> float:
-        """Between two readings of each rank's own clock, after a common start; the slowest counts."""
-        from mpi4py import MPI
-
-        mine, slowest = self._seconds
-        loop = prepared.loop or prepared.launch
-        if isinstance(loop, kernels.Loop):
-            mine[0] = self._clock.seconds(loop, launches)
-            mine[1] = self._clock.off_core(self.scheduled) / mine[0]
-        else:
-            mine[0], mine[1] = self._of_python(prepared.launch, launches)
-        if prepared.refuse:
-            prepared.refuse()
-        if self.gave_up():
-            mine[0] = np.inf
-        self.comm.Allreduce(mine, slowest, MPI.MAX)
-        if np.isinf(slowest[0]):
-            raise CaseFailed("a rank waited in vain for another's flag")
-        if not self.note.oversubscribed:  # else waiting for a core is what is measured
-            self.scheduled.off_core = float(slowest[1])
-        return float(slowest[0]) / launches
-
-    def _of_python(self, launch: Callable[[int], None], launches: int) -> tuple[float, float]:
-        """Seconds from a meeting on, and the share of them in which this rank had no core although it could run."""
-        self.comm.Barrier()
-        with RunQueue() as waited:
-            launch(launches)
-        self.scheduled.look()
-        return waited.seconds, waited.off_core
-
-    def gave_up(self) -> bool:
-        """Whether a kernel of this rank waited in vain."""
-        return bool(ctypes.c_uint32.from_address(self.address(Region.WINDOW, self.rank)).value)
+    def log_clocks(self) -> Mapping[tuple[int, ...], float]:
+        """Return 0 for all: logs go by the clock of moments."""
+        return {tuple(self._local): 0.0}
 
     def take_logs(self, rank: int) -> Array:
-        """A process is one block."""
-        start = self.address(Region.WINDOW, rank) + WINDOW_HEAD + self.layout.fifos[tracelog.FIFO]
+        """Return and clear the one log of a rank: a process is one block."""
+        start = self._memory.address(Region.WINDOW, rank) + WINDOW_HEAD + self._memory.layout.fifos[tracelog.FIFO]
         place = view(start, tracelog.LOG.itemsize)
         taken = place.copy().view(tracelog.LOG)
         place[:] = 0
         return taken
 
-    def moment(self, rank: int) -> Moment:
-        """Now, since everything before is done; processes of one machine share this clock."""
-        return time.perf_counter()
+
+class CpuPlatform:
+    """One rank of the run, as its own process sees it."""
+
+    name = "cpu"
+    cache: int | None = None  # ranks have caches of their own, and what else runs on a core is not known
+
+    def __init__(self, sweep: Sweep, layout: Layout, team: Processes) -> None:
+        self.local: Sequence[int] = team.local(sweep.ranks)
+        self.comm, self.ranks, self.layout = team.comm, team.size, layout
+        self.team: Team = team
+        with team.agreeing():  # one machine may have the memory, or a compiler, where another has not
+            self.memory = memory = CpuMemory(team, layout, sweep.spin)
+            clock = mpi.Clock(_meeting(team.comm))
+        view(memory.address(Region.WINDOW, team.rank), layout.sizes[Region.WINDOW])[:] = 0
+        self._topology = discover(self.ranks, usable=memory.window.cores)
+        self.clock = CpuClock(team, memory, clock, memory_traffic.caches(self._topology))
+        self.launcher = CpuLauncher(team, memory, self.clock)
+        self.checker = CpuChecker(team, memory, self.launcher)
+        self.logs = CpuLogs(memory, self.local)
+        self.compute = CpuCompute(team, memory)
+        self.hardware = cpus(memory.crowded)
+        self.note = Note(oversubscribed=memory.crowded, spin="" if sweep.spin == "auto" else sweep.spin)
+        team.meet()  # every window is zeroed before anyone's kernel writes into it
+
+    def traced(self) -> Self:
+        """Return the same platform with an option of the compiler."""
+        other = copy.copy(self)
+        other.launcher = self.launcher.altered(self.memory, tracelog.TRACED)
+        return other
+
+    def hesitant(self, seconds: float) -> None:
+        """Return None: a rank of its own process falls behind by itself, and a call begins right after the last."""
+
+    def shifted(self, offset: int) -> Self:
+        """Return the same platform with buffers that start so many bytes later."""
+        other = copy.copy(self)
+        other.memory = self.memory.shifted(offset)
+        other.launcher = self.launcher.altered(other.memory)
+        return other
 
     def topology(self) -> dict[str, Any]:
-        """The sockets, cores and caches under the ranks."""
-        measured = {} if self.streamed == memory_traffic.NEVER else {"streamed_from": self.streamed * PACK}
-        return self._topology.on_nodes(self._nodes) | measured
+        """Return the sockets, cores and caches under the ranks."""
+        measured = {}
+        if self.launcher.streamed != memory_traffic.NEVER:
+            measured = {"streamed_from": self.launcher.streamed * PACK}
+        return self._topology.on_nodes(self.memory.nodes) | measured
 
     def versions(self) -> dict[str, str]:
-        """The MPI library, its binding and the compiler of the kernels."""
+        """Return the versions of the MPI library, its binding and the compiler of the kernels."""
         from mpi4py import MPI, __version__
 
         library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
         return {
             "mpi": " ".join(library.split()),
             "mpi4py": __version__,
-            "compiler": kernels.compiler_version(),
+            "compiler": compiler.compiler_version(),
         }
 
     def close(self) -> bool:
         """Unmap the window, once nobody's kernels use it."""
         self.comm.Barrier()
-        self._window.close()
+        self.memory.window.close()
         return True
 
 
-def _meeting(comm: Any) -> calls.Call:
-    """A barrier, as the library makes it."""
+def _meeting(comm: Any) -> mpi.Call:
+    """Return a barrier, as the library makes it."""
     from mpi4py import MPI
 
-    function = calls.symbol(MPI.__file__, "MPI_Barrier")
+    function = mpi.symbol(MPI.__file__, "MPI_Barrier")
     assert function, "a library that mpi4py could load has all of MPI 1"
-    return calls.Call(function, (MPI._handleof(comm),))
+    return mpi.Call(function, (MPI._handleof(comm),))
 
 
 def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:

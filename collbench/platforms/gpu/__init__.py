@@ -2,7 +2,7 @@
 
 from collbench.platforms import Open, PlatformKind
 from collbench.platforms.gpu import probe
-from collbench.topology.topology import Topology
+from collbench.topology.discovered import Topology
 
 
 def _opener() -> Open:

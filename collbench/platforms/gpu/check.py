@@ -1,64 +1,144 @@
-"""Inputs and verdicts on the GPUs: the kernels of kernels/check.cu, enqueued on every rank's stream."""
+"""Inputs and verdicts on the GPUs: the kernels of kernels/check.cu, enqueued on every rank's stream.
 
-from collections.abc import Iterator, Mapping, Sequence
+In the stress check nothing waits for the host, and streams of different devices meet only where the operation has them
+meet.  Ranks that share a device run hand-written kernels as one grid on the stream of the first, so there their own
+streams meet before and after each operation, and no rank comes late.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collbench.cases import Case
 from collbench.datatypes import Array
-from collbench.flaws import Mismatch, Overrun
-from collbench.platforms import checking, kernels
-from collbench.platforms.gpu.cuda import Cuda, Queue
-from collbench.platforms.gpu.launch import KernelCache, Launcher
+from collbench.errors import CaseFailed
+from collbench.flaws import Flaw, Mismatch, Overrun
+from collbench.platforms import checking, compiler
+from collbench.platforms import stress as stressing
+from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue
+from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
+from collbench.platforms.gpu.timing import GpuClock
+from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import GUARD, GUARDED, Region, buffers
+from collbench.platforms.processes import Team
 from collbench.wires import Wire
 
+_LONGEST = 0.002  # seconds that a rank comes late; a device that spins for longer is near to giving up
 
-class Checker:
-    """Fills and compares the local ranks' buffers."""
+
+class GpuChecker:
+    """Fills and compares the local ranks' buffers; over all processes, the lowest rank with a failure names it."""
 
     def __init__(
-        self, cuda: Cuda, memory: RankMemory, compiled: KernelCache, launcher: Launcher, queues: Mapping[int, Queue]
+        self,
+        cuda: Cuda,
+        team: Team,
+        memory: RankMemory,
+        compiled: KernelCache,
+        launcher: GpuLauncher,
+        queues: Mapping[int, Queue],
+        clock: GpuClock,
     ) -> None:
-        self._runtime = cuda.runtime
-        self._memory, self._kernels, self._launcher = memory, compiled, launcher
+        self._cuda, self._runtime, self._team, self._clock = cuda, cuda.runtime, team, clock
+        self._memory, self._compiled, self._launcher = memory, compiled, launcher
         self._queues = queues
 
     def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
-        """Enqueue a pattern that is no result over every receive buffer, and the input into every send buffer."""
-        kernel = self._kernels.get(kernels.JUDGE, "fill", case.dtype, case.redop)
-        how = checking.packed(case.recipe(seed, wire))
-        count = max(case.send_count, case.receive_count) if case.in_place else case.receive_count
-        for rank in self._memory.local:
-            home, stream = self._memory.address(Region.RECEIVE, rank), self._queues[rank].enter()
-            self._runtime.memsetAsync(home, checking.POISON, count * case.dtype.itemsize, stream.ptr)
-            for guard in self._memory.layout.guards(case):
-                beside = self._memory.address(guard.region, rank) + guard.start
-                self._runtime.memsetAsync(beside, GUARDED, GUARD, stream.ptr)
-            send, _ = buffers(self._memory, case, rank)
-            arguments = np.uint64(send), np.uint64(case.send_count), how, np.uint32(rank), np.uint64(0)
-            self._launcher.bind_one(kernel, rank, case.send_count, *arguments)()
+        """Fill every rank's buffers on its stream, and wait for all."""
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while the buffers were filled"):
+            for rank in self._memory.local:
+                self._fill(case, seed, rank, wire)
+            self._clock.wait()
 
-    def check(self, case: Case, seed: int, wire: Wire | None = None) -> tuple[Mismatch | None, dict[int, int]]:
-        """The first mismatch of the local ranks: lowest rank, lowest index; and digests of what may be off."""
+    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
+        """Compare every rank's result on its own stream."""
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while the result was checked"):
+            every = self._team.exchange(self._check(case, seed, wire))
+        digests = {rank: digest for _, own in every for rank, digest in own.items()}
+        return checking.agreed((flaw for flaw, _ in every), digests)
+
+    def stress(self, case: Case, prepared: Prepared, plan: stressing.Plan) -> Mismatch | None:
+        """Make every rank's calls and judge them on its own stream."""
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while calls followed each other"):
+            self._team.meet()
+            found = self._stress(case, prepared, plan)
+            if self._launcher.given_up.possible:
+                self._launcher.given_up.refuse()
+            mismatches = self._team.exchange(found)
+        return next(filter(None, mismatches), None)
+
+    def overrun(self, case: Case) -> Overrun | None:
+        """Look at the guards beside every rank's buffers."""
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while what lies beside buffers was read"):
+            self._clock.wait()
+            overruns = self._team.exchange(self._overrun(case))
+        return next(filter(None, overruns), None)
+
+    def _fill(self, case: Case, seed: int, rank: int, wire: Wire | None) -> None:
+        """Enqueue a pattern that is no result over the receive buffer and the guards, and the input."""
+        kernel = self._compiled.get(compiler.JUDGE, "fill", case.dtype, case.redop)
+        count = max(case.send_count, case.receive_count) if case.in_place else case.receive_count
+        home, stream = self._memory.address(Region.RECEIVE, rank), self._queues[rank].enter()
+        self._runtime.memsetAsync(home, checking.POISON, count * case.dtype.itemsize, stream.ptr)
+        for guard in self._memory.layout.guards(case):
+            beside = self._memory.address(guard.region, rank) + guard.start
+            self._runtime.memsetAsync(beside, GUARDED, GUARD, stream.ptr)
+        send, _ = buffers(self._memory, case, rank)
+        recipe = checking.packed(case.recipe(seed, wire))
+        arguments = np.uint64(send), np.uint64(case.send_count), recipe, np.uint32(rank), np.uint64(0)
+        self._launcher.bind_one(kernel, rank, case.send_count, *arguments)()
+
+    def _check(self, case: Case, seed: int, wire: Wire | None) -> tuple[Mismatch | None, dict[int, int]]:
+        """Return the first mismatch of the local ranks: lowest rank, lowest index; and digests of what may be off."""
         receivers = [rank for rank in self._memory.local if any(case.pieces(rank))]
         held = [self._compare(case, seed, rank, wire) for rank in receivers]
         for queue in self._queues.values():
             queue.enter().synchronize()
         del held
-        return next(self._mismatches(case, seed, receivers, wire), None), self._digests(receivers) if wire else {}
+        mismatches = (self._mismatch(case, seed, rank, wire) for rank in receivers)
+        mismatch = next(filter(None, mismatches), None)
+        return mismatch, {rank: int(self._verdicts(rank, 1)["digest"][0]) for rank in receivers} if wire else {}
 
-    def _digests(self, ranks: Sequence[int]) -> dict[int, int]:
-        """By rank, of one piece each."""
-        return {rank: self._digest(rank) for rank in ranks}
+    def _clear(self, rank: int, pieces: int) -> Array:
+        """Enqueue clean verdicts; the array that it returns must live until that is done."""
+        clean = np.full(pieces, checking.CLEAN, checking.VERDICT)
+        if pieces:
+            stream, there, runtime = self._queues[rank].enter(), self._memory.verdicts(rank), self._runtime
+            runtime.memcpyAsync(there, clean.ctypes.data, clean.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+        return clean
 
-    def _digest(self, rank: int) -> int:
-        verdicts = self._queues[rank].fetch(self._memory.verdicts(rank), np.zeros(1, checking.VERDICT))
-        return int(verdicts.view(checking.VERDICT)["digest"][0])
+    def _verdicts(self, rank: int, pieces: int) -> NDArray[np.void]:
+        verdicts = np.zeros(pieces, checking.VERDICT)
+        if pieces:
+            self._queues[rank].fetch(self._memory.verdicts(rank), verdicts)
+        return verdicts
 
-    def overrun(self, case: Case) -> Overrun | None:
-        """What was written beside the local ranks' buffers: lowest rank, first guard."""
+    def _compare(self, case: Case, seed: int, rank: int, wire: Wire | None) -> Array:
+        """Enqueue the comparison of every piece; the array that it returns must live until that is done."""
+        kernel = self._compiled.get(compiler.JUDGE, checking.entry("compare", wire), case.dtype, case.redop)
+        pieces = list(case.pieces(rank))
+        clean = self._clear(rank, len(pieces))
+        for number, piece in enumerate(pieces):
+            got = buffers(self._memory, case, rank)[1] + piece[0] * case.dtype.itemsize
+            place = self._memory.verdicts(rank) + number * checking.VERDICT.itemsize
+            arguments = checking.comparison(case, seed, piece, got, place, wire)
+            self._launcher.bind_one(kernel, rank, case.block, *arguments)()
+        return clean
+
+    def _mismatch(self, case: Case, seed: int, rank: int, wire: Wire | None) -> Mismatch | None:
+        pieces = list(case.pieces(rank))
+        for piece, verdict in zip(pieces, self._verdicts(rank, len(pieces)).tolist(), strict=True):
+            seen, wrong, index, *_ = verdict
+            checking.refuse_unseen(seen, case.block)
+            if wrong:
+                got = buffers(self._memory, case, rank)[1] + (piece[0] + index) * case.dtype.itemsize
+                element = self._queues[rank].fetch(got, np.zeros(1, case.dtype.storage))
+                return checking.describe(case, seed, rank, piece, (wrong, index), element, wire=wire)
+        return None
+
+    def _overrun(self, case: Case) -> Overrun | None:
         for rank in self._memory.local:
             for guard in self._memory.layout.guards(case):
                 beside = self._memory.address(guard.region, rank) + guard.start
@@ -67,28 +147,118 @@ class Checker:
                     return overrun
         return None
 
-    def _compare(self, case: Case, seed: int, rank: int, wire: Wire | None) -> Array:
-        """Enqueue the comparison of every piece; the array that it returns must live until that is done."""
-        kernel = self._kernels.get(kernels.JUDGE, checking.entry("compare", wire), case.dtype, case.redop)
-        pieces = list(case.pieces(rank))
-        clean = np.full(len(pieces), checking.CLEAN, checking.VERDICT)
-        stream, there = self._queues[rank].enter(), self._memory.verdicts(rank)
-        runtime = self._runtime
-        runtime.memcpyAsync(there, clean.ctypes.data, clean.nbytes, runtime.memcpyHostToDevice, stream.ptr)
-        for number, piece in enumerate(pieces):
-            got = buffers(self._memory, case, rank)[1] + piece[0] * case.dtype.itemsize
-            place = there + number * checking.VERDICT.itemsize
-            arguments = checking.comparison(case, seed, piece, got, place, wire)
-            self._launcher.bind_one(kernel, rank, case.block, *arguments)()
-        return clean
+    def _stress(self, case: Case, prepared: Prepared, plan: stressing.Plan) -> Mismatch | None:
+        """Enqueue all calls and wait for them; return the first mismatch of the local ranks.
 
-    def _mismatches(self, case: Case, seed: int, ranks: Sequence[int], wire: Wire | None) -> Iterator[Mismatch]:
-        for rank in ranks:
-            queue, pieces = self._queues[rank], list(case.pieces(rank))
-            verdicts = queue.fetch(self._memory.verdicts(rank), np.zeros(len(pieces), checking.VERDICT))
-            for piece, (seen, wrong, index, *_) in zip(pieces, verdicts.tolist(), strict=True):
-                checking.refuse_unseen(seen, case.block)
-                if wrong:
-                    got = buffers(self._memory, case, rank)[1] + (piece[0] + index) * case.dtype.itemsize
-                    element = queue.fetch(got, np.zeros(1, case.dtype.storage))
-                    yield checking.describe(case, seed, rank, piece, (wrong, index), element, wire=wire)
+        Kernels are loaded before the first call, which CUDA would else do between calls.
+        """
+        entries = ("probe_fill", "probe_spoil", checking.entry("probe_compare", prepared.wire), "stall")
+        loaded = {entry: self._compiled.get(compiler.JUDGE, entry, case.dtype, case.redop) for entry in entries}
+        calls = _Calls(case, plan, loaded, self._memory, self._launcher, prepared.wire)
+        held = [self._clear(rank, len(list(case.pieces(rank)))) for rank in self._memory.local]
+        self._synchronize()
+        del held
+        devices = _by_device(self._queues)
+        for number in range(plan.calls):
+            for rank in self._memory.local:
+                calls.enter(number, rank)
+            _meet(devices)
+            prepared.launch(1)
+            _meet(devices)
+            for rank in self._memory.local:
+                calls.leave(number, rank)
+        self._synchronize()
+        for rank in self._memory.local:
+            verdicts = self._verdicts(rank, len(list(case.pieces(rank))))
+            if mismatch := stressing.found(case, plan, rank, verdicts, kept=False, wire=prepared.wire):
+                return mismatch
+        return None
+
+    def _synchronize(self) -> None:
+        for queue in self._queues.values():
+            queue.enter().synchronize()
+
+
+def _meet(devices: Iterable[Sequence[Queue]]) -> None:
+    """Make streams of a device that has several meet: what comes next on any is behind all that came before."""
+    for queues in devices:
+        events = [queue.mark() for queue in queues]
+        for queue in queues:
+            for event in events:
+                queue.enter().wait_event(event)
+
+
+def _by_device(queues: Mapping[int, Queue]) -> list[list[Queue]]:
+    """The streams of those devices that have several."""
+    devices: dict[int, list[Queue]] = {}
+    for queue in queues.values():
+        devices.setdefault(queue.device, []).append(queue)
+    return [shared for shared in devices.values() if len(shared) > 1]
+
+
+class _Calls:
+    """What is enqueued for a rank before and after each operation."""
+
+    def __init__(
+        self,
+        case: Case,
+        plan: stressing.Plan,
+        loaded: Mapping[str, GpuKernel],
+        memory: RankMemory,
+        launcher: GpuLauncher,
+        wire: Wire | None,
+    ) -> None:
+        self._case, self._plan, self._kernels = case, plan, loaded
+        self._memory, self._launcher, self._wire = memory, launcher, wire
+        self._where = stressing.probe(case, wire)
+        self._stalls = {rank: plan.stalls(rank, case.ranks, _LONGEST) for rank in memory.local}
+        self._elements = stressing.stretches(self._where) * int(self._where["length"])
+
+    def enter(self, number: int, rank: int) -> None:
+        """Come late if it is this rank's turn; then what lies in the result is none, and the inputs are new."""
+        if wait := self._stalls[rank][number]:
+            self._run("stall", rank, 1, wait)
+        send, receive = self._buffers(rank)
+        for first, _, _ in self._case.pieces(rank):
+            self._spoil(number, rank, receive + first * self._size, stressing.OUTPUT)
+        for first in range(0, self._case.send_count, self._case.block):
+            how = checking.packed(self._case.recipe(self._plan.seed + number, self._wire))
+            target = np.uint64(send + first * self._size)
+            self._run("probe_fill", rank, self._elements, target, self._where, how, np.uint32(rank), np.uint64(first))
+
+    def leave(self, number: int, rank: int) -> None:
+        """Look at the result and spoil the inputs, in either order; in place they are the same."""
+        if not self._case.in_place and number % 2 == 0:
+            self._spoil_inputs(number, rank)
+        for place, piece in enumerate(self._case.pieces(rank)):
+            self._compare(number, rank, place, piece)
+        if self._case.in_place or number % 2:
+            self._spoil_inputs(number, rank)
+
+    def _compare(self, number: int, rank: int, place: int, piece: checking.Piece) -> None:
+        got = self._buffers(rank)[1] + piece[0] * self._size
+        verdict = self._memory.verdicts(rank) + place * checking.VERDICT.itemsize
+        at, _, *expected, there = checking.comparison(
+            self._case, self._plan.seed + number, piece, got, verdict, self._wire
+        )
+        arguments = at, self._where, *expected, np.uint64(number), there
+        self._run(checking.entry("probe_compare", self._wire), rank, self._elements, *arguments)
+
+    def _spoil_inputs(self, number: int, rank: int) -> None:
+        send, _ = self._buffers(rank)
+        for first in range(0, self._case.send_count, self._case.block):
+            self._spoil(number, rank, send + first * self._size, stressing.INPUT)
+
+    def _spoil(self, number: int, rank: int, target: int, pattern: int) -> None:
+        seed = np.uint32(self._plan.seed + number)
+        self._run("probe_spoil", rank, self._elements, np.uint64(target), self._where, seed, np.uint32(pattern))
+
+    def _run(self, entry: str, rank: int, count: int, *arguments: Array | np.generic) -> None:
+        self._launcher.bind_one(self._kernels[entry], rank, count, *arguments)()
+
+    def _buffers(self, rank: int) -> tuple[int, int]:
+        return buffers(self._memory, self._case, rank)
+
+    @property
+    def _size(self) -> int:
+        return self._case.dtype.itemsize

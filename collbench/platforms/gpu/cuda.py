@@ -1,21 +1,260 @@
-"""CuPy, imported in one place and its errors translated in one place; streams, memory, kernels.
+"""What helps against what CuPy, NVRTC or the driver refuse: by their own words, in one line.
 
-CuPy finds NCCL in the wheel nvidia-nccl-cu12 (or -cu13) or on the system.  Where another NCCL is wanted, name it:
+Statuses of NCCL that are newer than CuPy, whose own error fails of them.
+
+The CUDA driver through ctypes, for what CuPy does not offer: allocations, virtual memory, multicast objects.
+
+Structures and constants are those of cuda.h; a test compiles that header and compares.  Sizes, offsets and addresses
+are bytes, devices are ordinals.  Every method raises PlatformError with the driver's own words.
+
+CuPy, imported in one place and its errors translated in one place; streams, memory, kernels.
+
+CuPy finds NCCL in the wheel nvidia-nccl-cu12 (or -cu13) or on the system.  To load another NCCL, name it:
 COLLBENCH_NCCL=/path/libnccl.so.2 is loaded first, and the loader then takes it for every later request of that name.
 """
 
 import ctypes
 import os
+import re
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CollbenchError, PlatformError
-from collbench.platforms import kernels
-from collbench.platforms.gpu.cures import CACHE, cure, why
-from collbench.platforms.gpu.statuses import beyond_cupy
+from collbench.platforms import compiler
+
+_NVRTC = "nvidia-cuda-nvrtc-cu12 (for CUDA 13: nvidia-cuda-nvrtc)"
+_HEADERS = "nvidia-cuda-runtime-cu12 (for CUDA 13: nvidia-cuda-runtime)"
+_CUBLAS = "nvidia-cublas-cu12 (for CUDA 13: nvidia-cublas)"
+CACHE = "set CUPY_CACHE_DIR (and TMPDIR) to folders that can be written"
+_MISMATCH = f"update the driver, or pip install --upgrade {_NVRTC}"
+_HINTS = {  # by words of CuPy, NVRTC or the driver
+    "--gpu-architecture": f"it does not know this GPU (sm_70: CUDA 12's does): pip install --upgrade {_NVRTC}",
+    "libnvrtc": f"it compiles the kernels: pip install {_NVRTC}",
+    "libcublas": f"matrix products need it: pip install {_CUBLAS}",
+    "CUDA root directory": f"CuPy looks for CUDA's headers: pip install {_HEADERS}",
+    "open source file": f"CUDA's headers are missing: pip install {_HEADERS}",
+    "cudaErrorInsufficientDriver": "update the driver (`nvidia-smi` shows up to which CUDA it goes)",
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": _MISMATCH,
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": _MISMATCH,
+    "CUDA_ERROR_INVALID_PTX": _MISMATCH,
+    "CUDA_ERROR_JIT_COMPILER_NOT_FOUND": _MISMATCH,
+    "CUDA_ERROR_INVALID_IMAGE": _MISMATCH,
+}
+
+_COMPLAINT = re.compile(r"\b(error|fatal)\s*:")  # of NVRTC, among warnings and lines of the source
+
+
+def hint(reason: str) -> str:
+    """Return what helps; "" where that is not known."""
+    return next((fix for words, fix in _HINTS.items() if words in reason), "")
+
+
+def why(error: Exception) -> str:
+    """Return the message of CuPy, NVRTC or the driver in one line, and what helps."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    plain = isinstance(error, RuntimeError | OSError)  # CuPy's and CUDA's own errors begin with what is wrong
+    reason = next((line for line in lines if not plain and _COMPLAINT.search(line)), lines[0]).strip()
+    fix = hint(reason) or (CACHE if isinstance(error, OSError) else "")
+    return f"{reason}: {fix}" if fix else reason
+
+
+_NEW = {7: "ncclInProgress", 8: "ncclTimeout"}
+"""Of nccl.h 2.32; CuPy 14.2 (cupy_backends/cuda/libs/nccl.pyx, ERROR2) knows those up to 6."""
+
+
+def beyond_cupy(error: KeyError) -> str:
+    """Return the status of NCCL for which CuPy has no name; "" for any other KeyError."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    name = _NEW.get(error.args[0], "") if last.filename.endswith("nccl.pyx") else ""
+    return f"NCCL says {name}" if name else ""
+
+
+LIBRARY = "libcuda.so.1"
+
+COMPUTE_CAPABILITY_MAJOR = 75  # CU_DEVICE_ATTRIBUTE_...
+COMPUTE_CAPABILITY_MINOR = 76
+MULTICAST_SUPPORTED = 132
+
+_PINNED = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
+_FILE_DESCRIPTOR = 1  # CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+_ON_DEVICE = 1  # CU_MEM_LOCATION_TYPE_DEVICE
+_READ_AND_WRITE = 3  # CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+_RECOMMENDED = 1  # CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, CU_MULTICAST_GRANULARITY_RECOMMENDED
+
+_Address = _Handle = ctypes.c_ulonglong  # CUdeviceptr, CUmemGenericAllocationHandle
+_NO_FLAGS = ctypes.c_ulonglong(0)
+
+
+class Location(ctypes.Structure):
+    """`CUmemLocation`."""
+
+    _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
+
+
+class AllocationProp(ctypes.Structure):
+    """`CUmemAllocationProp`, with the fields of allocFlags in place."""
+
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("requestedHandleTypes", ctypes.c_int),
+        ("location", Location),
+        ("win32HandleMetaData", ctypes.c_void_p),
+        ("compressionType", ctypes.c_ubyte),
+        ("gpuDirectRDMACapable", ctypes.c_ubyte),
+        ("usage", ctypes.c_ushort),
+        ("reserved", ctypes.c_ubyte * 4),
+    ]
+
+
+class AccessDesc(ctypes.Structure):
+    """`CUmemAccessDesc`."""
+
+    _fields_ = [("location", Location), ("flags", ctypes.c_int)]
+
+
+class MulticastProp(ctypes.Structure):
+    """`CUmulticastObjectProp`."""
+
+    _fields_ = [
+        ("numDevices", ctypes.c_uint),
+        ("size", ctypes.c_size_t),
+        ("handleTypes", ctypes.c_ulonglong),
+        ("flags", ctypes.c_ulonglong),
+    ]
+
+
+class Driver:
+    """The functions of libcuda, one method a call."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def allocation(self, address: int) -> tuple[int, int]:
+        """Start and bytes of the allocation, as the driver knows it, that holds an address of this process.
+
+        cudaMalloc cuts small pieces out of larger allocations, and shares with other processes the whole ones only.
+        """
+        start, nbytes = _Address(), ctypes.c_size_t()
+        self._call("cuMemGetAddressRange_v2", ctypes.byref(start), ctypes.byref(nbytes), _Address(address))
+        return start.value, nbytes.value
+
+    def attribute(self, which: int, device: int) -> int:
+        """A number that describes a device."""
+        value = ctypes.c_int()
+        self._call("cuDeviceGetAttribute", ctypes.byref(value), ctypes.c_int(which), self._device(device))
+        return value.value
+
+    def mem_granularity(self, device: int) -> int:
+        """What sizes of allocations on a device had best be multiples of."""
+        grain, prop = ctypes.c_size_t(), _allocation(device)
+        self._call("cuMemGetAllocationGranularity", ctypes.byref(grain), ctypes.byref(prop), ctypes.c_int(_RECOMMENDED))
+        return grain.value
+
+    def mem_create(self, size: int, device: int) -> int:
+        """Physical memory of a device, without an address: a handle."""
+        handle, prop = _Handle(), _allocation(device)
+        self._call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(prop), _NO_FLAGS)
+        return handle.value
+
+    def mem_release(self, handle: int) -> None:
+        """Give up a handle of memory, or of a multicast object; what is mapped stays until it is unmapped."""
+        self._call("cuMemRelease", _Handle(handle))
+
+    def mem_address_reserve(self, size: int, alignment: int) -> int:
+        """Addresses with nothing behind them."""
+        address = _Address()
+        sizes = ctypes.c_size_t(size), ctypes.c_size_t(alignment)
+        self._call("cuMemAddressReserve", ctypes.byref(address), *sizes, _Address(0), _NO_FLAGS)
+        return address.value
+
+    def mem_address_free(self, address: int, size: int) -> None:
+        """Give reserved addresses back."""
+        self._call("cuMemAddressFree", _Address(address), ctypes.c_size_t(size))
+
+    def mem_map(self, address: int, size: int, handle: int) -> None:
+        """Put memory, or a multicast object to which all devices were added, behind reserved addresses."""
+        self._call("cuMemMap", _Address(address), ctypes.c_size_t(size), ctypes.c_size_t(0), _Handle(handle), _NO_FLAGS)
+
+    def mem_unmap(self, address: int, size: int) -> None:
+        """Undo mem_map."""
+        self._call("cuMemUnmap", _Address(address), ctypes.c_size_t(size))
+
+    def mem_set_access(self, address: int, size: int, devices: Sequence[int]) -> None:
+        """Let kernels of these devices load_driver and store at mapped addresses."""
+        access = (AccessDesc * len(devices))(*(AccessDesc(_location(device), _READ_AND_WRITE) for device in devices))
+        nbytes, count = ctypes.c_size_t(size), ctypes.c_size_t(len(devices))
+        self._call("cuMemSetAccess", _Address(address), nbytes, ctypes.byref(access), count)
+
+    def multicast_granularity(self, devices: int, size: int) -> int:
+        """What the size of a multicast object of so many devices had best be a multiple of."""
+        grain, prop = ctypes.c_size_t(), _multicast(devices, size)
+        self._call("cuMulticastGetGranularity", ctypes.byref(grain), ctypes.byref(prop), ctypes.c_int(_RECOMMENDED))
+        return grain.value
+
+    def multicast_create(self, devices: int, size: int) -> int:
+        """A multicast object for so many devices, which are added next: a handle."""
+        handle, prop = _Handle(), _multicast(devices, size)
+        self._call("cuMulticastCreate", ctypes.byref(handle), ctypes.byref(prop))
+        return handle.value
+
+    def multicast_add_device(self, team: int, device: int) -> None:
+        """Add a device; before all are, binding and mapping would wait for ever."""
+        self._call("cuMulticastAddDevice", _Handle(team), self._device(device))
+
+    def multicast_bind_mem(self, team: int, memory: int, size: int) -> None:
+        """Make a device's memory its part of a multicast object, both from their start on."""
+        start = ctypes.c_size_t(0)
+        self._call("cuMulticastBindMem", _Handle(team), start, _Handle(memory), start, ctypes.c_size_t(size), _NO_FLAGS)
+
+    def multicast_unbind(self, team: int, device: int, size: int) -> None:
+        """Undo multicast_bind_mem."""
+        place = ctypes.c_size_t(0), ctypes.c_size_t(size)
+        self._call("cuMulticastUnbind", _Handle(team), self._device(device), *place)
+
+    def _device(self, ordinal: int) -> ctypes.c_int:
+        device = ctypes.c_int()
+        self._call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
+        return device
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        try:
+            function = getattr(self._library, name)
+        except AttributeError:
+            raise PlatformError(f"the driver is too old to have {name}: update it") from None
+        if status := function(*arguments):
+            raise PlatformError(f"{name}: {self._in_words(status)}")
+
+    def _in_words(self, status: int) -> str:
+        text = ctypes.c_char_p()
+        failed = self._library.cuGetErrorString(ctypes.c_int(status), ctypes.byref(text))
+        return f"CUDA error {status}" if failed or text.value is None else text.value.decode()
+
+
+@cache
+def load_driver() -> Driver:
+    """The driver of this machine; PlatformError if there is none."""
+    try:
+        return Driver(ctypes.CDLL(LIBRARY))
+    except OSError as error:
+        raise PlatformError(f"the CUDA driver cannot be loaded ({error})") from error
+
+
+def _location(device: int) -> Location:
+    return Location(_ON_DEVICE, device)
+
+
+def _allocation(device: int) -> AllocationProp:
+    return AllocationProp(_PINNED, _FILE_DESCRIPTOR, _location(device))
+
+
+def _multicast(devices: int, size: int) -> MulticastProp:
+    return MulticastProp(devices, size, _FILE_DESCRIPTOR)
+
 
 NCCL_LIBRARY = "COLLBENCH_NCCL"
 
@@ -88,7 +327,7 @@ class Cuda:
         except self.errors as error:
             devices, reason = 0, str(error)
         if not devices:
-            fix = f"{cure(reason)}, or " if cure(reason) else ""
+            fix = f"{hint(reason)}, or " if hint(reason) else ""
             raise PlatformError(f"no GPU found ({reason}): {fix}use --on cpu")
         return devices
 
@@ -158,7 +397,7 @@ class Queue:
         return event
 
     def fetch(self, address: int, into: Array) -> Array:
-        """Bytes from this device's memory, filling the array; whoever wrote them is done."""
+        """Fill the array from this device's memory, after what wrote there is done."""
         self.enter()
         self._runtime.memcpy(into.ctypes.data, address, into.nbytes, self._runtime.memcpyDeviceToHost)
         return into
@@ -193,7 +432,7 @@ class GpuKernel:
     """A kernel, loaded on every device: CUDA would else load it at its first launch, perhaps while a peer spins."""
 
     name: str
-    functions: tuple[Any, ...]  # cupy.cuda.Function, by device
+    functions: tuple[Any, ...]  # cuda.cupy.cuda.Function, by device
 
 
 def compile_kernel(
@@ -207,21 +446,21 @@ def compile_kernel(
 ) -> GpuKernel:
     """An entry of kernels/<file> through NVRTC, for each device's architecture, and loaded on each.
 
-    PlatformError in one line: no rung is measured by a machine that cannot compile the project's own sources, and a row
-    that said `skipped` would hide it.
+    PlatformError in one line: no implementation is measured on a machine that cannot compile the project's own
+    sources, and a row that said `skipped` would hide it.
 
     CuPy's flag for cooperative groups is not for the module: it would ask for a CUDA toolkit to link against, which
     only a kernel needs that synchronises its whole grid.  The launch alone is cooperative.
     """
-    options = (*kernels.defines(dtype, redop), *more, "-std=c++17")
-    compiler = cuda.cupy.cuda.compiler
+    options = (*compiler.defines(dtype, redop), *more, "-std=c++17")
+    failures = cuda.cupy.cuda.compiler.CompileException, RuntimeError, OSError
     functions = []
     try:
         cuda.runtime.setDevice(devices[0])  # get_function compiles for the current device, and makes a context there
-        raw = cuda.cupy.RawModule(code=kernels.source(file), options=options).get_function(entry)
+        raw = cuda.cupy.RawModule(code=compiler.source(file), options=options).get_function(entry)
         for device in devices:
             cuda.runtime.setDevice(device)
             functions.append(raw.kernel)  # through cuModuleGetFunction, which loads it, lazy loading or not
-    except (compiler.CompileException, RuntimeError, OSError) as error:
+    except failures as error:
         raise PlatformError(f"{file} could not be compiled for {dtype.name} {redop.name}: {why(error)}") from error
     return GpuKernel(entry, tuple(functions))

@@ -22,7 +22,7 @@ QUERY = ("--query-gpu=compute_cap", "--format=csv,noheader")
 TRACES = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/usr/lib/wsl/lib/libcuda.so.1")
 """What only a machine with NVIDIA's driver has, or a container or WSL that was given one."""
 
-PATIENCE = 240.0  # seconds for an answer: without persistence mode, every GPU is started first
+TIMEOUT = 240.0  # seconds for an answer: without persistence mode, every GPU is started first
 MURMUR = 8.0  # seconds after which a user wants to know what takes so long
 
 OLDEST = 12  # the oldest CUDA, by its major version, that pyproject.toml has an extra for
@@ -86,7 +86,7 @@ def _complaint(shown: str, capabilities: str) -> str:
     return f"nvidia-smi says '{words[0][:200]}'" if words else "nvidia-smi says nothing"
 
 
-def ask(command: Sequence[str], patience: float = PATIENCE, murmur: float = MURMUR) -> str | None:
+def ask(command: Sequence[str], timeout: float = TIMEOUT, murmur: float = MURMUR) -> str | None:
     """What a command prints, on either stream; None if it does not end in time, after which nobody waits for it.
 
     A process that hangs in the driver may not even be killed.  Hence a file and no pipe, which it would keep open.
@@ -97,7 +97,7 @@ def ask(command: Sequence[str], patience: float = PATIENCE, murmur: float = MURM
         except OSError as error:
             return str(error)
         begun = time.monotonic()
-        while process.poll() is None and time.monotonic() < begun + patience:
+        while process.poll() is None and time.monotonic() < begun + timeout:
             time.sleep(0.02)
             if time.monotonic() > begun + murmur:
                 _say(f"waiting for {command[0]}: the NVIDIA driver is still starting (persistence mode is off?)")
@@ -111,17 +111,17 @@ def ask(command: Sequence[str], patience: float = PATIENCE, murmur: float = MURM
         return printed.read().decode("utf-8", "replace")
 
 
-def here(traces: Sequence[str] = TRACES, patience: float = PATIENCE, murmur: float = MURMUR) -> Choice:
+def here(traces: Sequence[str] = TRACES, timeout: float = TIMEOUT, murmur: float = MURMUR) -> Choice:
     """The choice for this machine."""
     program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path="/usr/lib/wsl/lib")
     if not program:
         driver = next(filter(os.path.exists, traces), "")
         return Choice("", f"there is an NVIDIA driver ({driver}) but no nvidia-smi to ask; {_FIX}" if driver else "")
-    shown = ask([program], patience, murmur)
+    shown = ask([program], timeout, murmur)
     if shown is None:
-        return Choice("", f"{program} did not answer within {patience:g} s, so the driver hangs; {_FIX}")
+        return Choice("", f"{program} did not answer within {timeout:g} s, so the driver hangs; {_FIX}")
     knows = _VERSION.search(shown)
-    return choose(shown, ask([program, *QUERY], patience, murmur) or "" if knows else "")
+    return choose(shown, ask([program, *QUERY], timeout, murmur) or "" if knows else "")
 
 
 def main() -> None:

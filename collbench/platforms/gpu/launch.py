@@ -2,23 +2,25 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction
-from collbench.errors import PlatformError, Unsupported
-from collbench.platforms import kernels, tracelog
+from collbench.errors import CaseFailed, PlatformError, Unsupported
+from collbench.platforms import compiler, tracelog
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue, compile_kernel
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.peers import Probed
 from collbench.platforms.gpu.placement import Placement
+from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.layout import MAX_RANKS, Region, buffers, world_type
+from collbench.platforms.processes import Team
 
 SPINS = 2**23
 """Tries before a wait gives up.  A try is a load that must miss the caches, half a microsecond to one: 4 to 8 seconds,
-long after any rank that lives has answered and well before the supervisor's patience ends.
+long after any rank that lives has answered and well before the supervisor's timeout ends.
 
 Processes that share a GPU run in turns of a few milliseconds, and tries pass in a rank's own turns only.  While it
 makes them, each of the others has had as long a turn: the bound needs no change, it only lasts as many times longer."""
@@ -38,7 +40,7 @@ class KernelCache:
 
     def get(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
         """An entry of `kernels/<file>`; one that is told of other ranks is compiled for those of the run."""
-        if kernels.knows_ranks(file):
+        if compiler.knows_ranks(file):
             options = (*defines(len(self._places.places), self._places.one_device), *options)
         key = file, entry, dtype.name, redop.name, *options
         if key not in self._compiled:
@@ -47,35 +49,51 @@ class KernelCache:
         return self._compiled[key]
 
 
-class Launcher:
-    """Launches on the devices of this process."""
+class GpuLauncher:
+    """Kernels, copies and events on the devices of this process."""
 
     def __init__(
-        self, cuda: Cuda, memory: RankMemory, places: Placement, queues: Mapping[int, Queue], probed: Probed
+        self,
+        cuda: Cuda,
+        team: Team,
+        memory: RankMemory,
+        places: Placement,
+        kernels: KernelCache,
+        queues: Mapping[int, Queue],
+        probed: Probed,
+        clock: GpuClock,
     ) -> None:
-        self._cuda, self._memory, self._places = cuda, memory, places
-        self._queues, self._probed = queues, probed
-        self.waits = False  # whether a kernel that may give up was launched
+        self._cuda, self._team, self._memory, self._places = cuda, team, memory, places
+        self._kernels, self._queues, self._probed = kernels, queues, probed
+        self._clock, self.given_up = clock, clock.given_up
+        self._options: tuple[str, ...] = ()  # of every kernel
+        self._lost = 0  # nanoseconds that kernels lose which hesitate
 
-    def at(self, memory: RankMemory) -> "Launcher":
-        """The same, for buffers that lie elsewhere."""
+    def altered(self, memory: RankMemory | None = None, options: tuple[str, ...] = (), lost: int = 0) -> Self:
+        """Return the same launcher for buffers elsewhere, or with options of the compiler for every kernel."""
         other = copy.copy(self)
-        other._memory = memory
+        other._memory = memory or self._memory
+        other._options, other._lost = options or self._options, lost or self._lost
         return other
 
-    def bind(
-        self, kernel: GpuKernel, case: Case, blocks: int, threads: int, *arguments: Any, lost: int = 0
-    ) -> Callable[[int], None]:
-        """One cooperative launch a device, on the stream of its first rank; Unsupported where it would not run.
+    def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
+        """Return a kernel compiled by NVRTC, or taken from CuPy's cache; one that knows other ranks for these."""
+        return self._kernels.get(file, entry, dtype, redop, *self._options, *options)
 
-        `lost`: the nanoseconds of kernels that hesitate.
-        """
+    def blocks(self, most: int) -> int:
+        """Return a block for each multiprocessor in a rank's share of the most crowded GPU: as many for every rank."""
+        return max(1, min(most, self._places.multiprocessors // self._places.most_sharing))
+
+    def bind(self, kernel: GpuKernel, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
+        """Return cooperative launches, one a device, on the stream of its first rank; Unsupported if they can't run."""
         self._refuse(case)
-        worlds = [(device, self._world(case, device, blocks, lost)) for device in self._places.devices]
-        launches = [self._launch(kernel, device, blocks, threads, (world, *arguments)) for device, world in worlds]
+        launches = []
+        for device in self._places.devices:
+            world = self._world(case, device, blocks)
+            launches.append(self._launch(kernel, device, blocks, threads, (world, *arguments)))
 
         def launch(count: int) -> None:
-            self.waits = True
+            self.given_up.possible = True
             for _ in range(count):
                 for queue, function, grid, block, held in launches:
                     function(grid, block, held, stream=queue.use(), enable_cooperative_groups=True)
@@ -83,12 +101,38 @@ class Launcher:
         return launch
 
     def bind_one(self, kernel: GpuKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
-        """A launch on the rank's stream, with threads for `count` elements."""
+        """Return a launch on the rank's stream, with threads for `count` elements."""
         queue = self._queues[rank]
         function = self._on(kernel, queue.device)
         most = _WAVES * self._cuda.multiprocessors(queue.device)
         grid = (max(1, min(most, -(-count // _THREADS))),)
         return lambda: function(grid, (_THREADS,), arguments, stream=queue.use())
+
+    def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
+        """Copy by the copy engine; the driver sees from the addresses which devices, and stages where it must."""
+        runtime = self._cuda.runtime
+        runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDefault, self._queues[rank].use().ptr)
+
+    def fetch(self, rank: int, address: int, nbytes: int) -> Array:
+        """Return bytes after what the rank's stream was given: the copy itself does not wait for a stream of ours."""
+        self._queues[rank].enter().synchronize()
+        return self._queues[rank].fetch(address, np.zeros(nbytes, np.uint8))
+
+    def mark(self, rank: int) -> Any:
+        """Return an event on the rank's stream."""
+        return self._queues[rank].mark()
+
+    def after(self, rank: int, event: Any) -> None:
+        """Make the stream wait, whichever devices the two are on."""
+        self._queues[rank].enter().wait_event(event)
+
+    def synchronize(self) -> None:
+        """Wait for every rank's stream, and for every process.
+
+        Host-driven implementations pay for it at every step, so it does not ask whether a kernel gave up: `time` does.
+        """
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
+            self._clock.wait()
 
     def _on(self, kernel: GpuKernel, device: int) -> Any:
         return kernel.functions[self._places.devices.index(device)]
@@ -119,7 +163,7 @@ class Launcher:
                 f"which holds {room}: use fewer ranks for each GPU"
             )
 
-    def _world(self, case: Case, device: int, blocks: int, lost: int) -> Array:
+    def _world(self, case: Case, device: int, blocks: int) -> Array:
         """What the kernel on a device is to know."""
         world = np.zeros((), world_type(room_for(case.ranks)))
         for rank in range(case.ranks):
@@ -127,7 +171,7 @@ class Launcher:
             world["send"][rank], world["receive"][rank] = buffers(self._memory, case, rank)
         world["ranks"], world["first"] = case.ranks, self._places.on(device)[0]
         world["stride"], world["blocks"] = len(self._places.devices), blocks
-        world["spins"], world["trace"] = SPINS, lost or self._memory.layout.fifos.get(tracelog.FIFO, 0)
+        world["spins"], world["trace"] = SPINS, self._lost or self._memory.layout.fifos.get(tracelog.FIFO, 0)
         return world
 
 

@@ -1,26 +1,92 @@
-"""NCCL's communicators for the ranks that a process holds, and what NCCL needs where ranks share a GPU.
+"""NCCL's own estimate of an operation, by ncclGroupSimulateEnd (NCCL 2.22 and newer), which CuPy does not offer.
 
-NCCL allows that since 2.30, if told so before it starts (NCCL_MULTI_RANK_GPU_ENABLE).  Every rank's kernel must then
+A group of calls that is closed by it is planned as any other, but not enqueued.  Every copy of NCCL counts its own
+groups, so the function must be that of the copy which CuPy calls.  It is looked up through CuPy's extension module,
+among the libraries that this one was linked with; nothing is loaded for it.
+
+Structure and numbers are those of nccl.h; a test compiles that header and compares.
+
+NCCL's communicators for the ranks that a process holds, and what NCCL needs where ranks share a GPU.
+
+NCCL allows that since 2.30 (NCCL_MULTI_RANK_GPU_ENABLE, before it starts).  Every rank's kernel must then
 find room beside the others': with too many CTAs each, one waits for a peer that is never started.  So whatever NCCL
 does for the first time, its start and the first operation of a kind, has a limit of time.
 """
 
 import ctypes
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import starmap
+from math import isfinite
 from typing import Any
 
 from collbench.errors import CaseFailed, StartFailed, Unsupported
 from collbench.note import Note
-from collbench.platforms.gpu import simulate
 from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Queue
 from collbench.platforms.gpu.placement import Placement
-from collbench.platforms.gpu.timing import Stopwatch
+from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.processes import Team
+
+MAGIC = 0x74685283
+VERSION = 22203  # of the header that had these fields first
+UNKNOWN = -1.0  # NCCL_UNDEF_FLOAT
+
+_MICROSECONDS = 1e-6
+
+SimulateEnd = Callable[[], float | None]
+"""Close this thread's open group and enqueue nothing: seconds that NCCL expects of it; None if it cannot say."""
+
+
+class SimInfo(ctypes.Structure):
+    """`ncclSimInfo_t`; a new one is what NCCL_SIM_INFO_INITIALIZER makes."""
+
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("magic", ctypes.c_uint),
+        ("version", ctypes.c_uint),
+        ("estimatedTime", ctypes.c_float),  # microseconds
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(ctypes.sizeof(SimInfo), MAGIC, VERSION, UNKNOWN)
+
+
+def find(nccl: Any) -> SimulateEnd | None:
+    """The function of the NCCL behind `cupy.cuda.nccl`; None if that is too old, or not to be found.
+
+    No group may be open.
+    """
+    extension = getattr(sys.modules.get(nccl.NcclCommunicator.__module__), "__file__", None)
+    if not extension:
+        return None
+    try:
+        function = ctypes.CDLL(extension, mode=os.RTLD_NOLOAD).ncclGroupSimulateEnd
+    except (OSError, AttributeError):
+        return None
+    return (lambda: _seconds(function)) if _closes_groups(function, nccl) else None
+
+
+def _closes_groups(function: Any, nccl: Any) -> bool:
+    """Whether it closes an empty group that CuPy opens; for another copy of NCCL there would be none to close."""
+    nccl.groupStart()
+    if function(ctypes.byref(SimInfo())) == 0:
+        return True
+    with suppress(nccl.NcclError):  # it may be closed all the same
+        nccl.groupEnd()
+    return False
+
+
+def _seconds(function: Any) -> float | None:
+    """What NCCL leaves unset stays negative."""
+    info = SimInfo()
+    failed = function(ctypes.byref(info))
+    known = not failed and isfinite(info.estimatedTime) and info.estimatedTime > 0
+    return info.estimatedTime * _MICROSECONDS if known else None
+
 
 _SHARING_SINCE = 23000  # NCCL 2.30.0 in NCCL's own counting
 MOST_CTAS = 64  # that NCCL ever uses
@@ -41,12 +107,12 @@ class Communicators:
         team: Team,
         places: Placement,
         queues: Mapping[int, Queue],
-        stopwatch: Stopwatch,
-        patience: float,
+        clock: GpuClock,
+        timeout: float,
     ) -> None:
         self._cuda, self._team, self._places = cuda, team, places
-        self._queues, self._stopwatch, self._patience = queues, stopwatch, patience
-        self.hung = False  # whether NCCL took longer than `patience` seconds: nothing here may be waited for any more
+        self._queues, self._clock, self._timeout = queues, clock, timeout
+        self.hung = False  # whether NCCL took longer than `timeout` seconds: nothing here may be waited for any more
 
     @property
     def note(self) -> Note:
@@ -64,7 +130,7 @@ class Communicators:
     def ranks(self) -> dict[int, Any]:
         """The communicators by local rank, made when they are first asked for; Unsupported where NCCL cannot.
 
-        *Collective*: whoever started NCCL while another process cannot would wait for that one for ever.
+        *Collective*: a process that started NCCL while another cannot would wait for it for ever.
         """
         with (
             self._team.agreeing(),
@@ -110,7 +176,7 @@ class Communicators:
         """*Collective*: carry out one operation, which connects the ranks; CaseFailed if that takes too long."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while NCCL connected its ranks"):
             self._bounded("connect its ranks", lambda: launch(1))
-            if not self._stopwatch.wait_at_most(self._patience):
+            if not self._clock.wait_at_most(self._timeout):
                 self._raise_of_network()
                 raise self._hang("carry out its first operation")
 
@@ -133,7 +199,7 @@ class Communicators:
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        thread.join(self._patience)
+        thread.join(self._timeout)
         if thread.is_alive():
             raise self._hang(doing, StartFailed if doing == _START else CaseFailed)
         if failure:
@@ -142,7 +208,7 @@ class Communicators:
 
     def _hang(self, doing: str, kind: type[CaseFailed] = CaseFailed) -> CaseFailed:
         self._give_up()
-        return kind(f"NCCL did not {doing} within {self._patience:.0f} s (NCCL_DEBUG=INFO says how far it came)")
+        return kind(f"NCCL did not {doing} within {self._timeout:.0f} s (NCCL_DEBUG=INFO says how far it came)")
 
     def _give_up(self) -> None:
         """Nothing of this is ever freed: CuPy would have NCCL wait for its streams, and so for what hangs."""
@@ -182,9 +248,9 @@ class Communicators:
         return max((seconds for seconds in estimates if seconds is not None), default=None)
 
     @cached_property
-    def _simulate_end(self) -> simulate.SimulateEnd | None:
+    def _simulate_end(self) -> SimulateEnd | None:
         """None unless every process has it: planning may connect ranks, which takes all of them."""
-        simulate_end = simulate.find(self._cuda.nccl)
+        simulate_end = find(self._cuda.nccl)
         return simulate_end if all(self._team.exchange(simulate_end is not None)) else None
 
     def destroy(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from collbench.datatypes import DATATYPES, NONE, Array, recipe
-from collbench.platforms import checking, kernels
+from collbench.platforms import checking, compiler
 from collbench.platforms.gpu.cuda import Cuda, Memory, Queue, compile_kernel
 
 _COUNT = 2**16  # elements of the pattern
@@ -73,7 +73,9 @@ class Hand:
 
 def pattern_kernels(cuda: Cuda, devices: Sequence[int]) -> list[tuple[Any, ...]]:
     """For each device those of kernels/check.cu that write and compare a pattern."""
-    both = (compile_kernel(cuda, devices, kernels.JUDGE, entry, _WORD, NONE).functions for entry in ("fill", "compare"))
+    both = (
+        compile_kernel(cuda, devices, compiler.JUDGE, entry, _WORD, NONE).functions for entry in ("fill", "compare")
+    )
     return list(zip(*both, strict=True))
 
 

@@ -25,7 +25,7 @@ _DRIVER = "libcuda.so.1"
 _NVML = "libnvidia-ml.so.1"
 _TAKEN = 2**29  # bytes of a GPU that a CUDA context, its kernels and a library's communicator take before any message
 _DEVICES = Path("/dev")  # nvidiactl is there wherever the kernel has NVIDIA's driver
-_PATIENCE = 300.0  # seconds; a cold driver takes two or three for each GPU, without persistence mode tens
+_TIMEOUT = 300.0  # seconds; a cold driver takes two or three for each GPU, without persistence mode tens
 
 _QUESTION = """
 import ctypes, json, sys
@@ -94,7 +94,7 @@ def memories() -> tuple[int, ...]:
 
     PlatformError if the driver does not answer.
     """
-    answer = _driver(_DRIVER, _PATIENCE)
+    answer = _driver(_DRIVER, _TIMEOUT)
     if answer.hung:
         raise PlatformError(f"{answer.refusal}: check nvidia-smi, or use --on cpu")
     return answer.memories
@@ -117,7 +117,7 @@ def refusal() -> str:
     if reason := _unloadable(_DRIVER):
         fix = "a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility"
         return f"{_DEVICES}/nvidiactl is there, but {reason}; {fix}"
-    answer = _driver(_DRIVER, _PATIENCE)
+    answer = _driver(_DRIVER, _TIMEOUT)
     if answer.memories:
         return ""
     reason = answer.refusal or "the CUDA driver shows no GPU"
@@ -137,7 +137,7 @@ def missing() -> str:
 @cache
 def broken() -> str:
     """Why the CuPy that is installed cannot use the GPUs; nothing if it can.  A child imports it, in a second or so."""
-    return _child(_PATIENCE, "-P", "-c", _TRIAL, str(Path(__file__).parents[3])).refusal
+    return _child(_TIMEOUT, "-P", "-c", _TRIAL, str(Path(__file__).parents[3])).refusal
 
 
 def obstacle() -> str:
@@ -148,10 +148,10 @@ def obstacle() -> str:
 
 
 @cache
-def _driver(library: str, patience: float) -> Answer:
+def _driver(library: str, timeout: float) -> Answer:
     if _unloadable(library):
         return Answer()
-    return _child(patience, "-I", "-S", "-c", _QUESTION + _FREE, library, _NVML)
+    return _child(timeout, "-I", "-S", "-c", _QUESTION + _FREE, library, _NVML)
 
 
 def _unloadable(library: str) -> str:
@@ -162,11 +162,11 @@ def _unloadable(library: str) -> str:
     return ""
 
 
-def _child(patience: float, *arguments: str) -> Answer:
+def _child(timeout: float, *arguments: str) -> Answer:
     """What a child says in a line of JSON, whatever else it prints; any other end of it is a refusal too."""
-    printed = ask([sys.executable, *arguments], patience, murmur=math.inf)
+    printed = ask([sys.executable, *arguments], timeout, murmur=math.inf)
     if printed is None:
-        return Answer(refusal=f"the CUDA driver did not answer within {patience:g} s", hung=True)
+        return Answer(refusal=f"the CUDA driver did not answer within {timeout:g} s", hung=True)
     lines = [line for line in printed.splitlines() if line.strip()]
     for line in reversed(lines):
         with suppress(ValueError, AttributeError):
@@ -187,26 +187,26 @@ def refuse_too_large(nbytes: int, ranks: int) -> None:
 
     Under an outside launcher nobody knows yet how many of its processes come to these GPUs: one at least.
     """
-    for device, (wanted, has) in enumerate(zip(_wanted(nbytes, ranks), memories(), strict=True)):
-        if wanted > has:
-            raise too_large(device, wanted, f"has {format_size(has)}")
+    for device, (needed, has) in enumerate(zip(_needed(nbytes, ranks), memories(), strict=True)):
+        if needed > has:
+            raise too_large(device, needed, f"has {format_size(has)}")
 
 
 def fits(nbytes: int, ranks: int) -> bool:
     """Whether that is free now, as far as NVML says it: for a size that nobody asked for."""
-    free = _driver(_DRIVER, _PATIENCE).free
+    free = _driver(_DRIVER, _TIMEOUT).free
     return not free or all(
-        wanted <= has - _TAKEN for wanted, has in zip(_wanted(nbytes, ranks), free, strict=True) if wanted
+        needed <= has - _TAKEN for needed, has in zip(_needed(nbytes, ranks), free, strict=True) if needed
     )
 
 
-def _wanted(nbytes: int, ranks: int) -> list[int]:
+def _needed(nbytes: int, ranks: int) -> list[int]:
     """Bytes on each GPU for so many on every rank."""
     gpus = len(memories())
     ranks = min(ranks, gpus) if launched() else ranks
     return [len(range(device, ranks, gpus)) * nbytes for device in range(gpus)]
 
 
-def too_large(device: int, wanted: int, obstacle: str) -> PlatformError:
+def too_large(device: int, needed: int, obstacle: str) -> PlatformError:
     """The error for ranks that do not fit on a GPU."""
-    return PlatformError(f"the ranks on GPU {device} need {format_size(wanted)} and it {obstacle}: lower -e or --ranks")
+    return PlatformError(f"the ranks on GPU {device} need {format_size(needed)} and it {obstacle}: lower -e or --ranks")

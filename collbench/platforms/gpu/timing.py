@@ -9,22 +9,33 @@ and is done when all of it is, so that its two events tell how long the slowest 
 The host enqueues one graph after the other, which takes it microseconds for each device.  So that this is not
 measured, a gate holds every stream back until the last graph is enqueued; each stream's own two events then tell how
 long its rank took, and the slowest counts.
+
+Clocks of devices, held against the host's: when streams got where, in seconds of the clock of their process.
+
+CUDA tells how long after another an event was reached, by the device's own clock.  An event that is reached between two
+looks at the host's clock ties the two together.  They drift apart by microseconds in a second, so they are tied again
+after what is timed, and a moment between two ties is off by no more than these are.
 """
 
 import ctypes
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
+from collbench.cases import Case
 from collbench.errors import CaseFailed
 from collbench.platforms.gpu.cuda import Cuda, Queue
-from collbench.platforms.gpu.device_clocks import DeviceClocks
+from collbench.platforms.gpu.memory import RankMemory
+from collbench.platforms.interface import Limits, Prepared
+from collbench.platforms.layout import Region
 from collbench.platforms.processes import Team
-from collbench.platforms.roles import Prepared
+from collbench.platforms.products import Moment
+from collbench.scheduling import Watch
 
 _KEPT = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
@@ -72,19 +83,76 @@ class StartGate:
             self._address = 0
 
 
-class Stopwatch:
-    """Seconds that operations take on the slowest of this process's ranks.  CaseFailed where nothing sure was measured.
+class GivenUp:
+    """Whether kernels that wait for other ranks were launched, and whether any of them gave up."""
+
+    def __init__(self, memory: RankMemory, queues: Mapping[int, Queue]) -> None:
+        self._memory, self._queues = memory, queues
+        self.possible = False
+
+    def refuse(self) -> None:
+        """Raise CaseFailed if a kernel gave up: then it left a one in the first word of its rank's window."""
+        for rank, queue in self._queues.items():
+            if queue.fetch(self._memory.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
+                raise CaseFailed(f"a rank waited in vain for another's flag (rank {rank})")
+
+
+class GpuClock:
+    """Seconds that operations take on the slowest rank.  CaseFailed where nothing sure was measured.
 
     Several processes set out together: each begins where all have arrived, and no gate opens before all have enqueued.
     """
 
-    def __init__(self, cuda: Cuda, team: Team, queues: Sequence[Queue], gate: StartGate) -> None:
-        self._cuda, self._team = cuda, team
-        self._queues = queues
+    region = 1.5e-3  # a sample has one start of a graph in it, of some microseconds
+    limits = Limits(1e-7, 1e14, "five times what the fastest memory and the largest cache of a GPU bring")
+
+    def __init__(
+        self, cuda: Cuda, team: Team, queues: Mapping[int, Queue], gate: StartGate, given_up: GivenUp, graph: bool
+    ) -> None:
+        self._cuda, self._team, self._graph = cuda, team, graph
+        self._by_rank, self._queues = queues, list(queues.values())
         self.besides: Sequence[Queue] = ()  # more that are waited for, but neither captured nor timed
         self._gate = gate
+        self.given_up = given_up
         self._graphs: OrderedDict[tuple[Prepared, int], Captured] = OrderedDict()
         self.clocks = DeviceClocks(cuda)
+        self.scheduled = Watch()  # ranks on devices have no cores to lose
+
+    def time(self, prepared: Prepared, launches: int) -> float:
+        """Time a graph's replay between two events of every rank's stream; without graphs, launches; else the host.
+
+        CaseFailed if CUDA or NCCL fails, or a kernel gave up.
+        """
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
+            if prepared.host_driven:
+                seconds = self.on_host(prepared, launches)
+            elif self._graph:
+                seconds = self.of_graph(prepared, launches)
+            else:
+                seconds = self.of_launches(prepared, launches)
+            if self.given_up.possible:
+                self.given_up.refuse()
+            slowest: float = max(self._team.exchange(seconds))
+        return slowest / launches
+
+    def moment(self, rank: int) -> Moment:
+        """Record an event on the rank's stream; clocks of devices are set by the host's, to a few microseconds."""
+        return self.clocks.moment(self._by_rank[rank])
+
+    def set_clocks(self) -> float:
+        """Set the clocks of devices by the host's: they gain or lose microseconds on it in a second."""
+        return self.clocks.set(self._queues)
+
+    def singly(self, prepared: Prepared) -> Prepared | None:
+        """Return None: the host enqueues every operation, so there is no other loop."""
+        return None
+
+    def barrier(self) -> None:
+        """Return None: ranks on devices have no cores."""
+
+    def floor(self, case: Case) -> Sequence[Prepared]:
+        """Return nothing: the line rates of data sheets bound what GPUs do (collbench/analysis/bound.py)."""
+        return ()
 
     def on_host(self, prepared: Prepared, launches: int) -> float:
         """By the host's clock, until everything is done: for operations that the host drives."""
@@ -202,6 +270,95 @@ class Stopwatch:
             queue.used = False
 
     def _slowest(self, queues: Sequence[Queue]) -> float:
-        self.wait_at_most(math.inf)  # whoever watches over this process has a limit
+        self.wait_at_most(math.inf)  # the supervisor has a limit
         elapsed = [self._cuda.cupy.cuda.get_elapsed_time(queue.start, queue.end) for queue in queues]
         return float(max(elapsed, default=0.0)) * 1e-3  # where no rank of this process has a part in it, it has no time
+
+
+Seen = TypeVar("Seen")
+Told = TypeVar("Told")
+
+_LOOKS = 5  # at the clock of a device, of which the closest counts
+_FRESH = 4.0
+"""Seconds after which a device's clock is set anew: CUDA tells the milliseconds between two events as a 32-bit float,
+which is within half a microsecond for so long, and the clocks of devices and host drift apart."""
+
+
+def closest(look: Callable[[], Seen], read: Callable[[Seen], Told]) -> tuple[float, Told, float]:
+    """When the quickest of several looks was, by the host's clock; what was read of what it saw; the error in seconds.
+
+    It saw something between its two ends, so the middle is off by half of what it took at most.
+    """
+    answers: list[Told] = []
+    shortest, at = math.inf, 0.0
+    for _ in range(_LOOKS):
+        begun = time.perf_counter()
+        seen = look()
+        if (elapsed := time.perf_counter() - begun) < shortest:
+            shortest, at = elapsed, begun + elapsed / 2
+            answers.append(read(seen))
+    return at, answers[-1], shortest / 2
+
+
+@dataclass
+class _Tie:
+    """An event and when it was reached; once there is another, the rate between them."""
+
+    event: Any
+    at: float
+    rate: float = 1.0  # seconds of the host in one of the device
+
+    def seconds(self, elapsed: float) -> float:
+        """The host's time so many seconds of the device after it."""
+        return self.at + self.rate * elapsed
+
+
+class DeviceClocks:
+    """Those of a process's devices."""
+
+    def __init__(self, cuda: Cuda) -> None:
+        self._cuda = cuda
+        self._ties: dict[int, _Tie] = {}  # the latest, by device
+
+    def moment(self, queue: Queue) -> Moment:
+        """When a stream gets here, in seconds of the host's clock; the better, the later it is asked for."""
+        if queue.device not in self._ties:
+            self._tie(queue)
+        tie, event = self._ties[queue.device], self._event(queue)
+        return lambda: tie.seconds(self._elapsed(tie.event, event))
+
+    def set(self, queues: Iterable[Queue]) -> float:
+        """Tie every device's clock to the host's anew; seconds by which moments since the last time may be off it."""
+        return max(self._tie(queue) for queue in {queue.device: queue for queue in queues}.values())
+
+    def forget(self) -> None:
+        """Those that are too old."""
+        since = time.perf_counter() - _FRESH
+        self._ties = {device: tie for device, tie in self._ties.items() if tie.at > since}
+
+    def _tie(self, queue: Queue) -> float:
+        """By the closest of several tries."""
+        queue.enter().synchronize()
+        before = self._ties.get(queue.device)
+
+        def look() -> Any:
+            event = self._event(queue)
+            queue.enter().synchronize()
+            return event
+
+        at, event, error = closest(look, lambda seen: seen)
+        tie = _Tie(event, at)
+        if before and (passed := self._elapsed(before.event, tie.event)) > 0:
+            before.rate = (tie.at - before.at) / passed
+        self._ties[queue.device] = tie
+        return error
+
+    def _elapsed(self, first: Any, second: Any) -> float:
+        return float(self._cuda.cupy.cuda.get_elapsed_time(first, second)) * 1e-3
+
+    def _event(self, queue: Queue) -> Any:
+        """Recorded now; an event belongs to the device that is current when it is made."""
+        stream = queue.enter()
+        event = self._cuda.cupy.cuda.Event()
+        event.record(stream)
+        return event

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.analysis.compare.compare import Comparison, compare
-from collbench.analysis.compare.verdicts import Together, Verdict
+from collbench.analysis.compare import Comparison, Together, Verdict, compare
 from collbench.measurement import Measurement
 from collbench.runfile.file import Run
 from collbench.runfile.header import Header, Interleaved

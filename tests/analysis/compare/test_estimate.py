@@ -8,10 +8,19 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from collbench.analysis.compare import bootstrap
-from collbench.analysis.compare.bootstrap import Floats, log_medians
-from collbench.analysis.compare.estimate import Estimate, Paired, _usual, paired, pooled, separate
-from collbench.analysis.compare.scatter import Scatter, scatter
+from collbench.analysis import bootstrap
+from collbench.analysis.bootstrap import (
+    Estimate,
+    Floats,
+    Paired,
+    Scatter,
+    _usual,
+    log_medians,
+    paired,
+    pooled,
+    scatter,
+    separate,
+)
 from tests.analysis.compare.test_compare import noise
 
 SIZES = tuple(8 * 4**step for step in range(13))

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from collbench.analysis.compare import gate
-from collbench.analysis.compare.compare import Comparison
-from collbench.analysis.compare.selection import Selection, selection
-from collbench.analysis.compare.unmatched import Unmatched
-from collbench.analysis.compare.verdicts import Row, Together, Verdict
+from collbench.analysis import gate
+from collbench.analysis.compare import Comparison, Row, Together, Verdict
+from collbench.analysis.matching import Selection, Unmatched, selection
 from collbench.errors import UsageError
 from collbench.runfile.file import Run
 from collbench.runfile.header import Header
@@ -96,7 +94,7 @@ def test_junit_and_the_summary_hold_rows_by_what_they_mean_twenty_of_a_kind_with
     assert message.endswith("&#60;i&#62;")
     assert gate._escaped("\x1b") == printable("\x1b").replace("\\", "&#92;") != "\x1b"
     assert list(gate.summary([of(SAME)]))[4:] == ["new&#95;.jsonl against base&#95;.jsonl: 1 same"]
-    assert gate.tally(of()) == "no rows"
+    assert gate.counts_in_words(of()) == "no rows"
 
 
 def test_only_takes_kinds_together_and_words_of_a_kind_as_alternatives() -> None:

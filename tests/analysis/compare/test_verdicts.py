@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.analysis.compare.compare import Comparison, compare
-from collbench.analysis.compare.estimate import Estimate
-from collbench.analysis.compare.headers import differences
-from collbench.analysis.compare.unmatched import unmatched
-from collbench.analysis.compare.verdicts import Row, Together, Verdict, by_curve, judged, together, verdict
+from collbench.analysis.bootstrap import Estimate
+from collbench.analysis.compare import Comparison, Row, Together, Verdict, by_curve, compare, judged, together, verdict
+from collbench.analysis.matching import differences, unmatched
 from collbench.flaws import Mismatch
 from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped
 from collbench.runfile.file import Run

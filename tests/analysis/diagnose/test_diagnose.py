@@ -8,13 +8,11 @@ from itertools import cycle
 import numpy as np
 import pytest
 
-from collbench.analysis.diagnose.diagnose import Diagnosis, Evidence, diagnose
-from collbench.analysis.diagnose.explain import Reason, told
-from collbench.analysis.diagnose.hypotheses import HYPOTHESES
-from collbench.analysis.diagnose.verdict import Health, judge
-from collbench.analysis.traffic import in_words, traffic
+from collbench.analysis.diagnose import Diagnosis, Health, Reason, RunFacts, diagnose, judge, likely_reasons
+from collbench.analysis.hypotheses import HYPOTHESES
+from collbench.analysis.roofline import traffic, traffic_in_words
 from collbench.measurement import Measurement
-from collbench.model.doubt import doubt, levels_of
+from collbench.model.error_bands import error_levels, error_model
 from collbench.model.predict import curve
 from collbench.topology import files
 from collbench.topology.system import Nics, System
@@ -58,7 +56,7 @@ def test_a_machine_that_is_as_modelled_is_as_expected() -> None:
             found = diagnose(measured_on(part), part, QUIET)
             assert (found.verdict, found.reasons) == (Health.AS_EXPECTED, ()), part.title
     rows = measured_on(H100)
-    assert diagnose(rows, H100, Evidence({"NCCL_P2P_DISABLE": "1"})).verdict is Health.AS_EXPECTED
+    assert diagnose(rows, H100, RunFacts({"NCCL_P2P_DISABLE": "1"})).verdict is Health.AS_EXPECTED
     for place in (0, 14, 15):
         rows[place] = replace(rows[place], seconds=(rows[place].typical * 8,))
     assert diagnose(rows, H100, QUIET).verdict is Health.AS_EXPECTED
@@ -96,7 +94,7 @@ def test_what_comes_no_nearer_or_is_hardly_possible_is_no_reason() -> None:
     """Off twice the time: of five only those that are likelier than something else, and leave less."""
     made = [(1.1, 20.0), (1.95, 19.0), (1.2, 15.0), (1.1, 5.0), (1.1, -1.0)]
     reasons = [Reason(HYPOTHESES[0], off, weight, ()) for off, weight in made]
-    found = [(reason.off, reason.weight) for reason in told(reversed(reasons), math.log(2))]
+    found = [(reason.off, reason.weight) for reason in likely_reasons(reversed(reasons), math.log(2))]
     assert found == [(1.1, 20.0), (1.2, 15.0)]
 
 
@@ -125,7 +123,7 @@ def test_what_was_set_decides_between_reasons() -> None:
     """
     half = measured_on(network(H100.of(4), rate=25e9))
     plain = diagnose(half, H100.of(4), QUIET)
-    set_so = diagnose(half, H100.of(4), Evidence({"NCCL_IB_HCA": "mlx5_0"}))
+    set_so = diagnose(half, H100.of(4), RunFacts({"NCCL_IB_HCA": "mlx5_0"}))
     assert plain.reasons[0].hypothesis.name.startswith("PCIe of an older generation")
     names = [reason.hypothesis.name for reason in set_so.reasons[:2]]
     assert {reason.hypothesis.name for reason in plain.reasons} >= set(names)
@@ -137,7 +135,7 @@ def test_what_was_set_decides_between_reasons() -> None:
 
 def test_unknown_faster_and_slow_without_a_reason_are_answers() -> None:
     rows = measured_on(H100)
-    assert diagnose(rows, None, Evidence({}, (), "no header")).remark == "no header"
+    assert diagnose(rows, None, RunFacts({}, (), "no header")).remark == "no header"
     few = diagnose(rows[:2], H100, QUIET)
     assert (few.verdict, few.remark) == (Health.UNKNOWN, "2 sizes measured; 3 are needed")
     foreign = diagnose([replace(row, implementation="mpi") for row in rows], H100, QUIET)
@@ -152,22 +150,22 @@ def test_busbw_above_the_line_is_explained_and_between_nodes_the_line_is_the_car
     """Eight H100 that add in the switch: 1.125 bytes on the wire for each byte, where busbw counts 1.75."""
     (expected,) = curve(H100, [case(nbytes=2**34, ranks=8)])
     (row,) = rows_of([(2**34, 2**34 / 275e9)], "allreduce", 8)
-    assert traffic(H100, expected).per_byte == pytest.approx(1 + 1 / 8)
-    share, why = in_words(H100, row, expected)
+    assert traffic(H100, expected.case, expected.algorithm).per_byte == pytest.approx(1 + 1 / 8)
+    share, why = traffic_in_words(H100, row, expected)
     assert "309.4 GB/s each way through a GPU's NVLinks, 69% of the line's 450.0" in share
     assert "busbw, 481.2, may be above the line: it counts 1.75" in why
     ring = replace(expected, algorithm="ring")
-    assert traffic(H100, ring).per_byte == pytest.approx(1.75)
-    assert len(in_words(H100, rows_of([(2**34, 2**34 / 200e9)], "allreduce", 8)[0], ring)) == 1
+    assert traffic(H100, ring.case, ring.algorithm).per_byte == pytest.approx(1.75)
+    assert len(traffic_in_words(H100, rows_of([(2**34, 2**34 / 200e9)], "allreduce", 8)[0], ring)) == 1
     (expected,) = curve(H100.of(2), [case(nbytes=2**34, ranks=16)])
-    ring, tree = (traffic(H100.of(2), replace(expected, algorithm=algorithm)) for algorithm in ("ring", "tree"))
+    ring, tree = (traffic(H100.of(2), expected.case, algorithm) for algorithm in ("ring", "tree"))
     assert (ring.line, ring.where) == (400e9, "a node's network cards")
     assert ring.per_byte == pytest.approx(1.875)
     assert tree.per_byte == pytest.approx(1.0)
 
 
 def limit(sizes: Sequence[int], system: System) -> float:
-    return judge(sizes, np.zeros(len(sizes)), doubt(sizes, levels_of(system, "allreduce"))).limit
+    return judge(sizes, np.zeros(len(sizes)), error_model(sizes, error_levels(system, "allreduce"))).limit
 
 
 def test_a_curve_is_slow_from_the_limit_on_that_is_told_and_less_is_known_of_rarer_machines() -> None:
@@ -176,7 +174,7 @@ def test_a_curve_is_slow_from_the_limit_on_that_is_told_and_less_is_known_of_rar
     assert 1.1 < diagnosis.limit < 1.6
     assert f"less than {diagnosis.limit:.1f}x slower" in diagnosis.resolution
     sizes, none = [row.case.nbytes for row in rows], np.zeros(len(rows))
-    errors = doubt(sizes, levels_of(H100, "allreduce"))
+    errors = error_model(sizes, error_levels(H100, "allreduce"))
     for by, health in ((0.97, Health.AS_EXPECTED), (1.03, Health.SLOW)):
         assert judge(sizes, none + errors.mean + np.log(by * diagnosis.limit), errors).health is health, by
     few, many = ([2**power for power in range(27, 34, step)] for step in (3, 1))

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from collbench.errors import Unsupported
-from collbench.model.nccl.constants import RELEASES
-from collbench.model.nccl.option import Option
-from collbench.model.nccl.search import search
-from collbench.model.nccl.table import options, table
+from collbench.model.nccl_channels import search
+from collbench.model.nccl_releases import RELEASES
+from collbench.model.nccl_tuner import Option, options, table
 from collbench.topology.system import Nics, System
 from tests.model.nccl.test_table import ALONE, DGX_A100, DGX_B200, DGX_H100, GB, NVL72, PAIRS
 

@@ -5,19 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.model.network.max_min import Paths, Reals, max_min
+from collbench.model.max_min import Paths, Reals, max_min
 
-Network = tuple[list[list[int]], Reals, Reals]
+Network = tuple[list[list[int]], Reals]
 
 
 @st.composite
 def networks(draw: st.DrawFn) -> Network:
-    """Some links, some flows over some of them, some weights; small integers, so that many levels are equal."""
+    """Some links and some flows over some of them; small integers, so that many levels are equal."""
     links = draw(st.integers(1, 7))
     flows = draw(st.lists(st.sets(st.integers(0, links - 1), min_size=1), min_size=1, max_size=14))
     capacity = draw(st.lists(st.one_of(st.integers(0, 6), st.floats(0.1, 50)), min_size=links, max_size=links))
-    weight = draw(st.lists(st.sampled_from([0.5, 1, 1, 2, 3.7]), min_size=len(flows), max_size=len(flows)))
-    return [sorted(flow) for flow in flows], np.array(capacity, float), np.array(weight, float)
+    return [sorted(flow) for flow in flows], np.array(capacity, float)
 
 
 def paths(flows: list[list[int]]) -> Paths:
@@ -25,20 +24,20 @@ def paths(flows: list[list[int]]) -> Paths:
     return Paths(starts, np.array([link for flow in flows for link in flow]))
 
 
-def obvious(flows: list[list[int]], capacity: Reals, weight: Reals) -> Reals:
+def obvious(flows: list[list[int]], capacity: Reals) -> Reals:
     """Progressive filling as books have it: one link at a time, the one that fills first."""
     rates: dict[int, float] = {}
     while len(rates) < len(flows):
         levels = {}
         for link, room in enumerate(capacity):
-            free = sum(weight[flow] for flow, way in enumerate(flows) if link in way and flow not in rates)
+            free = sum(link in way and flow not in rates for flow, way in enumerate(flows))
             used = sum(rates[flow] for flow, way in enumerate(flows) if link in way and flow in rates)
             if free:
                 levels[link] = max(room - used, 0.0) / free
         full = min(levels, key=lambda link: levels[link])
         for flow, way in enumerate(flows):
             if full in way and flow not in rates:
-                rates[flow] = levels[full] * weight[flow]
+                rates[flow] = levels[full]
     return np.array([rates[flow] for flow in range(len(flows))])
 
 
@@ -49,20 +48,19 @@ def test_rates_are_max_min_fair_whatever_the_units(network: Network, scale: floa
 
     On that link no other flow gets more, which is what makes an allocation max-min fair.
     """
-    flows, capacity, weight = network
-    found = max_min(paths(flows), capacity, weight)
-    assert found.rates == pytest.approx(obvious(flows, capacity, weight), rel=1e-6, abs=1e-9)
+    flows, capacity = network
+    found = max_min(paths(flows), capacity)
+    assert found.rates == pytest.approx(obvious(flows, capacity), rel=1e-6, abs=1e-9)
     carried = np.array(
         [sum(found.rates[f] for f, way in enumerate(flows) if link in way) for link in range(len(capacity))]
     )
     assert (carried <= capacity * (1 + 1e-7) + 1e-9).all()
-    level = found.rates / weight
+    level = found.rates
     for flow, link in enumerate(found.bottleneck):
         assert link in flows[flow]
         assert carried[link] == pytest.approx(capacity[link], rel=1e-6, abs=1e-8)
         assert all(level[flow] >= level[other] * (1 - 1e-6) - 1e-9 for other, way in enumerate(flows) if link in way)
-    assert max_min(paths(flows), capacity * scale, weight).rates == pytest.approx(found.rates * scale, rel=1e-6)
-    assert max_min(paths(flows), capacity, weight * scale).rates == pytest.approx(found.rates, rel=1e-6)
+    assert max_min(paths(flows), capacity * scale).rates == pytest.approx(found.rates * scale, rel=1e-6)
 
 
 def test_a_flow_that_is_held_elsewhere_leaves_its_share_and_a_chain_is_settled_in_order() -> None:
@@ -72,17 +70,16 @@ def test_a_flow_that_is_held_elsewhere_leaves_its_share_and_a_chain_is_settled_i
     count = 60
     flows = [[0], *([link, link + 1] for link in range(count - 1))]
     capacity = 2.0 ** np.arange(count)
-    expected = obvious(flows, capacity, np.ones(count))
+    expected = obvious(flows, capacity)
     assert max_min(paths(flows), capacity).rates == pytest.approx(expected)
 
 
 def test_what_is_no_network_is_refused() -> None:
-    for flows, capacity, weight, words in (
-        ([[0], []], [1.0], [1.0, 1.0], "no links"),
-        ([[1]], [1.0], [1.0], "does not exist"),
-        ([[0]], [-1.0], [1.0], "negative"),
-        ([[0]], [float("nan")], [1.0], "negative"),
-        ([[0]], [1.0], [0.0], "not positive"),
+    for flows, capacity, words in (
+        ([[0], []], [1.0], "no links"),
+        ([[1]], [1.0], "does not exist"),
+        ([[0]], [-1.0], "negative"),
+        ([[0]], [float("nan")], "negative"),
     ):
         with pytest.raises(ValueError, match=words):
-            max_min(paths(flows), np.array(capacity), np.array(weight))
+            max_min(paths(flows), np.array(capacity))

@@ -7,8 +7,17 @@ import numpy as np
 import pytest
 
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.platforms import kernels
-from collbench.platforms.cpu.calls import INTEGER_STATUS, Call, address, combining, copy, kernel, repeated, symbol
+from collbench.platforms import compiler
+from collbench.platforms.cpu.mpi import (
+    INTEGER_STATUS,
+    Call,
+    address,
+    combining,
+    kernel_call,
+    memcpy_call,
+    repeated,
+    symbol,
+)
 
 SEEN = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_longlong] * 12)
 
@@ -46,9 +55,9 @@ def test_a_status_that_is_an_error_is_told_whenever_it_came() -> None:
 def test_kernels_and_functions_follow_each_other_in_order() -> None:
     """A copy, then its division by the ranks, as often as it is launched; what a copy returns is no error."""
     source, target = np.array([8, 6], np.int32), np.zeros(2, np.int32)
-    complete = kernels.host_kernel("steps.cu", "complete", kernels.defines(DATATYPES["int32"], REDUCTIONS["avg"]))
-    divided = kernel(complete, np.uint64(target.ctypes.data), np.uint64(2), np.uint32(2))
-    assert repeated([copy(target.ctypes.data, source.ctypes.data, 8), divided])(5) == 0
+    complete = compiler.host_kernel("steps.cu", "complete", compiler.defines(DATATYPES["int32"], REDUCTIONS["avg"]))
+    divided = kernel_call(complete, np.uint64(target.ctypes.data), np.uint64(2), np.uint32(2))
+    assert repeated([memcpy_call(target.ctypes.data, source.ctypes.data, 8), divided])(5) == 0
     assert target.tolist() == [4, 3]
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from collbench.errors import PlatformError, UsageError
-from collbench.platforms.cpu import installed
-from collbench.platforms.cpu.installed import LIBMPI, find, of_launcher, own
-from collbench.platforms.cpu.libraries import KINDS, adds_half, short_name
+from collbench.platforms.cpu import mpi_libraries
+from collbench.platforms.cpu.mpi_libraries import KINDS, LIBMPI, adds_half, find, of_launcher, own, short_name
 
 SAYS = {  # each launcher, as the real ones do
     "mpich": "HYDRA build details:\n    Version:                                 5.0.2",
@@ -110,8 +109,8 @@ def test_a_launcher_that_hangs_or_cannot_be_started_is_none(alone: Path, monkeyp
     with pytest.raises(UsageError, match="no Open MPI"):
         find("openmpi", {"PATH": str(program.parent)})
     program.write_text("#!/bin/sh\necho 'Open MPI'\nexec sleep 60\n")
-    installed._says.cache_clear()
-    monkeypatch.setattr(installed, "_PATIENCE", 0.2)
+    mpi_libraries._says.cache_clear()
+    monkeypatch.setattr(mpi_libraries, "_TIMEOUT", 0.2)
     with pytest.raises(UsageError, match="no Open MPI"):
         find("openmpi", {"PATH": str(program.parent)})
 
@@ -149,7 +148,7 @@ def test_ranks_of_a_launcher_on_the_path_load_the_library_that_lies_beside_it(
         assert own(environment).environment({})[LIBMPI] == str(file), key
         assert own(environment).command(3)[-2:] == ["-n", "3"], key
         daemon = unpacked / "bin" / ("orted" if key == "openmpi" else "hydra_pmi_proxy")
-        monkeypatch.setattr(installed, "_ancestors", lambda daemon=daemon: iter([daemon]))
+        monkeypatch.setattr(mpi_libraries, "_ancestors", lambda daemon=daemon: iter([daemon]))
         started = {"OMPI_COMM_WORLD_SIZE": "2"} if key == "openmpi" else {"PMI_SIZE": "2"}
         assert of_launcher(environment | started) == file, key
 
@@ -164,13 +163,13 @@ def test_under_a_launcher_the_library_that_belongs_to_it_is_loaded(
     install(alone / "python", "mpich", "mpiexec")
     system = install(install(alone / "system", "openmpi"), "mpich")
     openmpi, mpich = {"PATH": "", "OMPI_COMM_WORLD_SIZE": "2"}, {"PATH": "", "PMI_SIZE": "2"}
-    monkeypatch.setattr(installed, "_ancestors", lambda: iter([system / "bin" / "orted"]))
+    monkeypatch.setattr(mpi_libraries, "_ancestors", lambda: iter([system / "bin" / "orted"]))
     assert of_launcher(openmpi) == system / PLACES["openmpi"] / "libmpi.so.40"
     assert of_launcher(mpich) == system / "lib" / "libmpi.so.12"
     assert of_launcher(openmpi | {LIBMPI: "/some/libmpi.so.40"}) is None
-    monkeypatch.setattr(installed, "_ancestors", lambda: iter([alone / "python" / "bin" / "hydra_pmi_proxy"]))
+    monkeypatch.setattr(mpi_libraries, "_ancestors", lambda: iter([alone / "python" / "bin" / "hydra_pmi_proxy"]))
     assert of_launcher(mpich) is None
-    monkeypatch.setattr(installed, "_ancestors", lambda: iter([alone / "nowhere" / "orted"]))
+    monkeypatch.setattr(mpi_libraries, "_ancestors", lambda: iter([alone / "nowhere" / "orted"]))
     with pytest.raises(PlatformError, match=r"^Open MPI's launcher .* loads MPICH.*; fix: .*MPI4PY_LIBMPI=.*$"):
         of_launcher(openmpi)
     assert of_launcher(mpich) is None

@@ -6,7 +6,7 @@ import pytest
 
 from collbench.errors import PlatformError
 from collbench.platforms import cpu
-from collbench.platforms.cpu import memory
+from collbench.platforms.cpu import window
 from tests.conftest import Tree
 
 GIB = 2**30
@@ -34,36 +34,36 @@ def group(limit: object, used: object) -> dict[str, str]:
 
 def test_a_control_group_may_give_less_than_the_machine(tree: Tree) -> None:
     """Pages of files that can be dropped count as free."""
-    assert memory.room(tree(MACHINE))[:2] == (8 * GIB, "this machine")
-    assert memory.room(tree(MACHINE | group(10, 20))).free == 0, "over its limit"
+    assert window.room(tree(MACHINE))[:2] == (8 * GIB, "this machine")
+    assert window.room(tree(MACHINE | group(10, 20))).free == 0, "over its limit"
     stat = {"sys/fs/cgroup/memory.stat": f"anon 5\ninactive_file {GIB // 4}\nactive_file 7\n"}
-    room = memory.room(tree(MACHINE | group(2 * GIB, GIB) | stat))
+    room = window.room(tree(MACHINE | group(2 * GIB, GIB) | stat))
     assert room[:2] == (GIB + GIB // 4, "its control group")
     assert "--memory" in room.fix
 
 
 @pytest.mark.parametrize(("files", "free"), [(NESTED, GIB), (VERSION_1, GIB // 2 + 4096)], ids=["nested", "version 1"])
 def test_the_lowest_group_on_the_way_up_counts(tree: Tree, files: dict[str, str], free: int) -> None:
-    assert memory.room(tree(MACHINE | files)).free == free
+    assert window.room(tree(MACHINE | files)).free == free
 
 
 def test_no_limit_is_none_nor_is_what_cannot_be_read(tree: Tree) -> None:
     for limit in ("max", "9223372036854771712", "nonsense"):
         old = {"proc/self/cgroup": "0::/\n4:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": limit}
         files = MACHINE | group(limit, 1) | old | {"sys/fs/cgroup/memory/memory.usage_in_bytes": "1"}
-        assert memory.room(tree(files)).where == "this machine", limit
+        assert window.room(tree(files)).where == "this machine", limit
 
 
 def test_dev_shm_limits_only_where_there_is_no_memfd(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """Docker gives 64 MiB of it, which no longer matters."""
-    monkeypatch.setattr(memory.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**26))
-    assert memory.room(tree(MACHINE)).where == "this machine"
-    monkeypatch.setattr(memory, "_memfd", lambda: None)
-    assert memory.room(tree(MACHINE))[:2] == (2**26, "/dev/shm")
+    monkeypatch.setattr(window.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**26))
+    assert window.room(tree(MACHINE)).where == "this machine"
+    monkeypatch.setattr(window, "_memfd", lambda: None)
+    assert window.room(tree(MACHINE))[:2] == (2**26, "/dev/shm")
 
 
 def test_what_does_not_fit_is_refused_with_numbers_and_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "room", lambda: memory.Room(GIB, "its control group", "raise its limit"))
+    monkeypatch.setattr(window, "room", lambda: window.Room(GIB, "its control group", "raise its limit"))
     cpu.refuse_too_large(GIB // 2, 2)
     with pytest.raises(PlatformError) as refusal:
         cpu.refuse_too_large(GIB // 2 + 1, 2)

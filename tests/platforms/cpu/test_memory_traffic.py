@@ -9,7 +9,7 @@ import pytest
 
 from collbench.collectives import COLLECTIVES
 from collbench.measure.start import mpiexec
-from collbench.platforms import kernels
+from collbench.platforms import compiler
 from collbench.platforms.cpu import memory_traffic
 from collbench.platforms.cpu.memory_traffic import ALWAYS, NEVER, UNMEASURED, beyond, streamed_from
 from tests.conftest import ROOT, case, of_a_user
@@ -57,7 +57,7 @@ def test_the_traffic_of_a_share_is_as_many_lines_and_no_more() -> None:
             place = np.full(64 * 400 // 4, 0xABABABAB, np.uint32)
             target = place[-place.ctypes.data % 64 // 4 :]
             shares = source.ctypes.data, read, target.ctypes.data, written
-            kernels.host_kernel(memory_traffic.KERNELS, "traffic")(*map(np.uint64, shares), np.uint32(streamed))
+            compiler.host_kernel(memory_traffic.KERNELS, "traffic")(*map(np.uint64, shares), np.uint32(streamed))
             copied = min(read, written) // 2 * 2 * 16
             assert (target[:copied] == source[:copied]).all(), (read, written, streamed)
             assert (target[copied : written * 16] == 0).all(), (read, written, streamed)

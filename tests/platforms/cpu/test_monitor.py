@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collbench.errors import CaseFailed
-from collbench.platforms.cpu.monitor import NBYTES, Monitor
+from collbench.platforms.cpu.window import NBYTES, Monitor
 
 MANY = 4 * (os.cpu_count() or 1)  # processes: more than cores
 Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]

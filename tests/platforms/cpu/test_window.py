@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from collbench.measure.start import mpiexec
-from collbench.platforms.cpu import memory, window
+from collbench.platforms.cpu import window
 from tests.conftest import ROOT, of_a_user
 
 
@@ -35,10 +35,9 @@ def test_ranks_store_into_each_others_memory_which_has_no_name() -> None:
     """The last line of every part is that rank's alone, and what others stored there came.
 
     The kernel shows the memory as deleted: nothing is there to be left behind, or to be opened by its name.
-    Where sandboxes forbid to open another process's descriptors, it is handed over a socket.
     """
-    for ranks, nbytes, how in ((1, 4096, ""), (3, 5000, "noproc"), (2, 2**21 + 128, "")):  # the last with huge pages
-        for said in ranks_say(how, ranks, nbytes):
+    for ranks, nbytes in ((1, 4096), (3, 5000), (2, 2**21 + 128)):  # the last with huge pages
+        for said in ranks_say(ranks=ranks, nbytes=nbytes):
             assert said["came"] == [100, 101, 102][:ranks], (ranks, nbytes)
             assert said["ranks"] == [0, 1, 2][:ranks], (ranks, nbytes)
             assert said["aligned"], nbytes
@@ -51,7 +50,7 @@ def test_what_fails_on_one_rank_is_one_error_on_all() -> None:
     for how, reason in (
         ("nomap", "cannot share memory: Cannot allocate memory"),  # on the last rank
         ("nofile", "no shared memory of 8 KiB: File too large; lower -e or --ranks"),
-        ("noproc,foreign", "cannot share memory"),  # a socket of another user
+        ("foreign", "cannot share memory"),  # a socket of another user
     ):
         said = ranks_say(how, ranks=2)
         assert len({one["error"] for one in said}) == 1, how
@@ -97,24 +96,16 @@ def test_kill_9_of_all_ranks_at_once_leaves_no_memory() -> None:
     while any(mine & maps(folder.name) for folder in Path("/proc").glob("[0-9]*")):
         assert time.monotonic() < deadline, "the memory outlives its ranks"
         time.sleep(0.02)
-    assert not list(memory.FOLDER.glob("*collbench*"))
+    assert not list(window.FOLDER.glob("*collbench*"))
 
 
 def test_a_kernel_without_memfd_gives_memory_without_a_name_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of /dev/shm that never had a name."""
-    monkeypatch.setattr(memory, "_memfd", lambda: None)
-    fd = memory.nameless()
+    monkeypatch.setattr(window, "_memfd", lambda: None)
+    fd = window.nameless()
     try:
         os.ftruncate(fd, 4096)
-        assert os.fstat(fd).st_dev == memory.FOLDER.stat().st_dev
+        assert os.fstat(fd).st_dev == window.FOLDER.stat().st_dev
         assert os.fstat(fd).st_nlink == 0, "no folder has it"
     finally:
         os.close(fd)
-
-
-def test_another_file_than_the_first_ranks_is_not_mapped(tmp_path: Path) -> None:
-    """Where process ids mean other processes, /proc shows another's file."""
-    with (tmp_path / "other").open("w+b") as other:
-        offer = window._Offer(os.getpid(), other.fileno(), (1, 2, 3))
-        with pytest.raises(OSError, match="another file"):
-            window._open(offer)

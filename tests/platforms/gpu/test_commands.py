@@ -17,8 +17,7 @@ from collbench.runfile.file import read
 from collbench.runfile.step_records import step_record, to_step
 from collbench.step_times import StepTimes
 from collbench.steps import Step
-from collbench.topology.devices import Kind
-from collbench.topology.topology import Topology
+from collbench.topology.discovered import Kind, Topology
 from tools.stand_in.whole_commands import on_gpus
 
 SWEEP = ("sweep", "--impl", "nccl", "-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")

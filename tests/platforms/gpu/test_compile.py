@@ -12,9 +12,9 @@ import pytest
 
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import PlatformError
-from collbench.platforms.gpu import multicast as gpu_multicast
+from collbench.platforms.compiler import entries
+from collbench.platforms.gpu import memory as gpu_multicast
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, compile_kernel
-from collbench.platforms.kernels import entries
 from tools.stand_in import real_names
 from tools.stand_in.cuda import Machine
 from tools.stand_in.errors import NO_BINARY, OLD_DRIVER, CUDADriverError

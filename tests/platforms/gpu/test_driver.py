@@ -1,4 +1,4 @@
-"""The structures and numbers of collbench.platforms.gpu.driver are those of NVIDIA's header."""
+"""The structures and numbers of collbench.platforms.gpu.cuda are those of NVIDIA's header."""
 
 import ctypes
 import re
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from collbench.errors import PlatformError
-from collbench.platforms.gpu import driver
-from collbench.platforms.kernels import compiler
+from collbench.platforms.compiler import compiler
+from collbench.platforms.gpu import cuda
 from tools.stand_in.header import CALLS, expected
 from tools.stand_in.ipc import build_driver
 from tools.stand_in.real_names import header
@@ -27,9 +27,9 @@ def test_structures_and_numbers_are_those_of_the_header(tmp_path: Path) -> None:
 
 
 def test_every_function_that_is_called_was_compared() -> None:
-    text = Path(driver.__file__).read_text()
-    called = {word for word in re.split(r"\W", text) if word.startswith("cu")}
-    assert {word for word in called if re.match("cu[A-Z]", word)} == {*CALLS}
+    text = Path(cuda.__file__).read_text()
+    called = set(re.findall(r"_call\(\s*\"(cu[A-Z]\w+)\"", text)) | {"cuGetErrorString"}
+    assert called == {*CALLS}
 
 
 def test_an_address_is_traced_to_its_allocation_and_what_the_driver_refuses_is_named(
@@ -39,13 +39,13 @@ def test_an_address_is_traced_to_its_allocation_and_what_the_driver_refuses_is_n
     library = ctypes.CDLL(str(build_driver(tmp_path, devices=1)))
     for start, nbytes in ((2**40, 0x2000), (2**40 + 0x2000, 2**33)):
         library.made_up_allocate(ctypes.c_uint64(start), ctypes.c_size_t(nbytes))
-    found = driver.Driver(library)
+    found = cuda.Driver(library)
     assert found.allocation(2**40) == found.allocation(2**40 + 0x1FFF) == (2**40, 0x2000)
     assert found.allocation(2**40 + 2**32) == (2**40 + 0x2000, 2**33)
     with pytest.raises(PlatformError, match=r"^cuMemGetAddressRange_v2: invalid argument$"):
         found.allocation(2**40 - 1)
     with pytest.raises(PlatformError, match="the driver is too old to have cuMulticastCreate: update it"):
         found.multicast_create(2, 2**21)
-    monkeypatch.setattr(driver, "LIBRARY", "libnosuchdriver.so.1")
+    monkeypatch.setattr(cuda, "LIBRARY", "libnosuchdriver.so.1")
     with pytest.raises(PlatformError, match=r"the CUDA driver cannot be loaded"):
-        driver.load.__wrapped__()
+        cuda.load_driver.__wrapped__()

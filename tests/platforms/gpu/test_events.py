@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.algorithms import implementations, ring_events
+from collbench.algorithms import implementations, ring_host
 from collbench.algorithms.ring_host import Action
 from collbench.cases import Case, Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import Unsupported
+from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import buffers
-from collbench.platforms.roles import Prepared
 from collbench.tracks import MOVED
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cuda import Machine
@@ -59,15 +59,15 @@ def slow(rank: int) -> Callable[[Any], Any]:
 def fetched(platform: Any, case: Case, which: int) -> list[Any]:
     """Every rank's input, or its result."""
     return [
-        platform._queues[rank].fetch(buffers(platform, case, rank)[which], np.zeros(case.block, np.uint32))
+        platform.queues[rank].fetch(buffers(platform.memory, case, rank)[which], np.zeros(case.block, np.uint32))
         for rank in platform.local
     ]
 
 
 def right_after(platform: Any, case: Case, prepared: Prepared, launches: int) -> bool:
     """Whether every rank has what it must after so many operations of unsigned integers: in place the sums pile up."""
-    platform.fill(case, 1)
-    platform.time(prepared, launches)
+    platform.checker.fill(case, 1)
+    platform.clock.time(prepared, launches)
     times = case.ranks ** (launches - 1) if case.in_place else 1
     got = fetched(platform, case, 1)
     return all(np.array_equal(one, case.expected(rank, 1)[0][1] * np.uint32(times)) for rank, one in enumerate(got))
@@ -96,9 +96,9 @@ def with_results_used(platform: Any, case: Case, prepared: Prepared) -> Prepared
     def launch(launches: int) -> None:
         prepared.launch(launches)
         for rank in platform.local:
-            send, receive = buffers(platform, case, rank)
-            platform.copy(rank, send, receive, case.nbytes)
-            platform._cuda.runtime.memsetAsync(receive, 0, case.nbytes, platform._queues[rank].enter().ptr)
+            send, receive = buffers(platform.memory, case, rank)
+            platform.launcher.copy(rank, send, receive, case.nbytes)
+            platform._cuda.runtime.memsetAsync(receive, 0, case.nbytes, platform.queues[rank].enter().ptr)
 
     return Prepared(launch, one_graph=True)
 
@@ -110,8 +110,8 @@ def test_results_may_be_used_and_overwritten_right_after_the_operation(opened: O
         prepared = with_results_used(platform, case, RING.prepare(case, platform))
         for late in range(ranks):
             machine.order = slow(late)
-            platform.fill(case, 1)
-            platform.time(prepared, 1)
+            platform.checker.fill(case, 1)
+            platform.clock.time(prepared, 1)
             for result in fetched(platform, case, 0):
                 assert np.array_equal(result, case.expected(0, 1)[0][1]), f"rank {late} of {ranks} late, {graph=}"
 
@@ -120,10 +120,10 @@ def test_one_graph_holds_all_ranks_and_is_timed_to_its_end(opened: Open) -> None
     """By the first rank's two events, though the slowest rank be another."""
     machine = Machine(2)
     platform = opened(machine, 2)
-    steps = ring_events.Ring(a_case(2), platform).steps()
-    steps[-1][1].append(Action(MOVED, lambda: platform._queues[1].enter().enqueue(lambda: time.sleep(0.05))))
-    prepared = Prepared(lambda launches: ring_events._enqueue(platform, steps, 2), one_graph=True)
-    assert platform.time(prepared, 1) >= 0.05
+    steps = ring_host.Ring(a_case(2), platform).steps()
+    steps[-1][1].append(Action(MOVED, lambda: platform.queues[1].enter().enqueue(lambda: time.sleep(0.05))))
+    prepared = Prepared(lambda launches: ring_host._enqueue(platform, steps, 2), one_graph=True)
+    assert platform.clock.time(prepared, 1) >= 0.05
     assert (machine.captures, machine.replays, len(machine.graphs)) == (1, 1, 1)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.platforms.kernels import source
+from collbench.platforms.compiler import source
 from tools.stand_in import errors, real_names
 from tools.stand_in.cuda import Machine
 from tools.stand_in.driver import WORDS, Library

@@ -13,9 +13,9 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported
 from collbench.measure.stepping import measure_steps
-from collbench.platforms.cpu.platform import CpuPlatform
-from collbench.platforms.gpu import driver
-from collbench.platforms.gpu import multicast as gpu_multicast
+from collbench.platforms.cpu.memory import CpuMemory
+from collbench.platforms.gpu import cuda
+from collbench.platforms.gpu import memory as gpu_multicast
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.layout import Layout, Region
@@ -59,7 +59,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
 def with_switch(machine: Machine, monkeypatch: pytest.MonkeyPatch, **faults: Any) -> Library:
     """The machine's driver, which the platform will find."""
     machine.switch = Library(machine, **faults)
-    monkeypatch.setattr(driver, "load", lambda: driver.Driver(machine.switch))
+    monkeypatch.setattr(cuda, "load_driver", lambda: cuda.Driver(machine.switch))
     return machine.switch
 
 
@@ -72,9 +72,9 @@ def expect_right(platform: Any, case: Case, name: str = "nvls", calls: int = 2) 
     implementations()[name].refuse(case)
     prepared = implementations()[name].prepare(case, platform)
     for seed in range(calls):
-        platform.fill(case, seed)
-        platform.time(prepared, 1)
-        assert platform.check(case, seed) is None, f"{case.dtype.name} {case.redop.name} {case.nbytes}"
+        platform.checker.fill(case, seed)
+        platform.clock.time(prepared, 1)
+        assert platform.checker.check(case, seed) is None, f"{case.dtype.name} {case.redop.name} {case.nbytes}"
 
 
 def test_every_length_is_reduced_on_every_rank(opened: Open) -> None:
@@ -134,7 +134,7 @@ def test_what_the_switch_cannot_reduce_is_refused_with_the_choices() -> None:
         with pytest.raises(Unsupported, match=choices):
             NVLS.refuse(a_case(2, 64, dtype, redop))
     with pytest.raises(Unsupported, match="CPUs have no switch between them"):
-        CpuPlatform.multicast(None, Region.SEND)  # type: ignore[arg-type]
+        CpuMemory.multicast(None, Region.SEND)  # type: ignore[arg-type]
 
 
 def allocated(machine: Machine) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from tools.stand_in import real_names
 from tools.stand_in.used_names import ANSWERS, Reader, modules
 
-PATTERNS = ("collbench/platforms/gpu/*.py", "collbench/topology/discover_gpu.py", "collbench/topology/nvml.py")
+PATTERNS = ("collbench/platforms/gpu/*.py", "collbench/topology/discover_gpu.py")
 GPU_CODE = sorted(str(path.relative_to(ROOT)) for pattern in PATTERNS for path in ROOT.glob(pattern))
 GPU_CODE.append("collbench/algorithms/nccl.py")
 
@@ -34,12 +34,12 @@ WRONG = (  # file or "", code, what is said of it
         "Communicators has no estimates",
     ),
     (
-        "collbench/topology/nvml.py",
+        "collbench/topology/discover_gpu.py",
         "def f(nvml, g): ask(nvml, 'nvmlDeviceGetNumaNod', g)",
         "has no nvmlDeviceGetNumaNod",
     ),
     (
-        "collbench/topology/nvml.py",
+        "collbench/topology/discover_gpu.py",
         "def f(nvml, g): ask(nvml, 'nvmlDeviceGetMemoryInfo', g).busid",
         "nothing has busid",
     ),

@@ -107,9 +107,9 @@ def test_any_sequence_of_calls_is_right(ranks: int, arithmetic: Any, opened: Ope
                 prepared = prepare(way, case, platform)
             except Unsupported:
                 continue
-            platform.fill(case, seed, prepared.wire)
-            platform.time(prepared, 1)
-            assert platform.check(case, seed, prepared.wire) is None, way.name
+            platform.checker.fill(case, seed, prepared.wire)
+            platform.clock.time(prepared, 1)
+            assert platform.checker.check(case, seed, prepared.wire) is None, way.name
 
     right()
 
@@ -151,23 +151,23 @@ def test_graphs_are_replayed_for_what_the_host_does_not_drive_and_nothing_is_cap
         platform = opened(machine, sampling=Sampling(graph=graph), implementations=ALL)
         for way in ON_GPU:
             prepared, replays = prepare(way, case, platform), machine.replays
-            platform.fill(case, 1, prepared.wire)
-            assert platform.time(prepared, 3) > 0, way.name
+            platform.checker.fill(case, 1, prepared.wire)
+            assert platform.clock.time(prepared, 3) > 0, way.name
             captures = machine.captures
-            platform.time(prepared, 3)
+            platform.clock.time(prepared, 3)
             assert machine.captures == captures, f"{way.name}: the same graph is replayed"
             assert (machine.replays > replays) == (graph and not prepared.host_driven), way.name
-            assert platform.check(case, 1, prepared.wire) is None, way.name
+            assert platform.checker.check(case, 1, prepared.wire) is None, way.name
         assert bool(machine.captures) is graph
 
 
 def test_nccl_connects_its_ranks_before_anything_is_captured(opened: Open) -> None:
     machine = Machine(2)
     platform = opened(machine)
-    platform.fill(a_case(), 1)
+    platform.checker.fill(a_case(), 1)
     prepare("nccl", a_case(), platform)
     assert machine.captures == 0
-    assert platform.check(a_case(), 1) is None, "one operation was carried out"
+    assert platform.checker.check(a_case(), 1) is None, "one operation was carried out"
 
 
 def test_so_many_launches_are_so_many_operations(opened: Open) -> None:
@@ -177,10 +177,12 @@ def test_so_many_launches_are_so_many_operations(opened: Open) -> None:
         platform = opened(Machine(1), in_place=True, sampling=Sampling(graph=graph))
         for name in ("nccl", "ring-host", "ring-events", "ring-flags", "two-shot"):
             prepared = prepare(name, case, platform)
-            platform.fill(case, 1)
-            platform.time(prepared, 3)
+            platform.checker.fill(case, 1)
+            platform.clock.time(prepared, 3)
             for rank in (0, 1):
-                got = platform.fetch(rank, buffers(platform, case, rank)[1], case.nbytes).view(np.uint32)
+                got = platform.launcher.fetch(rank, buffers(platform.memory, case, rank)[1], case.nbytes).view(
+                    np.uint32
+                )
                 assert np.array_equal(got, case.expected(rank, 1)[0][1] * np.uint32(4)), f"{name}, {graph=}"
 
 
@@ -194,7 +196,7 @@ def test_the_time_that_the_host_takes_to_enqueue_is_not_measured(opened: Open, m
         real = getattr(holder, name)
         noting = lambda held, *rest, real=real, name=name: (done.append(name), real(held, *rest))[1]  # noqa: E731
         monkeypatch.setattr(holder, name, noting)
-    assert platform.time(prepared, 1) == 0
+    assert platform.clock.time(prepared, 1) == 0
     assert machine.clock.now == 3
     assert done == ["meet", "launch", "launch", "launch", "meet", "open"]
 
@@ -229,9 +231,9 @@ def test_a_gate_that_opened_by_itself_is_noticed(opened: Open, monkeypatch: pyte
         patch.setattr(timing, "_TRIES", 100)
         patch.setattr(timing.StartGate, "close", closed)
         with pytest.raises(CaseFailed, match="the host was too slow to start all ranks together"):
-            platform.time(prepared, 1)
+            platform.clock.time(prepared, 1)
     machine.host_delay = 0.0
-    assert platform.time(prepared, 1) > 0, "the next one is as good as ever"
+    assert platform.clock.time(prepared, 1) > 0, "the next one is as good as ever"
 
 
 def test_kernels_are_not_run_over_peer_access_that_fails_its_probe(opened: Open) -> None:
@@ -259,8 +261,8 @@ def test_a_wrong_element_is_reported_with_rank_index_and_values(opened: Open) ->
     platform, case = opened(Machine(2)), a_case()
     assert flaw("nccl", case, platform) is None
     wrong = np.array([7.0, 8.0], np.float32)
-    platform._cuda.runtime.memcpy(buffers(platform, case, 1)[1] + 4 * 130, wrong.ctypes.data, wrong.nbytes, 1)
-    found = platform.check(case, 1)
+    platform._cuda.runtime.memcpy(buffers(platform.memory, case, 1)[1] + 4 * 130, wrong.ctypes.data, wrong.nbytes, 1)
+    found = platform.checker.check(case, 1)
     assert (found.rank, found.index, found.chunk, found.got, found.wrong) == (1, 130, 1, "7.0", 2)
     assert found.expected == str(case.expected(1, 1)[0][1][130])
 
@@ -270,8 +272,8 @@ def test_the_result_of_the_last_run_is_no_result(opened: Open) -> None:
     platform = opened(Machine(1))
     for name in implementations()["nccl"].collectives:
         assert flaw("nccl", a_case(name), platform) is None, name
-        platform.fill(a_case(name), 1)
-        assert platform.check(a_case(name), 1) is not None, name
+        platform.checker.fill(a_case(name), 1)
+        assert platform.checker.check(a_case(name), 1) is not None, name
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_allocated(
@@ -337,7 +339,7 @@ def test_slices_of_one_gpu_are_not_shared(opened: Open) -> None:
     """MIG slices have one bus id and UUIDs of their own: each rank has its slice, with all of its multiprocessors."""
     platform = opened(Machine(2, buses={1: 0}))
     assert str(platform.note) == ""
-    assert platform.blocks(1000) == 64
+    assert platform.launcher.blocks(1000) == 64
     assert os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
     assert "NCCL_MAX_CTAS" not in os.environ
     assert [gpu["bus_id"] for gpu in platform.topology()["gpus"]] == ["0000:00:00.0"] * 2
@@ -362,7 +364,7 @@ def test_after_an_illegal_address_the_case_has_failed_and_closing_still_ends(ope
     prepared = prepare("ring-flags", a_case(), platform)
     machine.enabled.clear()
     with pytest.raises(CaseFailed, match=r"^while it ran: cudaErrorIllegalAddress: an illegal memory access was enc"):
-        platform.time(prepared, 1)
+        platform.clock.time(prepared, 1)
     platform.close()
     assert machine.blocks
 
@@ -371,10 +373,10 @@ def test_windows_start_as_zeros_and_everything_is_given_back(opened: Open) -> No
     machine = Machine(2)
     platform = opened(machine)
     for rank in platform.local:
-        words = platform._queues[rank].fetch(platform.address(Region.WINDOW, rank), np.ones(2**15, np.uint8))
+        words = platform.queues[rank].fetch(platform.memory.address(Region.WINDOW, rank), np.ones(2**15, np.uint8))
         assert not words.any()
     for name in ("nccl", "ring-flags"):
-        platform.time(prepare(name, a_case(), platform), 2)
+        platform.clock.time(prepare(name, a_case(), platform), 2)
     comms = list(platform.comm.ranks.values())
     platform.close()
     assert not machine.blocks
@@ -415,29 +417,29 @@ def test_one_call_is_in_flight_at_a_time(opened: Open) -> None:
     ways = sorted(LADDER, key=lambda one: not one.wire)  # the last result is exact
     operations = [prepare(way, case, platform) for way in ways]
     operations = [operation for operation in operations if not (operation.host_driven or operation.one_graph)]
-    platform.fill(case, 1)
+    platform.checker.fill(case, 1)
     for launches in (1, 3, 2):  # nothing waits in between
         for operation in operations:
             operation.launch(launches)
-    platform.synchronize()
-    assert platform.check(case, 1) is None
-    used = [queue for queue in platform._queues.values() if queue.used]
+    platform.launcher.synchronize()
+    assert platform.checker.check(case, 1) is None
+    used = [queue for queue in platform.queues.values() if queue.used]
     for operation in operations:
-        platform._stopwatch._forget()
+        platform.clock._forget()
         operation.launch(1)
-        assert [queue for queue in platform._queues.values() if queue.used] == used[:2]
-    platform.synchronize()
+        assert [queue for queue in platform.queues.values() if queue.used] == used[:2]
+    platform.launcher.synchronize()
 
 
 def test_what_the_host_fetches_lies_behind_all_that_the_stream_was_given(opened: Open) -> None:
     """Nothing runs here until somebody waits for it; a copy to the host waits for the default stream alone."""
     machine, case = Machine(1), a_case()
     platform = opened(machine)
-    platform.fill(case, 7)
+    platform.checker.fill(case, 7)
     machine.order = lambda stream: stream.ptr
-    send, receive = buffers(platform, case, 1)
-    platform.copy(1, receive, send, case.nbytes)
-    assert (platform.fetch(1, receive, case.nbytes) == platform.fetch(1, send, case.nbytes)).all()
+    send, receive = buffers(platform.memory, case, 1)
+    platform.launcher.copy(1, receive, send, case.nbytes)
+    assert (platform.launcher.fetch(1, receive, case.nbytes) == platform.launcher.fetch(1, send, case.nbytes)).all()
 
 
 def test_the_gpu_that_failed_is_named_although_another_one_waits_for_it_for_ever(
@@ -446,18 +448,18 @@ def test_the_gpu_that_failed_is_named_although_another_one_waits_for_it_for_ever
     """CUDA's error is the failing device's alone; the kernels of its peers spin on."""
     platform = opened(Machine(2))
     prepared = prepare("nccl", a_case(), platform)
-    platform.time(prepared, 1)
+    platform.clock.time(prepared, 1)
 
     def synchronize() -> None:
         raise CUDARuntimeError(ILLEGAL_ADDRESS)
 
     for broken in (0, 1):
-        failing = platform._queues[broken].stream
+        failing = platform.queues[broken].stream
         with monkeypatch.context() as faults:
             query = lambda ptr, failing=failing: ILLEGAL_ADDRESS if ptr == failing.ptr else NOT_READY  # noqa: E731
             faults.setattr(platform._cuda.runtime, "streamQuery", query)
             faults.setattr(failing, "synchronize", synchronize)
-            for measured in (lambda: platform.time(prepared, 1), lambda: platform.comm.first(prepared.launch)):
+            for measured in (lambda: platform.clock.time(prepared, 1), lambda: platform.comm.first(prepared.launch)):
                 with pytest.raises(CaseFailed, match=f"^GPU {broken}: cudaErrorIllegalAddress"):
                     measured()
     assert not platform.comm.hung
@@ -502,7 +504,7 @@ def test_a_sample_on_a_gpu_is_long_against_the_start_of_its_graph(opened: Open) 
     """Milliseconds, where 200 us serve on a CPU; what a user or test asks for goes before."""
     platform = opened(Machine(1))
     prepared = prepare("nccl", a_case(), platform)
-    platform.time = lambda prepared, launches: 10e-6
+    platform.clock.time = lambda prepared, launches: 10e-6
     assert calibrate(prepared, platform, Sampling()) == 256
     assert calibrate(prepared, platform, Sampling(region=100e-6)) == 16
 
@@ -524,8 +526,8 @@ def test_a_world_has_room_for_its_ranks_and_one_device_is_for_ranks_of_one_proce
 def beyond(platform: Any, rank: int) -> float:
     """By how much a moment is outside of the time in which it was noted."""
     before = time.perf_counter()
-    moment = platform.moment(rank)
-    platform.synchronize()
+    moment = platform.clock.moment(rank)
+    platform.launcher.synchronize()
     after = time.perf_counter()
     return max(before - moment(), moment() - after, 0.0)
 
@@ -535,10 +537,10 @@ def test_moments_are_off_by_no_more_than_is_said_also_after_a_clock_ran_away(ope
     machine = Machine(2)
     platform = opened(machine)
     machine.clock = Skewed()
-    error = platform.set_clocks()
+    error = platform.clock.set_clocks()
     assert error > 0
     assert all(beyond(platform, rank) <= error for rank in (0, 1))
     machine.clock.ahead = 10.0
     assert beyond(platform, 1) > 9
-    error = platform.set_clocks()
+    error = platform.clock.set_clocks()
     assert all(beyond(platform, rank) <= error for rank in (0, 1))

@@ -154,7 +154,7 @@ def test_a_driver_that_hangs_is_an_error_for_gpus_and_a_word_for_auto(
 ) -> None:
     """After its patience; whoever asked for GPUs must not get the CPU."""
     build(1, delay=600_000)
-    monkeypatch.setattr(probe, "_PATIENCE", 0.5)
+    monkeypatch.setattr(probe, "_TIMEOUT", 0.5)
     assert "did not answer within 0.5 s" in probe.obstacle()
     assert on_auto() == "cpu"
     with pytest.raises(PlatformError, match=r"did not answer within 0\.5 s: check nvidia-smi, or use --on cpu"):

@@ -13,8 +13,8 @@ from collbench.algorithms import implementations
 from collbench.cases import Case, Sampling
 from collbench.measure.runner import measure
 from collbench.measurement import Measurement
-from collbench.platforms.gpu import simulate
-from collbench.platforms.kernels import compiler
+from collbench.platforms.compiler import compiler
+from collbench.platforms.gpu import nccl
 from collbench.platforms.layout import Region
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cases import a_case, prepare
@@ -64,17 +64,17 @@ def test_simulating_carries_nothing_out_and_leaves_no_group_open(extension: Path
     """What is simulated leaves the buffers as they were filled."""
     platform, case = opened(Simulation(extension)), a_case(nbytes=960)
     prepare(NCCL, case, platform)
-    platform.fill(case, 1)
+    platform.checker.fill(case, 1)
 
     def call(rank: int) -> None:
-        send, receive = (platform.address(region, rank) for region in (Region.SEND, Region.RECEIVE))
+        send, receive = (platform.memory.address(region, rank) for region in (Region.SEND, Region.RECEIVE))
         platform.comm.ranks[rank].allReduce(send, receive, 240, 7, 0, platform.comm.stream(rank))
 
     def refused() -> None:
         raise platform._cuda.nccl.NcclError(5)
 
     assert platform.comm.estimate([lambda: call(0), lambda: call(1)]) == pytest.approx(12.5e-6)
-    assert platform.check(case, 1) is not None
+    assert platform.checker.check(case, 1) is not None
     assert platform.comm.estimate([refused]) is None
     assert estimated(platform) == pytest.approx(12.5e-6)
 
@@ -99,9 +99,9 @@ def test_an_old_nccl_and_another_copy_than_cupys_are_not_asked(tmp_path: Path, o
 
 def test_the_structure_is_as_documented_and_that_of_the_header(tmp_path: Path) -> None:
     """Of CUDA the header takes a few names only; it is here where nvidia-nccl-cu12 is installed."""
-    members = {name: getattr(simulate.SimInfo, name) for name, *_ in simulate.SimInfo._fields_}
+    members = {name: getattr(nccl.SimInfo, name) for name, *_ in nccl.SimInfo._fields_}
     assert {name: (member.offset, member.size) for name, member in members.items()} == FIELDS
-    made = simulate.SimInfo()
+    made = nccl.SimInfo()
     assert ctypes.sizeof(made) == 24
     assert (made.size, made.magic, made.version, made.estimatedTime) == (24, 0x74685283, 22203, -1.0)
     spec = importlib.util.find_spec("nvidia")
@@ -117,9 +117,9 @@ def test_the_structure_is_as_documented_and_that_of_the_header(tmp_path: Path) -
     lines += [f"static_assert(sizeof(ncclSimInfo_t::{name}) == {size});" for name, (_, size) in FIELDS.items()]
     lines += [
         "constexpr ncclSimInfo_t made = NCCL_SIM_INFO_INITIALIZER;",
-        f"static_assert(made.size == {ctypes.sizeof(simulate.SimInfo)});",
-        f"static_assert(made.magic == {simulate.MAGIC} && made.version >= {simulate.VERSION});",
-        f"static_assert(made.estimatedTime == {simulate.UNKNOWN}f);",
+        f"static_assert(made.size == {ctypes.sizeof(nccl.SimInfo)});",
+        f"static_assert(made.magic == {nccl.MAGIC} && made.version >= {nccl.VERSION});",
+        f"static_assert(made.estimatedTime == {nccl.UNKNOWN}f);",
         "ncclResult_t (*end)(ncclSimInfo_t*) = ncclGroupSimulateEnd;",
     ]
     source = tmp_path / "header.cpp"

@@ -16,7 +16,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, PlatformError
 from collbench.measure.stepping import measure_steps
 from collbench.measurement import Skipped
-from collbench.platforms.gpu import device_clocks, launch
+from collbench.platforms.gpu import launch, timing
 from collbench.schedules import find_schedule, schedules
 from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
 from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL
@@ -79,7 +79,7 @@ def test_whichever_stream_is_late_its_moments_follow_each_other(opened: Open) ->
     """A stream comes to an event as late as it likes, so whatever is to be in order waits for what comes before."""
     machine = Machine(1)
     platform = opened(machine, 2, names=("ring-events",))
-    platform.products(STEP.size)
+    platform.compute.products(STEP.size)
     for schedule, order in product(ON_GPUS, all_orders(machine)):
         machine.order = order
         case = a_case(2, replace(STEP, schedule=schedule))
@@ -121,7 +121,7 @@ def test_whichever_stream_is_late_a_bucket_waits_for_its_products_and_a_step_for
     for (devices, ranks), schedule, everywhere in product(places, BOTH, (False, True)):
         machine = Machine(devices)
         platform = opened(machine, ranks, names=("ring-flags",))
-        platform.products(STEP.size)
+        platform.compute.products(STEP.size)
         for order in all_orders(machine):
             machine.order = order
             log = carry_out(platform, schedule, everywhere)
@@ -133,8 +133,8 @@ def test_a_bucket_is_communicated_while_the_next_is_computed(opened: Open) -> No
     """Where its stream goes on whenever it can; one part after the other nothing of the kind happens."""
     machine = Machine(2)
     platform = opened(machine, 2, names=("ring-flags",))
-    platform.products(STEP.size)
-    machine.order = late(platform.products(STEP.size)._of[0].queue.stream.ptr)
+    platform.compute.products(STEP.size)
+    machine.order = late(platform.compute.products(STEP.size)._of[0].queue.stream.ptr)
     overlapped = [what for what, stream in carry_out(platform, STREAM, True, steps=1) if stream.device_id == 0]
     assert overlapped.index("0 ends") < len(overlapped) - 1 - overlapped[::-1].index("product begins")
     apart = [what for what, stream in carry_out(platform, SEQUENTIAL, True, steps=1) if stream.device_id == 0]
@@ -146,18 +146,18 @@ def test_a_bucket_is_communicated_while_the_next_is_computed(opened: Open) -> No
 def test_collectives_go_before_products_where_a_gpu_can_choose(opened: Open) -> None:
     """CUDA: smaller numbers are more urgent, and what is beyond a device's range counts as the nearest in it."""
     platform = opened(Machine(2), 4)
-    queues = platform.products(STEP.size).queues
-    assert {queue.stream.priority for queue in platform._queues.values()} == {-5}
+    queues = platform.compute.products(STEP.size).queues
+    assert {queue.stream.priority for queue in platform.queues.values()} == {-5}
     assert {queue.stream.priority for queue in queues} == {0}
-    assert [queue.device for queue in queues] == [queue.device for queue in platform._queues.values()]
+    assert [queue.device for queue in queues] == [queue.device for queue in platform.queues.values()]
     platform = opened(Machine(1), 2, steps=(None,))  # a sweep without steps is measured as it always was
-    assert {queue.stream.priority for queue in platform._queues.values()} == {0}
+    assert {queue.stream.priority for queue in platform.queues.values()} == {0}
 
 
 def test_matrices_that_cannot_be_multiplied_are_said_in_one_line(opened: Open) -> None:
     platform = opened(Machine(1, without_cublas=True), 2)
     with pytest.raises(PlatformError, match=r"^matrices of 8 x 8 cannot .*libcublas.*: pip install nvidia-cublas"):
-        platform.products(8)
+        platform.compute.products(8)
 
 
 def test_whoever_computes_alone_needs_no_implementation_that_works(opened: Open) -> None:
@@ -174,7 +174,7 @@ def test_whoever_computes_alone_needs_no_implementation_that_works(opened: Open)
 
 def test_a_product_that_is_made_twice_is_seen(opened: Open) -> None:
     platform = opened(Machine(2), 2)
-    products = platform.products(8)
+    products = platform.compute.products(8)
     products.reset()
     products.enqueue(0, 3)
     products.enqueue(1, 3)
@@ -185,18 +185,18 @@ def test_a_product_that_is_made_twice_is_seen(opened: Open) -> None:
 
 def test_the_clocks_of_devices_are_set_anew_every_few_seconds(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA counts the time between two events in floats of 32 bits; a moment keeps the clock that it was taken by."""
-    monkeypatch.setattr(device_clocks, "_FRESH", 1e9)
+    monkeypatch.setattr(timing, "_FRESH", 1e9)
     platform = opened(Machine(2), 2)
-    moments = [platform.moment(0)]
-    origins = dict(platform._stopwatch.clocks._ties)
-    platform.synchronize()
-    moments.append(platform.moment(0))
-    assert platform._stopwatch.clocks._ties == origins
-    monkeypatch.setattr(device_clocks, "_FRESH", 0.0)
-    platform.synchronize()
-    moments.append(platform.moment(0))
-    assert platform._stopwatch.clocks._ties != origins
-    platform.synchronize()
+    moments = [platform.clock.moment(0)]
+    origins = dict(platform.clock.clocks._ties)
+    platform.launcher.synchronize()
+    moments.append(platform.clock.moment(0))
+    assert platform.clock.clocks._ties == origins
+    monkeypatch.setattr(timing, "_FRESH", 0.0)
+    platform.launcher.synchronize()
+    moments.append(platform.clock.moment(0))
+    assert platform.clock.clocks._ties != origins
+    platform.launcher.synchronize()
     assert [moment() for moment in moments] == sorted(moment() for moment in moments)
 
 
@@ -205,7 +205,7 @@ def test_what_fails_in_the_middle_of_a_step_fails_it(opened: Open, monkeypatch: 
     for schedule in (SEQUENTIAL, STREAM):
         machine = Machine(2)
         platform = opened(machine, 2, names=("ring-flags",))
-        platform.products(STEP.size)
+        platform.compute.products(STEP.size)
         machine.enabled.clear()
         with pytest.raises(CaseFailed, match="cudaErrorIllegalAddress: an illegal memory access was encountered"):
             list(measure_steps(a_case(2, replace(STEP, schedule=schedule)), [RING], platform, QUICK))

@@ -11,8 +11,8 @@ from collbench.cache import cache_folder
 from collbench.cases import Case, Sampling
 from collbench.measure.tracing import explain
 from collbench.measurement import Explanation
-from collbench.platforms import kernels, tracelog
-from collbench.platforms.roles import Platform
+from collbench.platforms import compiler, tracelog
+from collbench.platforms.interface import Platform
 from collbench.tracks import ADDED, MOVED, PHASES, PUBLISHED, WAITED
 from tests.conftest import case
 from tests.platforms.gpu.opening import Open
@@ -25,12 +25,12 @@ TRACED = Sampling(traced=True, region=1e-6)
 
 def test_the_log_has_the_layout_of_the_kernels() -> None:
     """The compiler's offsets and size, from a kernel that tells them."""
-    text = kernels.source("flags.cuh") + (
+    text = compiler.source("flags.cuh") + (
         '#include <cstddef>\nextern "C" unsigned long places[] = {offsetof(Log, nanoseconds), offsetof(Log, ticks), '
         "offsetof(Log, spent), offsetof(Log, stamps), offsetof(Log, stamp), sizeof(Log), STAMPS, MAX_BLOCKS};\n"
     )
     target = cache_folder() / "layout-of-log.so"
-    kernels._compile((*kernels.compiler(), *kernels._FLAGS), text, target)
+    compiler._compile((*compiler.compiler(), *compiler._FLAGS), text, target)
     found = list((ctypes.c_ulong * 8).in_dll(ctypes.CDLL(str(target)), "places"))
     assert found[:5] == [tracelog.LOG.fields[name][1] for name in tracelog.LOG.names]
     assert found[5:] == [tracelog.LOG.itemsize, tracelog._STAMPS, tracelog._BLOCKS]
@@ -133,7 +133,7 @@ def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Open) -> 
 def test_clocks_that_gpus_do_not_share_are_held_against_the_hosts(opened: Open) -> None:
     """One is a second ahead, and the finer one goes three times as fast: what their ranks did still goes together."""
     platform = opened(Machine(2), sampling=TRACED, implementations=("ring-flags",))
-    skew(platform._queues[1], 10**9, faster=3)
+    skew(platform.queues[1], 10**9, faster=3)
     (row,) = explain(case(nbytes=4096), [implementations()["ring-flags"]], platform, TRACED)
     assert isinstance(row, Explanation)
     ends = [max(track.start + track.seconds for track in row.tracks if track.rank == rank) for rank in (0, 1)]

@@ -117,7 +117,7 @@ def test_an_nvidia_smi_that_is_missing_or_does_not_run_is_told(
     put_nvidia_smi(machine, "", "/no/such/shell")
     assert "No such file" in cuda_extra.here().why
     put_nvidia_smi(machine, "sleep 100 &\nsleep 100")
-    choice = cuda_extra.here(patience=0.5, murmur=0.1)
+    choice = cuda_extra.here(timeout=0.5, murmur=0.1)
     assert choice.extra == ""
     assert "did not answer within 0.5 s" in choice.why
     (line,) = capfd.readouterr().err.splitlines()

@@ -21,11 +21,11 @@ _buses = [_fields.get("buses", {}).get(device, device) for device in range(_fiel
 _fields["without_peers"] = {(a, b) for a, b in permutations(range(len(_buses)), 2) if _buses[a] == _buses[b]}
 _machine = Machine(process=PROCESS, **_fields)
 if _switch and not launched():  # one process alone has memory for it
-    from collbench.platforms.gpu import driver
+    from collbench.platforms.gpu import cuda as _gpu_cuda
     from tools.stand_in.driver import Library
 
     _machine.switch = Library(_machine)
-    driver.load = lambda: driver.Driver(_machine.switch)
+    _gpu_cuda.load_driver = lambda: _gpu_cuda.Driver(_machine.switch)
 _made = _machine.cupy()
 
 globals().update(vars(_made))

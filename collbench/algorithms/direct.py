@@ -1,0 +1,87 @@
+"""`one-shot`, `two-shot` and `parameter-server`: ranks read each other's inputs directly (kernels/direct.cu).
+
+* `one-shot`: every rank reads all inputs and adds them: one hop instead of a ring's many, for more bytes.
+* `two-shot`: every rank adds one shard of all inputs and writes it to all: two hops, and the fewest bytes.
+* `parameter-server`: rank 0 adds all inputs and writes the result to all: the bottleneck that rings avoid.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from collbench.algorithms import Implementation
+from collbench.cases import PACK, Case
+from collbench.collectives import chunk_elements
+from collbench.cost import Cost, Wait
+from collbench.errors import Unsupported
+from collbench.platforms.interface import Platform, Prepared
+from collbench.platforms.layout import grid
+
+BLOCKS, THREADS = 64, 512  # of a rank on a GPU with room for them: with few ranks on it, all of it
+
+
+def _supports_one_shot(case: Case) -> None:
+    if case.in_place:
+        raise Unsupported("a rank's result would overwrite the input that others still read")
+
+
+def _prepare_whole(case: Case, platform: Platform, entry: str) -> Prepared:
+    """Prepare an entry in which each rank that adds takes whole inputs."""
+    kernel = platform.launcher.kernel("direct.cu", entry, case.dtype, case.redop)
+    threads, blocks = grid(-(-case.nbytes // PACK), THREADS, BLOCKS)
+    blocks = platform.launcher.blocks(blocks)
+    return Prepared(platform.launcher.bind(kernel, case, blocks, threads, np.uint64(case.block)))
+
+
+def _prepare_two_shot(case: Case, platform: Platform) -> Prepared:
+    kernel = platform.launcher.kernel("direct.cu", "two_shot", case.dtype, case.redop)
+    shard = chunk_elements(case.block, case.ranks, case.dtype.itemsize)
+    threads, blocks = grid(-(-shard * case.dtype.itemsize // PACK), THREADS, BLOCKS)
+    blocks = platform.launcher.blocks(blocks)
+    return Prepared(platform.launcher.bind(kernel, case, blocks, threads, np.uint64(case.block), np.uint64(shard)))
+
+
+def _cost_one_shot(case: Case) -> Cost:
+    """The result is written beside the inputs that are read."""
+    return Cost(Wait.BARRIER, 2, link=case.ranks - 1, memory=case.ranks + 1, blocks=BLOCKS)
+
+
+def _cost_two_shot(case: Case) -> Cost:
+    """A shard of every input is read, and written to all."""
+    return Cost(Wait.BARRIER, 2, link=2 * (case.ranks - 1) / case.ranks, memory=2, blocks=BLOCKS)
+
+
+def _cost_parameter_server(case: Case) -> Cost:
+    """Rank 0 reads every input and writes to all."""
+    return Cost(Wait.BARRIER, 2, link=case.ranks - 1, memory=2 * case.ranks, blocks=BLOCKS)
+
+
+ONE_SHOT = Implementation(
+    name="one-shot",
+    summary="every rank reads all inputs and adds them",
+    platforms=("gpu", "cpu"),
+    collectives=("allreduce",),
+    prepare=partial(_prepare_whole, entry="one_shot"),
+    supports=_supports_one_shot,
+    order=6,
+    cost=_cost_one_shot,
+)
+TWO_SHOT = Implementation(
+    name="two-shot",
+    summary="every rank adds one shard of all inputs and writes it to all",
+    platforms=("gpu", "cpu"),
+    collectives=("allreduce",),
+    prepare=_prepare_two_shot,
+    order=8,
+    cost=_cost_two_shot,
+)
+PARAMETER_SERVER = Implementation(
+    name="parameter-server",
+    summary="rank 0 adds all inputs and writes the result to all",
+    platforms=("gpu", "cpu"),
+    collectives=("allreduce",),
+    prepare=partial(_prepare_whole, entry="parameter_server"),
+    order=10,
+    cost=_cost_parameter_server,
+)
+IMPLEMENTATIONS = ONE_SHOT, TWO_SHOT, PARAMETER_SERVER

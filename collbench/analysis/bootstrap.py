@@ -1,0 +1,352 @@
+"""How well the ratio of two medians is known, from samples that follow each other.
+
+Of two runs that follow each other, each ratio has an error of its own and an error that no sample of either run shows.
+
+* Its own: a block bootstrap of the samples of both, with the same draws every time.  Samples taken one after the other
+  are alike, so whole stretches of them are resampled (H. Künsch, 1989, with stretches that do not overlap).  A stretch
+  lasts at least the cube root of the number of samples, and longer than the samples remember, as far as enough
+  stretches remain.
+* The other: a machine is a little different from one minute to the next.  That is seen in ratios of neighbouring sizes,
+  which scatter more than their own errors explain (`scatter`).  What shifts all sizes alike for the whole of a run
+  cannot be told from a change of what is measured.
+
+Of the halves of an interleaved run, rounds are paired: what is common to a round cancels in its ratio.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate, combinations, combinations_with_replacement, pairwise
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+from collbench.measurement import Measurement
+from collbench.stats import Pool, percentile, student
+
+Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
+Places = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
+
+DRAWS = 1000
+FEWEST = 5  # samples below which nothing is said of their median
+_BLOCKS = (7, 100)  # the fewest, as long as there are as many samples, and the most
+_LEVELS = 401  # order statistics among which a resampled median is looked for: beyond, they are closer than it is known
+_REMEMBERED = 2.0  # autocorrelation times that a block lasts
+_SEED = 20250
+_UNTHREADED = 200_000  # multiplications of a product; OpenBLAS starts threads beyond 262,144
+_PARTS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # into which the draws may be divided
+
+
+def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
+    """Return DRAWS medians of resampled samples, as logarithms, and the number of blocks that were resampled.
+
+    They spread as if there were no end of blocks: a resample of few strays too little.  `stream`s are independent.
+    """
+    count = len(samples)
+    order = np.argsort(samples, kind="stable")
+    ordered = samples[order]
+    blocks = block_count(samples)
+    member = np.zeros((blocks, count), np.float32)
+    member[(np.arange(count) * blocks // count)[order], np.arange(count)] = 1
+    below = member.cumsum(axis=1)  # of each block, how many samples are among the lowest so many
+    levels = _levels(count)
+    logs = np.log(ordered[levels])
+    least, most = _halves(below[:, levels], _drawn(blocks, stream))
+    centre = math.log(np.median(ordered))
+    return centre + ((logs[least] + logs[most]) / 2 - centre) * math.sqrt(blocks / (blocks - 1)), blocks
+
+
+def _halves(below: Floats, drawn: Floats) -> tuple[Places, Places]:
+    """In each resample, the first levels that half of the samples, and more than half of them, do not lie above."""
+    # Products so small that a BLAS keeps to one thread: its threads cost more than they save, and hundreds of times
+    # more on a busy machine.
+    blocks, levels = below.shape
+    parts = next((parts for parts in _PARTS if levels * blocks * DRAWS <= parts * _UNTHREADED), DRAWS)
+    counts = below.T @ drawn.reshape(blocks, parts, -1).swapaxes(0, 1)  # (parts, levels, resamples of a part)
+    half = counts[:, -1:] / 2
+    least, most = (np.add.reduce(fewer, axis=1, dtype=np.int16).ravel() for fewer in (counts < half, counts <= half))
+    return least, most
+
+
+@lru_cache(maxsize=256)
+def _levels(count: int) -> Places:
+    """Places of the order statistics at which resamples are counted."""
+    return np.unique(np.linspace(0, count - 1, min(count, _LEVELS)).round().astype(int))
+
+
+def block_count(samples: Floats) -> int:
+    """Return the number of blocks that the samples are divided into."""
+    count = len(samples)
+    length = max(count ** (1 / 3), _REMEMBERED * memory(samples))
+    fewest, most = _BLOCKS
+    return int(min(max(count / length, fewest), most, count))
+
+
+def memory(samples: Floats) -> float:
+    """Return the autocorrelation time of being above or below the median: 1 if samples are independent."""
+    side = np.sign(samples - np.median(samples))
+    power = float(side @ side)
+    total = 1.0
+    for lag in range(1, len(side) // 4):
+        alike = float(side[:-lag] @ side[lag:]) / power if power else 0.0
+        if alike <= 0.05:
+            break
+        total += 2 * alike
+    return total
+
+
+@lru_cache(maxsize=256)
+def _drawn(blocks: int, stream: int) -> Floats:
+    """How often each block is in each resample (blocks, DRAWS)."""
+    generator = np.random.default_rng((_SEED, blocks, stream))
+    drawn = generator.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS)
+    return np.ascontiguousarray(drawn.T, np.float32)
+
+
+_QUANTILE = 0.75  # of all rows, so that the few that are far rougher do not speak for the others
+_FAR = 4.0  # times the usual variance, which few rounds exceed by chance in one row of a hundred
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The logarithm of a ratio NEW/BASE, its standard error to either side, and its degrees of freedom."""
+
+    log: float
+    below: float
+    above: float
+    freedom: float  # degrees
+    shared: float = 0.0  # the part of the error that all sizes of a curve may have in common
+
+    @property
+    def error(self) -> float:
+        """Mean of both sides."""
+        return (self.below + self.above) / 2
+
+    def interval(self, confidence: float, scatter: float = 0.0, places: int = 0) -> tuple[float, float]:
+        """Return the interval of the ratio; `scatter` (in logarithms) is known from so many `places`.
+
+        Degrees of freedom of the sum of both errors: F. E. Satterthwaite (1946).
+        """
+        both = self.error**2 + scatter**2
+        parts = self.error**4 / self.freedom + (scatter**4 / places if places else 0)
+        freedom = max(1, int(both**2 / parts)) if parts else int(self.freedom)
+        reach = student(0.5 + confidence / 2, freedom)
+        return (
+            math.exp(self.log - reach * math.hypot(self.below, scatter)),
+            math.exp(self.log + reach * math.hypot(self.above, scatter)),
+        )
+
+
+def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
+    """Estimate the ratio from samples of two runs, one after the other.
+
+    Errors are half of what covers 95 % of the resampled ratios.
+    """
+    before, after = np.asarray(base, float), np.asarray(new, float)
+    (drawn_before, some), (drawn_after, others) = log_medians(before, 0), log_medians(after, 1)
+    log = math.log(median(new) / median(base))
+    low, high = _ends(drawn_after - drawn_before)
+    below, above = (max(0.0, end) / 1.96 for end in (log - low, high - log))
+    return Estimate(log, below, above, some + others - 2)
+
+
+def between_starts(base: Measurement, new: Measurement) -> Estimate | None:
+    """Return the ratio of two rows whose ranks were started several times, by how far their starts are apart.
+
+    A row of a single start is taken to vary from start to start as the other row does.  None where neither row has
+    several starts: then only `separate` can tell.
+    """
+    known = base.spread or new.spread
+    if not known:
+        return None
+    spreads = [(row.spread or known, len(row.rounds) if row.spread else 1) for row in (base, new)]
+    squares = [spread.error(starts) ** 2 for spread, starts in spreads]
+    error = math.sqrt(sum(squares))
+    parts = sum(square**2 / spread.freedom for square, (spread, _) in zip(squares, spreads, strict=True))
+    freedom = sum(squares) ** 2 / parts if parts else min(spread.freedom for spread, _ in spreads)
+    return Estimate(math.log(new.typical / base.typical), error, error, freedom, shared=error)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Rounds of an interleaved run: the logarithms of their ratios, and the variance of their centre by its samples."""
+
+    logs: tuple[float, ...]
+    within: float
+    freedom: int
+    starts: int = 1  # of either arm's ranks, which measured the rounds in turn
+
+    @property
+    def between(self) -> float:
+        """The same variance by the median distance of two rounds, so that outliers do not count."""
+        distances = [abs(one - other) for one, other in combinations(self.logs, 2)]
+        return (median(distances) / 0.954) ** 2 / len(self.logs)
+
+    @property
+    def centre(self) -> float:
+        """Centre of the rounds: the median of the means of any two (J. Hodges and E. Lehmann, 1963).
+
+        A busy machine spoils whole rounds, and what it did to one half only does not cancel.
+        """
+        return median((one + other) / 2 for one, other in combinations_with_replacement(self.logs, 2))
+
+
+def paired(
+    base: Sequence[float], new: Sequence[float], sizes: tuple[Sequence[int], Sequence[int]], starts: int = 1
+) -> Paired:
+    """Pair the rounds of two halves, given the number of samples of each round; as many rounds in both, two or more."""
+    halves = [_rounds(base, sizes[0]), _rounds(new, sizes[1])]
+    logs = [math.log(after / before) for before, after in zip(*(map(median, half) for half in halves), strict=True)]
+    (one, some), (other, others) = (_variance(half, stream) for stream, half in enumerate(halves))
+    return Paired(tuple(logs), one + other, some + others - 2, min(starts, len(logs)))
+
+
+def _rounds(samples: Sequence[float], sizes: Sequence[int]) -> list[Sequence[float]]:
+    return [samples[first:last] for first, last in pairwise(accumulate(sizes, initial=0))]
+
+
+def _variance(rounds: Sequence[Sequence[float]], stream: int) -> tuple[float, int]:
+    """Variance of the centre of the rounds' logarithms, by samples over their round's median; and number of blocks.
+
+    A round has too few samples to be resampled; together they have enough.
+    """
+    alone: list[float] = []
+    for samples in rounds:
+        middle = median(samples)
+        alone += [sample / middle for sample in samples]
+    drawn, blocks = log_medians(np.array(alone), stream)
+    low, high = _ends(drawn)
+    return ((high - low) / 3.92) ** 2 * len(alone) / max(1, len(alone) - len(rounds)), blocks
+
+
+def _ends(drawn: Floats) -> tuple[float, float]:
+    """The ends of the middle 95 %."""
+    ordered = np.sort(drawn).tolist()
+    return percentile(ordered, 2.5), percentile(ordered, 97.5)
+
+
+def with_starts(estimates: Sequence[Estimate], rows: Sequence[Paired], curves: Sequence[object]) -> list[Estimate]:
+    """Return the estimates with the error that starts of the ranks add, which no round of one start shows.
+
+    The arms of an interleaved run have ranks of their own: what their starts do to a ratio does not cancel.  Rows of
+    one curve are in the order of their sizes.
+    """
+    pools: dict[object, Pool] = {}
+    wider = []
+    for estimate, row, curve in zip(estimates, rows, curves, strict=True):
+        by_start = [row.logs[start :: row.starts] for start in range(row.starts)]
+        spread = pools.setdefault(curve, Pool()).add([math.exp(fmean(logs)) for logs in by_start])
+        error = spread.error(row.starts)
+        both = math.hypot(estimate.error, error)
+        freedom = both**4 / (estimate.error**4 / estimate.freedom + error**4 / spread.freedom)
+        wider.append(Estimate(estimate.log, both, both, freedom, shared=error))
+    return wider
+
+
+def pooled(rows: Sequence[Paired]) -> list[Estimate]:
+    """Return the estimates of all rows of an interleaved run.
+
+    Few rounds say little of how much rounds differ, so all rows say together how many times more than their samples
+    explain; a row whose own rounds differ far more than that keeps what they say.
+    """
+    known = [row.between / row.within / _usual(len(row.logs)) for row in rows if row.within > 0]
+    more = max(1.0, float(np.quantile(known, _QUANTILE))) if known else 1.0
+    rounds = sum(len(row.logs) - 1 for row in rows)
+    estimates = []
+    for row in rows:
+        usual = row.within * more
+        error = math.sqrt(row.between if row.between > _FAR * _usual(len(row.logs)) * usual else usual)
+        estimates.append(Estimate(row.centre, error, error, min(rounds, row.freedom)))
+    return estimates
+
+
+@lru_cache
+def _usual(rounds: int) -> float:
+    """The ratio of `between` over `within` in the rougher quarter of rows whose rounds differ by chance only."""
+    normal = np.random.default_rng(rounds).normal(size=(2000, rounds))
+    distances = [np.abs(normal[:, one] - normal[:, other]) for one, other in combinations(range(rounds), 2)]
+    return float(np.quantile((np.median(distances, axis=0) / 0.954) ** 2, _QUANTILE))
+
+
+NEAR = 3  # sizes to either side: small messages, large ones and what fits a cache are disturbed by different things
+
+_PERCENT, _NORMAL, _CAREFUL = 75, 1.15, 1.0
+"""Scatter is read off three quarters of the sizes, so that the steps of a real change are left out.  Those of normal
+scatter reach 1.15 standard errors; asking for 1.0 overstates the scatter by a seventh, since it is known from few.
+Near a size it is asked for 1.15: of so many windows one would look rough by chance."""
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Scatter between two runs, as logarithms of ratios, each with the number of sizes that it is known from."""
+
+    everywhere: tuple[float, int] = (0.0, 0)
+    near: dict[int, tuple[float, int]] = field(default_factory=dict)  # by size
+
+    def at(self, nbytes: int) -> tuple[float, int]:
+        """Return the scatter of the sizes near that size, or of all where these are rougher."""
+        return max(self.everywhere, self.near.get(nbytes, self.everywhere))
+
+
+@dataclass(frozen=True)
+class _Distance:
+    """Distance of a ratio from the middle of its neighbours, and its variance by their errors."""
+
+    nbytes: int
+    log: float
+    error: float
+
+
+def scatter(curves: Sequence[Sequence[tuple[int, Estimate]]]) -> Scatter:
+    """Return how far ratios of neighbouring sizes scatter beyond their errors.
+
+    A curve is (nbytes, estimate) by size; each estimate is compared with the middle of its neighbours, so a change that
+    comes or goes with the size is no scatter.  Implementations of one size were sampled in turn, and what the machine
+    did to one it did to all, so a size counts once.
+    """
+    distances = [distance for curve in curves for distance in _distances(curve)]
+    sizes = sorted({nbytes for curve in curves for nbytes, _ in curve})
+    near = {}
+    for place, nbytes in enumerate(sizes):
+        window = set(sizes[max(0, place - NEAR) : place + NEAR + 1])
+        near[nbytes] = _known([distance for distance in distances if distance.nbytes in window], _NORMAL)
+    return Scatter(_known(distances, _CAREFUL), near)
+
+
+def _distances(curve: Sequence[tuple[int, Estimate]]) -> list[_Distance]:
+    return [
+        _Distance(
+            nbytes,
+            middle.log - (left.log + right.log) / 2,
+            middle.error**2 + (left.error**2 + right.error**2) / 4,
+        )
+        for (_, left), (nbytes, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False)
+    ]
+
+
+def _known(distances: Sequence[_Distance], reach: float) -> tuple[float, int]:
+    if not distances:
+        return 0.0, 0
+    logs = np.array([abs(distance.log) for distance in distances])
+    errors = np.array([distance.error for distance in distances])
+    return _excess(logs, errors, reach), len({distance.nbytes for distance in distances})
+
+
+def _excess(distances: Floats, errors: Floats, reach: float) -> float:
+    """The scatter of each size that, with its errors, explains the distances; a distance has 1.5 times its square.
+
+    They are explained if three quarters stay within `reach` standard errors.
+    """
+
+    def too_little(square: float) -> bool:
+        return percentile((distances / np.sqrt(np.maximum(errors + 1.5 * square, 1e-300))).tolist(), _PERCENT) > reach
+
+    if not too_little(0.0):
+        return 0.0
+    low, high = 0.0, float(distances.max() ** 2)
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if too_little(middle) else (low, middle)
+    return math.sqrt(high)

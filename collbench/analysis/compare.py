@@ -1,0 +1,421 @@
+"""Whether one run is faster or slower than another, case by case, and what cannot be said.
+
+Each row is a ratio NEW/BASE of times with an interval, and so is each curve (all sizes of an implementation together).
+Intervals hold for all of a comparison together (Bonferroni: the error probability of each is the comparison's, divided
+by the number of rows and curves that have an interval).  The rules are in docs/analysis.md.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import pairwise
+from statistics import fmean, median, stdev
+
+from collbench.analysis.bootstrap import (
+    FEWEST,
+    Estimate,
+    Scatter,
+    between_starts,
+    paired,
+    pooled,
+    scatter,
+    separate,
+    with_starts,
+)
+from collbench.analysis.matching import Difference, Selected, Unmatched, differences, latest, unmatched
+from collbench.cases import Case
+from collbench.measurement import Measurement, Prediction, Reported
+from collbench.observed import Observed
+from collbench.runfile.file import Run
+from collbench.stats import student
+
+MARGIN = 0.05
+CONFIDENCE = 0.95
+CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
+"""What a log's figure is compared with, of the other run's samples."""
+FEWEST_SIZES = 4  # that a mean over sizes is made of
+NOTABLE = 0.02  # scatter between runs from which on it is said
+_SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
+_FELT = 3.0
+"""Times as much as a barrier other operations may feel of a change of the machine: once MPI took 35 % longer in a whole
+run, and barriers 9 % (docs/log.md)."""
+
+
+class Verdict(Enum):
+    """Of a row, or of all sizes together."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    INCONCLUSIVE = "inconclusive"
+    UNKNOWN = "unknown"
+
+
+def verdict(interval: tuple[float, float], margin: float) -> Verdict:
+    """Judge an interval of the ratio; what is surely within the margin is the same, even if it is surely not 1."""
+    low, high = interval
+    if 1 / (1 + margin) <= low and high <= 1 + margin:
+        return Verdict.SAME
+    if low > 1:
+        return Verdict.SLOWER
+    return Verdict.FASTER if high < 1 else Verdict.INCONCLUSIVE
+
+
+class Judged:
+    """A ratio NEW/BASE of times with its verdict."""
+
+    ratio: float
+    interval: tuple[float, float]  # NaN where nothing is known
+    verdict: Verdict
+
+    def regression(self, margin: float) -> bool:
+        """Return whether it is slower, and by more than the margin."""
+        return self.verdict is Verdict.SLOWER and self.ratio > 1 + margin
+
+
+@dataclass(frozen=True)
+class Row(Judged):
+    """A case by an implementation in both runs: seconds of an operation, and the interval of their ratio NEW/BASE."""
+
+    base: Observed
+    new: Observed
+    before: float
+    after: float
+    ratio: float
+    interval: tuple[float, float]
+    verdict: Verdict
+    remark: str = ""
+
+    @property
+    def case(self) -> Case:
+        """The same in both runs."""
+        return self.base.case
+
+    @property
+    def implementation(self) -> str:
+        """The same in both runs."""
+        return self.base.implementation
+
+    def hides(self, margin: float) -> bool:
+        """Return whether a regression cannot be excluded."""
+        return not self.regression(margin) and not self.interval[1] <= 1 + margin
+
+
+@dataclass(frozen=True)
+class Together(Judged):
+    """All sizes of a kind of case by an implementation: the geometric mean of their ratios, and its interval.
+
+    A change too small to be seen at any size is seen in all of them together, if they agree.
+    """
+
+    case: Case  # of no size
+    implementation: str
+    sizes: int
+    ratio: float
+    interval: tuple[float, float]
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs, row by row in the order of BASE, and what stands in one of them only."""
+
+    base: Run
+    new: Run
+    rows: tuple[Row, ...]
+    together: tuple[Together, ...]  # rows of enough sizes, as one
+    unmatched: tuple[Unmatched, ...]
+    differences: tuple[Difference, ...]
+    margin: float
+    confidence: float
+    remarks: tuple[str, ...]
+
+    @property
+    def regressions(self) -> list[Row | Together | Unmatched]:
+        """What is slower by more than the margin, and what was right and is no longer."""
+        judged: tuple[Row | Together, ...] = (*self.rows, *self.together)
+        slower = [row for row in judged if row.regression(self.margin)]
+        return [*slower, *(row for row in self.unmatched if row.regression)]
+
+    @property
+    def hidden(self) -> list[Row | Unmatched]:
+        """What may be slower by more than the margin for all that is known."""
+        unsure = [row for row in self.rows if row.hides(self.margin)]
+        return unsure + [row for row in self.unmatched if row.hides and not row.regression]
+
+
+def compare(
+    base: Run, new: Run, margin: float = MARGIN, confidence: float = CONFIDENCE, selected: Selected = None
+) -> Comparison:
+    """Compare every case and implementation that both runs have a time of.
+
+    Args:
+        base: The run to compare with.
+        new: The run to judge.
+        margin: Relative slowdown that still counts as equal, for example 0.05 for 5 %.
+        confidence: Of all intervals together.
+        selected: Says of a case and an implementation whether it is compared; by default all are.
+
+    Returns:
+        A ratio of times (new / base) with an interval and a verdict for every row, and for all sizes of a curve.
+
+    """
+    pairs = _pairs(base, new, selected)
+    copied = base.header == new.header and base.results == new.results
+    interleaved = not copied and _interleaved(base, new)
+    wholes: list[Together] = []
+    if copied:
+        rows, remarks = _equal_rows(pairs), ["BASE and NEW are one and the same run: nothing is compared"]
+    else:
+        rows, wholes, remarks = _judged_rows(pairs, interleaved, base.header.sweep.starts, margin, confidence)
+    return Comparison(
+        base=base,
+        new=new,
+        rows=tuple(rows),
+        together=tuple(wholes),
+        unmatched=tuple(unmatched(base, new, selected)),
+        differences=tuple(differences(base.header.to_json(), new.header.to_json())),
+        margin=margin,
+        confidence=confidence,
+        remarks=(*remarks, *_libraries(pairs), *(() if interleaved else _shared_move(rows)), *_predicted(base, new)),
+    )
+
+
+def _pairs(base: Run, new: Run, selected: Selected) -> list[tuple[Observed, Observed]]:
+    after = latest(new, selected)
+    pairs: list[tuple[Observed, Observed]] = []
+    for key, before in latest(base, selected).items():
+        later = after.get(key)
+        if isinstance(before, Observed) and isinstance(later, Observed) and _timed(before) and _timed(later):
+            pairs.append((before, later))
+    return pairs
+
+
+def _timed(result: Observed) -> bool:
+    return result.right and not result.disturbed and result.case.nbytes > 0 and min(result.times) > 0
+
+
+def _interleaved(base: Run, new: Run) -> bool:
+    """Whether they are the halves of one run."""
+    return bool(base.header.interleaved.id) and base.header.interleaved.id == new.header.interleaved.id
+
+
+def _equal_rows(pairs: Iterable[tuple[Observed, Observed]]) -> list[Row]:
+    return [Row(base, new, base.typical, new.typical, 1.0, (1.0, 1.0), Verdict.SAME) for base, new in pairs]
+
+
+def _judged_rows(
+    pairs: Sequence[tuple[Observed, Observed]], interleaved: bool, starts: int, margin: float, confidence: float
+) -> tuple[list[Row], list[Together], list[str]]:
+    sampled = [(base, new) for base, new in pairs if min(len(base.times), len(new.times)) >= FEWEST]
+    rounds = [(base, new) for base, new in sampled if _rounds_match(base, new)]
+    if interleaved and sampled and len(rounds) == len(sampled):
+        estimates = _paired_estimates(rounds, starts)
+        extra, remarks = Scatter(), ["halves of one interleaved run: rounds are paired, so drift cancels"]
+    else:
+        estimates = [_separate(base, new) for base, new in sampled]
+        extra = _scatter(sampled, estimates)
+        remarks = [_scatter_in_words(extra.everywhere[0])] if extra.everywhere[0] >= NOTABLE else []
+        remarks += _moved_machine(sampled)
+    curves = by_curve([base for base, _ in sampled])
+    single = 1 - (1 - confidence) / max(1, len(sampled) + len(curves))
+    known = {id(base): estimate for (base, _), estimate in zip(sampled, estimates, strict=True)}
+    rows = []
+    for base, new in pairs:
+        if estimate := known.get(id(base)):
+            interval = estimate.interval(single, *extra.at(base.case.nbytes))
+            rows.append(judged(base, new, estimate.log, interval, margin))
+        else:
+            rows.append(_unknown(base, new))
+    wholes = [together([(row, known[id(row)]) for row in curve], single, margin) for curve in curves]
+    return rows, wholes, remarks
+
+
+def _paired_estimates(pairs: Sequence[tuple[Observed, Observed]], starts: int) -> list[Estimate]:
+    """Of an interleaved run, whose rounds are paired."""
+    rounds, curves = [], []
+    for base, new in pairs:
+        assert isinstance(base, Measurement)
+        assert isinstance(new, Measurement)
+        rounds.append(paired(base.times, new.times, (base.rounds, new.rounds), starts))
+        curves.append((base.case.kind, base.implementation))
+    estimates = pooled(rounds)
+    return with_starts(estimates, rounds, curves) if starts > 1 else estimates
+
+
+def _rounds_match(base: Observed, new: Observed) -> bool:
+    return (
+        isinstance(base, Measurement)
+        and isinstance(new, Measurement)
+        and len(base.rounds) == len(new.rounds) >= 2
+        and min(*base.rounds, *new.rounds) > 0
+        and (sum(base.rounds), sum(new.rounds)) == (len(base.seconds), len(new.seconds))
+    )
+
+
+def _separate(base: Observed, new: Observed) -> Estimate:
+    """The ratio of two rows that were not interleaved; less sure where a barrier shows that the machine changed."""
+    if not isinstance(base, Measurement) or not isinstance(new, Measurement):
+        return separate(base.times, new.times)
+    estimate = between_starts(base, new) or separate(base.times, new.times)
+    moved = _FELT * max(0.0, abs(math.log(_barriers(base, new))) - _SAME_PLACE)
+    return replace(
+        estimate,
+        below=math.hypot(estimate.below, moved),
+        above=math.hypot(estimate.above, moved),
+        shared=math.hypot(estimate.shared, moved),
+    )
+
+
+def _barriers(base: Observed, new: Observed) -> float:
+    """How many times as long a barrier took in the second run; 1 where it was not measured in both."""
+    if isinstance(base, Measurement) and isinstance(new, Measurement) and base.barrier and new.barrier:
+        return new.barrier / base.barrier
+    return 1.0
+
+
+def _scatter(pairs: Sequence[tuple[Observed, Observed]], estimates: Sequence[Estimate]) -> Scatter:
+    curves: dict[object, list[tuple[int, Estimate]]] = {}
+    for (base, _), estimate in zip(pairs, estimates, strict=True):
+        curves.setdefault((base.case.kind, base.implementation), []).append((base.case.nbytes, estimate))
+    return scatter([sorted(curve, key=lambda point: point[0]) for curve in curves.values()])
+
+
+def judged(base: Observed, new: Observed, log: float, interval: tuple[float, float], margin: float) -> Row:
+    """Return the row of a ratio that is given as a logarithm."""
+    return Row(base, new, base.typical, new.typical, math.exp(log), interval, verdict(interval, margin))
+
+
+def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
+    """Return the results of each kind of case and implementation by size, where there are FEWEST_SIZES or more."""
+    curves: dict[object, list[Observed]] = {}
+    for result in results:
+        curves.setdefault((result.case.kind, result.implementation), []).append(result)
+    long = (curve for curve in curves.values() if len(curve) >= FEWEST_SIZES)
+    return [sorted(curve, key=lambda result: result.case.nbytes) for curve in long]
+
+
+def together(curve: Sequence[tuple[Observed, Estimate]], confidence: float, margin: float) -> Together:
+    """Judge all sizes of a curve together, given a result and the estimate of its ratio for each.
+
+    Student's interval of the mean logarithm, with as many degrees of freedom as the sizes are worth.  Their spread has
+    their own errors and what the machine did to each; a change that is larger at some sizes than at others widens it,
+    too.  What the start of a run's ranks did to all sizes alike does not show in that spread, and is added.
+    """
+    logs = [estimate.log for _, estimate in curve]
+    independent, centre = _independent(logs), fmean(logs)
+    freedom = int((independent + len(logs)) / 2) - 1  # by simulation: the spread suffers less from alike sizes
+    shared = math.sqrt(fmean(estimate.shared**2 for _, estimate in curve))
+    reach = student(0.5 + confidence / 2, freedom) * math.hypot(stdev(logs) / math.sqrt(independent), shared)
+    interval = math.exp(centre - reach), math.exp(centre + reach)
+    first = curve[0][0]
+    ratio = math.exp(centre)
+    return Together(first.case.kind, first.implementation, len(curve), ratio, interval, verdict(interval, margin))
+
+
+def _independent(logs: Sequence[float]) -> float:
+    """How many independent values say as much: neighbours were measured one after the other, and are alike.
+
+    By the correlation r of neighbours, n (1 - r) / (1 + r); G. Bayley and J. Hammersley (1946).
+    """
+    centre = fmean(logs)
+    apart = [log - centre for log in logs]
+    square = sum(distance**2 for distance in apart)
+    alike = sum(first * second for first, second in pairwise(apart)) / square if square else 0.0
+    # Of few values that are not alike at all, this comes out at -1/n on average.
+    alike = min(0.9, max(0.0, alike + 1 / len(logs)))
+    return max(2.0, len(logs) * (1 - alike) / (1 + alike))
+
+
+def _unknown(base: Observed, new: Observed) -> Row:
+    """A ratio without an interval; where one of the times is a mean, it is of means."""
+    reported = [result for result in (base, new) if isinstance(result, Reported) and not result.samples]
+    if not reported:
+        fewer = min(len(base.times), len(new.times))
+        words = f"{fewer} sample{'s' if fewer > 1 else ''}, {FEWEST} are needed: nothing can be concluded"
+        return _without_interval(base, new, base.typical, new.typical, words)
+    kinds = list(dict.fromkeys(result.figure for result in reported))
+    words = f"a log of {' or '.join(map(_plural, kinds))} has no samples, so nothing can be concluded"
+    if len(kinds) > 1:
+        words += f"; one time is a {kinds[0]}, the other a {kinds[1]}"
+    elif len(reported) == 1:
+        words += f"; compared with the {kinds[0] if kinds[0] in CENTRES else 'mean'} of the other run's samples"
+    centre = CENTRES.get(kinds[0], fmean)
+    return _without_interval(base, new, centre(base.times), centre(new.times), words)
+
+
+def _plural(kind: str) -> str:
+    return kind + ("s" if kind in ("mean", "median", "figure") else "")
+
+
+def _without_interval(base: Observed, new: Observed, before: float, after: float, remark: str) -> Row:
+    return Row(base, new, before, after, after / before, (math.nan, math.nan), Verdict.UNKNOWN, remark)
+
+
+# Remarks on what a comparison cannot tell.
+
+
+def _scatter_in_words(extra: float) -> str:
+    return (
+        f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain: the machine "
+        "was not the same in both runs, and intervals are wider by it; an interleaved run (sweep --ab) would cancel it"
+    )
+
+
+def _moved_machine(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
+    """Where a barrier of the ranks shows that the machine was another in one run than in the other."""
+    ratios = [_barriers(base, new) for base, new in pairs]
+    typical = median(ratios) if ratios else 1.0
+    if abs(math.log(typical)) <= _SAME_PLACE:
+        return []
+    return [
+        f"a barrier of the ranks takes {typical:.2f}x as long in NEW: the machine is another (a "
+        "hypervisor moves virtual cores), so intervals are wider; an interleaved run (sweep --ab) would cancel it"
+    ]
+
+
+def _shared_move(rows: Sequence[Row]) -> list[str]:
+    """Where several implementations all moved in the same direction and about as far, it may be the machine."""
+    moved = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        ratios.setdefault(row.base.implementation, []).append(row.ratio)
+    typical = [median(ratio) for ratio in ratios.values()]
+    if len({row.verdict for row in moved}) != 1 or len(moved) < 0.8 * len(rows):
+        return []
+    if len(typical) < 2 or max(typical) > 1.3 * min(typical):
+        return []
+    return [
+        f"nearly all rows of all {len(typical)} implementations are {moved[0].verdict.value} (typically "
+        f"{median(typical):.2f}x): a machine that runs slower or faster as a whole looks like this too; "
+        "an interleaved run (sweep --ab) would tell"
+    ]
+
+
+def _libraries(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
+    """Implementations that call one library in one run and another in the other."""
+    found = []
+    for base, new in pairs:
+        if isinstance(base, Measurement) and isinstance(new, Measurement) and base.library != new.library:
+            found.append(_library_in_words(base.implementation, base.library, new.library))
+    return list(dict.fromkeys(found))
+
+
+def _library_in_words(name: str, base: str, new: str) -> str:
+    if base and new:
+        return f"{name} calls {base} in BASE and {new} in NEW: what differs is the library"
+    return (
+        f"{'NEW' if base else 'BASE'} does not say which library {name} calls: before runs said so, it was called "
+        "from Python, as mpi-python is now"
+    )
+
+
+def _predicted(base: Run, new: Run) -> list[str]:
+    remarks = []
+    for word, run in (("BASE", base), ("NEW", new)):
+        if any(isinstance(result, Prediction) for result in run.results):
+            more = any(isinstance(result, Observed) for result in run.results)
+            what = "predictions" if more else "nothing but predictions"
+            remarks.append(f"{word} holds {what}, which are not compared here; collbench diagnose does that")
+    return remarks

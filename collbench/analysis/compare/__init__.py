@@ -1,1 +1,0 @@
-"""Two runs side by side: estimates, verdicts, what cannot be compared, an exit status."""

@@ -1,0 +1,357 @@
+"""A curve of times against sizes as three numbers: T = a + g*sqrt(S) + b*S, none of them negative.
+
+`a` is what an empty message takes, `b` a byte's time at the bandwidth end, and `g` the filling of a pipeline: with d
+stages and the best piece size a pipelined transfer takes (sqrt(d*alpha) + sqrt(S*beta))^2, whose mixed term grows as
+sqrt(S).  Residuals are relative, since times span six decades, and large ones count less than their square.
+
+On CPUs a byte takes longer once the array has left a cache.  Where the three numbers miss by much, a fourth is tried,
+c*max(0, S - C), with its bend C looked for between the sizes; it stays if it halves the misfit.
+
+Many curves are solved at once.  Inside, arrays are (terms, sizes, curves): the long axis last, where NumPy is fast.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from collbench.errors import CollbenchError
+from collbench.stats import student
+from collbench.units import format_size
+
+Floats = npt.NDArray[np.float64]
+
+_ROUNDS = 8  # of reweighting; the weights of clean data stop moving after three
+_HUBER = 1.345  # standard deviations: 95 % as efficient as least squares on normal residuals (Huber, 1964)
+
+
+def solve(terms: Floats, seconds: Floats) -> Floats:
+    """Return coefficients (curves, terms) of curves (curves, sizes); the terms are (curves or 1, sizes, terms).
+
+    Iteratively reweighted Gauss-Newton steps on the logarithms of ratios: twice the time and half the time are as far
+    off, and a residual beyond the usual counts less than its square.
+    """
+    columns, measured = np.ascontiguousarray(terms.transpose(2, 1, 0)), np.ascontiguousarray(seconds.T)
+    fitted, off, weights = measured, np.zeros_like(measured), np.ones_like(measured)
+    for _ in range(_ROUNDS):
+        root = np.sqrt(weights)
+        coefficients = _nonnegative(columns * (root / fitted), (1 + off) * root)
+        fitted = np.maximum(_product(columns, coefficients), 0.1 * measured)
+        off = np.log(measured / fitted)
+        far = np.abs(off)
+        weights = np.minimum(1, _HUBER * np.maximum(1.4826 * np.median(far, axis=0), 1e-9) / np.maximum(far, 1e-300))
+    return coefficients.T
+
+
+def _nonnegative(columns: Floats, target: Floats) -> Floats:
+    """For each curve the x >= 0 that minimises the squares of `columns @ x - target`.
+
+    Most curves have no negative x, and are solved together; SciPy's nnls solves the others, one after the other.
+    """
+    scale = np.sqrt((columns**2).sum(axis=1))  # sizes span six decades, and so do their columns
+    whole = np.concatenate([columns / scale[:, None], target[None]]).T  # (curves, sizes, terms and target)
+    reduced = np.asarray(np.linalg.qr(whole, mode="r"))
+    upper, right = reduced[:, : len(columns), :-1], reduced[:, : len(columns), -1]
+    answer = np.linalg.solve(upper, right[..., None])[..., 0]
+    for curve in np.nonzero((answer < 0).any(axis=1))[0]:
+        from scipy.optimize import nnls  # takes a while to load
+
+        answer[curve] = nnls(upper[curve], right[curve])[0]
+    coefficients: Floats = answer.T / scale
+    return coefficients
+
+
+def _product(columns: Floats, coefficients: Floats) -> Floats:
+    fitted: Floats = (columns * coefficients[:, None]).sum(axis=0)
+    return fitted
+
+
+FEWEST = 4  # sizes: three numbers, and one more to tell whether they fit
+WORST = 0.40  # the 90th percentile of the relative residuals above which the form does not describe the curve
+FEWEST_TO_BEND = 8  # sizes: five numbers are looked for
+GOOD = 0.10  # the same percentile up to which no bend is looked for
+DRAWS = 400
+CONFIDENCE = 0.90
+
+
+class Unfit(CollbenchError):
+    """Data that cannot carry a fit; the message says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class CurveFit:
+    """The three numbers, what they came from, and the same numbers from resampled data."""
+
+    coefficients: Floats  # a in s, g in s/sqrt(byte), b in s/byte; with a bend also c in s/byte
+    bend: float  # bytes beyond which a byte takes b + c; infinite without
+    sizes: Floats  # bytes, ascending
+    seconds: Floats  # medians
+    draws: Floats  # (DRAWS, 3 or 4): coefficients of bootstrap replicates, the bend where it is
+    left_out: Floats  # log of measured over fitted, each size held against a fit to the others
+
+    def predict(self, nbytes: float | Floats) -> Floats:
+        """Return the fitted seconds at sizes in bytes."""
+        seconds: Floats = _terms(np.asarray(nbytes, float), self.bend) @ self.coefficients
+        return seconds
+
+    def replicates(self, nbytes: Floats) -> Floats:
+        """Return seconds (DRAWS, sizes) by each of the draws."""
+        seconds: Floats = self.draws @ _terms(nbytes, self.bend).T
+        return seconds
+
+    @property
+    def residuals(self) -> Floats:
+        """Measured over fitted, less one."""
+        off: Floats = self.seconds / self.predict(self.sizes) - 1
+        return off
+
+    @property
+    def latency(self) -> float:
+        """Seconds of an empty message."""
+        return float(self.coefficients[0])
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second that algbw tends to; infinite where time does not grow with the size."""
+        return _inverse(float(self.coefficients[2:].sum()))
+
+    @property
+    def half_size(self) -> float:
+        """Bytes from which algbw is half of that (n 1/2); infinite where it never is."""
+        return float(_half_size(self.coefficients, self.bend))
+
+    def latency_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Return the interval of the latency in seconds, from the replicates; the latency itself is in it."""
+        return around(self.latency, interval(self.draws[:, 0], confidence))
+
+    def rate_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Return the interval of the rate in bytes per second."""
+        low, high = interval(self.draws[:, 2:].sum(axis=1), confidence)
+        return around(self.rate, (_inverse(high), _inverse(low)))
+
+    def half_size_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Return the interval of the half size in bytes."""
+        return around(self.half_size, interval(_half_size(self.draws, self.bend), confidence))
+
+    @cached_property
+    def spread(self) -> float:
+        """How far a size that was not fitted lies from the curve: root mean square of the logarithms of ratios."""
+        return float(np.sqrt(np.mean(self.left_out**2)))
+
+    def prediction_interval(self, nbytes: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Return the interval in seconds in which the time of a size that was not measured should lie.
+
+        From the residuals of sizes left out, so what the form cannot follow (a cache's edge, another protocol) is in
+        it.  The wider of Student's t, which few sizes make wide, and the order statistic that covers whatever the
+        distribution (the jackknife of Barber, Candes, Ramdas and Tibshirani, 2021).
+        """
+        count = len(self.sizes)
+        normal = student(0.5 + confidence / 2, count - 1) * self.spread * math.sqrt(1 + 1 / count)
+        place = math.ceil(confidence * (count + 1)) - 1
+        reach = max(normal, float(np.sort(np.abs(self.left_out))[min(place, count - 1)]))
+        middle = float(self.predict(nbytes))
+        return middle * math.exp(-reach), middle * math.exp(reach)
+
+    def beyond(self, nbytes: float) -> str:
+        """Return a warning for a size outside of those measured; empty inside."""
+        first, last = map(format_size, (self.sizes[0], self.sizes[-1]))
+        if self.sizes[0] <= nbytes <= self.sizes[-1]:
+            return ""
+        return f"{format_size(nbytes)} is extrapolated: sizes from {first} to {last} were measured"
+
+
+MOST = 100
+"""Sizes that are fitted; of more, so many of them, evenly from the smallest to the largest."""
+
+
+def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]], seed: int = 0) -> CurveFit:
+    """Fit the medians of the samples (seconds, a sequence for each of the sizes in bytes); Unfit, saying why."""
+    order = np.argsort(sizes)
+    if len(order) > MOST:  # the time to fit grows with the cube
+        order = order[np.linspace(0, len(order) - 1, MOST).round().astype(int)]
+    size, every = np.asarray(sizes, float)[order], [np.asarray(samples[i], float) for i in order]
+    if len(set(sizes)) < FEWEST:
+        raise Unfit(f"{len(set(sizes))} size{'s' if len(set(sizes)) != 1 else ''}, {FEWEST} are needed")
+    seconds = np.array([np.median(sample) for sample in every])
+    if not (np.isfinite(seconds).all() and (seconds > 0).all()):
+        raise Unfit("a time is zero or not finite; the clock is too coarse for this size")
+    (coefficients,), (bend,), (far,) = _describe(size[None], seconds[None])
+    if far > WORST:
+        raise Unfit(
+            f"a tenth of the sizes lies {far:.0%} or more off the fitted curve, {WORST:.0%} is the most: "
+            "its time does not follow a + g*sqrt(S) + b*S"
+        )
+    terms = _terms(size, bend)
+    central = coefficients[: terms.shape[1]]
+    draws = solve(terms[None], _replicates(terms @ central, int((central > 0).sum()), every, seed))
+    return CurveFit(central, float(bend), size, seconds, draws, _left_out(size, seconds))
+
+
+def _terms(nbytes: Floats, bend: float = math.inf) -> Floats:
+    columns = [np.ones_like(nbytes), np.sqrt(nbytes), nbytes]
+    if math.isfinite(bend):
+        columns.append(np.maximum(0, nbytes - bend))
+    return np.stack(columns, axis=-1)
+
+
+def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
+    """Of curves (curves, sizes): coefficients (curves, 4), bends, and the 90th percentiles of relative residuals."""
+    straight = _terms(sizes)
+    coefficients = np.pad(solve(straight, seconds), ((0, 0), (0, 1)))
+    bends, misfits = np.full(len(seconds), np.inf), _misfits(straight, coefficients[:, :3], seconds)
+    (crooked,) = np.nonzero(misfits > GOOD)
+    if sizes.shape[1] >= FEWEST_TO_BEND and len(crooked):
+        places = np.array(_places(sizes[0]))
+        trials, off = _bent(sizes[crooked], seconds[crooked], places)
+        best = len(places) - 1 - off[::-1].argmin(axis=0)  # the last of equals
+        for curve, place, at in zip(crooked, best, range(len(crooked)), strict=True):
+            if off[place, at] <= misfits[curve] / 2:
+                coefficients[curve], bends[curve] = trials[place, at], places[place]
+                misfits[curve] = off[place, at]
+    return coefficients, bends, misfits
+
+
+def _bent(sizes: Floats, seconds: Floats, places: Floats) -> tuple[Floats, Floats]:
+    """The same with a bend at each of the places: coefficients (places, curves, 4), and misfits (places, curves)."""
+    terms = np.concatenate([_terms(sizes, place) for place in places])
+    every = np.tile(seconds, (len(places), 1))
+    trials = solve(terms, every)
+    shape = len(places), len(seconds)
+    return trials.reshape(*shape, -1), _misfits(terms, trials, every).reshape(shape)
+
+
+def _places(sizes: Floats) -> list[float]:
+    """Where a bend may be: three places between each two sizes, and sizes enough on both sides."""
+    return [low * (high / low) ** (i / 3) for low, high in pairwise(sizes[2:-1]) for i in range(3)]
+
+
+def _misfits(terms: Floats, coefficients: Floats, seconds: Floats) -> Floats:
+    fitted = np.einsum("cst,ct->cs", terms, coefficients)
+    misfits: Floats = np.percentile(np.abs(seconds / fitted - 1), 90, axis=1)
+    return misfits
+
+
+def _replicates(fitted: Floats, used: int, samples: list[Floats], seed: int) -> Floats:
+    """Times as they might have come out: each size's samples drawn anew, and the misfit dealt to other sizes.
+
+    The residuals hold the noise of the medians as well; what the samples explain of it is not counted twice.
+    """
+    random = np.random.default_rng(seed)
+    seconds = np.array([np.median(sample) for sample in samples])
+    off = np.log(seconds / fitted)
+    off = (off - off.mean()) * math.sqrt(len(off) / max(1, len(off) - used))
+    noise = np.stack([_medians(sample, random) for sample in samples], axis=1) - np.log(seconds)
+    explained = float(np.mean(noise**2)) / max(float(np.mean(off**2)), 1e-300)
+    dealt = random.choice(off, size=noise.shape) * math.sqrt(max(0.0, 1 - explained))
+    replicates: Floats = fitted * np.exp(dealt + noise)
+    return replicates
+
+
+def _medians(samples: Floats, random: np.random.Generator) -> Floats:
+    """Logarithms of the medians of samples drawn with replacement."""
+    drawn = samples[random.integers(len(samples), size=(DRAWS, len(samples)))]
+    medians: Floats = np.log(np.median(drawn, axis=1))
+    return medians
+
+
+def _left_out(sizes: Floats, seconds: Floats) -> Floats:
+    """Each size against a fit to the others, which looks for a bend of its own."""
+    count = len(sizes)
+    others = np.array([[i for i in range(count) if i != out] for out in range(count)])
+    coefficients, bends, _ = _describe(sizes[others], seconds[others])
+    fitted = [
+        _terms(size, bend) @ row[: _terms(size, bend).size]
+        for size, bend, row in zip(sizes, bends, coefficients, strict=True)
+    ]
+    off: Floats = np.log(seconds / np.maximum(fitted, 1e-3 * seconds))
+    return off
+
+
+def _half_size(coefficients: Floats, bend: float) -> Floats:
+    """Where S / T(S) is half of its limit 1/B: 2*B*S = T(S), quadratic in sqrt(S) on each side of the bend."""
+    a, g, b = coefficients[..., 0], coefficients[..., 1], coefficients[..., 2]
+    end = coefficients[..., 2:].sum(axis=-1)
+    below = _positive_root(2 * end - b, g, a)
+    if math.isfinite(bend):
+        return np.where(below <= bend, below, _positive_root(end, g, a - (end - b) * bend))
+    return below
+
+
+def _positive_root(square: Floats, linear: Floats, constant: Floats) -> Floats:
+    """S with square*S - linear*sqrt(S) - constant = 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inside = np.maximum(0, linear * linear + 4 * square * constant)
+        return np.where(square > 0, ((linear + np.sqrt(inside)) / (2 * square)) ** 2, np.inf)
+
+
+def _inverse(value: float) -> float:
+    return 1 / value if value > 0 else math.inf
+
+
+def interval(values: Floats, confidence: float) -> tuple[float, float]:
+    """Return the ends of the middle share of the values; order statistics, so infinite values may be among them."""
+    low, high = np.quantile(values, [0.5 - confidence / 2, 0.5 + confidence / 2], method="nearest")
+    return float(low), float(high)
+
+
+def around(value: float, ends: tuple[float, float]) -> tuple[float, float]:
+    """Return the interval, widened to the value that it is of.
+
+    None of the numbers may be negative, so replicates of a number that is nearly zero move the others to one side, and
+    the middle share of them may miss what the data themselves say.
+    """
+    return min(value, ends[0]), max(value, ends[1])
+
+
+_GRID = 512  # places at which two curves are compared; between neighbours of a 30-octave sweep lies 4 %
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A size in bytes where the faster of two curves changes, and its interval."""
+
+    nbytes: float
+    low: float
+    high: float
+    sure: bool  # whether all but a few replicates have it; else the interval is all that both were measured at
+
+
+def crossings(first: CurveFit, second: CurveFit, confidence: float = CONFIDENCE, seed: int = 0) -> list[Crossing]:
+    """Return where two curves cross within the sizes that both were measured at, by size.
+
+    Replicates of a curve are as far off there as sizes that are left out are, so what the form cannot follow counts.
+    """
+    low, high = max(first.sizes[0], second.sizes[0]), min(first.sizes[-1], second.sizes[-1])
+    if low >= high:
+        return []
+    places = np.geomspace(low, high, _GRID)
+    random = np.random.default_rng(seed)
+    gaps = _replicates_off(first, places, random) - _replicates_off(second, places, random)
+    crossed = []
+    for sign in (1, -1):
+        replicates = [sign_changes(places, sign * gap) for gap in gaps]
+        for root in sign_changes(places, sign * (first.predict(places) - second.predict(places))):
+            near = [min(roots, key=lambda size: abs(math.log(size / root))) for roots in replicates if roots]
+            sure = len(near) > confidence * len(replicates)
+            ends = interval(np.array(near), confidence) if sure else (float(low), float(high))
+            crossed.append(Crossing(root, *around(root, ends), sure))
+    return sorted(crossed, key=lambda crossing: crossing.nbytes)
+
+
+def _replicates_off(curve: CurveFit, places: Floats, random: np.random.Generator) -> Floats:
+    """Replicates of a curve, each as far off as some size that was left out of the fit."""
+    off = random.choice(curve.left_out, size=(len(curve.draws), 1))
+    seconds: Floats = np.exp(off) * curve.replicates(places)
+    return seconds
+
+
+def sign_changes(places: Floats, gap: Floats) -> list[float]:
+    """Sizes at which a difference becomes positive: straight between the places; zeros say nothing of the sign."""
+    places, gap = places[gap != 0], gap[gap != 0]
+    at = np.flatnonzero((gap[:-1] < 0) & (gap[1:] > 0))
+    share = gap[at] / (gap[at] - gap[at + 1])
+    return [float(size) for size in places[at] + share * (places[at + 1] - places[at])]

@@ -1,0 +1,453 @@
+"""Whether measured times are as expected of a healthy machine; if slow, which hypotheses explain them best.
+
+The verdict.  The model's errors at neighbouring sizes go together (model/error_bands.py), so a stretch of sizes is
+judged as a whole: the mean of the logarithms of measured over expected times, with more weight on sizes that the model
+knows better, in standard deviations of that mean between machines that no fit has seen.
+
+The reasons.  Bayes' rule over the hypotheses and "something else", which may do anything to times: what is likelier
+than that is a reason.  A likelihood has the model's own errors, as they go together on the machine that a hypothesis
+describes, and counts facts of the header.
+
+Without a model of the machine, `curve_remarks` says what a curve shows by itself: sizes out of line, noise, ranks
+without a core.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import pairwise
+from statistics import fmean, median
+from typing import NamedTuple
+
+import numpy as np
+
+from collbench import stats
+from collbench.algorithms import implementations
+from collbench.analysis.curve_fit import CurveFit, Unfit, fit
+from collbench.analysis.hypotheses import HYPOTHESES, Hypothesis, Variables
+from collbench.cases import Case
+from collbench.errors import CollbenchError, Unsupported
+from collbench.measurement import Prediction
+from collbench.model.equation import Floats
+from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, regime, smoothed
+from collbench.model.predict import curve
+from collbench.observed import Observed
+from collbench.platforms import platforms
+from collbench.topology.system import System
+from collbench.units import format_seconds, format_size
+
+FEWEST = 3  # sizes that a verdict needs, and a stretch
+SLOW, FAST = 2.8, 3.5
+"""Standard deviations from which on a curve is slow, or faster than modelled.
+
+So that of healthy machines which neither fit nor spreads have seen hardly more than one in twenty is called slow,
+though stretches are four and errors have longer tails than a normal distribution (counts: docs/analysis.md).  Nothing
+is broken where a machine is faster, so that takes more.
+"""
+FREEDOM = 4
+"""Of Student's distribution: machines are sometimes much further off than a normal distribution has it."""
+ANYTHING = 1.5
+"""Standard deviation of what something unknown may do to times, as a logarithm, much alike at neighbouring sizes."""
+ANYTHING_OCTAVES = 12.0
+"""Octaves over which its correlation falls by e."""
+NOTICED = 1.02  # times that a reason must make longer somewhere to be one
+NOISY = 0.10  # how far times scatter about their neighbours, or samples about their median, on a machine at rest
+NEARER = 0.9  # of the distance to the expected times, the most that may be left under a reason
+HARDLY = math.log(10**6)  # by which a reason may be less likely than the first
+STATED = math.log(1000)  # what a fact of the header adds to a reason's weight
+LISTED = 3  # reasons
+WIDE = 0.10  # half the interval of a median, relative
+APART = 2.0  # a measured time over the expected one that is worth a remark
+
+Expect = Callable[[System, Sequence[Case], str], list[Prediction]]
+
+
+class Health(Enum):
+    """Of one curve."""
+
+    AS_EXPECTED = "as expected"
+    SLOW = "slow"
+    FASTER = "faster than modelled"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a run's header says that bears on the reasons."""
+
+    variables: Variables
+    caveats: tuple[str, ...] = ()
+    no_system: str = "the machine is not known to the model"  # or why else there is no system to compare with
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A hypothesis, how far the times are from it, and the facts of the header that speak for it."""
+
+    hypothesis: Hypothesis
+    off: float  # typical ratio between the measured time and the time under it: 1.1 for a tenth
+    weight: float  # logarithm of how much likelier it is than something else
+    facts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A curve: measured and expected, side by side."""
+
+    implementation: str
+    measured: tuple[Observed, ...]  # by size
+    expected: tuple[Prediction, ...]  # as many, or none
+    verdict: Health
+    remark: str = ""  # why it is unknown, or where it is slow
+    reasons: tuple[Reason, ...] = ()  # the likeliest first
+    off: float = 1.0  # a typical ratio of measured to expected times, or its inverse
+    limit: float = 0.0  # times slower than its kind that it would have to be to be called slow; 0: nothing to say
+
+    def likely(self) -> Iterator[tuple[str, str]]:
+        """Return the first reasons in words, each with what to do; later ones are hardly ever right."""
+        for reason in self.reasons[:LISTED]:
+            facts = f"; {'; '.join(reason.facts)}" if reason.facts else ""
+            yield (
+                f"{reason.hypothesis.name}: then {reason.off:.2f}x off instead of {self.off:.2f}x{facts}",
+                reason.hypothesis.fix,
+            )
+
+    @property
+    def unexplained(self) -> str:
+        """What to say of a slow curve without a reason; empty for any other."""
+        if self.verdict is not Health.SLOW or self.reasons:
+            return ""
+        return f"reason: unknown; times are {self.off:.2f}x off, and nothing that the model can change explains them"
+
+    @property
+    def resolution(self) -> str:
+        """What could not have been seen, of a curve that was judged; empty for any other."""
+        if self.verdict not in (Health.AS_EXPECTED, Health.FASTER):
+            return ""
+        return f"less than {self.limit:.1f}x slower cannot be told from healthy on this kind of machine"
+
+
+def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
+    """Compare one curve with a system.
+
+    Args:
+        rows: Results of one implementation at all sizes.
+        system: The machine; None if it is not known.
+        facts: What the run's header says.
+        expect: Predicts the times of cases on a system by an implementation.
+
+    Returns:
+        The verdict, and if the curve is slow, the reasons.
+
+    """
+    rows = tuple(sorted(rows, key=lambda row: row.case.nbytes))
+    name = rows[0].implementation
+    if system is None:
+        return Diagnosis(name, rows, (), Health.UNKNOWN, facts.no_system)
+    used = system.part(rows[0].case.ranks)
+    try:
+        expected = tuple(expect(used, [row.case for row in rows], name))
+    except CollbenchError as error:
+        return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
+    if len(rows) < FEWEST:
+        remark = f"{len(rows)} size{'s' if len(rows) > 1 else ''} measured; {FEWEST} are needed"
+        return Diagnosis(name, rows, expected, Health.UNKNOWN, remark)
+    compared = ComparedCurve(rows, expected, used)
+    health, remark, limit = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(used))
+    diagnosis = Diagnosis(name, rows, expected, health, remark, off=compared.off(compared.healthy), limit=limit)
+    if health is not Health.SLOW:
+        return diagnosis
+    return replace(diagnosis, reasons=tuple(explain(compared, facts.variables, facts.caveats, expect)))
+
+
+def settings(facts: RunFacts) -> list[str]:
+    """Return the variables of the header that would make a machine slow, whether or not they did."""
+    every = [fact for hypothesis in HYPOTHESES for fact in hypothesis.facts(facts.variables, ())]
+    return list(dict.fromkeys(every))
+
+
+# The verdict.
+
+
+class Verdict(NamedTuple):
+    """The health of a curve with its reason in words, and what could have been seen."""
+
+    health: Health
+    remark: str
+    limit: float  # times slower than others of its kind that a curve must be to be called slow, where least is needed
+
+
+class Stretch(NamedTuple):
+    """Sizes that are judged together: the logarithm of their times over healthy ones, and its standard deviation."""
+
+    where: str
+    off: float
+    spread: float
+
+
+def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Verdict:
+    """Judge the logarithms of measured over expected times, by ascending size in bytes."""
+    stretches = list(_stretches(sizes, smoothed(logs) - errors.mean, errors.covariance))
+    limit = float(np.exp(SLOW * min(stretch.spread for stretch in stretches)))
+    slowest = max(stretches, key=lambda stretch: stretch.off / stretch.spread)
+    fastest = min(stretches, key=lambda stretch: stretch.off / stretch.spread)
+    if slowest.off > SLOW * slowest.spread:
+        return Verdict(Health.SLOW, _stretch_in_words(slowest, np.exp(SLOW * slowest.spread), "at most"), limit)
+    if fastest.off < -FAST * fastest.spread:
+        return Verdict(Health.FASTER, _stretch_in_words(fastest, np.exp(-FAST * fastest.spread), "at least"), limit)
+    return Verdict(Health.AS_EXPECTED, "", limit)
+
+
+def _stretch_in_words(stretch: Stretch, bound: float, most: str) -> str:
+    usual = f"machines of this kind that are right take {most} {bound:.2f} times it"
+    return f"{np.exp(stretch.off):.2f} times the time of its kind{stretch.where}; {usual}"
+
+
+def _stretches(sizes: Sequence[int], off: Floats, covariance: Floats) -> Iterator[Stretch]:
+    """All sizes, and those of latency, of neither, and of bandwidth by themselves."""
+    kinds = np.array([regime(size) for size in sizes])
+    parts = {
+        "": np.ones(len(sizes), bool),
+        " below 64 KiB": kinds == 0,
+        " from 64 KiB to 64 MiB": kinds == 1,
+        " above 64 MiB": kinds == 2,
+    }
+    for where, chosen in parts.items():
+        if chosen.sum() >= FEWEST:
+            inside = covariance[np.ix_(chosen, chosen)]
+            weights = 1 / np.diag(inside)
+            weights /= weights.sum()
+            yield Stretch(where, float(weights @ off[chosen]), float(np.sqrt(weights @ inside @ weights)))
+
+
+# The reasons.
+
+
+@dataclass(frozen=True)
+class ComparedCurve:
+    """A curve by ascending size, beside what is expected of a healthy machine."""
+
+    rows: Sequence[Observed]
+    expected: Sequence[Prediction]
+    system: System
+
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes."""
+        return [row.case.nbytes for row in self.rows]
+
+    @property
+    def healthy(self) -> list[float]:
+        """Expected seconds."""
+        return [prediction.seconds for prediction in self.expected]
+
+    def logs(self, seconds: Sequence[float]) -> Floats:
+        """Return the logarithms of measured over other times."""
+        return np.array([math.log(row.typical / other) for row, other in zip(self.rows, seconds, strict=True)])
+
+    def errors(self, system: System) -> ErrorModel:
+        """Return how far the model may be off on a machine, at the sizes of the curve."""
+        first = self.rows[0]
+        return error_model(self.sizes, error_levels(system, first.case.collective.name, first.implementation))
+
+    def off(self, seconds: Sequence[float]) -> float:
+        """Return how far the measured times are from others, as a typical ratio.
+
+        Sizes that were slow count as much together as the rest together: what explains a slow end is not lost among
+        sizes that are right, nor may it spoil those.
+        """
+        far = np.abs(self.logs(seconds)).tolist()
+        slow = [row.typical > other.high for row, other in zip(self.rows, self.expected, strict=True)]
+        slow_part = [distance for distance, is_slow in zip(far, slow, strict=True) if is_slow]
+        other_part = [distance for distance, is_slow in zip(far, slow, strict=True) if not is_slow]
+        return math.exp(fmean(fmean(part) for part in (slow_part, other_part) if part))
+
+    @property
+    def scatter(self) -> float:
+        """How far times over the expected ones lie from their neighbours' mean, or samples from their median.
+
+        The greater of both, as a logarithm.
+        """
+        logs = self.logs(self.healthy)
+        jumps = np.abs(logs[1:-1] - (logs[:-2] + logs[2:]) / 2)
+        spreads = [math.log(row.percentile(90) / row.typical) for row in self.rows]
+        return max(float(np.mean(jumps)), median(spreads))
+
+
+def log_likelihood(logs: Floats, errors: ErrorModel) -> float:
+    """Return the log-likelihood of logarithms of measured over supposed times, but for a constant.
+
+    Student's distribution of many variables (Kotz and Nadarajah, Multivariate t Distributions, 2004, 1.1).
+    """
+    off = smoothed(logs) - errors.mean
+    _, size = np.linalg.slogdet(errors.covariance)
+    far = off @ np.linalg.solve(errors.covariance, off)
+    return float(-(size + (FREEDOM + len(off)) * np.log1p(far / FREEDOM)) / 2)
+
+
+def _anything(errors: ErrorModel, sizes: Sequence[int]) -> ErrorModel:
+    """The error model where something unknown makes times longer or shorter."""
+    octaves = np.log2(np.maximum(sizes, 1))
+    together = np.exp(-np.abs(octaves[:, None] - octaves) / ANYTHING_OCTAVES)
+    return ErrorModel(errors.mean, errors.covariance + ANYTHING**2 * together)
+
+
+def _noisy(errors: ErrorModel, scatter: float) -> ErrorModel:
+    """The error model where times scatter by themselves too; medians of five by half of that standard deviation."""
+    return ErrorModel(errors.mean, errors.covariance + (scatter / 2) ** 2 * np.eye(len(errors.mean)))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Times under a hypothesis, and how far they may be off."""
+
+    seconds: Sequence[float]
+    errors: ErrorModel
+
+
+def explain(
+    compared: ComparedCurve, variables: Mapping[str, str], caveats: Sequence[str], expect: Expect
+) -> Iterator[Reason]:
+    """Return the reasons that the times speak for, the likeliest first; there may be none."""
+    unknown = _anything(compared.errors(compared.system), compared.sizes)
+    something_else = log_likelihood(compared.logs(compared.healthy), unknown)
+    reasons = []
+    for hypothesis in HYPOTHESES:
+        facts = (*hypothesis.facts(variables, caveats), *_noise(hypothesis, compared))
+        variants = list(_variants(hypothesis, compared, expect))
+        if not variants:
+            continue
+        likelihoods = [log_likelihood(compared.logs(variant.seconds), variant.errors) for variant in variants]
+        best = variants[likelihoods.index(max(likelihoods))]
+        # Variants are as likely as each other, so the mean of their likelihoods counts.
+        weight = float(np.logaddexp.reduce(likelihoods)) - math.log(len(likelihoods)) - something_else
+        weight += math.log(hypothesis.prior) + (STATED if facts else 0.0)
+        reasons.append(Reason(hypothesis, compared.off(best.seconds), weight, facts))
+    yield from likely_reasons(reasons, math.log(compared.off(compared.healthy)))
+
+
+def likely_reasons(reasons: Iterable[Reason], distance: float) -> Iterator[Reason]:
+    """Return by weight the reasons likelier than something else, near the likeliest, and nearer to the times than none.
+
+    `distance` is the logarithm of how far the times are from the expected ones.
+    """
+    ranked = sorted(reasons, key=lambda reason: -reason.weight)
+    for reason in ranked:
+        if reason.weight > max(0.0, ranked[0].weight - HARDLY) and math.log(reason.off) < NEARER * distance:
+            yield reason
+
+
+def _noise(hypothesis: Hypothesis, compared: ComparedCurve) -> Iterator[str]:
+    """That times scatter, where it speaks for a hypothesis."""
+    if hypothesis.shape == "fraction" and compared.scatter >= NOISY:
+        yield f"times scatter by {compared.scatter:.0%}"
+
+
+def _variants(hypothesis: Hypothesis, compared: ComparedCurve, expect: Expect) -> Iterator[Variant]:
+    """What the curve would be; nothing where the hypothesis does not apply, or would not be seen."""
+    if hypothesis.shape:
+        yield from _shaped(hypothesis, compared)
+        return
+    for changed in hypothesis.changed(compared.system):
+        try:
+            predictions = expect(changed, [row.case for row in compared.rows], compared.rows[0].implementation)
+        except CollbenchError:
+            continue
+        seconds = [prediction.seconds for prediction in predictions]
+        if any(other > NOTICED * usual for other, usual in zip(seconds, compared.healthy, strict=True)):
+            yield Variant(seconds, compared.errors(changed))
+
+
+def _shaped(hypothesis: Hypothesis, compared: ComparedCurve) -> Iterator[Variant]:
+    """The expected times with what fits best: a constant more, or all of it or its bytes at a fraction of the rate."""
+    errors = compared.errors(compared.system)
+    if hypothesis.shape == "constant":
+        yield from (Variant(seconds, errors) for seconds in _with_a_constant(compared))
+    elif compared.scatter >= NOISY:
+        noisy = _noisy(errors, compared.scatter)
+        yield from (Variant(seconds, noisy) for seconds in _at_a_fraction(compared))
+
+
+def _at_a_fraction(compared: ComparedCurve) -> Iterator[list[float]]:
+    """Bytes at a fraction of their rate, where the sizes say something of it; and everything at a fraction."""
+    start = compared.healthy[0]
+    ratios = np.exp(compared.logs(compared.healthy))
+    large = ratios[np.array(compared.healthy) > 2 * start]
+    if len(large):
+        yield [start + max(1.0, float(np.median(large))) * (seconds - start) for seconds in compared.healthy]
+    yield [max(1.0, float(np.median(ratios))) * seconds for seconds in compared.healthy]
+
+
+def _with_a_constant(compared: ComparedCurve) -> Iterator[list[float]]:
+    """Nothing where too few sizes are small."""
+    more = [
+        row.typical - usual
+        for row, usual in zip(compared.rows, compared.healthy, strict=True)
+        if row.case.nbytes < SMALL
+    ]
+    if len(more) >= FEWEST:
+        constant = max(0.0, median(more))
+        yield [seconds + constant for seconds in compared.healthy]
+
+
+# Without a model.
+
+
+def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> Iterator[str]:
+    """Return what a curve says without any model of its machine, a sentence each.
+
+    Args:
+        rows: The curve by ascending size.
+        known: The fit to just these rows, if there is one.
+
+    """
+    yield from dict.fromkeys(f"the rows say: {row.note}" for row in rows if str(row.note))
+    wide = [row for row in rows if _halfwidth(row) > WIDE]
+    if wide:
+        worst = max(wide, key=_halfwidth)
+        where = f"{format_size(worst.case.nbytes)}, ± {_halfwidth(worst):.0%}"
+        yield f"noisy samples at {len(wide)} of {len(rows)} sizes (worst at {where}): something else ran"
+    for before, after in pairwise(rows):
+        if after.percentile(100) < before.percentile(0):
+            smaller, larger = (format_size(row.case.nbytes) for row in (before, after))
+            yield f"{larger} takes less than {smaller}: another algorithm there, or one of both was disturbed"
+    yield from _against_its_fit(rows, known)
+    yield from _against_costs(rows)
+
+
+def _halfwidth(row: Observed) -> float:
+    halfwidth = row.relative_halfwidth
+    return halfwidth if math.isfinite(halfwidth) else 0.0  # with few samples nothing is known of their noise
+
+
+def _against_its_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[str]:
+    try:
+        fitted = known or fit([row.case.nbytes for row in rows], [row.times for row in rows])
+    except Unfit as error:
+        yield f"its own curve has no fit: {error}"
+        return
+    rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to see a rate"
+    yield f"by its own curve: latency {format_seconds(fitted.latency)}, {rate}"
+    for row, off in zip(rows, fitted.residuals.tolist(), strict=True):
+        low, high = fitted.prediction_interval(row.case.nbytes)
+        if not low <= row.typical <= high:
+            yield f"{format_size(row.case.nbytes)} is {off:+.0%} off that curve, out of line with the other sizes"
+
+
+def _against_costs(rows: Sequence[Observed]) -> Iterator[str]:
+    """Hand-written implementations on CPUs, by counts of waits and bytes and the constants of one CPU."""
+    implementation = implementations().get(rows[0].implementation)
+    platform = platforms().get(rows[0].platform)
+    if not platform or not platform.fitted or not implementation or not implementation.cost:
+        return
+    if any(row.note.oversubscribed for row in rows):
+        return
+    try:
+        times = [platform.fitted.seconds(implementation.cost(row.case), row.case.nbytes) for row in rows]
+        ratios = [row.typical / seconds for row, seconds in zip(rows, times, strict=True)]
+    except (Unsupported, TypeError):
+        return
+    typical = stats.percentile(ratios, 50)
+    words = "about as fast as" if 1 / APART < typical < APART else f"{typical:.2g} times the time of"
+    yield f"small and large together: {words} the CPU that the costs of hand-written implementations were fitted to"

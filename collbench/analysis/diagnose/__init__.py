@@ -1,1 +1,0 @@
-"""Measured against expected, and what would explain the difference."""

@@ -1,0 +1,275 @@
+"""The measured curves of runs with a fit to each, and the model calibrated to a machine by all of them together.
+
+A calibration is written as a file for `--on FILE.toml`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from collbench import stats
+from collbench.analysis.crossover import contests
+from collbench.analysis.curve_fit import CONFIDENCE, FEWEST, Crossing, CurveFit, Unfit, crossings, fit
+from collbench.analysis.machine import machine, sized
+from collbench.cases import Case
+from collbench.errors import UsageError, writing
+from collbench.measurement import observed
+from collbench.model import nccl_terms
+from collbench.model.calibration import calibrate
+from collbench.model.equation import Calibration, Terms
+from collbench.observed import Observed
+from collbench.runfile.file import Run
+from collbench.topology.files import to_toml
+from collbench.topology.system import System
+from collbench.units import format_rate, format_seconds, format_size
+
+LIBRARY = "nccl"  # whose times the model's equation describes
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """A size that was kept from the fit, and where the fit says that it should be."""
+
+    nbytes: int
+    measured: float
+    predicted: float
+    low: float
+    high: float
+    warning: str
+
+    @property
+    def covered(self) -> bool:
+        """Whether the interval was right."""
+        return self.low <= self.measured <= self.high
+
+
+@dataclass(frozen=True)
+class Curve:
+    """An implementation at a kind of case, over sizes: samples in seconds for each."""
+
+    case: Case  # of no size
+    implementation: str
+    samples: Mapping[int, tuple[float, ...]]
+    fit: CurveFit | None = None
+    reason: str = ""  # why there is no fit
+    held: tuple[HeldBack, ...] = ()
+
+    def warnings(self) -> Iterator[str]:
+        """Return what of the fit reaches beyond what was measured."""
+        if not self.fit:
+            return
+        first, last = self.fit.sizes[0], self.fit.sizes[-1]
+        least = float(self.fit.predict(first))
+        if least > 2 * self.fit.latency:
+            yield f"latency is extrapolated: even {format_size(first)} takes {format_seconds(least)}"
+        if not last > self.fit.half_size:
+            yield f"the rate is extrapolated: {format_size(last)}, the largest size, does not reach half of it"
+
+
+def curves(runs: Sequence[Run], held_back: Sequence[int] = ()) -> list[Curve]:
+    """Return every curve of the runs, fitted without the sizes that are held back.
+
+    Raises:
+        UsageError: The runs are of different machines.
+
+    """
+    machines = dict.fromkeys(run.header.topology.name or "?" for run in runs)
+    if len(machines) > 1:
+        raise UsageError(f"the runs are of different machines ({'; '.join(machines)}); fit each by itself")
+    groups: dict[tuple[Case, str], dict[int, tuple[float, ...]]] = {}
+    for row in measured(runs):
+        sizes = groups.setdefault((row.case.kind, row.implementation), {})
+        sizes[row.case.nbytes] = sizes.get(row.case.nbytes, ()) + row.times
+    return [_fitted(Curve(case, name, sizes), held_back) for (case, name), sizes in groups.items()]
+
+
+def measured(runs: Sequence[Run]) -> list[Observed]:
+    """Return rows that were right and have a time; not those of 0 bytes, which other tools print for rounded sizes."""
+    return [result for run in runs for result in observed(run.results) if result.case.nbytes > 0]
+
+
+def _fitted(curve: Curve, held_back: Sequence[int]) -> Curve:
+    sizes = [size for size in curve.samples if size not in held_back]
+    try:
+        fitted = fit(sizes, [curve.samples[size] for size in sizes])
+    except Unfit as error:
+        return replace(curve, reason=str(error))
+    held = [_held(fitted, size, curve.samples[size]) for size in held_back if size in curve.samples]
+    return replace(curve, fit=fitted, held=tuple(held))
+
+
+def _held(fitted: CurveFit, nbytes: int, samples: Sequence[float]) -> HeldBack:
+    predicted, interval = float(fitted.predict(nbytes)), fitted.prediction_interval(nbytes)
+    return HeldBack(nbytes, stats.percentile(samples, 50), predicted, *interval, fitted.beyond(nbytes))
+
+
+HEADING = (
+    "",
+    "latency",
+    f"{CONFIDENCE:.0%}",
+    "rate",
+    f"{CONFIDENCE:.0%}",
+    "half at",
+    f"{CONFIDENCE:.0%}",
+    "bend",
+    "off",
+)
+
+
+def columns(curve: Curve) -> tuple[str, ...]:
+    """Return the cells of the table for a curve that has a fit."""
+    assert curve.fit
+    fitted = curve.fit
+    return (
+        curve.implementation,
+        format_seconds(fitted.latency),
+        _span(fitted.latency_interval(), format_seconds),
+        format_rate(fitted.rate),
+        _span(fitted.rate_interval(), format_rate),
+        format_size(fitted.half_size),
+        _span(fitted.half_size_interval(), format_size),
+        format_size(fitted.bend) if fitted.bend < float("inf") else "",
+        f"{stats.percentile(abs(fitted.residuals).tolist(), 50):.1%}",
+    )
+
+
+def _span(interval: tuple[float, float], to_text: Callable[[float], str]) -> str:
+    return f"{to_text(interval[0])} - {to_text(interval[1])}"
+
+
+def held_in_words(curve: Curve, held: HeldBack) -> str:
+    """Return `mpi: 128 KiB held back: took 40.8 us, expected 35.1 us, 25.4 us to 48.6 us: covered`."""
+    low, high = map(format_seconds, (held.low, held.high))
+    words = f"took {format_seconds(held.measured)}, expected {format_seconds(held.predicted)}, {low} to {high}"
+    end = "covered" if held.covered else "NOT covered"
+    warning = f" ({held.warning})" if held.warning else ""
+    return f"{curve.implementation}: {format_size(held.nbytes)} held back: {words}: {end}{warning}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Where the faster of two implementations changes by their fits, and where the measured times themselves cross."""
+
+    case: Case
+    library: str
+    challenger: str
+    crossing: Crossing
+    measured: tuple[tuple[int, int], ...]  # bytes between which the measured times themselves show it
+
+    def __str__(self) -> str:
+        low, high = map(format_size, (self.crossing.low, self.crossing.high))
+        place = f"between {low} and {high}"
+        if not self.crossing.sure:
+            place = f"near {format_size(self.crossing.nbytes)}, if at all"
+        seen = ", ".join(f"{format_size(before)} and {format_size(after)}" for before, after in self.measured)
+        shown = f"measured times show it between {seen}" if seen else "measured times show no crossing"
+        return f"{self.challenger} and {self.library} cross {place} ({shown})"
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields for `--json`, in bytes."""
+        names = {"library": self.library, "challenger": self.challenger, "ranks": self.case.ranks}
+        return names | vars(self.crossing) | {"measured": list(self.measured)}
+
+
+def all_crossings(fitted_curves: Sequence[Curve], runs: Sequence[Run], libraries: Sequence[str]) -> list[Change]:
+    """Return the crossings of every library with every hand-written implementation, where both have a fit."""
+    fits = {(curve.case, curve.implementation): curve.fit for curve in fitted_curves if curve.fit}
+    crossed = []
+    for contest in contests(measured(runs), libraries):
+        case = contest.case.kind
+        library, challenger = fits.get((case, contest.library)), fits.get((case, contest.challenger))
+        if library and challenger:
+            names = case, contest.library, contest.challenger
+            seen = tuple(contest.crossovers)
+            crossed += [Change(*names, crossing, seen) for crossing in crossings(library, challenger)]
+    return crossed
+
+
+def fields(curve: Curve) -> dict[str, Any]:
+    """Return a curve for `--json`: seconds, bytes, bytes per second; null stands for infinite."""
+    names = {"collective": curve.case.collective.name, "dtype": curve.case.dtype.name, "ranks": curve.case.ranks}
+    names |= {"in_place": curve.case.in_place, "implementation": curve.implementation}
+    if not curve.fit:
+        return names | {"reason": curve.reason}
+    fitted = curve.fit
+    intervals = {
+        "latency": fitted.latency_interval(),
+        "rate": fitted.rate_interval(),
+        "half_size": fitted.half_size_interval(),
+    }
+    return names | {
+        "coefficients": fitted.coefficients.tolist(),
+        "bend": _finite(fitted.bend),
+        "latency": fitted.latency,
+        "rate": _finite(fitted.rate),
+        "half_size": _finite(fitted.half_size),
+        "intervals": {name: [_finite(end) for end in ends] for name, ends in intervals.items()},
+        "confidence": CONFIDENCE,
+        "sizes": fitted.sizes.tolist(),
+        "residuals": fitted.residuals.tolist(),
+        "residuals_left_out": fitted.left_out.tolist(),
+        "held_back": [{**vars(held), "covered": held.covered} for held in curve.held],
+        "warnings": list(curve.warnings()),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if value < float("inf") else None
+
+
+def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None) -> tuple[System, Calibration]:
+    """Calibrate the model to the machine of runs.
+
+    Args:
+        runs: Of one machine.
+        name: The system; by default as the first run's header says.
+        nodes: Nodes that each number of ranks is spread over; by default as few as they fill.
+
+    Returns:
+        The machine and its factors.
+
+    Raises:
+        UsageError: The machine is not known, or the runs have too few sizes of the library.
+
+    """
+    rows = [row for row in measured(runs) if row.implementation == LIBRARY]
+    system = machine(runs[0], name)
+    sizes = {row.case.nbytes for row in rows}
+    if len(sizes) < FEWEST:
+        raise UsageError(
+            f"a calibration needs {FEWEST} sizes or more of `{LIBRARY}`, and the runs have {len(sizes)}; "
+            f"measure them with `collbench sweep --impl {LIBRARY}`"
+        )
+    curves = _curves(replace(system, calibration=""), rows, nodes)
+    return replace(_whole(system, rows, nodes), calibration=""), calibrate(curves)
+
+
+def _whole(system: System, rows: Sequence[Observed], nodes: int | None) -> System:
+    """The system of the file: as many whole nodes as were measured, or as it is described if that is enough."""
+    most = max(row.case.ranks for row in rows)
+    if nodes:
+        return system.of(nodes)
+    return system if most <= system.ranks else sized(system, most)
+
+
+def _curves(
+    system: System, rows: Sequence[Observed], nodes: int | None
+) -> list[tuple[Terms, list[tuple[float, float]]]]:
+    """The terms of the equation for each collective and number of ranks, and the times measured for it."""
+    groups: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for row in rows:
+        key = row.case.collective.name, row.case.ranks
+        groups.setdefault(key, []).append((max(1.0, float(row.case.nbytes)), row.typical))
+    return [(nccl_terms.terms(sized(system, ranks, nodes), name), times) for (name, ranks), times in groups.items()]
+
+
+def write(path: Path, runs: Sequence[Run], name: str | None, nodes: int | None = None) -> Path:
+    """Calibrate, and write the system with its factors; UsageError if it cannot be written."""
+    if path.suffix != ".toml":
+        raise UsageError(f"{path}: a calibration's name must end in .toml, for `--on FILE.toml` to take it")
+    system, factors = calibration(runs, name, nodes)
+    text = to_toml(system, {name: round(value, 4) for name, value in asdict(factors).items()})
+    with writing(path, "-o"):
+        path.write_text(text, encoding="utf-8")
+    return path

@@ -1,1 +1,0 @@
-"""A measured curve as three numbers with intervals."""

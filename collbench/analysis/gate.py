@@ -1,0 +1,147 @@
+"""What a comparison means for continuous integration: an exit status, a JUnit file, a summary in Markdown."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from collbench.analysis.compare import Comparison, Row, Together
+from collbench.analysis.matching import Unmatched
+from collbench.errors import writing
+from collbench.units import format_seconds, format_size, printable
+
+PASSED, REGRESSION, INCONCLUSIVE = 0, 3, 4
+_SHOWN = 20  # rows of a kind in a summary
+Line = Row | Together | Unmatched  # of a table
+
+
+def status(comparisons: Sequence[Comparison]) -> int:
+    """Return the exit status: REGRESSION before INCONCLUSIVE; also INCONCLUSIVE where nothing can be compared."""
+    if any(comparison.regressions for comparison in comparisons):
+        return REGRESSION
+    unsure = any(comparison.hidden or not comparison.rows for comparison in comparisons)
+    return INCONCLUSIVE if unsure else PASSED
+
+
+def in_words(comparisons: Sequence[Comparison]) -> str:
+    """Return the status as a sentence."""
+    regressions = sum(len(comparison.regressions) for comparison in comparisons)
+    hidden = sum(len(comparison.hidden) for comparison in comparisons)
+    least = min(comparison.margin for comparison in comparisons)
+    if regressions:
+        return f"gate: {_rows(regressions)} slower by more than {least:.0%}, or right no longer: regression"
+    if empty := [comparison for comparison in comparisons if not comparison.rows]:
+        return f"gate: nothing of {empty[0].new.path} can be compared with {empty[0].base.path}: inconclusive"
+    if hidden:
+        return f"gate: {_rows(hidden)} may be slower by more than {least:.0%}: inconclusive; measure longer (--budget)"
+    return f"gate: no row is slower by more than {least:.0%}: passed"
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'s' if count > 1 else ''}"
+
+
+def span(row: Row | Together) -> str:
+    """Return the interval of a ratio as text; empty where there is none."""
+    low, high = map(_bound, row.interval)
+    return f"{low} .. {high}" if low else ""
+
+
+def _bound(ratio: float) -> str:
+    if math.isnan(ratio):
+        return ""
+    if ratio < 100:
+        return f"{ratio:.3f}"
+    return f"{ratio:.0f}" if ratio < 1e5 else ">99999"
+
+
+def name(line: Line) -> str:
+    """Return the case, sizes and implementation of a line."""
+    return f"{line.case.title}, {sizes(line)}, {printable(line.implementation)}"
+
+
+def sizes(line: Line) -> str:
+    """Return the size of a line, or how many there are."""
+    return f"all {line.sizes}" if isinstance(line, Together) else format_size(line.case.nbytes)
+
+
+def message(line: Line) -> str:
+    """Return times, ratio and verdict of a line, or why it has none."""
+    if isinstance(line, Unmatched):
+        return printable(f"{line.base} in BASE, {line.new} in NEW" + (f": {line.reason}" if line.reason else ""))
+    if isinstance(line, Together):
+        return f"{line.ratio:.3f}x on average, {span(line)}, {line.verdict.value}"
+    times = f"{format_seconds(line.before)} -> {format_seconds(line.after)}, {line.ratio:.3f}x"
+    words = ", ".join(filter(None, [times, span(line), line.verdict.value]))
+    return words + (f"; {line.remark}" if line.remark else "")
+
+
+def write_junit(path: Path, comparisons: Sequence[Comparison]) -> None:
+    """Write a suite for each comparison and a test case for each row; UsageError if it cannot be written.
+
+    A regression fails, what could hide a regression is skipped: CI systems show that apart from what passed.
+    """
+    root = ElementTree.Element("testsuites", name="collbench compare")
+    root.extend(map(_suite, comparisons))
+    ElementTree.indent(root)
+    with writing(path, "--junit"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def _suite(comparison: Comparison) -> ElementTree.Element:
+    failed, unsure = ({id(row) for row in rows} for rows in (comparison.regressions, comparison.hidden))
+    rows: list[Line] = [*comparison.rows, *comparison.together, *comparison.unmatched]
+    label = printable(f"{comparison.new.path} against {comparison.base.path}")
+    counts = {"tests": len(rows), "failures": len(failed), "errors": 0, "skipped": len(unsure)}
+    suite = ElementTree.Element("testsuite", {"name": label} | {key: str(value) for key, value in counts.items()})
+    for row in rows:
+        case = ElementTree.SubElement(suite, "testcase", name=name(row), classname="collbench.compare")
+        if id(row) in failed or id(row) in unsure:
+            ElementTree.SubElement(case, "failure" if id(row) in failed else "skipped", message=message(row))
+        else:
+            ElementTree.SubElement(case, "system-out").text = message(row)
+    return suite
+
+
+def append_summary(path: Path, comparisons: Sequence[Comparison]) -> None:
+    """Append Markdown, as in GitHub's step summaries; UsageError if it cannot be written."""
+    text = "".join(f"{line}\n" for line in summary(comparisons))
+    with writing(path, "--summary"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+
+
+def summary(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Return lines of Markdown: the verdict first, then what it rests on."""
+    yield from ("## collbench compare", "", f"**{in_words(comparisons)}**")
+    for comparison in comparisons:
+        new, base = (_escaped(str(run.path)) for run in (comparison.new, comparison.base))
+        yield from ("", f"{new} against {base}: {counts_in_words(comparison)}")
+        yield from _listed("Regressions", comparison.regressions)
+        yield from _listed("Could hide a regression", comparison.hidden)
+
+
+def counts_in_words(comparison: Comparison) -> str:
+    """Return how many rows have each verdict."""
+    counts = Counter(row.verdict.value for row in comparison.rows)
+    return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "no rows"
+
+
+def _listed(heading: str, rows: Sequence[Line]) -> Iterator[str]:
+    if not rows:
+        return
+    yield from ("", f"### {heading}", "", "| row | found |", "|---|---|")
+    yield from (f"| {_escaped(name(row))} | {_escaped(message(row))} |" for row in rows[:_SHOWN])
+    if len(rows) > _SHOWN:
+        yield f"| and {len(rows) - _SHOWN} more | |"
+
+
+_MARKUP = frozenset("\\|`*_~<>[]&#@$!")  # also signs that address people and other pages
+
+
+def _escaped(text: str) -> str:
+    """Names and reasons may hold anything; nothing of it may be markup."""
+    return "".join(f"&#{ord(sign)};" if sign in _MARKUP else sign for sign in printable(text))

@@ -1,0 +1,382 @@
+"""Which interconnect is fastest at which size: one collective on several systems, predicted, measured or imported.
+
+An interconnect is a described system or the machine of a run.  A table has a row for each size and a cell for each
+interconnect: its best time, and the ratio to the first interconnect's.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from collbench.algorithms import is_library
+from collbench.analysis.crossover import Advantage, Contest, format_span, in_words, rivals
+from collbench.cases import Case
+from collbench.measurement import Measurement, Prediction, timed
+from collbench.observed import Timed
+from collbench.runfile.cut_off import cut_off
+from collbench.runfile.file import NAME, Run
+from collbench.runfile.records import case_fields
+from collbench.topology.system import System
+from collbench.units import format_size
+
+
+def common_ranks(systems: Sequence[System], measured: Iterable[set[int]] = ()) -> int | None:
+    """Return the largest number of ranks that all systems can have; None if there is none.
+
+    It is a number that one of the systems has, or with runs beside them, whose numbers of ranks are `measured`, a
+    number that all runs have.
+    """
+    counts = [count for count in measured if count]
+    candidates = set.intersection(*counts) if counts else {system.ranks for system in systems}
+    return max((count for count in candidates if all(can_have(system, count) for system in systems)), default=None)
+
+
+def can_have(system: System, ranks: int) -> bool:
+    """Return whether so many ranks are some GPUs of one node, or whole nodes that exist or that cards can join."""
+    if ranks <= system.gpus:
+        return True
+    return ranks % system.gpus == 0 and (system.nics is not None or ranks <= system.ranks)
+
+
+Selected = Callable[[Case, str], bool] | None
+Chosen = Callable[[str], bool]
+"""Whether an implementation of that name may stand for an interconnect."""
+
+
+@dataclass(frozen=True)
+class Interconnect:
+    """A described system or the machine of a run, with its times."""
+
+    name: str  # short and unique
+    title: str
+    results: tuple[Timed, ...]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """`predicted`, `measured`, `imported`, or several of them."""
+        return " and ".join(dict.fromkeys(map(origin, self.results))) or "nothing"
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All numbers of ranks that it has times for, in order."""
+        return tuple(sorted({row.case.ranks for row in self.results}))
+
+
+def origin(row: Timed) -> str:
+    """Return where a time comes from: `predicted`, `measured` here, or `imported` from what another tool printed."""
+    if isinstance(row, Prediction):
+        return "predicted"
+    return "measured" if isinstance(row, Measurement) else "imported"
+
+
+def of_run(name: str, run: Run, selected: Selected = None) -> Interconnect:
+    """Return the machine of a run with the collectives that have a time, as far as they are selected."""
+    title = run.header.topology.name or f"a log of {run.header.imported.tool or 'another tool'}"
+    rows = []
+    for row in timed(run.results):
+        # The clock of another tool may have seen no time pass.
+        if row.typical > 0 and (not selected or selected(row.case, row.implementation)):
+            rows.append(row)
+    remarks = (f"the run was {words}",) if (words := cut_off(run)) else ()
+    return Interconnect(name, title, tuple(rows), remarks)
+
+
+def of_runs(runs: Sequence[Run], selected: Selected = None) -> list[Interconnect]:
+    """Return the machines of runs by the names of their folders; a run that is given twice counts once."""
+    by_path = {str(run.path): run for run in reversed(runs)}
+    paths = list(dict.fromkeys(str(run.path) for run in runs))
+    return [of_run(name, by_path[path], selected) for path, name in zip(paths, short_names(paths), strict=True)]
+
+
+def short_names(words: Sequence[str]) -> list[str]:
+    """Shorten systems and paths to the preset's, the file's or the folder's name; whole where two would be alike."""
+    short = [_short(Path(word)) or word for word in words]
+    return [name if short.count(name) == 1 else word for word, name in zip(words, short, strict=True)]
+
+
+def _short(path: Path) -> str:
+    return path.absolute().parent.name if path.name == NAME else path.stem
+
+
+class Ranking(NamedTuple):
+    """Which interconnects are, or may be, the fastest at a size."""
+
+    names: tuple[str, ...]  # the fastest, then those that are not told apart from it
+    surely: bool  # whether its interval leaves all others behind; else it is likely so
+
+    def __str__(self) -> str:
+        """Return `dgx-h100`, `likely dgx-h100`, or `dgx-h100 or hgx-h200 (not told apart)`."""
+        tied = " (not told apart)" if len(self.names) > 1 else ""
+        return f"{'' if self.surely else 'likely '}{' or '.join(self.names)}{tied}"
+
+
+def ranking(named: Sequence[tuple[Timed, str]]) -> Ranking:
+    """Rank two rows or more of one size, each with its name."""
+    rows = sorted(named, key=lambda pair: pair[0].typical)
+    (best, name), *others = rows
+    tied, surely = [], True
+    for row, other in others:
+        advantage = Advantage.of(best, row)
+        if not advantage.sign:
+            tied.append(other)
+        elif not advantage.apart:
+            surely = False
+    return Ranking((name, *tied), surely)
+
+
+class WinningRange(NamedTuple):
+    """Neighbouring sizes with the same ranking."""
+
+    first: int
+    last: int
+    ranking: Ranking
+
+    def __str__(self) -> str:
+        """Return `likely dgx-h100 8 B to 2 KiB`."""
+        return f"{self.ranking} {format_span(self.first, self.last)}"
+
+
+class Change(NamedTuple):
+    """Sizes between which the fastest becomes another: at both it is known which is, between them not."""
+
+    after: int
+    before: int
+    old: str
+    new: str
+    surely: bool
+
+    def __str__(self) -> str:
+        """Return `between 1 KiB and 4 KiB the fastest changes from a to b`."""
+        likely = "" if self.surely else "likely "
+        where = f"between {format_size(self.after)} and {format_size(self.before)}"
+        return f"{where} the {likely}fastest changes from {self.old} to {self.new}"
+
+
+def winning_ranges(rankings: Iterable[tuple[int, Ranking]]) -> tuple[WinningRange, ...]:
+    """Return neighbouring sizes with the same ranking as one range, given rankings by size."""
+    found: list[WinningRange] = []
+    for nbytes, here in rankings:
+        last = found[-1].ranking if found else None
+        if last and set(last.names) == set(here.names) and last.surely == here.surely:
+            found[-1] = found[-1]._replace(last=nbytes)
+        else:
+            found.append(WinningRange(nbytes, nbytes, here))
+    return tuple(found)
+
+
+def changes(ranges: Iterable[WinningRange]) -> tuple[Change, ...]:
+    """Return where the fastest becomes another; sizes at which several are not told apart lie between."""
+    single = [winning for winning in ranges if len(winning.ranking.names) == 1]
+    found = []
+    for before, after in pairwise(single):
+        (old,), (new,) = before.ranking.names, after.ranking.names
+        if old != new:
+            surely = before.ranking.surely and after.ranking.surely
+            found.append(Change(before.last, after.first, old, new, surely))
+    return tuple(found)
+
+
+class Cell(NamedTuple):
+    """An interconnect at a size: its best row, and its advantage over the first interconnect's."""
+
+    row: Timed
+    advantage: Advantage | None  # None for the first itself, and where the first has no time
+
+    @property
+    def ratio(self) -> str:
+        """`2.5x` as fast as the first; `~1.1x` where intervals or bands overlap."""
+        if self.advantage is None:
+            return ""
+        return f"{'' if self.advantage.apart else '~'}{self.advantage.times}"
+
+    @property
+    def method(self) -> str:
+        """The algorithm and protocol that a model expects, or the implementation."""
+        row = self.row
+        chosen = [row.algorithm, row.protocol] if isinstance(row, Prediction) else []
+        return "/".join(filter(None, chosen)) or row.note.picked or row.label
+
+
+class Line(NamedTuple):
+    """A size at which two interconnects or more have a time: a cell for each, or None where it has none."""
+
+    nbytes: int
+    cells: tuple[Cell | None, ...]
+    ranking: Ranking
+
+
+@dataclass(frozen=True)
+class Table:
+    """A kind of case on several interconnects, whose numbers of ranks may differ."""
+
+    kind: Case  # without size; without ranks where these differ
+    interconnects: tuple[Interconnect, ...]  # those with a time
+    ranks: tuple[int, ...]  # of each
+    lines: tuple[Line, ...]  # by size
+
+    @property
+    def title(self) -> str:
+        """`allreduce, float, sum, 16 ranks`; without ranks where these differ."""
+        return self.kind.title if self.kind.ranks else self.kind.title.rpartition(", ")[0]
+
+    @property
+    def unlike(self) -> str:
+        """That the interconnects do not have the same number of ranks, if so."""
+        if len(set(self.ranks)) == 1:
+            return ""
+        pairs = zip(self.interconnects, self.ranks, strict=True)
+        each = (f"{interconnect.name} {count}" for interconnect, count in pairs)
+        return f"not the same number of ranks: {', '.join(each)}"
+
+    @property
+    def winning_ranges(self) -> tuple[WinningRange, ...]:
+        """The fastest interconnects by range of sizes."""
+        return winning_ranges((line.nbytes, line.ranking) for line in self.lines)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Where the fastest becomes another."""
+        return changes(self.winning_ranges)
+
+    @property
+    def contests(self) -> tuple[Contest, ...]:
+        """Each interconnect against the first, over the sizes that both have a time for."""
+        first, *others = (interconnect.name for interconnect in self.interconnects)
+        found = []
+        for place, name in enumerate(others, 1):
+            cells = [line.cells[place] for line in self.lines]
+            points = tuple(cell.advantage for cell in cells if cell and cell.advantage)
+            if points:
+                found.append(Contest(self.kind, first, name, points))
+        return tuple(found)
+
+    def verdict(self) -> list[str]:
+        """Return which is fastest where, in sentences; as a fact only where intervals and bands do not overlap."""
+        expected = any(isinstance(cell.row, Prediction) for line in self.lines for cell in line.cells if cell)
+        fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(map(str, self.winning_ranges))}"
+        return [fastest, *map(str, self.changes), *map(in_words, self.contests)]
+
+
+def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) -> list[Table]:
+    """Return a table for each kind of case of which two interconnects have a size in common.
+
+    Args:
+        interconnects: In the order of the columns.
+        chosen: Says whether an implementation may stand for an interconnect; without it an interconnect is as fast as
+            its library, or as its exact implementations where it has no library.  The fastest stands for it.
+
+    """
+    kinds = dict.fromkeys(_kind(row.case) for interconnect in interconnects for row in interconnect.results)
+    found = [_table(kind, interconnects, chosen) for kind in kinds]
+    return [table for table in found if table.lines]
+
+
+def left_out(interconnects: Sequence[Interconnect], found: Iterable[Table]) -> list[str]:
+    """Return a sentence for each interconnect that is in no table, which says why."""
+    there = {interconnect.name for table in found for interconnect in table.interconnects}
+    missing = [interconnect for interconnect in interconnects if interconnect.name not in there]
+    return [f"{interconnect.name}: {_why_left_out(interconnect)}" for interconnect in missing]
+
+
+def _why_left_out(interconnect: Interconnect) -> str:
+    if interconnect.results and all(row.note.bound for row in interconnect.results):
+        return "nothing measured stands behind what is predicted, which is a bound and no expectation"
+    return "; ".join(interconnect.remarks) or "no time of a case and size that another one has"
+
+
+def _kind(case: Case) -> Case:
+    return replace(case, nbytes=0, ranks=0)
+
+
+def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | None) -> Table:
+    rows = {}
+    for interconnect in interconnects:
+        usable = _usable([row for row in interconnect.results if _kind(row.case) == kind], chosen)
+        if usable:
+            rows[interconnect] = usable
+    ranks = _ranks_of_each([{row.case.ranks for row in usable} for usable in rows.values()])
+    curves = []
+    for usable, count in zip(rows.values(), ranks, strict=True):
+        curves.append(_best([row for row in usable if row.case.ranks == count]))
+    names = [interconnect.name for interconnect in rows]
+    lines = []
+    for nbytes in sorted({nbytes for curve in curves for nbytes in curve}):
+        column = [curve.get(nbytes) for curve in curves]
+        if len(column) - column.count(None) > 1:
+            lines.append(_line(nbytes, names, column))
+    title = replace(kind, ranks=ranks[0] if len(set(ranks)) == 1 else 0)
+    return Table(title, tuple(rows), tuple(ranks), tuple(lines))
+
+
+def _usable(rows: Sequence[Timed], chosen: Chosen | None) -> list[Timed]:
+    """The rows that may stand for an interconnect; not those that are a bound and no expectation."""
+    expected: list[Any] = [row for row in rows if not row.note.bound]
+    if chosen:
+        return [row for row in expected if chosen(row.implementation)]
+    return rivals([row for row in expected if is_library(row.implementation)] or expected)
+
+
+def _ranks_of_each(counts: Sequence[set[int]]) -> list[int]:
+    """For each interconnect the largest number of ranks that all have, or else its own largest."""
+    common = set.intersection(*counts) if counts else set()
+    return [max(common or ranks) for ranks in counts]
+
+
+def _best(rows: Sequence[Timed]) -> dict[int, Timed]:
+    """The fastest row by size; of what was measured twice the later, by implementation."""
+    latest = {(row.case.nbytes, row.implementation): row for row in rows}
+    best: dict[int, Timed] = {}
+    for (nbytes, _), row in latest.items():
+        if nbytes not in best or row.typical < best[nbytes].typical:
+            best[nbytes] = row
+    return best
+
+
+def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> Line:
+    first = rows[0]
+    cells: list[Cell | None] = []
+    for row in rows:
+        advantage = Advantage.of(row, first) if row and first and row is not first else None
+        cells.append(Cell(row, advantage) if row else None)
+    there = [(row, name) for row, name in zip(rows, names, strict=True) if row]
+    return Line(nbytes, tuple(cells), ranking(there))
+
+
+def records(table: Table) -> list[dict[str, Any]]:
+    """Return a record for each size and interconnect, for JSON and CSV: seconds, and the ratio to the first; no NaN."""
+    found = []
+    for line in table.lines:
+        for interconnect, cell in zip(table.interconnects, line.cells, strict=True):
+            if cell:
+                found.append(_record(interconnect, cell, line.ranking))
+    return found
+
+
+def _record(interconnect: Interconnect, cell: Cell, ranked: Ranking) -> dict[str, Any]:
+    row, over = cell.row, cell.advantage
+    low, high = row.band
+    return case_fields(row.case) | {
+        "interconnect": interconnect.name,
+        "origin": origin(row),
+        "implementation": row.implementation,
+        "algorithm": getattr(row, "algorithm", ""),
+        "protocol": getattr(row, "protocol", ""),
+        "seconds": row.typical,
+        "low": low if low == low else None,
+        "high": high if high == high else None,
+        "ratio": over.ratio if over else None,
+        "told_apart": over.apart if over else None,
+        "fastest": _place(interconnect.name, ranked),
+    }
+
+
+def _place(name: str, ranked: Ranking) -> str:
+    """`surely`, `likely`, `perhaps` (not told apart from the fastest), or empty: not the fastest."""
+    if name not in ranked.names:
+        return ""
+    if len(ranked.names) > 1:
+        return "perhaps"
+    return "surely" if ranked.surely else "likely"

@@ -1,1 +1,0 @@
-"""Which interconnect is fastest at which size: one collective on several systems, predicted, measured or imported."""

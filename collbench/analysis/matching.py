@@ -1,0 +1,224 @@
+"""Which rows of two runs are compared, which cannot be, and what the runs' headers say differently."""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from collbench.cases import Case
+from collbench.collectives import COLLECTIVES, find_collective
+from collbench.errors import UsageError
+from collbench.measurement import Explanation, Measurement, Prediction, Result, Untimed
+from collbench.observed import Observed
+from collbench.outcome import Outcome
+from collbench.runfile.file import Run
+from collbench.runfile.header import Header
+from collbench.units import parse_size, printable
+
+Key = tuple[Case, str]
+Selected = Callable[[Case, str], bool] | None
+
+RIGHT, MISSING = "right", "missing"
+WRONG, SKIPPED, FAILED = Outcome.WRONG.value, Outcome.SKIPPED.value, Outcome.FAILED.value
+DISTURBED = Outcome.DISTURBED.value
+CUT_OFF = "missing (the run was cut off)"
+
+COMPARED_PARTS = (  # of a header, outermost first; what differs from run to run anyway is in none
+    ("collbench",),
+    ("environment",),
+    ("topology",),
+    ("sweep", "sampling"),
+    ("sweep", "spin"),
+    ("sweep", "bind"),
+    ("sweep", "starts"),
+    ("sweep", "ranks"),
+    ("sweep", "in_place"),
+    ("interleaved", "setting"),
+)
+_FLEETING = {"shm_free"}
+_LONGEST = 60  # characters of a value that are shown
+_ABSENT = object()
+_COUNT = re.compile(r"^\d+ (ranks? on \d+ )?x ")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rows that `--only` names; a kind of which nothing is named lets everything through."""
+
+    collectives: frozenset[str] = frozenset()
+    implementations: frozenset[str] = frozenset()
+    sizes: tuple[tuple[int, float], ...] = ()  # first and last, both included
+
+    def __call__(self, case: Case, implementation: str) -> bool:
+        """Return whether a row is selected."""
+        return (
+            (not self.collectives or case.collective.name in self.collectives)
+            and (not self.implementations or implementation in self.implementations)
+            and (not self.sizes or any(first <= case.nbytes <= last for first, last in self.sizes))
+        )
+
+
+def selection(text: str, implementations: Collection[str]) -> Selection:
+    """Parse `--only allreduce,ring-flags,1M..`.
+
+    A word is a collective, an implementation or a size (`4K`, `1K..1M`, `1M..`, `..64K`).  Words of one kind are
+    alternatives; kinds must all hold.
+
+    Raises:
+        UsageError: A word is none of these.
+
+    """
+    collectives, names, sizes = set(), set(), []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        if word in implementations:
+            names.add(word)
+        elif collective := _collective(word):
+            collectives.add(collective)
+        else:
+            sizes.append(_sizes(word, implementations))
+    return Selection(frozenset(collectives), frozenset(names), tuple(sizes))
+
+
+def _collective(word: str) -> str:
+    try:
+        return find_collective(word).name
+    except UsageError:
+        return ""
+
+
+def _sizes(word: str, implementations: Collection[str]) -> tuple[int, float]:
+    first, dots, last = word.partition("..")
+    try:
+        low = parse_size(first) if first else 0
+        high: float = parse_size(last) if last else low
+    except UsageError:
+        choices = ", ".join((*COLLECTIVES, *implementations))
+        raise UsageError(
+            f"--only: unknown word {word!r}; choose from: {choices}, or a size such as 4K, 1K..1M, 1M.. or ..64K"
+        ) from None
+    if dots and not last:
+        high = float("inf")
+    if low > high:
+        raise UsageError(f"--only {word}: no size lies in it; write the smaller one first")
+    return low, high
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """A case by an implementation that cannot be compared, and its state in either run."""
+
+    case: Case
+    implementation: str
+    base: str
+    new: str
+    reason: str = ""  # of the later run, if it gives one
+
+    @property
+    def regression(self) -> bool:
+        """Whether it was right, and is wrong or failed now."""
+        return self.base == RIGHT and self.new in (WRONG, FAILED)
+
+    @property
+    def hides(self) -> bool:
+        """Whether it was right and was to be measured again, but its state is not known."""
+        return self.base == RIGHT and self.new in (SKIPPED, CUT_OFF, DISTURBED)
+
+
+def latest(run: Run, selected: Selected) -> dict[Key, Result]:
+    """Return the last result of each case and implementation; neither predictions nor explanations."""
+    found: dict[Key, Result] = {}
+    for result in run.results:
+        if isinstance(result, Prediction | Explanation):
+            continue
+        if not selected or selected(result.case, result.implementation):
+            found[result.case, result.implementation] = result
+    return found
+
+
+def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatched]:
+    """Return in the order of BASE, then of NEW, what cannot be compared; not what is skipped in both."""
+    before, after = latest(base, selected), latest(new, selected)
+    for key in dict.fromkeys((*before, *after)):
+        states = _state(before.get(key), base), _state(after.get(key), new)
+        if states != (RIGHT, RIGHT) and not set(states) <= {SKIPPED, MISSING, CUT_OFF}:
+            yield Unmatched(*key, *states, _reason(after.get(key)))
+
+
+def _state(result: Result | None, run: Run) -> str:
+    if result is None:
+        return MISSING if run.complete else CUT_OFF
+    if result.outcome is not Outcome.OK:
+        return str(result.outcome.value)
+    timed = isinstance(result, Observed) and result.case.nbytes and min(result.times, default=0) > 0
+    return RIGHT if timed else "not timed"
+
+
+def _reason(result: Result | None) -> str:
+    if isinstance(result, Untimed):
+        return result.reason
+    if not isinstance(result, Measurement):
+        return ""
+    return result.wrong or str(result.scheduling or "")
+
+
+class Difference(NamedTuple):
+    """A fact by its place in the header, and what either run says; `-` where it says nothing."""
+
+    name: str
+    base: str
+    new: str
+
+
+def differences(base: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+    """Return what two headers say differently, in the order of the header's parts.
+
+    A header may come from anywhere and hold anything, so no type is relied on.
+    """
+    for path in COMPARED_PARTS:
+        yield from _between(".".join(path), _at(base, path), _at(new, path))
+
+
+def machine(header: Header) -> tuple[str, ...]:
+    """Return what tells the machine of a run from others; () if unknown.
+
+    That is the GPUs or sockets that ranks run on, or the model.  Not how many there are, nor the host's name, which
+    changes with every container.  A log of another tool has them in its topology's name, `8 x NVIDIA H100 on 2 nodes`.
+    """
+    topology = header.topology
+    if topology.model:
+        return ("model", topology.name)
+    devices = topology.gpus if topology.platform == "gpu" else topology.sockets
+    names = {device.name for device in devices} or {_COUNT.sub("", topology.name)}
+    known = sorted(name for name in names if name and "unknown" not in name)
+    return (topology.platform, *known) if known else ()
+
+
+def several_machines(headers: Iterable[Header]) -> bool:
+    """Return whether some of the runs are known to be of different machines or systems."""
+    return len({machine(header) for header in headers} - {()}) > 1
+
+
+def _at(header: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        if not isinstance(header, Mapping) or name not in header:
+            return _ABSENT
+        header = header[name]
+    return header
+
+
+def _between(name: str, base: Any, new: Any) -> Iterator[Difference]:
+    if all(isinstance(value, Mapping) or value is _ABSENT for value in (base, new)):
+        keys = [key for part in (base, new) if part is not _ABSENT for key in part]
+        for key in dict.fromkeys(keys):
+            if key not in _FLEETING:
+                yield from _between(f"{name}.{key}", _at(base, (key,)), _at(new, (key,)))
+    elif base is not new and base != new:
+        yield Difference(printable(name), _text(base), _text(new))
+
+
+def _text(value: Any) -> str:
+    if value is _ABSENT:
+        return "-"
+    text = printable(value if isinstance(value, str) else json.dumps(value, default=str))
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

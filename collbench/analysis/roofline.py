@@ -1,0 +1,176 @@
+"""What a machine allows a collective at most, whatever the algorithm, and what really goes over its busiest link.
+
+Links have data sheets.  What the memory between ranks on CPUs carries is stated nowhere: it is measured along with
+every case whose buffers do not fit into the caches (collbench/measure/floor.py).
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from statistics import median
+
+import msgspec
+
+from collbench.analysis.machine import discovered, machine, sized
+from collbench.cases import Case
+from collbench.errors import UsageError
+from collbench.measurement import Measurement, Prediction, Result
+from collbench.model.schedule import SCHEDULES
+from collbench.observed import Observed, Timed
+from collbench.runfile.file import Run
+from collbench.topology.system import System
+from collbench.units import format_rate, format_seconds, format_size
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What goes over the busiest kind of link, in one direction, for each byte of the array."""
+
+    per_byte: float
+    line: float  # bytes/s that the link carries at most
+    where: str
+
+
+def traffic(system: System, case: Case, algorithm: str) -> Traffic:
+    """Return what an algorithm of NCCL sends between nodes if there are several, else out of a GPU.
+
+    A ring carries the bus factor.  Switches that add take the array once and hand a GPU's share to all: S*(1 + 1/n).
+    A tree's edges carry S up and S down, 2*(N-1)/N*S a node on average.  An all-to-all sends each node's GPUs' parts.
+    """
+    ranks, nodes = case.ranks, system.nodes
+    factor = case.collective.bus_factor(ranks)
+    schedule = SCHEDULES.get(case.collective.name)  # what was measured need not have a model
+    if nodes > 1 and system.nics:
+        if schedule and schedule.leaving:
+            factor = schedule.leaving(ranks, system.gpus)
+        elif algorithm in ("tree", "nvlstree"):
+            factor = 2 * (nodes - 1) / nodes
+        return Traffic(factor, system.nics.rate * system.nics.per_node, "a node's network cards")
+    if algorithm == "nvls" and schedule and schedule.both_ways:
+        factor = 1 + 1 / ranks
+    return Traffic(factor, system.promised, "a GPU's slot" if system.meets_over_pcie else "a GPU's NVLinks")
+
+
+def traffic_in_words(system: System, measured: Observed, expected: Prediction) -> list[str]:
+    """Say what went over the link at one size, what is usual there, and why busbw may be above it."""
+    wire = traffic(system, expected.case, expected.algorithm)
+    rate, usual = (wire.per_byte * measured.case.nbytes / seconds for seconds in (measured.typical, expected.seconds))
+    words = [
+        f"on the wire at {format_size(measured.case.nbytes)}: {format_rate(rate)} GB/s each way through {wire.where}, "
+        f"{rate / wire.line:.0%} of the line's {format_rate(wire.line)}; usual there: {usual / wire.line:.0%}"
+    ]
+    bus = measured.case.collective.bus_factor(measured.case.ranks)
+    if measured.busbw > wire.line and wire.per_byte < bus:
+        words.append(
+            f"busbw, {format_rate(measured.busbw)}, may be above the line: it counts {bus:.3g} bytes for each byte of "
+            f"the array, as a ring sends, and {expected.algorithm} sends {wire.per_byte:.3g}"
+        )
+    return words
+
+
+@dataclass(frozen=True)
+class LinkRoofline:
+    """The roofline of a data sheet: nothing is faster over the busiest link, whatever the algorithm."""
+
+    rate: float  # bytes of the array per second
+    line: float  # bytes/s of the link in one direction
+    per_byte: float  # bytes over it for each byte of the array, by the algorithm that sends least
+    where: str
+
+    def seconds(self, nbytes: int) -> float:
+        """Return the least time of an array of so many bytes."""
+        return nbytes / self.rate
+
+    def __str__(self) -> str:
+        return f"line: {self.line / 1e9:.4g} GB/s, {self.where}"
+
+
+@dataclass(frozen=True)
+class MemoryRoofline:
+    """The roofline of memory: nothing is faster than all cores moving the fewest bytes that must go through it."""
+
+    case: Case  # of some size
+    copy_times: Mapping[int, float]  # measured seconds by size; of no size that caches may hold
+
+    def seconds(self, nbytes: int) -> float:
+        """Return the least time of an array of so many bytes; NaN where caches may hold it."""
+        return self.copy_times.get(nbytes, math.nan)
+
+    def __str__(self) -> str:
+        size = max(self.copy_times)
+        read, written = replace(self.case, nbytes=size).traffic
+        return (
+            f"roofline: {format_seconds(self.copy_times[size])} at {format_size(size)}, in which all ranks' cores "
+            f"read {format_size(read)} and write {format_size(written)} of memory"
+        )
+
+
+def measured_roofline(results: Iterable[Result], kind: Case) -> MemoryRoofline | None:
+    """Return the roofline of all cases of that kind by what was measured along with them; None where nothing was."""
+    times: dict[int, list[float]] = {}
+    for result in results:
+        if not isinstance(result, Measurement) or result.case.kind != kind:
+            continue
+        if result.right and not result.disturbed and result.floor:
+            times.setdefault(result.case.nbytes, []).append(result.floor)
+    return MemoryRoofline(kind, {nbytes: median(every) for nbytes, every in times.items()}) if times else None
+
+
+def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | MemoryRoofline:
+    """Return the roofline of a case: by what was measured along with its kind, else by the rate of a data sheet.
+
+    The system is the described one of a predicted run, the one that `name` names, or the one discovered.
+
+    Raises:
+        UsageError: Nothing is known, and why: ranks on CPUs that sent nothing large, ranks that share a GPU, MIG
+            slices, nodes joined by an unknown network.
+
+    """
+    if measured := measured_roofline(run.results, case.kind):
+        return measured
+    if case.ranks < 2:
+        raise UsageError("one rank sends nothing")
+    if case.collective.parts > 1:
+        raise UsageError(f"nothing says over which links a {case.collective.name} goes; see --view latency")
+    system = described(run) or _measured_on(run, case.ranks, name)
+    algorithms = ("ring", "tree", "nvls") if system.adds else ("ring", "tree")
+    loads = [traffic(system, case, algorithm) for algorithm in algorithms]
+    least = min(loads, key=lambda load: load.per_byte / load.line)
+    return LinkRoofline(least.line / least.per_byte, least.line, least.per_byte, least.where)
+
+
+def described(run: Run) -> System | None:
+    """Return the system that a run was predicted for; None if it was measured, or by a later collbench."""
+    record = run.header.topology.system
+    try:
+        return msgspec.convert(record, System) if record else None
+    except msgspec.ValidationError:
+        return None
+
+
+def _measured_on(run: Run, ranks: int, name: str | None) -> System:
+    topology = discovered(run)
+    if topology and not topology.gpus:
+        raise UsageError("ranks on CPUs are bound by memory beyond their caches alone, and no message was that large")
+    if topology and topology.shared:
+        raise UsageError("ranks that share a GPU have no line between them")
+    if topology and topology.sliced:
+        raise UsageError("MIG slices share a GPU's memory and slot, and no data sheet says what a slice has of them")
+    return sized(machine(run, name), ranks)
+
+
+def share(result: Timed, limit: LinkRoofline | MemoryRoofline | None, seconds: float) -> float:
+    """Return the fraction of the roofline that an operation of so many seconds attains.
+
+    What was measured beside the operation counts before the roofline of its kind.
+    """
+    if isinstance(result, Measurement) and result.floor:
+        return result.floor / seconds
+    return (limit.seconds(result.case.nbytes) if limit else math.nan) / seconds
+
+
+def share_in_words(result: Timed) -> str:
+    """Return `96 % of the roofline`; empty where no copy time was measured along with the operation."""
+    if not (isinstance(result, Measurement) and result.floor and result.right):
+        return ""
+    return f"{100 * share(result, None, result.typical):.0f} % of the roofline"

@@ -1,1 +1,0 @@
-"""NCCL's own tuner, rebuilt: the channels it finds, its cost table, its choice."""

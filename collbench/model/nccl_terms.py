@@ -1,0 +1,342 @@
+"""The terms of the equation for NCCL: which option it takes at each size, how long that waits, what rate it reaches.
+
+NCCL's own figures (nccl_tuner.py) rank its options, release by release; machines do not change with the release.  So
+where an algorithm uses links that are known, its rate is theirs, and fitted constants say how much of it is reached.
+
+All-to-all, send-receive, gather and scatter are not in NCCL's table: it sends straight from rank to rank.  What takes
+longest is then the busiest of a GPU's own link, the root's, and a node's network cards (DIRECT).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from collbench.model.constants import (
+    CONSTANTS,
+    EAGER,
+    OLD,
+    Constants,
+    alpha_net,
+    driven,
+    issue,
+    kappa,
+    launch,
+    transport,
+    wait,
+)
+from collbench.model.equation import SIZES, Floats, Terms
+from collbench.model.handwritten import copied
+from collbench.model.nccl_releases import release
+from collbench.model.nccl_tuner import MICROSECOND, SIMPLE, Option, options
+from collbench.model.schedule import Schedule, schedule_of
+from collbench.topology.products import capability
+from collbench.topology.system import System
+
+SHARPNESS = 6
+"""How abruptly the slower of port and cards decides: (P^-6 + N^-6)^(-1/6)."""
+PACKED = {"simple": 1.0, "ll128": 120 / 128, "ll": 0.5}
+"""Fraction of the bytes on a link that are data, by protocol."""
+COPY = 3e-6
+"""Seconds until a copy of nothing is done, its launch hidden."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """NCCL's choice at each of SIZES."""
+
+    options: tuple[Option, ...]
+    which: npt.NDArray[np.intp]  # index into options
+    channels: Floats  # that run
+    algorithms: tuple[str, ...]
+    protocols: tuple[str, ...]
+
+    def at_each_size(self, values: list[float]) -> Floats:
+        """Return the chosen option's value at every one of SIZES, from a value for each option."""
+        chosen: Floats = np.array(values, np.float64)[self.which]
+        return chosen
+
+
+@lru_cache(maxsize=256)
+def choose(system: System, collective: str) -> Chosen:
+    """Return the option with the least time by NCCL's own estimate, at each of SIZES."""
+    usable = options(system, collective)
+    which = np.stack([option.seconds(SIZES) for option in usable]).argmin(axis=0)
+    channels = np.choose(which, [option.channels_at(SIZES) for option in usable])
+    algorithms, protocols = zip(*((usable[index].algorithm, usable[index].protocol) for index in which), strict=True)
+    return Chosen(usable, which, channels, algorithms, protocols)
+
+
+@lru_cache(maxsize=256)
+def terms(system: System, collective: str, constants: Constants = CONSTANTS) -> Terms:
+    """Return the terms of the equation for a collective of all ranks of the system."""
+    if system.ranks == 1:
+        return _one_rank(system, constants)
+    schedule = schedule_of(collective)
+    if schedule.direct:
+        return _direct_terms(system, DIRECT[schedule.direct], constants)
+    chosen = choose(system, collective)
+    eager, later, latencies, fills, rates, limits = [], [], [], [], [], []
+    for option in chosen.options:
+        extra = _network(system, option, constants)
+        eager.append(extra[0])
+        later.append(extra[1])
+        latencies.append(option.base + option.inside + option.inter * _depth(system, option))
+        fills.append(_fill(system, option, schedule, extra[1], constants))
+        rates.append(rate(system, collective, option, constants))
+        limits.append(limit(system, collective, option.algorithm))
+    return Terms(
+        issue=issue(system, chosen.channels, constants),
+        launch=launch(system, constants),
+        latency=chosen.at_each_size(latencies) + wait(system, constants),
+        network=np.where(SIZES < EAGER, chosen.at_each_size(eager), chosen.at_each_size(later)),
+        fill=chosen.at_each_size(fills),
+        rate=chosen.at_each_size(rates),
+        limit=chosen.at_each_size(limits),
+        algorithms=chosen.algorithms,
+        protocols=chosen.protocols,
+    )
+
+
+def _one_rank(system: System, constants: Constants) -> Terms:
+    """A single rank copies its input."""
+    zeros = np.zeros_like(SIZES)
+    memory = zeros + copied(system) / 2
+    return Terms(
+        issue=issue(system, zeros, constants),
+        launch=launch(system, constants),
+        latency=zeros + COPY,
+        network=zeros,
+        fill=zeros,
+        rate=memory,
+        limit=memory,
+        algorithms=("copy",) * len(SIZES),
+        protocols=("",) * len(SIZES),
+    )
+
+
+def _network(system: System, option: Option, constants: Constants) -> tuple[float, float]:
+    """Seconds that an option's steps between nodes take longer than NCCL counts: eager ones, and with a rendezvous."""
+    if system.nodes == 1:
+        return 0.0, 0.0
+    depth = _depth(system, option)
+    hop = release(system.nccl).net["ring"][SIMPLE] * MICROSECOND
+    # What NCCL counts for NVLSTree's steps has more in it than the network.
+    counted = min(option.inter, option.hops * hop) * depth
+    return alpha_net(system, option.hops * depth, constants, counted)
+
+
+def _fill(system: System, option: Option, schedule: Schedule, network: float, constants: Constants) -> float:
+    """The root of the seconds that filling an option's pipeline takes, but for those of its bytes.
+
+    A ring's chunks are as large however often they go around.
+    """
+    first = _first(system, option, schedule.rounds, network)
+    passes = schedule.sent(system.ranks) if option.algorithm == "ring" else 1.0
+    return kappa(system, option.algorithm, option.protocol, constants) * sqrt(first / passes)
+
+
+def _first(system: System, option: Option, rounds: int, network: float) -> float:
+    """Seconds until the last rank has its first bytes: a ring's once around, however often it goes around."""
+    if option.algorithm != "ring":
+        return option.base + option.inside + option.inter * _depth(system, option) + network
+    if rounds:
+        return option.base + (option.inside + option.inter) / rounds + network / rounds
+    return option.base + option.inside * (system.ranks - 1) + option.inter * option.hops + network
+
+
+def _depth(system: System, option: Option) -> float:
+    """How much deeper a tree over the nodes is than NCCL counts, which rounds down: so times do not jump with nodes."""
+    if option.algorithm not in ("tree", "nvlstree") or system.nodes < 2:
+        return 1.0
+    return float(np.log2(system.nodes) / np.floor(np.log2(system.nodes)))
+
+
+# Rates: bytes of the array per second.
+
+
+def rate(system: System, collective: str, option: Option, constants: Constants = CONSTANTS) -> float:
+    """Return the bytes/s of the array that an option reaches; its limit apart."""
+    if system.nodes > 1 and system.nics:
+        return _rate_between_nodes(system, collective, option, constants)
+    if option.algorithm == "nvls" and schedule_of(collective).both_ways:
+        return _nvls_rate(system, constants)
+    if system.meets_over_pcie:
+        return _pcie_rate(system, collective, option, constants)
+    return option.rate * _eta(system, option, constants) * _rack_factor(system, constants)
+
+
+def limit(system: System, collective: str, algorithm: str = "ring") -> float:
+    """Return the bytes/s of the array that the busiest link carries at most, at the rates the system states."""
+    schedule, gpus = schedule_of(collective), system.gpus
+    sent = schedule.sent(system.ranks)
+    if algorithm.startswith("nvls") and schedule.both_ways:
+        # The switch adds: a GPU sends all of its input, and its shard of the result to all.
+        sent = 1 + 1 / gpus
+    fastest = system.pace / sent if gpus > 1 else np.inf
+    if system.nodes > 1 and system.nics:
+        fastest = min(fastest, system.nics.rate * system.nics.per_node / schedule.sent(system.nodes))
+    return float(fastest)
+
+
+def _eta(system: System, option: Option, constants: Constants) -> float:
+    """What is reached of NCCL's figure within a node of NVLinks."""
+    if option.algorithm == "tree":
+        return constants.eta_tree
+    if option.protocol != "simple" and capability(system.arch) < 90:
+        return float(getattr(constants, f"eta_{option.protocol}_old"))
+    return constants.eta_ring
+
+
+def _nvls_rate(system: System, constants: Constants) -> float:
+    """Where switches add, a port carries all of the GPU's input, and the GPU's shard of the result to all."""
+    eta = constants.eta_nvls_new if capability(system.arch) >= 100 else constants.eta_nvls
+    return eta * _rack_factor(system, constants) * system.gpu_rate / (1 + 1 / system.gpus)
+
+
+def _rack_factor(system: System, constants: Constants) -> float:
+    """What a large domain of NVLinks reaches less than the GPUs of one board."""
+    return constants.eta_rack if system.is_rack else 1.0
+
+
+def _pcie_rate(system: System, collective: str, option: Option, constants: Constants) -> float:
+    """The rate of the slowest link of a ring, whatever speed of NCCL's search fits it."""
+    schedule, link = schedule_of(collective), system.pace
+    if system.sockets > 1:
+        link = min(link, system.between_sockets)
+    if system.p2p:
+        return link / schedule.sent(system.ranks) * PACKED[option.protocol] * constants.eta_pcie
+    if not schedule.rounds and system.ranks == 2:
+        return link * PACKED[option.protocol] * constants.eta_host_one
+    link = min(link, system.pace / system.sharing)
+    return link / schedule.sent(system.ranks) * PACKED[option.protocol] * constants.eta_host
+
+
+def _rate_between_nodes(system: System, collective: str, option: Option, constants: Constants) -> float:
+    """What ports and cards carry together, but no more packets than NCCL counts with."""
+    port = _port_rate(system, collective, option, constants)
+    cards = _cards_rate(system, collective, option, constants)
+    together = float((port**-SHARPNESS + cards**-SHARPNESS) ** (-1 / SHARPNESS))
+    reached = constants.eta_net
+    if transport(system) == "slingshot":
+        reached = constants.eta_net_slingshot_old if system.arch in OLD else constants.eta_net_slingshot
+    if option.protocol == "simple":
+        return together * reached
+    if option.protocol == "ll" and transport(system) == "slingshot":
+        reached *= constants.eta_ll_slingshot
+    return min(together * reached * PACKED[option.protocol], option.rate * constants.eta_low_net)
+
+
+def _port_rate(system: System, collective: str, option: Option, constants: Constants) -> float:
+    """Bytes/s of the array that a GPU's port carries of an algorithm."""
+    if option.algorithm == "nvlstree":
+        return _nvls_rate(system, constants)
+    if option.algorithm != "tree":
+        sent = schedule_of(collective).sent(system.ranks)
+    elif system.gpus > 1:
+        sent = 2 * (system.gpus - 1) / system.gpus
+    else:
+        sent = min(2, system.nodes - 1)
+    if system.gpus == 1 and system.fabric != "pcie":
+        return np.inf / sent
+    return system.pace * _rack_factor(system, constants) / sent
+
+
+def _cards_rate(system: System, collective: str, option: Option, constants: Constants) -> float:
+    """Bytes/s of the array that all cards of a node carry: in the middle of two trees, the array goes out twice."""
+    assert system.nics
+    every = system.nics.rate * system.nics.per_node
+    # LL's packets are written to the host's memory at once, whether or not cards read the GPUs' memory.
+    if not system.nics.gdr and option.protocol == "simple":
+        staged = system.pcie_rate * constants.eta_stage * min(system.gpus, system.nics.per_node)
+        every = min(every, staged)
+    if transport(system) == "slingshot":
+        every /= (1 + (system.nodes / constants.crowd_slingshot) ** 4) ** 0.25
+    if option.algorithm in ("tree", "nvlstree"):
+        return every / min(2, system.nodes - 1)
+    return every / schedule_of(collective).sent(system.ranks)
+
+
+# Sends from rank to rank, outside NCCL's table.
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A way to send straight from rank to rank."""
+
+    per_byte: Callable[[System, Constants], float]  # seconds per byte of the array on the busiest resource
+    to_all: bool  # whether the busiest rank exchanges messages with all others, or with one
+    kappa: str  # constant of what filling costs
+
+
+def _direct_inside(system: System, constants: Constants) -> float:
+    """What is reached of the links' rate within a node; of a PCIe switch's way to the host, at most its share."""
+    return constants.eta_direct if system.p2p else min(constants.eta_direct_host, 1 / system.sharing)
+
+
+def _direct_outside(system: System, constants: Constants) -> float:
+    """What is reached of the rate of a node's network cards."""
+    return constants.eta_direct_slingshot if transport(system) == "slingshot" else constants.eta_direct_net
+
+
+def _shares(system: System) -> tuple[float, float]:
+    """Of a rank's part of the array: what goes to other GPUs of its node, and what to other nodes."""
+    ranks, gpus = system.ranks, system.gpus
+    return 1.0 / ranks * (gpus - 1), (ranks - gpus) / ranks
+
+
+def _cards_time(system: System) -> float:
+    """Seconds per byte on all network cards of a node; 0 where nothing leaves it."""
+    return 1 / (system.nics.rate * system.nics.per_node) if system.nics and system.nodes > 1 else 0.0
+
+
+def _alltoall_time(system: System, constants: Constants) -> float:
+    near, far = _shares(system)
+    inside = near / system.pace / _direct_inside(system, constants)
+    return max(inside, far * system.gpus * _cards_time(system) / _direct_outside(system, constants))
+
+
+def _sendrecv_time(system: System, constants: Constants) -> float:
+    between = 1 / min(system.to_next, system.nics.rate) if system.nics and system.nodes > 1 else 0.0
+    return max(1 / system.to_next / _direct_inside(system, constants), between / constants.eta_pair_net)
+
+
+def _rooted_time(system: System, constants: Constants) -> float:
+    """Seconds per byte on the root's link, or on the card or cards that its data takes."""
+    (near, far), cards = _shares(system), _cards_time(system)
+    card = max(cards, 1 / max(system.nics.rate, 1 / (system.gpus * cards))) if system.nics and cards else 0.0
+    inside = (near + far) / system.pace / _direct_inside(system, constants)
+    return max(inside, far * card / _direct_outside(system, constants))
+
+
+DIRECT = {
+    "alltoall": Direct(_alltoall_time, to_all=True, kappa="kappa_direct"),
+    "sendrecv": Direct(_sendrecv_time, to_all=False, kappa="kappa_pair"),
+    "rooted": Direct(_rooted_time, to_all=True, kappa="kappa_direct"),
+}
+
+
+def _direct_terms(system: System, direct: Direct, constants: Constants) -> Terms:
+    peers = system.ranks - 1 if direct.to_all else 1
+    near = min(peers, system.gpus - 1)
+    per_byte = direct.per_byte(system, constants)
+    filling = constants.first + constants.peer * near
+    kappa_direct = float(getattr(constants, direct.kappa))
+    eager, later = alpha_net(system, 1, constants) if system.nodes > 1 else (0.0, 0.0)
+    post = constants.post_slingshot if transport(system) == "slingshot" else constants.post_net
+    reached = min(_direct_outside(system, constants), _direct_inside(system, constants))
+    zeros = np.zeros_like(SIZES)
+    return Terms(
+        issue=issue(system, zeros, constants) + driven(system) * constants.post * peers,
+        launch=launch(system, constants),
+        latency=zeros + filling + wait(system, constants) + post * (peers - near),
+        network=np.where(SIZES < EAGER, eager, later),
+        fill=zeros + kappa_direct * filling**0.5,  # of the node alone: posts go on while bytes move
+        rate=zeros + 1 / per_byte,
+        limit=zeros + 1 / (per_byte * reached),
+        algorithms=("direct",) * len(SIZES),
+        protocols=("simple",) * len(SIZES),
+    )

@@ -1,0 +1,323 @@
+"""NCCL's own estimate of its algorithms: what it would select, and what it thinks that takes.
+
+The equations of src/graph/tuning.cc over the channels that nccl_channels.py finds.  An Option is one cell of NCCL's
+cost table: an algorithm with a protocol.  The estimate leaves out what a launch costs and how pipelines fill, so it
+tells what NCCL selects rather than how long that takes.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import inf
+from typing import NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.collectives import COLLECTIVES
+from collbench.errors import Unsupported
+from collbench.model.nccl_channels import MAX_NVLS_HEADS, Graph, Graphs, search
+from collbench.model.nccl_releases import (
+    LL_MAX_BY_CPU,
+    NET_OVERHEAD,
+    NVLS_EFFICIENCY,
+    NVLS_SHARE,
+    PROTOCOLS,
+    TREE_CORRECTION,
+    Release,
+    known_generation,
+    release,
+)
+from collbench.model.schedule import TABLED, schedule_of
+from collbench.topology.products import capability
+from collbench.topology.system import System
+
+PLATEAU_BYTES = 64  # of a channel and rank
+MICROSECOND = 1e-6
+SIMPLE = PROTOCOLS.index("simple")
+FAST_CARD = 96e9  # bytes/s of a network card
+NVLS_GPUS = 3  # fewer do not use multicast, though the table has a cell for 2
+FED = {"ll": 512 * 8, "ll128": 640 * 8, "simple": 512 * 64}
+"""Threads of a channel, times bytes for each before another channel runs (a ring's with LL: and for each rank)."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """An algorithm with a protocol: a cell of NCCL's table.  Seconds, bytes, bytes per second."""
+
+    algorithm: str
+    protocol: str
+    channels: int  # in the table; NCCL runs twice as many rings and trees
+    base: float  # latency before the first step
+    intra: float  # latency of all steps within nodes, one after the other
+    inter: float  # latency of all steps between nodes
+    rate: float  # of the array
+    busbw: float  # of the links, as NCCL counts them
+
+    hops: int  # steps between nodes, one after the other; of a pipelined broadcast too, where NCCL counts one
+    overhead: float = 0.0  # of intra: what NCCL adds to steps in a node where there are others, and machines do not
+
+    correction: tuple[float, ...] = ()  # of the rate, by floor(log2(bytes / 64)); 1 outside of the table
+    plateau: float = 1.0  # factor on the latency from `plateau_from` bytes on
+    plateau_from: float = inf
+    running: int = 1  # channels that run at most
+    fed: float = 0.0  # bytes of the array for every channel beyond the first
+
+    @property
+    def inside(self) -> float:
+        """Seconds that the steps within nodes take, whatever NCCL counts for them to rank its options."""
+        return self.intra - self.overhead
+
+    @overload
+    def seconds(self, nbytes: float) -> float: ...
+    @overload
+    def seconds(self, nbytes: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def seconds(self, nbytes: float | NDArray[np.float64]) -> float | NDArray[np.float64]:
+        """Return NCCL's estimate for arrays of so many bytes.
+
+        It may fall where a size passes a power of two and the correction jumps; doubling a size never lowers it.
+        """
+        sizes = np.asarray(nbytes, dtype=np.float64)
+        latency = np.where(sizes >= self.plateau_from, self.plateau, 1.0) * (self.base + self.intra + self.inter)
+        seconds = latency + sizes / (self.rate * self._corrected(sizes))
+        return seconds if seconds.ndim else float(seconds)
+
+    def channels_at(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the number of channels that run: fewer for few bytes (`topoGetAlgoInfo` of src/enqueue.cc)."""
+        return np.clip(sizes // self.fed, 1, self.running) if self.fed else np.full_like(sizes, self.running)
+
+    def _corrected(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not self.correction:
+            return np.ones_like(sizes)
+        place = np.frexp(np.floor(sizes / 64))[1] - 1  # floor(log2), exactly
+        known = (place >= 0) & (place < len(self.correction))
+        return np.where(known, np.asarray(self.correction)[np.clip(place, 0, len(self.correction) - 1)], 1.0)
+
+
+def protocols(system: System, release: Release, nvlink: bool) -> list[tuple[int, str]]:
+    """Return the place in NCCL's tables and the name of the protocols that a system can use, or asks for.
+
+    LL128 only over NVLink and past no host bridge, where its 128 bytes arrive at once.  LL neither where the network
+    does not keep bytes in order: over EFA before Hopper or without GPUDirect, AWS's plugin sets NCCL_PROTO=simple
+    (github.com/aws/aws-ofi-nccl, issues 76, 280 and 850).  `nvlink` says whether all GPUs of a node have NVLinks.
+    """
+    whole = nvlink or (system.gpus == 1 and system.fabric not in ("pcie", "nvlink-pairs"))
+    cards = system.nics if system.nodes > 1 else None
+    tested = not release.ll128_on or capability(system.arch) in release.ll128_on
+    ordered = not cards or cards.transport != "efa" or (capability(system.arch) >= 90 and cards.gdr)
+    bridged = cards is not None and cards.transport == "tcp"
+    usable = {"ll": ordered, "ll128": ordered and whole and not bridged and tested, "simple": True}
+    return [(number, name) for number, name in enumerate(PROTOCOLS) if usable[name] or system.protocol == name]
+
+
+def options(system: System, collective: str) -> tuple[Option, ...]:
+    """Return what NCCL chooses from on all GPUs of a system, in its own order; Unsupported if it has no table."""
+    usable = [option for option in table(system, collective) if _usable(system, collective, option)]
+    if not usable:
+        raise Unsupported(f"{collective} has no {system.algorithm} with {system.protocol} in NCCL on {system.title}")
+    return tuple(usable)
+
+
+def _usable(system: System, collective: str, option: Option) -> bool:
+    """Whether NCCL may take the option, as set up: what it does not support has cells in its table all the same."""
+    if option.algorithm in ("nvls", "nvlstree"):
+        most = inf if schedule_of(collective).both_ways else MAX_NVLS_HEADS
+        if not system.nvls or not NVLS_GPUS <= system.gpus <= most or (system.nodes > 1 and system.is_rack):
+            return False
+    return system.algorithm in ("auto", option.algorithm) and system.protocol in ("auto", option.protocol)
+
+
+@lru_cache(maxsize=256)
+def table(system: System, collective: str) -> tuple[Option, ...]:
+    """Return all cells that NCCL would log with a rate above zero; Unsupported for other collectives and one GPU."""
+    if schedule_of(collective).direct:
+        raise Unsupported(f"NCCL has no cost table for {collective}, only for {', '.join(TABLED)}")
+    if system.ranks < 2:
+        raise Unsupported("NCCL has no cost table for one GPU")
+    tuner = _Tuner(system, collective)
+    cells = [*tuner.trees(), *tuner.rings(), *tuner.nvls(), *tuner.pat()]
+    return tuple(option for option in cells if option.rate > 0)
+
+
+class _Latency(NamedTuple):
+    """What an empty message takes, in microseconds, and its steps between nodes."""
+
+    base: float
+    intra: float
+    inter: float
+    hops: int
+    overhead: float = 0.0  # of intra
+
+
+class _Tuner:
+    """The equations, for one system and collective.  Microseconds and GB/s until an option is made."""
+
+    def __init__(self, system: System, collective: str) -> None:
+        self.system = system
+        self.release: Release = release(system.nccl)
+        self.graphs: Graphs = search(system, self.release)
+        self.generation = known_generation(system.arch, self.release)
+        self.nodes, self.ranks, self.gpus = system.nodes, system.ranks, system.gpus
+        self.column = min(self.nodes, 3) - 1
+        self.levels = self.nodes.bit_length() - 1
+        self.schedule = schedule_of(collective)
+        self.both_ways, self.rounds = self.schedule.both_ways, self.schedule.rounds
+        self.steps = self.schedule.steps(self.ranks)
+        self.ratio = self.ranks / self.steps if self.rounds else 1.0  # of the array to what links carry
+        self.inside = self.release.nvlink if self.graphs.node.nvlink else self.release.pci
+        self.protocols = protocols(system, self.release, self.graphs.node.nvlink)
+
+    def rings(self) -> list[Option]:
+        """Return the rings, which every collective has with every protocol."""
+        graph = self.graphs.ring
+        full = graph.channels * self._speed(graph)
+        capped = graph.channels * self.release.ring_ll128[self.generation][self.column]
+        kept = self.release.lone_ll128 if self.gpus == 1 else 0.92
+        busbw = {"ll": min(self._ll_max(), full * self._ll_share()), "ll128": min(kept * full, capped), "simple": full}
+        plateau = self.both_ways and self.nodes > 1
+        if self.release.domain_plateau and self.generation == "blackwell" and self.nodes == 1:
+            plateau = self.rounds == 1 and self.graphs.node.nvlink
+        cells = []
+        for number, protocol in self.protocols:
+            latency = self._ring_latency(number)
+            option = self._option("ring", protocol, graph.channels, busbw[protocol], self.ratio, latency)
+            if plateau and protocol == "simple":
+                higher = 1.9 if self.generation == "volta" else 1.4
+                option = replace(option, plateau=higher, plateau_from=PLATEAU_BYTES * option.running * self.ranks)
+            cells.append(option)
+        return cells
+
+    def _ring_latency(self, number: int) -> _Latency:
+        """All steps of a ring; a broadcast's and a reduction's are pipelined: NCCL counts one."""
+        base, between = self.release.base["ring"][number], self._net("ring", number)
+        if not self.rounds:
+            same = self.graphs.node.same
+            kind = "ring" if same or number != SIMPLE else "tree"
+            times = 1 if same else self.ranks
+            within, net = (self.inside[kind][number], 0.0) if self.nodes == 1 else (0.0, self.release.net[kind][number])
+            return _Latency(base, times * within, times * net, self.nodes - 1)
+        hops = self.schedule.steps(self.nodes)
+        closing = 2 if self.release.counts_closing_hop and self.both_ways and self.nodes > 1 else 0
+        counted = hops + closing
+        step = within = self.inside["ring"][number]
+        if self.nodes > 1:
+            within = max(step, NET_OVERHEAD.get(self.system.cpu, 1.0) * (3 if number == SIMPLE else 1))
+        inside = self.steps - counted
+        hidden = 0.0 if number == SIMPLE else inside * (within - step)  # Simple's steps do show it
+        return _Latency(base, inside * within, counted * between, hops, hidden)
+
+    def trees(self) -> list[Option]:
+        """Return the trees, which only an all-reduce has."""
+        if not self.both_ways:
+            return []
+        graph = self.graphs.tree
+        speed = min(graph.intra, graph.inter) if self.release.slower_side_rates else self._speed(graph)
+        full = graph.channels * min(0.92 * speed, self.release.tree[self.generation][self.column])
+        capped = graph.channels * self.release.tree_ll128[self.generation][self.column]
+        part = 7 / 9 if self.nodes == 1 else 15 / 16
+        busbw = {"ll": min(full / 3.8, self._ll_max()), "ll128": min(full * part, capped), "simple": full}
+        plain = 0.85 if self.gpus == 1 else 1.0  # one GPU can only be both ends of its tree
+        cells = []
+        for number, protocol in self.protocols:
+            latency = _Latency(
+                self.release.base["tree"][number],
+                2 * (self.gpus - 1) * self._tree_step(number),
+                2 * self.levels * self._net("tree", number),
+                2 * self.levels,
+            )
+            option = self._option("tree", protocol, graph.channels, plain * busbw[protocol], 0.5, latency)
+            cells.append(replace(option, correction=TREE_CORRECTION[protocol]))
+        return cells
+
+    def _tree_step(self, number: int) -> float:
+        favoured = self.system.cpu == "power" and number == SIMPLE and not self.graphs.node.nvlink
+        return self.inside["ring" if favoured else "tree"][number]
+
+    def nvls(self) -> list[Option]:
+        """Return sums in the switch: NVLS within a node, NVLSTree over several."""
+        graph = self.graphs.nvls
+        name = "nvls" if self.nodes == 1 else "nvlstree"
+        if graph.channels < 2 or not (self.both_ways or (self.rounds and self.nodes == 1)):
+            return []
+        if not (self.both_ways or self.release.nvls_gather):
+            return []
+        speed, ratio = self._nvls_efficient(graph) if self.release.nvls_efficiency else self._nvls_plain(graph)
+        counted = self.nodes - 1 if self.release.nvlstree_chain else self.levels
+        latency = _Latency(0.0, self.inside[name][SIMPLE], 2 * counted * self._net(name, SIMPLE), 2 * self.levels)
+        option = self._option(name, "simple", graph.channels, graph.channels * speed, ratio, latency)
+        corrected = self.nodes > 1 and self.generation == "blackwell" and self._corrects_nvlstree()
+        return [replace(option, correction=TREE_CORRECTION["simple"] if corrected else ())]
+
+    def _nvls_efficient(self, graph: Graph) -> tuple[float, float]:
+        """Speed of a channel, and the ratio of the array's rate to it: by what GPUs of a generation reach."""
+        within = graph.intra * NVLS_EFFICIENCY[self.generation] * (graph.channels - 1) / graph.channels
+        within *= 2 if self.both_ways else (self.gpus - 1) / self.gpus
+        between = graph.inter * (2 if self.nodes == 2 else 1)
+        most = self.release.nvlstree[self.generation][self.column] if self.nodes > 1 else inf
+        return min(within, between, most), self.ratio if self.both_ways or self.release.nvls_steps_count else 1.0
+
+    def _nvls_plain(self, graph: Graph) -> tuple[float, float]:
+        """The same before 2.28: all of the channels' speed, and a share of it for every GPU."""
+        release, within, between = self.release, graph.intra, graph.inter
+        if not self.both_ways:
+            if not release.nvls_own_share:
+                within, between = within * (self.gpus - 1) / self.gpus, 0.9 * between
+            return min(within, between), release.nvls_gather
+        if self.nodes > 1 and release.nvlstree_chain:
+            return within if self.nodes == 2 else between, 0.7 * self.nodes / (2 * (self.nodes - 1))
+        return min(within, between / (2 if self.nodes > 2 else 1)), NVLS_SHARE
+
+    def _corrects_nvlstree(self) -> bool:
+        cpu, cards = self.system.cpu, self.system.nics
+        fast_arm = cpu != "arm" or (self.gpus == 4 and cards is not None and cards.rate >= FAST_CARD)
+        return cpu in self.release.nvlstree_correction and fast_arm
+
+    def pat(self) -> list[Option]:
+        """Return PAT, a tree for each rank, where nodes have one GPU."""
+        if not (self.release.pat > 0 and self.rounds == 1 and self.gpus == 1):
+            return []
+        graph = self.graphs.tree
+        speed = min(graph.intra, graph.inter) if self.release.slower_side_rates else self._speed(graph)
+        between = self.levels * self._net("pat", SIMPLE) / 3.5
+        latency = _Latency(self.release.base["pat"][SIMPLE], 2.8 * self.ranks, between, self.levels)
+        return [self._option("pat", "simple", graph.channels, self.release.pat * graph.channels * speed, 1.0, latency)]
+
+    def _option(
+        self, algorithm: str, protocol: str, channels: int, busbw: float, ratio: float, latency: _Latency
+    ) -> Option:
+        in_switch = algorithm.startswith("nvls")  # whose channels are not doubled, and run all whatever the size
+        each = self.ranks if (algorithm, protocol) == ("ring", "ll") else 1
+        return Option(
+            algorithm,
+            protocol,
+            channels,
+            base=latency.base * MICROSECOND,
+            intra=latency.intra * MICROSECOND,
+            inter=latency.inter * MICROSECOND,
+            rate=busbw * ratio * 1e9,
+            busbw=busbw * 1e9,
+            hops=latency.hops,
+            overhead=latency.overhead * MICROSECOND,
+            running=channels if in_switch else min(2 * channels, 2 * self.release.max_channels),
+            fed=0.0 if in_switch else float(FED[protocol] * each),
+        )
+
+    def _speed(self, graph: Graph) -> float:
+        """Speed of a channel: up to 2 nodes, NCCL counts what goes on within them."""
+        return graph.intra if self.nodes <= 2 else graph.inter
+
+    def _net(self, algorithm: str, number: int) -> float:
+        """Latency of a step between nodes, which shows in full where nodes have one GPU."""
+        exposed = self.release.exposes_net and self.gpus == 1 and algorithm != "pat"
+        return self.release.net["tree" if exposed or algorithm == "tree" else algorithm][number]
+
+    def _ll_share(self) -> float:
+        """What a ring with LL keeps of the links' rate."""
+        if self.release.ll_half:
+            return 1 / 2
+        collective = COLLECTIVES[self.schedule.collective]
+        return 1 / 4 if self.nodes > 1 or (collective.reduces and not collective.sharded) else 1 / 3
+
+    def _ll_max(self) -> float:
+        if self.nodes == 1:
+            return self.release.ll_max[self.generation]
+        return LL_MAX_BY_CPU["amd" if self.system.cpu == "amd" else "intel"][self.column - 1]

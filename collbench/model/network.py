@@ -1,0 +1,386 @@
+"""How much of its NIC's rate the slowest transfer of a pattern gets if all transfers run at once between nodes.
+
+Nodes are joined by tiers of switches, in two forms.  Rail-optimised: NIC r of every node is on the leaves of rail r and
+the rails never meet.  Fat tree: all NICs of a node are on the same leaf, which the first tier says by the name "tor"
+(top of rack).  The topmost tier joins whatever is below it: its radix is not looked at.
+
+Transfers are followed flow by flow (max_min.py): who sends to whom (PATTERNS), over which links (Clos), and with which
+failures (Fault).
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from collbench.errors import UsageError
+from collbench.model.max_min import Integers, Paths, Rates, Reals, max_min
+from collbench.topology.system import System, Tier
+
+Pairs = tuple[Integers, Integers]  # senders and receivers, as places 0 .. n-1 in the job's order
+
+MOST_FLOWS = 400_000
+"""Flows that are followed one by one.
+
+Beyond, an all-to-all is even on its paths, and of other patterns as many rails as fit stand for all.
+"""
+_MOST_EVEN = MOST_FLOWS // 4  # flows that stand for the others of an even pattern: they are alike, so fewer do
+_TRIES = 64  # draws of other paths for flows that meet a broken link, before they count as cut off
+_LINK = re.compile(r"([^:]*?)(\d+):([^:]*?)(\d+)")
+_NIC = re.compile(r"nic:(\d+)\.(\d+)")
+
+
+class Pattern(NamedTuple):
+    """Who sends to whom between nodes."""
+
+    pairs: Callable[[int, int], Pairs]  # of so many nodes, at most so many pairs
+    count: Callable[[int], int]  # of all pairs
+    even: bool = False  # whether the pairs of many nodes load equal paths evenly
+
+
+def _ring(nodes: int, most: int) -> Pairs:
+    place = np.arange(nodes)
+    return place, (place + 1) % nodes
+
+
+def double_tree(nodes: int, most: int) -> Pairs:
+    """Return the edges of two binary trees, up and down; an inner node of one is a leaf of the other (even `nodes`)."""
+    child = np.arange(1, nodes)
+    parent = (child - 1) // 2
+    mirrored = nodes - 1 - child, nodes - 1 - parent
+    return (
+        np.concatenate([child, parent, mirrored[0], mirrored[1]]),
+        np.concatenate([parent, child, mirrored[1], mirrored[0]]),
+    )
+
+
+def _alltoall(nodes: int, most: int) -> Pairs:
+    """Return each node with every other; where that is more than `most` pairs, as many distances as fit."""
+    kept = max(1, min(nodes - 1, most // nodes))
+    distance = 1 + ((np.arange(kept) + 0.5) * (nodes - 1) / kept).astype(np.int64)
+    place = np.arange(nodes)
+    return np.tile(place, len(distance)), np.add.outer(distance, place).ravel() % nodes
+
+
+PATTERNS = {
+    "ring": Pattern(_ring, lambda nodes: nodes),
+    "tree": Pattern(double_tree, lambda nodes: 4 * (nodes - 1)),
+    "alltoall": Pattern(_alltoall, lambda nodes: nodes * (nodes - 1), even=True),
+}
+
+
+def on_nics(pairs: Pairs, order: Integers, nics: int) -> Pairs:
+    """Return pairs of NICs of the same rail, numbered node * nics + NIC; `order` is the node at each place."""
+    sender, receiver = (np.add.outer(order[place] * nics, np.arange(nics)).ravel() for place in pairs)
+    return sender, receiver
+
+
+def avoid_dead_nics(pairs: Pairs, nics: int, dead: Integers) -> Pairs:
+    """Move what a dead NIC would carry to the node's next NIC, and at the other end to the same rail.
+
+    That is how NCCL stays on a rail: a GPU hands its data to another GPU of the node (PXN).
+
+    Raises:
+        UsageError: A node has no NIC left that works at both ends.
+
+    """
+    if not len(dead):
+        return pairs
+    sender, receiver = pairs
+    for _ in range(nics):
+        hit = np.isin(sender, dead) | np.isin(receiver, dead)
+        sender, receiver = (np.where(hit, nic // nics * nics + (nic + 1) % nics, nic) for nic in (sender, receiver))
+    hit = np.isin(sender, dead) | np.isin(receiver, dead)
+    if hit.any():
+        node = int(dead[0]) // nics
+        raise UsageError(f"node {node} is cut off: no NIC is left that works there and at its neighbour")
+    return sender, receiver
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A link that is down, or runs at half its rate, both ways."""
+
+    link: str  # "leaf3:spine1", or "nic:NODE.NIC"
+    left: float = 0.0  # fraction of its rate that is left
+
+    def nic(self) -> tuple[int, int] | None:
+        """Return node and NIC, if this is the link of a NIC."""
+        match = _NIC.fullmatch(self.link)
+        return (int(match[1]), int(match[2])) if match else None
+
+    def ends(self) -> tuple[str, int, int]:
+        """Return ("leaf:spine", 3, 1) of "leaf3:spine1"; an empty name if it is written otherwise."""
+        match = _LINK.fullmatch(self.link)
+        return (f"{match[1]}:{match[3]}", int(match[2]), int(match[4])) if match else ("", 0, 0)
+
+    def check(self, names: Sequence[str]) -> None:
+        """Raise UsageError with the choices unless this is a NIC or a link of one of the tiers "leaf:spine"."""
+        if not self.nic() and self.ends()[0] not in names:
+            forms = [*(name.replace(":", "I:") + "J" for name in names), "nic:NODE.NIC"]
+            raise UsageError(f"no link {self.link!r}; write {' or '.join(forms)}, numbers from 0")
+
+
+@dataclass(frozen=True)
+class Level:
+    """The links between one tier of switches and the next."""
+
+    low: str
+    high: str
+    span: int  # nodes under one switch of the lower tier, or one group of equal switches
+    groups: int  # of switches, on all rails together
+    per_rail: int  # of those groups
+    switches: int  # equal ones in each group
+    paths: int  # up from each switch
+    lanes: int  # links of a group that are kept apart: switches * paths, or 1 where traffic spreads over all
+    first: int  # link going up; those coming down follow after all that go up
+
+    def up(self, nic: Integers, nics: int, rails: int, choice: Integers) -> Integers:
+        """Return the link above a NIC, given a number that chooses the path."""
+        group = nic % nics % rails * self.per_rail + nic // nics // self.span
+        return self.first + group * self.lanes + choice % self.lanes
+
+
+class Clos:
+    """Tiers of switches, each joined to the next by equal paths.
+
+    Links 0 .. m-1 carry what the m NICs send, m .. 2m-1 what they receive; NIC i of node n is n * nics + i.
+
+    Under adaptive routing all paths above a switch count as one wide link, as if it were used without any loss.  With
+    `even`, static hashing of so many flows that every path has as many as the others is one wide link as well, of which
+    the slowest path decides.  Otherwise each flow is hashed to one path.
+    """
+
+    def __init__(self, system: System, nics: int, faults: Sequence[Fault] = (), even: bool = False) -> None:
+        assert system.nics
+        self.nics, self.nodes = nics, system.nodes
+        self.rails = 1 if system.tiers and system.tiers[0].name == "tor" else nics
+        adaptive = all(tier.routing == "adaptive" for tier in system.tiers)
+        self.spread = adaptive or even
+        self.levels: list[Level] = []
+        capacity = [_nic_rates(system, nics, faults)]
+        for index in range(len(system.tiers) - 1):
+            level = self._level(system.tiers, index, sum(map(len, capacity)))
+            rate = system.nics.rate * level.span * nics / self.rails
+            rate /= prod(tier.oversubscription for tier in system.tiers[: index + 1])
+            lanes = np.full((level.groups, level.switches * level.paths), rate / (level.switches * level.paths))
+            _apply_faults(lanes, level, faults)
+            each_way = lanes.ravel()
+            if self.spread:
+                each_way = lanes.sum(axis=1) if adaptive else _even_capacity(lanes)
+            capacity += [each_way, each_way]
+            self.levels.append(level)
+        self.capacity = np.concatenate(capacity)  # bytes/s of each link
+        for fault in faults:
+            fault.check([f"{level.low}:{level.high}" for level in self.levels])
+
+    def _level(self, tiers: Sequence[Tier], index: int, first: int) -> Level:
+        span = prod(tier.radix or self.nodes for tier in tiers[: index + 1])
+        per_rail = -(-self.nodes // span)
+        switches, paths = prod(tier.paths for tier in tiers[1 : index + 1]), tiers[index + 1].paths
+        lanes = 1 if self.spread else switches * paths
+        names = tiers[index].name, tiers[index + 1].name
+        return Level(*names, span, per_rail * self.rails, per_rail, switches, paths, lanes, first)
+
+    def route(self, source: Integers, target: Integers, random: np.random.Generator) -> list[Integers]:
+        """Return the links of flows between NICs of the same rail: an array for each hop, -1 where there is none.
+
+        The first two hops are the NICs.  Each flow keeps to one path, drawn from the equal ones that work.
+
+        Raises:
+            UsageError: No path works for some flow.
+
+        """
+        hops = self._draw(source, target, random)
+        for _ in range(_TRIES):
+            broken = self._broken(hops)
+            if not len(broken):
+                return hops
+            for column, again in zip(hops, self._draw(source[broken], target[broken], random), strict=True):
+                column[broken] = again
+        raise UsageError(f"node {source[broken[0]] // self.nics} is cut off from others: too many links are down")
+
+    def _draw(self, source: Integers, target: Integers, random: np.random.Generator) -> list[Integers]:
+        hops = [source, target + self.nodes * self.nics]
+        choice = np.zeros(len(source), dtype=np.int64)
+        for level in self.levels:
+            apart = source // self.nics // level.span != target // self.nics // level.span
+            # A switch further up stands above all lower choices: digits of one number, the latest the lowest.
+            choice = choice * level.paths + random.integers(level.paths, size=len(source))
+            up = level.up(source, self.nics, self.rails, choice)
+            down = level.up(target, self.nics, self.rails, choice) + level.groups * level.lanes
+            hops += [np.where(apart, up, -1), np.where(apart, down, -1)]
+        return hops
+
+    def _broken(self, hops: Sequence[Integers]) -> Integers:
+        """Return the flows that take a link without capacity, NICs apart."""
+        if not hops[2:]:
+            return np.zeros(0, int)
+        dead = np.append(self.capacity == 0, False)  # the last entry is what -1 finds
+        return np.flatnonzero(np.any([dead[column] for column in hops[2:]], axis=0))
+
+    def is_nic(self, link: int) -> bool:
+        """Return whether a link is that of a NIC, and not between two switches."""
+        return link < 2 * self.nodes * self.nics
+
+    def name(self, link: int) -> str:
+        """Return `NIC 3 of node 17`, `leaf 3 - spine 1`, or `leaf 3` where traffic spreads over all links above it."""
+        if self.is_nic(link):
+            nic = link % (self.nodes * self.nics)
+            return f"NIC {nic % self.nics} of node {nic // self.nics}"
+        level = next(level for level in reversed(self.levels) if link >= level.first)
+        group, lane = divmod((link - level.first) % (level.groups * level.lanes), level.lanes)
+        if self.spread:
+            first, last = group * level.switches, (group + 1) * level.switches - 1
+            return f"{level.low} {first}" + (f"-{last}" if last > first else "")
+        switch, path = divmod(lane, level.paths)
+        return f"{level.low} {group * level.switches + switch} - {level.high} {path}"
+
+
+def _nic_rates(system: System, nics: int, faults: Sequence[Fault]) -> Reals:
+    """Return the rates of what every NIC sends, then of what it receives; a NIC that is down has none."""
+    assert system.nics
+    rates = np.full((2, system.nodes, nics), system.nics.rate)
+    for fault in faults:
+        where = fault.nic()
+        if where and (where[0] >= system.nodes or where[1] >= nics):
+            raise UsageError(f"no NIC {where[0]}.{where[1]}; nodes are 0 to {system.nodes - 1}, NICs 0 to {nics - 1}")
+        if where:
+            rates[:, where[0], where[1]] *= fault.left
+    return rates.ravel()
+
+
+def _apply_faults(lanes: Reals, level: Level, faults: Sequence[Fault]) -> None:
+    """Take the rate of faulty links away, in place."""
+    low, high = level.low, level.high
+    for fault in faults:
+        name, switch, path = fault.ends()
+        if name != f"{low}:{high}":
+            continue
+        group, place = divmod(switch, level.switches)
+        if group >= level.groups or path >= level.paths:
+            last = level.groups * level.switches - 1
+            there = f"{low}0 to {low}{last}, each below {high}0 to {high}{level.paths - 1}"
+            raise UsageError(f"no link {fault.link!r}; there are {there}")
+        lanes[group, place * level.paths + path] *= fault.left
+
+
+def _even_capacity(lanes: Reals) -> Reals:
+    """Return what groups of paths carry when every path that works gets the same."""
+    alive = lanes > 0
+    slowest = np.where(alive, lanes, lanes.max(axis=1, keepdims=True)).min(axis=1)
+    return np.asarray(slowest * alive.sum(axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A system with injected faults."""
+
+    system: System
+    faults: tuple[Fault, ...] = ()
+    in_order: bool = False  # whether neighbours in the job are neighbours in the network; else the order is random
+
+    @property
+    def hashed(self) -> bool:
+        """Whether a flow keeps to one of several paths."""
+        return any(tier.routing == "ecmp" for tier in self.system.tiers)
+
+    @property
+    def flows(self) -> int:
+        """Flows that a transfer is split into, evenly, so that it ends with the slowest."""
+        return max((tier.flows for tier in self.system.tiers), default=1) if self.hashed else 1
+
+
+@dataclass(frozen=True)
+class Slowest:
+    """The slowest transfer of a pattern, and its bottleneck."""
+
+    share: float  # of what it would get if only NICs had limits
+    mean: float  # of all transfers, none counted above 1
+    sender: str
+    bottleneck: str  # in words: "32 uplinks of leaf 0"
+    flows: int  # that share the bottleneck
+    apart: float  # share of the transfers that leave their leaf
+    rails: int  # that were followed
+    alike: bool  # whether the others are the same, so that nothing is missed
+
+
+def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Slowest:
+    """Return the slowest transfer of one drawing of the nodes' order and the flows' hashes.
+
+    Raises:
+        UsageError: There is one node only or no NICs, a faulty link does not exist, or a node is cut off.
+
+    """
+    system = scenario.system
+    if system.nodes < 2 or not system.nics:
+        raise UsageError(f"{system.name} has nothing between nodes here; give 2 nodes or more, with network cards")
+    even, nics = _extent(scenario, pattern)
+    flows = 1 if even else scenario.flows
+    fabric = Clos(system, nics, scenario.faults, even)
+    random = np.random.default_rng(seed)
+    order = np.arange(system.nodes) if scenario.in_order else random.permutation(system.nodes)
+    most = _MOST_EVEN if even else MOST_FLOWS
+    pairs = on_nics(PATTERNS[pattern].pairs(system.nodes, most // (nics * flows)), order, nics)
+    fair = system.nics.rate / max(int(np.bincount(end).max()) for end in pairs)
+    down = [nic for fault in scenario.faults if fault.left == 0 and (nic := fault.nic())]
+    dead = np.array([node * nics + nic for node, nic in down], dtype=np.int64)
+    sender, receiver = (np.repeat(end, flows) for end in avoid_dead_nics(pairs, nics, dead))
+    hops = fabric.route(sender, receiver, random)
+    paths = Paths.of(hops)
+    alike = even or not scenario.hashed or nics == system.nics.per_node
+    return _slowest(fabric, hops, max_min(paths, fabric.capacity), paths, flows, fair, alike)
+
+
+def _slowest(
+    fabric: Clos, hops: list[Integers], rates: Rates, paths: Paths, flows: int, fair: float, alike: bool
+) -> Slowest:
+    transfers = rates.rates.reshape(-1, flows)
+    slow = int(rates.rates.argmin())
+    link = int(rates.bottleneck[slow])
+    crossing = np.any([hop >= 0 for hop in hops[2:]], axis=0).mean() if hops[2:] else 0.0
+    return Slowest(
+        share=min(1.0, float(transfers.min() * flows / fair)),
+        mean=float(np.minimum(transfers.sum(axis=1) / fair, 1.0).mean()),
+        sender=fabric.name(int(hops[0][slow])),
+        bottleneck=_bottleneck(fabric, link, fabric.capacity[link] / fair * flows),
+        flows=int((paths.links == link).sum()),
+        apart=float(crossing),
+        rails=fabric.nics,
+        alike=alike,
+    )
+
+
+def _bottleneck(fabric: Clos, link: int, capacity: float) -> str:
+    """Describe a link that can carry so many flows at full rate."""
+    name = fabric.name(link)
+    if fabric.spread and not fabric.is_nic(link):
+        return f"{capacity:.3g} uplink{'s' if capacity > 1 else ''} of {name}"
+    return f"{name}, which carries {capacity:.3g} at full rate"
+
+
+def drawings(scenario: Scenario, pattern: str) -> int:
+    """Return how many drawings are worth their time: large systems hardly differ from one to the next."""
+    even, nics = _extent(scenario, pattern)
+    if scenario.in_order and (even or not scenario.hashed):
+        return 1
+    pairs = PATTERNS[pattern].count(scenario.system.nodes)
+    return max(1, min(5, MOST_FLOWS // (4 * pairs * nics * scenario.flows)))
+
+
+def _extent(scenario: Scenario, pattern: str) -> tuple[bool, int]:
+    """Return whether hashing is taken as even, and how many NICs of a node are followed: one where all are alike."""
+    assert scenario.system.nics
+    every, count = scenario.system.nics.per_node, PATTERNS[pattern].count(scenario.system.nodes) * scenario.flows
+    even = PATTERNS[pattern].even and count > MOST_FLOWS
+    if scenario.faults:
+        return even, every
+    return even, 1 if even or not scenario.hashed else max(1, min(every, MOST_FLOWS // count))
+
+
+def median_drawing(found: Sequence[Slowest]) -> Slowest:
+    """Return the drawing in the middle by share, which can be pointed at, unlike a mean."""
+    return sorted(found, key=lambda drawing: drawing.share)[len(found) // 2]

@@ -1,0 +1,172 @@
+"""The words of `--what-if`, and what they leave of the NICs' rate: failed links, fewer switches, static routing.
+
+    effect(system, "ring", ["link-down=leaf3:spine1", "ecmp=4"]).factor
+
+The factor is the slowest transfer's share of the rate that its NICs alone would give it.  `slowed(system, factor)` is
+a system whose NICs are as slow as that transfer, for which the equation holds.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from collbench.errors import UsageError, unknown
+from collbench.model.network import PATTERNS, Fault, Scenario, Slowest, drawings, median_drawing, solve
+from collbench.model.schedule import schedule_of
+from collbench.topology.system import System, Tier
+
+TREES = ("tree", "nvlstree", "collnet", "collnetchain", "collnetdirect", "pat")  # algorithms that send along trees
+_WHOLE = 0.995  # a share above this counts as the whole rate
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What the network leaves of the NICs' rate."""
+
+    factor: float  # of the slowest transfer: 1 where the network does not slow it
+    slowest: str  # its sender: "NIC 3 of node 17"
+    explanation: str  # one line
+    before: float = 1.0  # the factor of the same system without any what-if
+    mean: float = 1.0  # factor of all transfers
+
+
+def effect(system: System, pattern: str, what_ifs: Sequence[str] = ()) -> Effect:
+    """Return the effect of the network on a pattern of `PATTERNS`, with all what-ifs together.
+
+    Raises:
+        UsageError: The pattern or a what-if is unknown, or is impossible on this system.
+
+    """
+    if pattern not in PATTERNS:
+        raise unknown("pattern", pattern, PATTERNS)
+    before = Scenario(system)
+    after = scenario(system, what_ifs)
+    slowest = _median(after, pattern)
+    unchanged = slowest if after == before else _median(before, pattern)
+    words = _explain(after, slowest)
+    if after != before and unchanged.share < _WHOLE:
+        words += f"; {unchanged.share:.0%} as the system is described"
+    return Effect(slowest.share, slowest.sender, words, unchanged.share, slowest.mean)
+
+
+def slowed(system: System, factor: float) -> System:
+    """Return the system with NICs of that fraction of their rate."""
+    if not system.nics:
+        return system
+    return replace(system, nics=replace(system.nics, rate=system.nics.rate * factor))
+
+
+def pattern_of(collective: str, algorithm: str = "ring") -> str:
+    """Return the pattern that a collective makes between nodes, given NCCL's name for the algorithm."""
+    return schedule_of(collective).pattern or ("tree" if algorithm in TREES else "ring")
+
+
+def scenario(system: System, what_ifs: Sequence[str]) -> Scenario:
+    """Apply all what-ifs in the order given; UsageError naming the choices."""
+    after = Scenario(system)
+    for text in what_ifs:
+        word, equals, value = text.partition("=")
+        if word not in WHAT_IFS:
+            raise unknown("what-if", text, (known.form for known in WHAT_IFS.values()))
+        known = WHAT_IFS[word]
+        takes_value = "=" in known.form
+        complete = bool(value) == takes_value or (known.optional and not equals)
+        if not complete:
+            raise UsageError(f"--what-if {text!r} is not complete or says too much; write {known.form}")
+        after = known.apply(after, value)
+    return after
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A word of `--what-if`."""
+
+    form: str
+    meaning: str
+    apply: Callable[[Scenario, str], Scenario]
+    optional: bool = False  # whether the word may stand without a value
+
+
+def _link_down(now: Scenario, value: str) -> Scenario:
+    return replace(now, faults=(*now.faults, Fault(value, left=0.0)))
+
+
+def _link_half(now: Scenario, value: str) -> Scenario:
+    return replace(now, faults=(*now.faults, Fault(value, left=0.5)))
+
+
+def _oversubscription(now: Scenario, value: str) -> Scenario:
+    try:
+        ratio = float(value)
+    except ValueError:
+        ratio = -1.0
+    if not 1 <= ratio <= 1000:
+        raise UsageError(f"oversubscription={value} is impossible; write a number from 1 to 1000")
+    first, *above = _tiers(now, "oversubscription")
+    return _with_tiers(now, replace(first, oversubscription=ratio), *above)
+
+
+def _ecmp(now: Scenario, value: str) -> Scenario:
+    if value and not (value.isdecimal() and 1 <= int(value) <= 1024):
+        raise UsageError(f"ecmp={value} is no number of queue pairs; write ecmp or ecmp=1 to ecmp=1024")
+    tiers = _tiers(now, "ecmp")
+    return _with_tiers(now, *(replace(tier, routing="ecmp", flows=int(value or tier.flows)) for tier in tiers))
+
+
+def _adaptive(now: Scenario, value: str) -> Scenario:
+    return _with_tiers(now, *(replace(tier, routing="adaptive") for tier in _tiers(now, "adaptive")))
+
+
+def _in_order(now: Scenario, value: str) -> Scenario:
+    return replace(now, in_order=True)
+
+
+def _rail(now: Scenario, value: str) -> Scenario:
+    first, *above = _tiers(now, "rail")
+    return _with_tiers(now, replace(first, name="leaf"), *above)
+
+
+def _fat_tree(now: Scenario, value: str) -> Scenario:
+    first, *above = _tiers(now, "fat-tree")
+    return _with_tiers(now, replace(first, name="tor"), *above)
+
+
+WHAT_IFS = {
+    "link-down": WhatIf("link-down=leaf3:spine1|nic:NODE.NIC", "a link fails", _link_down),
+    "link-half": WhatIf("link-half=leaf3:spine1|nic:NODE.NIC", "a link runs at half its rate", _link_half),
+    "oversubscription": WhatIf("oversubscription=RATIO", "fewer links above the first switches", _oversubscription),
+    "ecmp": WhatIf("ecmp[=QUEUE_PAIRS]", "each queue pair keeps to one hashed path", _ecmp, optional=True),
+    "adaptive": WhatIf("adaptive", "switches spread traffic over all paths", _adaptive),
+    "in-order": WhatIf("in-order", "nodes in the order of the network; else in random order", _in_order),
+    "rail": WhatIf("rail", "each NIC of a node on switches of its own rail", _rail),
+    "fat-tree": WhatIf("fat-tree", "all NICs of a node on one switch", _fat_tree),
+}
+
+
+def _tiers(now: Scenario, word: str) -> tuple[Tier, ...]:
+    if len(now.system.tiers) < 2:
+        tiers = len(now.system.tiers)
+        raise UsageError(f"{word} needs two tiers of switches; {now.system.name} has {tiers}: add [[tier]]")
+    return now.system.tiers
+
+
+def _with_tiers(now: Scenario, *tiers: Tier) -> Scenario:
+    return replace(now, system=replace(now.system, tiers=tiers))
+
+
+def _median(now: Scenario, pattern: str) -> Slowest:
+    """Return the middle one of some drawings of hashes and order, always the same ones."""
+    first = solve(now, pattern, 0)
+    return median_drawing([first, *(solve(now, pattern, seed) for seed in range(1, drawings(now, pattern)))])
+
+
+def _explain(now: Scenario, slowest: Slowest) -> str:
+    order = "nodes in order" if now.in_order else "nodes in random order"
+    if slowest.share >= _WHOLE:
+        return f"every NIC gets its whole rate: {order}, {slowest.apart:.0%} of the transfers between leaves"
+    shared = f"{slowest.flows} flows share" if slowest.flows > 1 else "1 flow uses"
+    per_node = now.system.nics.per_node if now.system.nics else 1
+    some = "" if slowest.alike else f"; {slowest.rails} of {per_node} rails followed"
+    return (
+        f"the slowest NIC ({slowest.sender}) gets {slowest.share:.0%} of its rate: {shared} {slowest.bottleneck}; "
+        f"all get {slowest.mean:.0%} on average, {order}{some}"
+    )

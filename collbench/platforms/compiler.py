@@ -1,0 +1,226 @@
+"""Finds kernels/*.cu, and compiles them for the CPU; the GPU platform compiles the same text with NVRTC.
+
+A kernel file and its headers are joined into one text first.  That text is the key of every cache: CuPy's and ours
+look at the source alone, so an edited header would otherwise go unnoticed.
+"""
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collbench.cache import keep, kept, lock_file, private
+from collbench.datatypes import Datatype, Reduction
+from collbench.errors import PlatformError
+from collbench.platforms.ask import ask
+from collbench.platforms.processes import Team
+
+_INCLUDE = re.compile(r'^\s*#include "([^"]+)"\s*$', re.MULTILINE)
+_ENTRY = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([\d, ]+\))?\s+(\w+)\(')
+_FLAGS = (
+    "-std=c++20",
+    "-O3",
+    "-march=native",
+    "-shared",
+    "-fPIC",
+    "-pthread",
+    "-Wall",
+    "-Wno-unknown-pragmas",
+)
+_COMPILING, _ANSWERING = 30.0, 10.0  # seconds that a compiler may take for a file, and to say its version
+_HINT = "a C++20 compiler is needed: set CXX to one, or pip install ziglang"
+_LONGEST = 400  # characters of a compiler's that go into an error
+_ELF = b"\x7fELF"  # how a shared library begins
+_PROOF = "gate.cu"  # the smallest file
+
+
+def folder() -> Path:
+    """Where the kernels are: $COLLBENCH_KERNELS for trying others, else inside the package or beside it."""
+    chosen = os.environ.get("COLLBENCH_KERNELS")
+    return Path(chosen) if chosen else own_folder()
+
+
+def own_folder() -> Path:
+    """Where those are that belong to this code."""
+    package = Path(__file__).parents[1]
+    installed = package / "_kernels"
+    return installed if installed.is_dir() else package.parent / "kernels"
+
+
+JUDGE = "check.cu"
+"""What says whether results are right is never on trial: the file and its header are the package's, not of `folder`."""
+
+
+@cache
+def source(file: str) -> str:
+    """The text of a kernel file with its headers in place, each once."""
+    seen: set[Path] = set()
+
+    def expand(path: Path) -> str:
+        if path in seen:
+            return ""
+        seen.add(path)
+        text = path.read_text(encoding="utf-8").replace("#pragma once\n", "")
+        return _INCLUDE.sub(lambda match: expand((path.parent / match[1]).resolve()), text)
+
+    return expand(((own_folder() if file == JUDGE else folder()) / file).resolve())
+
+
+def knows_ranks(file: str) -> bool:
+    """Whether the kernels of a file are told of other ranks, and are launched by `Platform.bind`."""
+    return "PARAMETER(World)" in source(file)
+
+
+def entries(file: str) -> list[str]:
+    """The kernels that a file defines."""
+    return _ENTRY.findall(source(file))
+
+
+def defines(dtype: Datatype, redop: Reduction) -> tuple[str, ...]:
+    """The compiler's options that fix element type and reduction, for NVRTC and C++ alike."""
+    return f"-DELEMENT={dtype.cpp}", f"-DREDOP={redop.code}"
+
+
+class Loop(partial[None]):
+    """Launches that are one call into C; `func` and `args` are what other C code needs to make them."""
+
+
+@dataclass(frozen=True)
+class HostKernel:
+    """A kernel compiled for the CPU; arguments are NumPy scalars, or arrays of one structure, as CuPy takes them."""
+
+    function: Any  # void (*)(void** arguments, unsigned blocks, unsigned threads, unsigned launches)
+
+    def bind(self, *arguments: Any, blocks: int = 1, threads: int = 1) -> "Loop":
+        """Fix the arguments, so that launches cost one call into C: a function of how many follow each other."""
+        held = tuple(np.array(argument, ndmin=1) for argument in arguments)
+        pointers: Any = (ctypes.c_void_p * len(held))(*(array.ctypes.data for array in held))
+        pointers.held = held  # what they point to lives as long as they do
+        return Loop(self.function, pointers, blocks, threads)
+
+    def __call__(self, *arguments: Any, blocks: int = 1, threads: int = 1, launches: int = 1) -> None:
+        """Run to the end, that many times, one after the other."""
+        self.bind(*arguments, blocks=blocks, threads=threads)(launches)
+
+
+def host_function(file: str, name: str, options: Sequence[str] = ()) -> Any:
+    """A plain function of a kernel file, of ctypes: no kernel, but what is done with kernels on a CPU."""
+    return getattr(ctypes.CDLL(str(host_library(file, tuple(options)))), name)
+
+
+def host_kernel(file: str, entry: str, options: Sequence[str] = ()) -> HostKernel:
+    """Compile a kernel for this CPU, or take it from the cache; PlatformError if there is no compiler."""
+    library = ctypes.CDLL(str(host_library(file, tuple(options))))
+    function = getattr(library, f"launch_{entry}")
+    function.restype = None
+    function.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint)
+    return HostKernel(function)
+
+
+@cache
+def host_library(file: str, options: tuple[str, ...]) -> Path:
+    """The shared library with the kernels of that file, compiled once per source, options, compiler and CPU."""
+    text = source(file) + "".join(
+        f'\nextern "C" void launch_{entry}(void** arguments, unsigned blocks, unsigned threads, unsigned launches) {{\n'
+        f"  launch({entry}, arguments, blocks, threads, launches);\n}}\n"
+        for entry in entries(file)
+    )
+    command = (*compiler(), *_FLAGS, *options)
+    key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
+    own, stem = private("kernels"), f"{Path(file).stem}-{key[:16]}"
+    return kept(own, stem, ".so") or _compiled(command, text, own, stem)
+
+
+def _compiled(command: Sequence[str], text: str, own: Path, stem: str) -> Path:
+    with os.fdopen(lock_file(own / f"{stem}.lock"), "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once: one compiles, the others wait
+        if found := kept(own, stem, ".so"):
+            return found
+        with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:  # of ranks, in the folder of their run
+            product = Path(scratch, f"{stem}.so")
+            _compile(command, text, product)
+            return keep(product, own, stem, ".so")
+
+
+def _compile(command: Sequence[str], text: str, product: Path) -> None:
+    """In the folder of the product, which the compiler has to itself."""
+    origin = product.with_suffix(".cpp")
+    origin.write_text(text, encoding="utf-8")
+    names = ["-o", product.name, origin.name]  # within that folder, so that no other is looked into
+    status, _, errors = ask([*command, *names], _COMPILING, _HINT, product.parent)
+    if status:
+        complaint = errors.strip() or f"status {status}, and not a word"
+        first = next((line for line in complaint.splitlines() if "error" in line), complaint)[:_LONGEST]
+        raise PlatformError(f"{command[0]} could not compile {product.name}: {first}; {_HINT}")
+    if not product.is_file() or product.read_bytes()[:4] != _ELF:
+        raise PlatformError(f"{command[0]} says that it compiled {product.name}, but made no library; {_HINT}")
+
+
+def prove_compiler(team: Team) -> None:
+    """*Collective*: PlatformError unless the compiler makes a library that loads: better now than in every case.
+
+    One process tries, since the others would wait for it, and then try the same again.
+    """
+    complaint = team.broadcast(_complaint() if team.leader else "")
+    if complaint:
+        error = PlatformError(complaint)
+        error.agreed = True
+        raise error
+
+
+def _complaint() -> str:
+    try:
+        library = host_library(_PROOF, ())
+    except PlatformError as error:
+        return str(error)
+    try:
+        ctypes.CDLL(str(library))
+    except OSError as error:
+        library.unlink(missing_ok=True)
+        return f"what {compiler()[0]} compiled cannot be loaded: {error}; {_HINT}"
+    return ""
+
+
+@cache
+def compiler() -> tuple[str, ...]:
+    """The C++ compiler: $CXX, else c++, g++ or clang++ on the path, else the ziglang wheel."""
+    if chosen := os.environ.get("CXX", "").split():
+        if found := shutil.which(chosen[0]):
+            return str(Path(found).absolute()), *chosen[1:]
+        raise PlatformError(f"the C++ compiler {chosen[0]!r} named by CXX is not on the path: unset CXX, or correct it")
+    for name in ("c++", "g++", "clang++"):
+        if shutil.which(name):
+            return (name,)
+    zig = (sys.executable, "-P", "-m", "ziglang")
+    if ask([*zig, "version"], _ANSWERING, _HINT)[0] == 0:
+        return *zig, "c++"
+    raise PlatformError(
+        "no C++ compiler found (tried $CXX, c++, g++, clang++, ziglang); fix: apt install g++, or pip install ziglang"
+    )
+
+
+@cache
+def compiler_version() -> str:
+    """What the compiler says of itself, in its first line."""
+    return ask([*compiler(), "--version"], _ANSWERING, _HINT)[1].partition("\n")[0]
+
+
+def _cpu() -> str:
+    """What -march=native depends on: a cache in a home directory may be shared by different machines."""
+    try:
+        flags = re.search(r"^(?:flags|Features)\s*:.*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        flags = None
+    return platform.machine() + (flags[0] if flags else platform.processor())

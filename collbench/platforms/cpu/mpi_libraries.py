@@ -1,0 +1,330 @@
+"""The MPI libraries on this machine, and how the launcher of each starts ranks that load it.
+
+mpi4py's wheel has a build for either of the two binary interfaces, MPICH's and Open MPI's, and loads the library that
+MPI4PY_LIBMPI names.  A library must be started by its own launcher: ranks that another one started do not know of each
+other, or end in an abort.
+
+MPI libraries, a record each: how they are called, told apart, found and started, and what they cannot do.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from collbench.errors import PlatformError, UsageError, unknown
+from collbench.lifetimes import life
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An MPI library, whatever its version."""
+
+    key: str  # its word for --mpi
+    name: str  # as people write it
+    version: str  # a pattern for what MPI_Get_library_version says, whose group is the version
+    mark: bytes  # bytes that its file has, and no other's of the same interface
+    launcher: str  # a pattern for what its launcher says of itself
+    launchers: tuple[str, ...]  # names of that, the surest first
+    files: tuple[str, ...]  # names of the library
+    install: str  # how to get it
+    roots: tuple[str, ...] = ()  # variables that name its folder
+    places: tuple[str, ...] = ()  # where its folder is by custom
+    options: tuple[str, ...] = ()  # of the launcher, for ranks on this machine
+    silent: tuple[str, ...] = ()  # another launcher beside it that the network does not reach, with its options
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)  # for the same, unless the user set it
+    adds_half_since: int = 0  # major version whose reductions know 16-bit floats
+
+
+_MPICH_FILES = ("libmpi.so.12", "libmpich.so.12", "libmpi.so")
+_HYDRA = ("mpiexec.hydra", "mpiexec", "mpirun")
+_HERE = ("-launcher", "fork", "-rmk", "user", "-hosts", "localhost")
+"""For Hydra: ranks are its children on this machine, whatever batch system or file of hosts is there."""
+_VENV = "python3 -m venv FOLDER, FOLDER/bin/pip install {}, and --mpi FOLDER"
+
+KINDS = {
+    kind.key: kind
+    for kind in (
+        Kind(
+            key="mvapich",
+            name="MVAPICH",
+            version=r"MVAPICH\d*\s+Version\s*:\s*(\S+)",
+            mark=b"MVAPICH",
+            launcher=r"HYDRA build details",
+            launchers=_HYDRA,
+            files=_MPICH_FILES,
+            install="build it, and --mpi its folder",
+            roots=("MV2_HOME", "MVAPICH_HOME"),
+            options=_HERE,
+        ),
+        Kind(
+            key="cray",
+            name="Cray MPICH",
+            version=r"CRAY MPICH version (\S+)",
+            mark=b"CRAY MPICH",
+            launcher=r"HYDRA build details|\bPALS\b",
+            launchers=_HYDRA,
+            files=("libmpi_gnu.so.12", *_MPICH_FILES),
+            install="module load cray-mpich",
+            roots=("CRAY_MPICH_DIR", "MPICH_DIR"),
+        ),
+        Kind(
+            key="intel",
+            name="Intel MPI",
+            version=r"Intel\(R\) MPI Library (\S+)",
+            mark=b"Intel(R) MPI Library",
+            launcher=r"Intel\(R\) MPI Library",
+            launchers=_HYDRA,
+            files=("libmpi.so.12", "release/libmpi.so.12"),
+            install=_VENV.format("impi-rt"),
+            roots=("I_MPI_ROOT",),
+            places=("/opt/intel/oneapi/mpi/latest",),
+            options=_HERE,
+        ),
+        Kind(
+            key="openmpi",
+            name="Open MPI",
+            version=r"Open MPI v([^\s,]+)",
+            mark=b"ompi_mpi_comm_self",
+            launcher=r"Open ?MPI|OpenRTE|PRTE",
+            launchers=("mpirun.openmpi", "mpiexec.openmpi", "mpirun", "mpiexec"),
+            files=("libmpi.so.40", "libmpi.so"),
+            install=f"apt install openmpi-bin, or {_VENV.format('openmpi')}",
+            roots=("OPAL_PREFIX", "MPI_HOME", "EBROOTOPENMPI"),
+            places=("/usr/lib64/openmpi", "/opt/openmpi"),
+            options=("--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"),  # as Hydra leaves it: ranks may be anywhere
+            environment={
+                "OMPI_ALLOW_RUN_AS_ROOT": "1",  # which containers are, and what a benchmark may be
+                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            },
+            adds_half_since=5,
+        ),
+        Kind(  # last: what is made of it has its marks too
+            key="mpich",
+            name="MPICH",
+            version=r"MPICH Version:\s*(\S+)",
+            mark=b"MPICH Version:",
+            launcher=r"HYDRA build details",
+            launchers=("mpiexec.mpich", *_HYDRA),
+            files=_MPICH_FILES,
+            install=f"apt install mpich, or {_VENV.format('mpich')}",
+            roots=("MPICH_HOME",),
+            places=("/usr/lib64/mpich",),
+            options=_HERE,
+            silent=("mpiexec.gforker", "-exitinfo"),  # socket pairs, where Hydra listens on all addresses
+        ),
+    )
+}
+ALIASES = {"impi": "intel", "intelmpi": "intel", "intel-mpi": "intel", "ompi": "openmpi", "open-mpi": "openmpi"}
+
+
+def short_name(version: str) -> str:
+    """What a library says of itself as `MPICH 5.0.2`; its first words where nobody here knows it."""
+    for kind in KINDS.values():
+        if match := re.search(kind.version, version, re.IGNORECASE):
+            return f"{kind.name} {match[1].rstrip(',')}"
+    return " ".join(version.replace("\0", " ").split()[:4])
+
+
+def adds_half(version: str) -> bool:
+    """Whether a library that says this of itself can add 16-bit floats; one that cannot ends in a fault."""
+    for kind in KINDS.values():
+        if match := re.search(kind.version, version, re.IGNORECASE):
+            return int((re.match(r"\d+", match[1]) or "0")[0]) >= kind.adds_half_since
+    return False
+
+
+LIBMPI, ABI = "MPI4PY_LIBMPI", "MPI4PY_MPIABI"  # variables that tell mpi4py which library to load
+_TIMEOUT = 10.0  # seconds for a launcher to say whose it is
+_OPEN_MPI = "OMPI_COMM_WORLD_SIZE"  # a variable that only its launcher sets
+_DAEMONS = ("orted", "orterun", "prted", "prterun", "mpirun", "mpiexec", "hydra", "pmi_proxy")  # parents of ranks
+
+
+@dataclass(frozen=True)
+class Library:
+    """An MPI library on this machine, and the launcher that belongs to it."""
+
+    kind: Kind
+    launcher: Path
+    file: Path | None  # None: the one that mpi4py loads if nobody tells it
+
+    def command(self, ranks: int) -> list[str]:
+        """What starts so many ranks; the program follows."""
+        name, *options = self.kind.silent or [""]
+        silent = self.launcher.with_name(name) if name else self.launcher
+        start = [str(silent), *options] if name and silent.exists() else [str(self.launcher), *self.kind.options]
+        return [*start, "-n", str(ranks)]
+
+    def environment(self, changed: Mapping[str, str]) -> dict[str, str]:
+        """That of the ranks: what a user has set stays."""
+        variables = {**self.kind.environment, **changed}
+        if self.file:
+            variables.pop(ABI, None)
+            variables[LIBMPI] = str(self.file)
+        return variables
+
+    @property
+    def own(self) -> bool:
+        """Whether it is the one that ranks load if nobody tells them."""
+        if self.file is None:
+            return True
+        usual = own()
+        file = usual.file or _file_of(usual.kind, usual.launcher)
+        return file is not None and file.resolve() == self.file.resolve()
+
+
+def own(environment: Mapping[str, str] = os.environ) -> Library:
+    """The library that mpi4py loads if nobody tells it: the wheel's beside our own Python, or the system's.
+
+    mpi4py is told of the system's, since what was only unpacked lies where no loader looks.  Where MPI4PY_LIBMPI tells
+    it of another, that one and its own launcher: a launcher of another kind ends in an abort.
+    """
+    named = environment.get(LIBMPI, "")
+    for word in [kind.key for kind in KINDS.values() if named in kind.files] or [named] * (os.sep in named):
+        with suppress(UsageError):  # of a library that nobody here knows, the launcher is whichever is there
+            return find(word, environment)
+    beside = Path(sys.executable).with_name("mpiexec")
+    absolute = filter(os.path.isabs, environment.get("PATH", os.defpath).split(os.pathsep))
+    path = str(beside) if beside.exists() else shutil.which("mpiexec", path=os.pathsep.join(absolute))
+    if not path:
+        raise PlatformError("no mpiexec beside this Python or on the path; fix: pip install mpich mpi4py")
+    kind = _kind_of_launcher(Path(path)) or KINDS["mpich"]
+    known = beside.exists() or environment.get(LIBMPI) or environment.get(ABI)
+    return Library(kind, Path(path), None if known else _file_of(kind, Path(path)))
+
+
+def find(word: str, environment: Mapping[str, str] = os.environ) -> Library:
+    """The library that a word of `--mpi` means: a kind's name, or where one is (its folder, launcher or file).
+
+    UsageError where there is none, with the choices and how to get it.
+    """
+    if os.sep in word or word.startswith("~"):
+        return _at(Path(word).expanduser())
+    key = ALIASES.get(word.lower(), word.lower())
+    if key not in KINDS:
+        raise unknown("MPI library", word, (*KINDS, "a folder with bin/mpiexec", "a libmpi.so"))
+    kind = KINDS[key]
+    for launcher in _launchers(kind, environment):
+        if _is(kind, launcher) and (file := _file_of(kind, launcher)):
+            return Library(kind, launcher, file)
+    raise UsageError(f"no {kind.name} on this machine for --mpi {word}; fix: {kind.install}")
+
+
+def _at(path: Path) -> Library:
+    """The library in a folder, or the one that a launcher or a file belongs to."""
+    if not path.exists():
+        raise UsageError(f"--mpi {path}: there is nothing there; give a folder with bin/mpiexec, or a libmpi.so")
+    file = path.absolute() if path.is_file() and ".so" in path.name else None
+    kinds = [kind for kind in KINDS.values() if file is None or _kind_of_file(file) is kind]
+    for kind in kinds:
+        for launcher in _launchers_at(path, kind):
+            if _is(kind, launcher) and (library := file or _file_of(kind, launcher)):
+                return Library(kind, launcher, library)
+    known = ", ".join(kind.name for kind in KINDS.values())
+    what = f"no launcher and library of one of {known} belong to it"
+    raise UsageError(f"--mpi {path}: {what}; give a folder with bin/mpiexec, or a libmpi.so")
+
+
+def _launchers_at(path: Path, kind: Kind) -> list[Path]:
+    """A launcher itself; those of a folder; those of the folder that a library was installed in."""
+    if path.is_file() and ".so" not in path.name:
+        return [path.absolute()] if os.access(path, os.X_OK) and path.name.startswith("mpi") else []
+    places = [path.absolute()] if path.is_dir() else list(path.absolute().parents)[1:4]
+    every = (place / "bin" / name for place in places for name in kind.launchers)
+    return [launcher for launcher in every if launcher.exists()]
+
+
+def _launchers(kind: Kind, environment: Mapping[str, str]) -> Iterator[Path]:
+    """Where the launcher of a kind may be, the nearest first."""
+    roots = [Path(sys.executable).parent]
+    roots += [Path(environment[name], "bin") for name in kind.roots if environment.get(name)]
+    path = map(Path, environment.get("PATH", os.defpath).split(os.pathsep))
+    roots += [entry for entry in path if entry.is_absolute()]
+    roots += [Path(place, "bin") for place in kind.places]
+    yield from (root / name for root in dict.fromkeys(roots) for name in kind.launchers if (root / name).exists())
+
+
+def _is(kind: Kind, launcher: Path) -> bool:
+    return bool(re.search(kind.launcher, _says(launcher)))
+
+
+def _kind_of_launcher(launcher: Path) -> Kind | None:
+    """Whose launcher it is; of those that share one, whose library lies beside it."""
+    kinds = [kind for kind in KINDS.values() if _is(kind, launcher)]
+    return next((kind for kind in kinds if _file_of(kind, launcher)), kinds[-1] if kinds else None)
+
+
+@cache
+def _says(launcher: Path) -> str:
+    """What a launcher says of itself; nothing if it does not start or hangs."""
+    try:
+        done = subprocess.run(
+            [launcher, "--version"], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr
+
+
+def _file_of(kind: Kind, launcher: Path) -> Path | None:
+    """The library that lies where a launcher was installed."""
+    for place in dict.fromkeys((launcher.parent.parent, launcher.resolve().parent.parent)):
+        folders = [place / "lib", place / "lib64", *sorted((place / "lib").glob("*-linux-gnu"))]
+        for file in (folder / name for folder in folders for name in kind.files):
+            if file.exists() and _kind_of_file(file) is kind:
+                return file
+    return None
+
+
+@cache
+def _kind_of_file(file: Path) -> Kind | None:
+    """Whose library it is, by its marks; of several the first, since what is made of MPICH has MPICH's too."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    return next((kind for kind in KINDS.values() if kind.mark in content), None)
+
+
+def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The library of the launcher that started this process, where mpi4py would load another one; else None.
+
+    PlatformError if the two cannot work together and that library is not to be found.
+    """
+    if environment.get(LIBMPI) or environment.get(ABI):
+        return None  # the user knows better
+    by_open_mpi, usual = _OPEN_MPI in environment, None
+    with suppress(PlatformError):  # srun's ranks need no mpiexec
+        usual = own(environment)
+    mine = _file_of(usual.kind, usual.launcher) if usual and not usual.file else None  # which mpi4py finds by itself
+    for daemon in _ancestors():
+        for kind in KINDS.values():
+            if (kind.key == "openmpi") == by_open_mpi and (file := _file_of(kind, daemon)):
+                return None if mine and file.resolve() == mine.resolve() else file
+    if by_open_mpi and usual and usual.kind.key != "openmpi":
+        raise PlatformError(
+            f"Open MPI's launcher started this, and mpi4py loads {usual.kind.name}, which that cannot start; fix: "
+            f"{usual.launcher} instead of it, or {LIBMPI}=/path/to/libmpi.so.40"
+        )
+    return None
+
+
+def _ancestors() -> Iterator[Path]:
+    """Programs of launchers among this process's ancestors, the nearest first."""
+    child = life(os.getpid())
+    for _ in range(16):
+        if not child:
+            return
+        try:
+            program = Path(f"/proc/{child.parent}/exe").readlink()
+        except OSError:
+            return
+        child = life(child.parent)
+        if any(name in program.name for name in _DAEMONS):
+            yield program

@@ -1,0 +1,153 @@
+"""Matrix products on GPUs, by cuBLAS through CuPy, for every rank on a stream beside that of its collectives.
+
+Collectives' streams have a higher priority where a GPU can choose, so that few of their blocks wait for many of these.
+
+The part of a platform that computes in steps (roles.Computing), for ranks that are streams of GPUs.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+
+import numpy as np
+
+from collbench.errors import CaseFailed, PlatformError
+from collbench.flaws import Miscomputed
+from collbench.platforms.gpu.cuda import USUAL, Cuda, Queue, why
+from collbench.platforms.gpu.placement import Placement
+from collbench.platforms.gpu.timing import GpuClock
+from collbench.platforms.processes import Team
+from collbench.platforms.products import Chain, Moment
+
+
+class _Matrices:
+    """Those of one rank, on its device."""
+
+    def __init__(self, cuda: Cuda, collectives: Queue, chain: Chain) -> None:
+        self._cupy, self._chain, self.collectives = cuda.cupy, chain, collectives
+        self.queue = Queue(cuda, collectives.device, USUAL)
+        self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)  # cuBLAS takes them by address
+        with self.queue.enter():
+            self._factor, self._start = self._cupy.asarray(chain.factor), self._cupy.asarray(chain.start)
+            self._last, self._next = self._cupy.empty_like(self._start), self._cupy.empty_like(self._start)
+        self.reset()
+        self.enqueue(1)  # loads cuBLAS and its kernel, for which CUDA may wait until all others are done
+        self.queue.enter().synchronize()
+
+    def enqueue(self, count: int) -> None:
+        """By cuBLAS itself: CuPy's matmul costs the host several times as much, and its cuBLAS no graph may capture.
+
+        cuBLAS stores columns, so what it multiplies are transposes, in the other order.
+        """
+        size, factor = self._chain.size, self._factor.data.ptr
+        scale = self._one.ctypes.data, self._zero.ctypes.data
+        with self.queue.enter():
+            handle, sgemm = self._cupy.cuda.get_cublas_handle(), self._cupy.cuda.cublas.sgemm
+            for _ in range(count):
+                last, result = self._last.data.ptr, self._next.data.ptr
+                sgemm(handle, 0, 0, size, size, size, scale[0], last, size, factor, size, scale[1], result, size)
+                self._last, self._next = self._next, self._last
+        self._made += count
+
+    def reset(self) -> None:
+        with self.queue.enter():
+            self._last[...] = self._start
+            self._next.fill(float("nan"))
+        self._made = 0
+
+    def flaw(self) -> Miscomputed | None:
+        with self.queue.enter() as stream:
+            got = self._cupy.asnumpy(self._last, stream=stream)
+        return self._chain.flaw(self._made, got)
+
+
+class GpuProducts:
+    """The matrices of this process's ranks."""
+
+    def __init__(
+        self, cuda: Cuda, team: Team, queues: Mapping[int, Queue], moment: Callable[[Queue], Moment], size: int
+    ) -> None:
+        self._cuda, self._team, self._moment = cuda, team, moment
+        self._of = {rank: _Matrices(cuda, queue, Chain(size, rank)) for rank, queue in queues.items()}
+
+    @property
+    def queues(self) -> list[Queue]:
+        """The computing streams."""
+        return [matrices.queue for matrices in self._of.values()]
+
+    def enqueue(self, rank: int, count: int) -> None:
+        """On the rank's computing stream."""
+        self._of[rank].enqueue(count)
+
+    def moment(self, rank: int) -> Moment:
+        """An event on that stream."""
+        return self._moment(self._of[rank].queue)
+
+    def hand_over(self, rank: int) -> None:
+        """The stream of the collectives waits for an event of this one."""
+        own = self._of[rank]
+        own.collectives.enter().wait_event(own.queue.mark())
+
+    def take_over(self, rank: int) -> None:
+        """The other way round."""
+        own = self._of[rank]
+        mark = own.collectives.mark()
+        own.queue.enter().wait_event(mark)
+
+    def reset(self) -> None:
+        """On every rank's stream."""
+        for matrices in self._of.values():
+            matrices.reset()
+
+    def check(self) -> Miscomputed | None:
+        """The lowest rank with a wrong element speaks."""
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while ranks computed"):
+            own = next(filter(None, (matrices.flaw() for matrices in self._of.values())), None)
+            return next(filter(None, self._team.exchange(own)), None)
+
+
+class GpuCompute:
+    """The ranks of a device run a kernel together, on the stream of the first: the others' streams wait for it."""
+
+    queued = True
+
+    def __init__(self, cuda: Cuda, team: Team, places: Placement, queues: Mapping[int, Queue], clock: GpuClock) -> None:
+        self._cuda, self._team, self._places, self._queues, self._clock = cuda, team, places, queues, clock
+        self._products: dict[int, GpuProducts] = {}  # by size; the last one that was asked for
+
+    def products(self, size: int) -> GpuProducts:
+        """Return matrices of this process's ranks; PlatformError, with what to install, without room or cuBLAS.
+
+        The same ones for the same size: another round of measurements neither makes them again nor takes more memory.
+        """
+        if size not in self._products:
+            self._products.clear()
+            failures = self._cuda.cupy.cuda.compiler.CompileException, RuntimeError, ImportError, MemoryError, OSError
+            try:
+                made = GpuProducts(self._cuda, self._team, self._queues, self._clock.clocks.moment, size)
+            except failures as error:
+                raise PlatformError(f"matrices of {size} x {size} cannot be multiplied: {why(error)}") from error
+            self._clock.besides = made.queues
+            self._products[size] = made
+        return self._products[size]
+
+    def gather_queues(self) -> None:
+        """Make every stream of a device wait for all its others."""
+        for device in self._places.devices:
+            queues = [self._queues[rank] for rank in self._places.on(device) if rank in self._queues]
+            marks = [(queue, queue.mark()) for queue in queues if len(queues) > 1]
+            for queue in queues:
+                for other, mark in marks:
+                    if other is not queue:
+                        queue.enter().wait_event(mark)
+
+    def spread_queues(self) -> None:
+        """Do the same: an operation may stand on one stream of a device or on all."""
+        self.gather_queues()
+
+    def stepping(self) -> AbstractContextManager[None]:
+        """Return a context that translates CUDA's failures: after some, every call of CUDA raises."""
+        return self._cuda.failing_as(CaseFailed, "while a step was carried out")
+
+    def refuse_given_up(self) -> None:
+        """Raise CaseFailed if a kernel of a local rank waited in vain."""
+        self._clock.given_up.refuse()

@@ -1,0 +1,270 @@
+"""What a platform must bring: a handful of small objects, each testable with a stand-in.
+
+An implementation is written once against `Platform.memory` and `Platform.launcher`; whether a process holds one rank
+(cpu) or all of them (gpu) is the platform's business, which is why methods speak of every local rank.  Methods marked
+*collective* are called by every process of the run and return the same on each.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from collbench import scheduling
+from collbench.cases import Case
+from collbench.cost import Hardware
+from collbench.datatypes import Array, Datatype, Reduction
+from collbench.flaws import Flaw, Mismatch, Overrun
+from collbench.note import NO_NOTE, Note
+from collbench.platforms.layout import Layout, Region
+from collbench.platforms.processes import Team
+from collbench.platforms.products import Moment, Products
+from collbench.platforms.stress import Plan
+from collbench.wires import Wire
+
+Watch = Callable[[int, str], AbstractContextManager[None]]
+"""`with watch(rank, phase):` around what is enqueued for that rank."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Speeds that no hardware of this kind reaches, with room to spare; a faster result was not really computed."""
+
+    latency: float  # seconds of an operation in which ranks need each other's data
+    rate: float  # bytes per second that one rank can take in
+    measured: str = ""  # where the rate comes from
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A non-blocking operation; every part raises CaseFailed if the library says that it failed."""
+
+    begin: Callable[[], None]
+    poll: Callable[[], None]  # let the library make progress, where it does so only when it is called
+    finish: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A case ready to run: `launch(n)` carries out n operations back to back, or enqueues them.
+
+    `host_driven` operations wait on the host between their steps, so they can't be captured in a graph.  `one_graph`
+    operations wait for each other's events, and CUDA has no such wait between one graph and another: the streams of
+    all ranks are captured together.  All others must not be: their kernels wait for each other while they run, and
+    CUDA may put two branches of a graph into one hardware queue, one after the other.
+    """
+
+    launch: Callable[[int], None]
+    host_driven: bool = False
+    one_graph: bool = False
+    note: Note = NO_NOTE
+    estimate: float | None = None  # seconds that a library itself expects of an operation
+    library: str = (
+        ""  # name and version of the library that carries it out, if the implementation's name leaves it open
+    )
+    wire: Wire | None = None  # the format that ranks exchange, if narrower than the arrays: then results have a bound
+    watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
+    loop: Callable[[int], None] | None = None  # on a CPU: the call into C that `launch` makes, if it does more besides
+    pending: Pending | None = None  # the non-blocking form, if there is one
+    refuse: Callable[[], None] | None = None  # raise if operations made by `loop` have failed
+
+
+class Memory(Protocol):
+    """Regions of memory on every rank, which kernels load and store."""
+
+    def address(self, region: Region, rank: int) -> int:
+        """Return where a region of any rank starts, as this process's kernels may load and store it."""
+
+    def multicast(self, region: Region) -> int:
+        """Return where a switch loads and stores a region of all ranks at once; Unsupported without a switch."""
+
+
+class Launcher(Protocol):
+    """How kernels, copies and events get to the ranks."""
+
+    def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> Any:
+        """Return an entry of `kernels/<file>`, compiled for these ranks, this hardware, dtype and reduction."""
+
+    def blocks(self, most: int) -> int:
+        """Return how many blocks a rank gets of a kernel that would use so many, all of them co-resident."""
+
+    def bind(self, kernel: Any, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
+        """Return a function that enqueues `kernel(world, *arguments)` n times for every local rank.
+
+        A device's ranks run together, `blocks` blocks each, all of them co-resident; Unsupported if they can't be.
+        Arguments are NumPy scalars.
+        """
+
+    def bind_one(self, kernel: Any, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
+        """Return a function that enqueues `kernel(*arguments)` for a local rank, with threads for `count` elements."""
+
+    def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
+        """Enqueue a copy on the stream of a local rank, by whatever copies fastest here (copy engine, memcpy)."""
+
+    def fetch(self, rank: int, address: int, nbytes: int) -> Array:
+        """Return the bytes at an address of a local rank, after all that was enqueued for it: shape (nbytes,)."""
+
+    def mark(self, rank: int) -> Any:
+        """Return an event after everything enqueued on a local rank's stream; for `after`, in the same launch only."""
+
+    def after(self, rank: int, event: Any) -> None:
+        """Make what is enqueued on a local rank's stream from now on wait for an event; the host does not wait."""
+
+    def synchronize(self) -> None:
+        """*Collective*: wait until everything enqueued by every rank is done."""
+
+
+class Clock(Protocol):
+    """Times operations."""
+
+    region: float  # seconds that a sample lasts at least, so that what starts and ends it does not count
+    limits: Limits
+    scheduled: scheduling.Watch  # whether the ranks had their cores, in the last region that was timed
+
+    def time(self, prepared: Prepared, launches: int) -> float:
+        """*Collective*: return seconds per operation of the slowest rank, over that many operations back to back.
+
+        CaseFailed if a kernel gave up waiting, or the hardware failed.
+        """
+
+    def moment(self, rank: int) -> Moment:
+        """Note the time on a local rank's stream."""
+
+    def set_clocks(self) -> float:
+        """Set the clocks of idle local ranks by their process's, before a series of moments and after it.
+
+        Returns:
+            Seconds by which it may be off; moments between two such times are off by no more than the larger of both.
+
+        """
+
+    def singly(self, prepared: Prepared) -> Prepared | None:
+        """Return the same operations repeated by a loop of this package; None where there is no other loop."""
+
+    def barrier(self) -> Prepared | None:
+        """Return a barrier of the ranks by flags in shared memory, which tells how far their cores are apart.
+
+        None where ranks are on devices or on several nodes, or take turns on a core.
+        """
+
+    def floor(self, case: Case) -> Sequence[Prepared]:
+        """Return ways to move as many bytes as a case must move through memory, and nothing else.
+
+        Empty where these bytes are not known, or caches may hold the buffers.  They overwrite the buffers.
+        """
+
+
+class Checker(Protocol):
+    """Writes known inputs, and compares results with what they must be."""
+
+    def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
+        """*Collective*: write every local rank's input, and a pattern that is no result over its receive buffer.
+
+        For a wire that rounds, magnitudes differ from group to group, so that no group's scale serves another.
+        """
+
+    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
+        """*Collective*: return the first mismatch over all ranks, or None if every result is right.
+
+        With a wire: results must be within its bound, and have the same bits on every rank.
+        CaseFailed if the comparison did not look at every element.
+        """
+
+    def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
+        """*Collective*: carry out calls back to back as planned; return the first mismatch over all ranks, or None.
+
+        CaseFailed as in `Clock.time`, and as in `check`.
+        """
+
+    def overrun(self, case: Case) -> Overrun | None:
+        """*Collective*: return the first write beside the buffers since they were filled, over all ranks; or None."""
+
+
+class Logs(Protocol):
+    """The logs that traced kernels keep of what they did when."""
+
+    def log_clocks(self) -> Mapping[tuple[int, ...], float]:
+        """Return seconds from the clock of the logs to that of moments, by local ranks whose logs share a clock."""
+
+    def take_logs(self, rank: int) -> Array:
+        """Return and clear the logs that traced kernels left in a local rank's window: shape (blocks,), dtype LOG."""
+
+
+class Compute(Protocol):
+    """What ranks compute in training steps, and how that is ordered with what they communicate."""
+
+    queued: bool  # whether there are streams; else every call is done when it returns, and a process holds one rank
+
+    def products(self, size: int) -> Products:
+        """Return square matrices of that many rows on every local rank, to be multiplied."""
+
+    def gather_queues(self) -> None:
+        """Make what is enqueued next wait for the streams of all local ranks of its device."""
+
+    def spread_queues(self) -> None:
+        """Make what is enqueued next for any local rank wait for what was enqueued on other streams of its device."""
+
+    def stepping(self) -> AbstractContextManager[None]:
+        """Return a context in which failures of the hardware become CaseFailed, on this process alone."""
+
+    def refuse_given_up(self) -> None:
+        """Raise CaseFailed, on this process alone, if a kernel of a local rank waited in vain."""
+
+
+class Platform(Protocol):
+    """Ranks on one kind of hardware, as one process sees them."""
+
+    name: str
+    team: Team  # the processes of the run
+    ranks: int
+    local: Sequence[int]  # the ranks that this process holds
+    layout: Layout  # of the memory of every rank
+    note: Note  # what a reader of any number from here must know
+    hardware: Hardware  # constants of the cost model; the same on every process
+    cache: int | None  # bytes of a device's last cache that each rank can count on; None where that is not known
+    comm: Any  # the library's communicator: an mpi4py communicator, or NCCL's
+
+    @property
+    def memory(self) -> Memory:
+        """Return where the regions of every rank are."""
+
+    @property
+    def launcher(self) -> Launcher:
+        """Return what enqueues kernels, copies and events."""
+
+    @property
+    def clock(self) -> Clock:
+        """Return what times operations."""
+
+    @property
+    def checker(self) -> Checker:
+        """Return what fills and compares buffers."""
+
+    @property
+    def logs(self) -> Logs:
+        """Return the logs of traced kernels."""
+
+    @property
+    def compute(self) -> Compute:
+        """Return what ranks compute in training steps."""
+
+    def topology(self) -> dict[str, Any]:
+        """*Collective*: return what connects the ranks, for the run file's header and the plots."""
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the libraries that are measured here, for the run file's header."""
+
+    def traced(self) -> Self:
+        """Return the same ranks and memory with kernels that keep a log; opened for a sweep that is traced."""
+
+    def hesitant(self, seconds: float) -> Self | None:
+        """Return the same ranks with kernels that are delayed in the middle of operations of so many seconds.
+
+        None where calls begin so promptly that a rank which comes late is enough.
+        """
+
+    def shifted(self, offset: int) -> Self:
+        """Return the same ranks with buffers that start so many bytes after those of the case that is checked."""
+
+    def close(self) -> bool:
+        """*Collective*: give the memory back; False where something hangs, for which no process may wait at its end."""

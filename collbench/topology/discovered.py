@@ -1,0 +1,413 @@
+"""What was discovered: the ranks of a run, the devices that they run on, what connects those, and what spoils numbers.
+
+GPUs or CPU sockets, their links, and the machine around them.  None: not known.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from itertools import chain, pairwise
+from typing import Any
+
+import msgspec
+
+from collbench.errors import RunFileError
+from collbench.units import format_size
+
+NVLINK_RATES = {1: 20e9, 2: 25e9, 3: 25e9, 4: 25e9, 5: 50e9}
+"""Bytes per second of one link in one direction, by NVLink generation.
+
+From NVIDIA's data sheets, which give both directions of all links together: P100 160 GB/s over 4 links, V100
+300 over 6, A100 600 over 12, H100 900 over 18, B200 1800 over 18.  The line is a little faster (26.56 GB/s in
+generation 4), which pays for its encoding.
+"""
+
+PCIE_RATES = {
+    1: 2.5e9 * 8 / 10 / 8,
+    2: 5e9 * 8 / 10 / 8,
+    3: 8e9 * 128 / 130 / 8,
+    4: 16e9 * 128 / 130 / 8,
+    5: 32e9 * 128 / 130 / 8,
+    6: 64e9 * 242 / 256 / 8,
+}
+"""Bytes per second of one lane in one direction, by PCIe generation: after encoding, with packet headers.
+
+From PCI-SIG's base specifications: transfers per second, times 8b/10b, 128b/130b or (generation 6) the 242
+bytes of each 256-byte flit that are not link overhead and check codes, times one byte per eight bits.
+"""
+
+
+class Kind(StrEnum):
+    """What carries bytes between two devices, or between two ranks on the same device."""
+
+    NVLINK = "nvlink"
+    NVSWITCH = "nvswitch"
+    PCIE = "pcie"
+    SAME_GPU = "same gpu"
+    SHARED_MEMORY = "shared memory"
+    NETWORK = "network"
+
+
+@dataclass(frozen=True)
+class NvLink:
+    """NVLinks side by side: all of a GPU, or those that lead to one peer."""
+
+    generation: int | None = None
+    count: int | None = None
+    line_rate: float | None = None  # bytes/s of one link in one direction, as the driver reports it
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes/s in one direction, all links together; None if the driver does not say enough.
+
+        The lower of data sheet and line rate: GPUs of one generation differ (A100 25 GB/s, RTX A6000 14).
+        """
+        known = [rate for rate in (NVLINK_RATES.get(self.generation or 0), self.line_rate) if rate]
+        return self.count * min(known) if self.count and known else None
+
+    def __str__(self) -> str:
+        name = f"NVLink {self.generation}" if self.generation else "NVLink"
+        return f"{self.count} x {name}" if self.count else name
+
+
+@dataclass(frozen=True)
+class Pcie:
+    """A PCIe connection: what it runs at now, and the most that slot and device allow together."""
+
+    generation: int | None = None  # falls while the device idles, so it says nothing about speed under load
+    width: int | None = None
+    max_generation: int | None = None
+    max_width: int | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes/s in one direction under load: at the highest generation, over the lanes in use now."""
+        lane = PCIE_RATES.get(self.max_generation or self.generation or 0)
+        width = self.width or self.max_width
+        return lane * width if lane and width else None
+
+    @property
+    def narrow(self) -> bool:
+        """Whether fewer lanes are in use than slot and device allow."""
+        return bool(self.width and self.max_width and self.width < self.max_width)
+
+    def __str__(self) -> str:
+        generation, width = self.max_generation or self.generation, self.width or self.max_width
+        name = f"PCIe {generation}" if generation else "PCIe"
+        return f"{name} x{width}" if width else name
+
+
+@dataclass(frozen=True)
+class Link:
+    """What connects devices `a` and `b` of Topology.devices, and whether each may use the other's memory."""
+
+    a: int
+    b: int
+    kind: str  # a Kind, or what a later collbench adds to it
+    path: str = ""  # in words: "between NUMA nodes"
+    nvlink: NvLink | None = None
+    pcie: Pcie | None = None  # of the slower end
+    p2p: str = "unprobed"  # "yes": each read what the other wrote; "no"; "unprobed"
+    reason: str = ""  # why p2p is what it is
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes/s in one direction that the connection is specified for; None where no table says it."""
+        carrier = self.pcie if self.kind == Kind.PCIE else self.nvlink
+        return carrier.rate if carrier else None
+
+
+SLICE = "MIG-"  # what the UUID of a MIG slice begins with
+
+
+@dataclass(frozen=True)
+class FabricInfo:
+    """A GPU's place among the GPUs that one NVSwitch fabric joins."""
+
+    state: str  # "not started", "in progress" or "completed"
+    cluster: str = ""  # UUID in hexadecimal; zeros inside one machine
+    clique: int = 0  # only GPUs of one clique reach each other
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU, as the driver sees it."""
+
+    name: str
+    bus_id: str = ""  # as CUDA writes it: 0000:0a:00.0
+    uuid: str = ""  # as NVML writes it; without NVML, in hexadecimal as CUDA has it
+    architecture: str | None = None
+    capability: str | None = None  # compute capability, such as "9.0"
+    memory: int | None = None  # bytes
+    numa: int | None = None  # the NUMA node whose memory is nearest
+    pcie: Pcie | None = None
+    nvlink: NvLink | None = None  # its active links, wherever they lead
+    switch_links: int = 0  # how many of them lead to an NVSwitch
+    mig: bool | None = None
+    fabric: FabricInfo | None = None
+    host: str = ""  # the node that it is in, where a run may span several
+
+    @property
+    def slice(self) -> bool:
+        """Whether it is a MIG slice, which shares its bus id with other slices."""
+        return self.uuid.startswith(SLICE)
+
+
+@dataclass(frozen=True)
+class DriverInfo:
+    """The NVIDIA driver, and the CUDA version that it brings."""
+
+    version: str | None = None
+    cuda: str | None = None
+
+
+@dataclass(frozen=True)
+class Socket:
+    """One CPU package."""
+
+    name: str
+    cores: int | None = None
+    threads: int | None = None  # logical CPUs that are online
+
+
+@dataclass(frozen=True)
+class Cache:
+    """All caches of one level and type in the machine."""
+
+    name: str  # "L1d", "L2"
+    nbytes: int  # of one cache
+    instances: int
+    shared_by: int  # logical CPUs that share a cache
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """Memory, and the CPUs that are nearest to it."""
+
+    number: int
+    cpus: tuple[int, ...]
+    memory: int | None = None  # bytes
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine that CPU ranks run on, and how much of it they may use."""
+
+    usable: tuple[int, ...]  # logical CPUs in the affinity mask
+    cpu_limit: float | None = None  # CPUs' worth of time that the control group allows
+    caches: tuple[Cache, ...] = ()
+    numa: tuple[NumaNode, ...] = ()
+    memory: int | None = None  # bytes
+    shm_free: int | None = None  # bytes free in /dev/shm, where shared-memory windows live
+
+    @property
+    def capacity(self) -> int:
+        """Ranks that can run at the same time: usable CPUs, fewer if the control group allows less; at least 1."""
+        limit = len(self.usable) if self.cpu_limit is None else min(len(self.usable), int(self.cpu_limit))
+        return max(limit, 1)
+
+
+Probed = Mapping[tuple[int, int], tuple[bool, str]]
+"""For a pair of devices, in one direction: whether the first could use the second's memory, and why (not)."""
+
+_WORDS: dict[str, str] = {
+    Kind.NVLINK: "NVLink",
+    Kind.NVSWITCH: "NVSwitch",
+    Kind.PCIE: "PCIe",
+    Kind.NETWORK: "network",
+}
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Ranks on devices; unless `places` says otherwise, rank r runs on device r modulo their number."""
+
+    platform: str
+    ranks: int
+    gpus: tuple[Gpu, ...] = ()
+    sockets: tuple[Socket, ...] = ()
+    links: tuple[Link, ...] = ()  # one for each pair of devices
+    host: Host | None = None
+    driver: DriverInfo | None = None
+    places: tuple[int, ...] = ()  # each rank's device, where they do not take devices in turn
+    unseen: str = ""  # a sentence on why nothing is known of what joins the devices, where that is so
+
+    @property
+    def devices(self) -> tuple[Gpu, ...] | tuple[Socket, ...]:
+        """The GPUs, or the CPU sockets where ranks run on CPUs."""
+        return self.gpus or self.sockets
+
+    @property
+    def shared(self) -> bool:
+        """Whether ranks outnumber the GPUs, so that some pairs have no bus between them."""
+        return 0 < len(self.gpus) < self.ranks
+
+    @property
+    def sliced(self) -> bool:
+        """Whether ranks run on MIG slices: no data sheet says what of a GPU's memory and slot a slice has."""
+        return any(gpu.slice for gpu in self.gpus) or any(link.kind == Kind.SAME_GPU for link in self.links)
+
+    @property
+    def name(self) -> str:
+        """Title of plots and tables: `8 x NVIDIA H100 80GB HBM3, NVSwitch`."""
+        counted = Counter(device.name for device in self.devices)
+        what = " + ".join(f"{count} x {name}" for name, count in counted.items())
+        ranks = f"{self.ranks} rank" + ("s" if self.ranks > 1 else "")
+        if self.sockets:
+            return f"{ranks} on {what}{_cores(self.sockets)}"
+        words = dict.fromkeys(_WORDS.get(link.kind, link.kind) for link in self.links)
+        joined = f", {' + '.join(words)}" if words else ""
+        nodes = len({gpu.host for gpu in self.gpus})
+        joined += f", {nodes} nodes" if nodes > 1 else ""
+        return f"{ranks} sharing {what}{joined}" if self.shared else what + joined
+
+    def place(self, rank: int) -> int:
+        """Return the device of a rank."""
+        return self.places[rank] if self.places else rank % len(self.devices)
+
+    def link(self, a: int, b: int) -> Link:
+        """Return what connects ranks `a` and `b`; its ends are devices, the same for ranks that share a device."""
+        first, second = sorted(map(self.place, (a, b)))
+        if first == second:
+            return Link(first, second, Kind.SAME_GPU if self.gpus else Kind.SHARED_MEMORY, p2p="yes")
+        return next(link for link in self.links if (link.a, link.b) == (first, second))
+
+    def probed(self, results: Probed, otherwise: str = "") -> "Topology":
+        """Return the topology with what a probe found; a pair is "yes" if both directions are.
+
+        `otherwise` is the reason for pairs that stay unprobed.
+        """
+        return replace(self, links=tuple(_probed(link, results, otherwise) for link in self.links))
+
+    def on_nodes(self, count: int) -> dict[str, Any]:
+        """Return the record of a run on so many machines, of which this is the first; the others are not discovered."""
+        record = self.to_json() | {"nodes": count}
+        if count > 1:
+            ranks, _, what = self.name.partition(" on ")
+            record["name"] = f"{ranks} on {count} nodes, the first with {what}"
+        return record
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record for a run file's header; `name` and `shared` are for readers without this module."""
+        return {"name": self.name, "shared": self.shared} | asdict(self, dict_factory=_as_json)
+
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> "Topology":
+        """Return the topology that `to_json` wrote; unknown keys are ignored, RunFileError if it cannot be read."""
+        try:
+            return msgspec.convert(record, Topology)
+        except msgspec.ValidationError as error:
+            raise RunFileError(f"the header's topology cannot be read ({error}); is the run file damaged?") from error
+
+
+def _as_json(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """With lists for tuples: a header in memory never passes through JSON, and must read like a header that did."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
+
+
+def _cores(sockets: tuple[Socket, ...]) -> str:
+    cores = sum(socket.cores or 0 for socket in sockets)
+    if cores:
+        return f", {cores} core" + ("s" if cores > 1 else "")
+    threads = sum(socket.threads or 0 for socket in sockets)
+    return f", {threads} CPU" + ("s" if threads > 1 else "") if threads else ""
+
+
+def _probed(link: Link, results: Probed, otherwise: str) -> Link:
+    answers = [results[pair] for pair in ((link.a, link.b), (link.b, link.a)) if pair in results]
+    if not answers:
+        return replace(link, reason=otherwise or link.reason) if link.p2p == "unprobed" else link
+    failed = [reason for ok, reason in answers if not ok]
+    return replace(link, p2p="no" if failed else "yes", reason=(failed or [reason for _, reason in answers])[0])
+
+
+def named(gpus: Sequence[Gpu], reason: str) -> Topology:
+    """Return GPUs of which only the names are known, a rank on each; `reason` says why."""
+    return Topology("gpu", len(gpus), tuple(gpus), unseen=f"links and slots of the GPUs are not known: {reason}")
+
+
+def join(nodes: Sequence[Topology], places: Sequence[int]) -> Topology:
+    """Join nodes by a network: all GPUs one after the other; `places` is each rank's GPU in that order."""
+    starts = [sum(len(node.gpus) for node in nodes[:index]) for index in range(len(nodes) + 1)]
+    inside = (
+        replace(link, a=start + link.a, b=start + link.b)
+        for start, node in zip(starts, nodes, strict=False)
+        for link in node.links
+    )
+    across = (
+        Link(a, b, Kind.NETWORK, p2p="no", reason="they are on two nodes")
+        for first, then in pairwise(starts)
+        for a in range(first, then)
+        for b in range(then, starts[-1])
+    )
+    gpus = tuple(chain.from_iterable(node.gpus for node in nodes))
+    in_turn = all(place == rank % len(gpus) for rank, place in enumerate(places))
+    return Topology(
+        nodes[0].platform,
+        len(places),
+        gpus,
+        links=(*inside, *across),
+        driver=nodes[0].driver,
+        places=() if in_turn else tuple(places),
+        unseen=next((node.unseen for node in nodes if node.unseen), ""),
+    )
+
+
+SMALL_SHM = 2**28  # bytes of /dev/shm; containers get 64 MiB unless told otherwise
+
+
+def caveats(topology: Topology) -> tuple[str, ...]:
+    """Return sentences on what spoils numbers measured on a topology, the worst first."""
+    sentences = [
+        *filter(None, [topology.unseen]),
+        *_sharing_caveats(topology),
+        *_peer_caveats(topology),
+        *_gpu_caveats(topology),
+    ]
+    if topology.host:
+        sentences += _host_caveats(topology, topology.host)
+    return tuple(sentences)
+
+
+def _sharing_caveats(topology: Topology) -> Iterator[str]:
+    if topology.shared:
+        count = len(topology.gpus)
+        yield (
+            f"{topology.ranks} ranks share {count} GPU{'s' if count > 1 else ''}: "
+            "bus bandwidth means nothing between ranks of one GPU; read algbw"
+        )
+
+
+def _peer_caveats(topology: Topology) -> Iterator[str]:
+    if topology.gpus and any(link.p2p == "no" for link in topology.links):
+        yield "GPUs without peer access copy through the host's memory, at a fraction of the rate given here"
+    narrow = [str(i) for i, gpu in enumerate(topology.gpus) if gpu.pcie and gpu.pcie.narrow]
+    if narrow:
+        yield f"GPU {', '.join(narrow)}: fewer PCIe lanes in use than slot and GPU allow; check the riser"
+
+
+def _gpu_caveats(topology: Topology) -> Iterator[str]:
+    most = max((gpu.nvlink.count or 0 for gpu in topology.gpus if gpu.nvlink), default=0)
+    for i, gpu in enumerate(topology.gpus):
+        count = gpu.nvlink.count or 0 if gpu.nvlink else 0
+        if count < most:
+            yield f"GPU {i} has {count} active NVLinks, others have {most}; check `nvidia-smi nvlink -s`"
+        if gpu.mig:
+            yield f"GPU {i} is in MIG mode: ranks get a slice of it, without peer access or NVLink"
+        if gpu.fabric and gpu.fabric.state != "completed":
+            yield f"GPU {i} has not joined its fabric ({gpu.fabric.state}); check nvidia-fabricmanager"
+
+
+def _host_caveats(topology: Topology, host: Host) -> Iterator[str]:
+    cores = sum(socket.cores or 0 for socket in topology.sockets)
+    if topology.ranks > host.capacity:
+        usable = f"{host.capacity} usable CPU{'s' if host.capacity > 1 else ''}"
+        yield f"{topology.ranks} ranks on {usable}: they take turns, and times include the scheduler's"
+    elif 0 < cores < topology.ranks:
+        yield f"{topology.ranks} ranks on {cores} cores: some share one core's units and caches"
+    if host.cpu_limit is not None and host.cpu_limit < len(host.usable):
+        yield f"the control group allows {host.cpu_limit:.3g} CPUs' worth of time: ranks that spin get paused"
+    if host.shm_free is not None and host.shm_free < SMALL_SHM:
+        free = format_size(host.shm_free)
+        yield f"only {free} free in /dev/shm, where MPI libraries share memory; in Docker: --shm-size=1g"
