@@ -78,7 +78,7 @@ test-all: $(VENV)/.dev compiler
 	$(RUN)/pytest -n 3 --dist worksteal -m full $(ARGS)
 	$(RUN)/pytest -m "machine and not full" $(ARGS)
 
-# Hundreds of faults, each on a command of its own: signals, kills, full disks, closed streams.  Takes five minutes.
+# Faults, each on a command of its own: signals, kills, full disks, closed streams.  Takes five minutes.
 faults: $(VENV)/.dev compiler
 	$(RUN)/python -m tools.faults $(ARGS)
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from collbench.isolation import isolate
+from collbench.host.isolation import isolate
 
 if not sys.flags.safe_path:
     del sys.path[0]  # the working folder: what lies there is no part of the command

@@ -1,19 +1,133 @@
-"""What to measure: one case, how to sample it, and the sweep over many."""
+"""What to measure: a case, the step or training job that may be part of it, how to sample it, and a sweep over many."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
+from typing import Annotated
+
+from msgspec import Meta
 
 from collbench.collectives import REDUCED, Collective
-from collbench.datatypes import NONE, Array, Datatype, Recipe, Reduction, inputs, recipe, reduced
+from collbench.datatypes import GRADES, NONE, Array, Datatype, Recipe, Reduction, Wire, inputs, recipe, reduced
 from collbench.errors import UsageError
-from collbench.jobs import Job
-from collbench.steps import Step
-from collbench.wires import GRADES, Wire
+from collbench.units import Count, Duration, Factor, format_seconds, format_size
 
 MOST_SIZES = 10_000  # of a sweep
 PACK = 16  # bytes of a kernel's widest access, and of what libraries align
 BUCKET_UNIT = 128  # bytes: buckets start at multiples of it, as buffers do
+ITEM = 4  # bytes of a weight: float32
+
+SEQUENTIAL, COMPUTE, COMMUNICATE = "sequential", "compute", "communicate"
+WEAK, STRONG = "weak", "strong"
+"""What stays the same on more ranks: the work of every rank, or that of all together."""
+
+SlowRanks = tuple[tuple[int, Factor], ...]
+"""Ranks that compute so many times as much, on purpose."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What every rank does in a step besides the collective of its case.
+
+    A step is a part of a Case: its matrix products make what the collective reduces.  Products are counted, not
+    seconds: the same step is the same work on any machine and on any number of ranks.
+    """
+
+    products: Count  # of square matrices of float32, on every rank
+    size: Count  # rows of such a matrix
+    schedule: str = SEQUENTIAL  # how computing and communication overlap: a name of collbench.schedules
+    bucket: Count = 0  # bytes of the array that are handed over at once; 0: all of it
+    slow: SlowRanks = ()
+    seconds: Duration = 0.0  # of computing, where nothing is executed and products are not counted
+    ctas: Count = 0  # that NCCL may use at most while ranks compute, in blocks of a GPU; 0: no limit
+    mode: Annotated[str, Meta(pattern="^(weak|strong)?$")] = field(default="", compare=False)  # of a scaling
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations of a rank that is not slowed."""
+        return flops_of(self.products, self.size)
+
+    def products_of(self, rank: int) -> int:
+        """Return the number of products that a rank computes."""
+        return round(self.products * dict(self.slow).get(rank, 1.0))
+
+    def shares(self, parts: int, rank: int) -> Iterator[int]:
+        """Yield the products of a rank in so many consecutive parts; no two parts differ by more than one product."""
+        products = self.products_of(rank)
+        for part in range(parts):
+            yield products * (part + 1) // parts - products * part // parts
+
+    @property
+    def way(self) -> str:
+        """The method of executing it, but for its buckets: `stream`, or `stream, 4 CTAs`."""
+        return f"{self.schedule}, {self.ctas} CTA{'s' if self.ctas != 1 else ''}" if self.ctas else self.schedule
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The work, how it is executed, and what is out of the ordinary."""
+        work = f"{self.products} product{'s' if self.products != 1 else ''} of {self.size} x {self.size}"
+        if self.seconds:
+            work = f"{format_seconds(self.seconds)} of computing"
+        bucket = f"buckets of {format_size(self.bucket)}" if self.bucket else ""
+        return tuple(filter(None, (work, self.way, bucket, *_slow_words(self.slow))))
+
+
+def flops_of(products: float, size: int) -> float:
+    """Return the floating-point operations of matrix products: each multiplies and adds size**3 times."""
+    return 2.0 * products * size**3
+
+
+def _slow_words(slow: SlowRanks) -> Iterator[str]:
+    return (f"rank {rank} {factor:g} times as slow" for rank, factor in slow)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A small training job by stochastic gradient descent: `steps` steps of each rank, if all make as many.
+
+    A network of two layers learns what another network, the teacher, makes of random inputs; every rank has samples of
+    its own.  Work is counted, not timed: the same job is the same work on any machine.  What only some strategies of
+    synchronisation need (`every`, `staleness`, `group`) is here too, so that the case says everything.
+    """
+
+    seed: Count = 1  # of the first weights and the order of the samples; the samples are the same for all
+    steps: Count = 120  # of each rank, if all make as many
+    rate: Factor = 0.4  # of learning: a step of all ranks together subtracts that times their mean gradient
+    inputs: Count = 16
+    hidden: Count = 128  # units between the two layers
+    outputs: Count = 8
+    samples: Count = 384  # to learn from, of every rank
+    batch: Count = 192  # samples of a step of one rank
+    every: Count = 8  # steps between two averages, where weights are averaged and not gradients
+    staleness: Count = 256  # steps that a rank may be ahead of the slowest, where ranks do not wait otherwise
+    group: Count = 2  # ranks that reduce among themselves first, where there are groups
+    slow: SlowRanks = ()
+    target: Duration = field(default=0.0, compare=False)  # loss to race to, no part of the work; 0: the lowest of all
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the weights: matrix and offsets of the first layer, then of the second."""
+        return (self.inputs, self.hidden), (self.hidden,), (self.hidden, self.outputs), (self.outputs,)
+
+    @property
+    def weights(self) -> int:
+        """Number of weights."""
+        return (self.inputs + 1) * self.hidden + (self.hidden + 1) * self.outputs
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all weights, or of a gradient."""
+        return self.weights * ITEM
+
+    def slowness(self, rank: int) -> float:
+        """Return how many times a rank does what the others do once."""
+        return dict(self.slow).get(rank, 1.0)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The network and its batches, and what is out of the ordinary; not the seed."""
+        network = f"{self.steps} steps of a network {self.inputs}-{self.hidden}-{self.outputs}"
+        return network, f"batches of {self.batch}", *_slow_words(self.slow)
 
 
 @dataclass(frozen=True)
@@ -24,11 +138,11 @@ class Case:
     """
 
     collective: Collective
-    nbytes: int
+    nbytes: Annotated[int, Meta(ge=0, le=2**62)]
     dtype: Datatype
     redop: Reduction
-    root: int
-    ranks: int
+    root: Count
+    ranks: Annotated[int, Meta(ge=1, le=2**30)]
     in_place: bool
     step: Step | None = None  # what ranks compute meanwhile; None for the collective alone
     job: Job | None = None  # what ranks train, where the collective adds their gradients
@@ -40,12 +154,12 @@ class Case:
 
     @property
     def kind_of_step(self) -> "Case":
-        """The case without how its step is carried out: what steps have in common that are held against each other."""
+        """The case without how its step is executed: what steps have in common that are compared."""
         return replace(self, step=replace(self.step, schedule="", bucket=0, ctas=0)) if self.step else self
 
     @property
     def title(self) -> str:
-        """All but the size in words: `allreduce, float, sum, 2 ranks`."""
+        """Everything but the size in words: `allreduce, float, sum, 2 ranks`."""
         words = [self.collective.name, self.dtype.name]
         words += [self.redop.name] if self.collective.reduces else []
         words += [f"root {self.root}"] if self.collective.rooted else []
@@ -55,7 +169,7 @@ class Case:
         return ", ".join([*words, *(part for more in (self.step, self.job) if more for part in more.words)])
 
     def buckets(self) -> list[tuple[int, "Case"]]:
-        """What a step hands over at once, in order: bytes behind the start of the buffers, and the collective there.
+        """Return the buckets of a step in order: the offset in bytes from the start of the buffers, and the collective.
 
         Only collectives whose whole array is one block can be cut.
         """
@@ -74,7 +188,7 @@ class Case:
 
     @property
     def granule(self) -> int:
-        """The smallest size in bytes of such a case; every size is a multiple of it."""
+        """The smallest size in bytes of the case; every size is a multiple of it."""
         return self.dtype.itemsize * (self.ranks if self.collective.sharded else 1)
 
     @property
@@ -88,14 +202,14 @@ class Case:
         return self.block * self.collective.receive_blocks(self.ranks)
 
     def places(self, rank: int) -> tuple[int, int]:
-        """First element of the send and of the receive buffer; both count from one buffer if in place."""
+        """Return the first element of the send and of the receive buffer; in place, both are in the shared buffer."""
         if not self.in_place or self.collective.in_place is None:
             return 0, 0
         send, receive = self.collective.in_place(rank, self.ranks)
         return send * self.block, receive * self.block
 
     def pieces(self, rank: int) -> Iterator[tuple[int, int, int]]:
-        """What a rank must hold: (first received element, source rank or REDUCED, first element sent), a block each."""
+        """Yield the blocks that a rank must hold: (first received element, source or REDUCED, first sent element)."""
         for block, source, sent in self.collective.moves(rank, self.ranks, self.root):
             yield block * self.block, source, sent * self.block
 
@@ -120,16 +234,16 @@ class Case:
         return len(read) * size, written * size
 
     def recipe(self, seed: int, wire: Wire | None = None) -> Recipe:
-        """The numbers that its inputs depend on, besides rank and index; for a wire groups differ."""
+        """Return the numbers that its inputs depend on, besides rank and index; for a wire format groups differ."""
         how = recipe(self.dtype, self.redop, self.ranks, seed)
         return replace(how, grades=GRADES) if wire else how
 
     def input(self, rank: int, seed: int) -> Array:
-        """The send buffer of `rank`, in storage values."""
+        """Return the send buffer of `rank`, in storage values."""
         return inputs(self.dtype, self.redop, self.recipe(seed), rank, 0, self.send_count)
 
     def expected(self, rank: int, seed: int) -> list[tuple[int, Array]]:
-        """The receive buffer of `rank` afterwards: (first element, storage values) for each block that is defined."""
+        """Return the receive buffer of `rank` afterwards: (first element, storage values) of each defined block."""
         how = self.recipe(seed)
         return [
             (
@@ -151,9 +265,8 @@ class Sampling:
     minimum: int = 7  # samples of each implementation, however slow; six are needed for a 95 % interval
     region: float | None = None  # seconds that one sample should last; by default what the platform needs
     iters: int | None = None  # exactly this many samples instead
-    steps: int | None = (
-        None  # of a series of a case with a step, if that does not last too long; till the budget is spent
-    )
+    # Steps of a series of a case with a step, unless that lasts too long; None: until the budget is spent.
+    steps: int | None = None
     warmup: int = 1  # untimed samples of each implementation first
     timeout: float = 30.0  # seconds without progress after which a case counts as hung
     check_only: bool = False  # one checked run of each implementation, and no samples
@@ -167,12 +280,12 @@ class SizeRange:
 
     first: int  # bytes
     last: int
-    factor: float = 0.0  # by which each is above the one before (nccl-tests' -f); 0 with a step
-    step: int = 0  # bytes by which it is (-i)
+    factor: float = 0.0  # between a size and the next (nccl-tests' -f); 0 with a step
+    step: int = 0  # bytes between a size and the next (-i)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """All of them in bytes; UsageError if they are too many."""
+        """All sizes in bytes; UsageError if they are too many."""
         if self.step:
             return linear(self.first, self.last, self.step)
         return geometric(self.first, self.last, self.factor)
@@ -210,10 +323,10 @@ class Sweep:
     asked: SizeRange | None = None  # what the sizes were made of
 
     def cases(self) -> Iterator[Case]:
-        """Every case once: sizes are rounded down to whole elements (but at least one), and doubles dropped.
+        """Yield every case once: sizes are rounded down to whole elements (but at least one), and duplicates dropped.
 
-        Of sharded collectives to blocks of whole packs, as nccl-tests does, for blocks beside each other to be aligned;
-        smaller blocks stay, and so do those that are only checked, which are there to be odd.
+        Sizes of sharded collectives are rounded down to blocks of whole packs, as in nccl-tests, so that neighbouring
+        blocks are aligned; blocks smaller than a pack stay, and so do sizes that are only checked: they are to be odd.
         """
         for collective in self.collectives:
             for dtype in self.dtypes:
@@ -240,7 +353,7 @@ class Sweep:
 
 
 def geometric(first: int, last: int, factor: float) -> tuple[int, ...]:
-    """Sizes from `first` to `last`, each `factor` times the one before (nccl-tests' -f)."""
+    """Return sizes from `first` to `last`, each `factor` times the size before it (nccl-tests' -f)."""
     sizes = []
     size: float = first
     while size <= last:
@@ -252,7 +365,7 @@ def geometric(first: int, last: int, factor: float) -> tuple[int, ...]:
 
 
 def linear(first: int, last: int, step: int) -> tuple[int, ...]:
-    """Sizes from `first` to `last` in steps of `step` bytes (nccl-tests' -i)."""
+    """Return sizes from `first` to `last` in steps of `step` bytes (nccl-tests' -i)."""
     sizes = range(first, last + 1, step)
     if len(sizes) > MOST_SIZES:
         raise UsageError(f"more than {MOST_SIZES} sizes from {first} to {last} bytes; give a larger -i, or -f 2")

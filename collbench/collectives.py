@@ -1,8 +1,10 @@
 """What each collective means: who sends and receives what, and what its bandwidth is counted against.
 
-Byte counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md), and for messages between pairs of ranks those
-of the OSU Micro-Benchmarks (README of OMB 7).  To add a collective, add a record here; buffers, checks, tables, command
-line and tests follow from it.  Predictions need its record in model/schedule.py, too.
+Byte counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md).  Messages between pairs of ranks have the
+patterns, the window and the bus factors of the point-to-point tests of the OSU Micro-Benchmarks 7.
+
+To add a collective, add a record here; buffers, checks, tables, command line and tests follow from it.  Predictions
+need its record in model/schedule.py, too.
 
 A buffer is a row of equal blocks.  A collective that is `sharded` splits its nbytes into one block a rank; for the
 others the whole array is one block.
@@ -12,11 +14,65 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from collbench.errors import unknown
-from collbench.messages import BOTH_WAYS, MANY_PAIRS, ONE_WAY, PING_PONG, WINDOW, Flight, arrivals
 
 REDUCED = -1  # as a source: the reduction over all ranks
 
-Move = tuple[int, int, int]  # receive block, source rank (or REDUCED), block of the source's send buffer
+Move = tuple[int, int, int]
+"""Receive block, source rank (or REDUCED), block of the source's send buffer."""
+
+WINDOW = 64  # messages in flight: OSU's default (-W)
+
+Peer = Callable[[int, int], int | None]
+"""Maps (rank, ranks) to the rank that it sends to; None for a rank that sends nothing."""
+
+
+@dataclass(frozen=True)
+class Flight:
+    """Messages that are under way together: a rank that sends any sends all of them to one peer."""
+
+    to: Peer
+    count: int = 1
+    bare: bool = False  # without data: it says that everything before has arrived
+
+    def source(self, rank: int, ranks: int) -> int | None:
+        """Return the rank whose messages *rank* receives; None if it receives none."""
+        return next((peer for peer in range(ranks) if self.to(peer, ranks) == rank), None)
+
+
+def _first_to_second(rank: int, ranks: int) -> int | None:
+    return 1 if rank == 0 and ranks > 1 else None
+
+
+def _second_to_first(rank: int, ranks: int) -> int | None:
+    return 0 if rank == 1 else None
+
+
+def _between_both(rank: int, ranks: int) -> int | None:
+    return 1 - rank if rank < 2 <= ranks else None
+
+
+def _lower_to_upper(rank: int, ranks: int) -> int | None:
+    """Pair rank r of the first half with rank r + ranks // 2; with an odd number of ranks the last has no peer."""
+    return rank + ranks // 2 if rank < ranks // 2 else None
+
+
+def _upper_to_lower(rank: int, ranks: int) -> int | None:
+    return rank - ranks // 2 if ranks // 2 <= rank < ranks // 2 * 2 else None
+
+
+PING_PONG = Flight(_first_to_second), Flight(_second_to_first)
+ONE_WAY = Flight(_first_to_second, WINDOW), Flight(_second_to_first, bare=True)
+BOTH_WAYS = (Flight(_between_both, WINDOW),)
+MANY_PAIRS = Flight(_lower_to_upper, WINDOW), Flight(_upper_to_lower, bare=True)
+
+
+def arrivals(flights: tuple[Flight, ...], rank: int, ranks: int) -> list[Move]:
+    """Return what a rank's receive buffer holds after these flights, as the moves of a Collective."""
+    sources = (flight.source(rank, ranks) for flight in flights if not flight.bare)
+    return [(0, source, 0) for source in sources if source is not None]
+
+
+REDUCED = -1  # as a source: the reduction over all ranks
 
 
 def _one(ranks: int) -> int:
@@ -46,11 +102,11 @@ class Collective:
     send_blocks: Callable[[int], int] = _one
     receive_blocks: Callable[[int], int] = _one
     in_place: Callable[[int, int], tuple[int, int]] | None = None
-    flights: tuple[Flight, ...] = ()  # what it is made of, if that is messages between pairs, one flight after another
-    parts: int = 1  # an operation is so many of what is timed: times, and so rates, are of one of them
+    flights: tuple[Flight, ...] = ()  # of messages between pairs of ranks: its parts, one after another
+    parts: int = 1  # messages (or barriers) of an operation: times and rates are of a single one
     least_ranks: int = 1
     sized: bool = True  # whether there are messages of one size and another
-    suite: str = "nccl-tests"  # where it is from; others are none of nccl-tests' programs
+    suite: str = "nccl-tests"  # that has a program for it
 
 
 def _others(ranks: int) -> float:
@@ -60,7 +116,7 @@ def _others(ranks: int) -> float:
 def _of_pairs(
     name: str, alias: str, flights: tuple[Flight, ...], parts: int, factor: Callable[[int], float]
 ) -> Collective:
-    """Messages between pairs of ranks, under OSU's name as well."""
+    """Return a collective of messages between pairs of ranks, with OSU's name as an alias."""
     return Collective(
         name=name,
         aliases=(alias,),
@@ -176,12 +232,12 @@ COLLECTIVES = {
 
 
 def of_nccl_tests() -> list[Collective]:
-    """Those that nccl-tests has a program for."""
+    """Return the collectives that nccl-tests has a program for."""
     return [collective for collective in COLLECTIVES.values() if collective.suite == "nccl-tests"]
 
 
 def find_collective(name: str) -> Collective:
-    """The collective of that name or alias, also as a program of nccl-tests (`all_reduce_perf`) or OSU (`osu_bw`)."""
+    """Return the collective of a name, an alias, or a program of nccl-tests (`all_reduce_perf`) or OSU (`osu_bw`)."""
     wanted = name.removeprefix("osu_").removesuffix("_perf")
     for collective in COLLECTIVES.values():
         if wanted == collective.name or wanted in collective.aliases:
@@ -190,7 +246,7 @@ def find_collective(name: str) -> Collective:
 
 
 def chunk_elements(count: int, ranks: int, itemsize: int) -> int:
-    """Elements in each of the chunks that a ring passes round; the last chunks may be shorter or empty.
+    """Return the elements in each of the chunks that a ring passes round; the last chunks may be shorter or empty.
 
     Chunks start at multiples of 128 bytes, so that every 16-byte access of a kernel is aligned and no two ranks
     write to one cache line.
@@ -200,7 +256,7 @@ def chunk_elements(count: int, ranks: int, itemsize: int) -> int:
 
 
 def chunk_bounds(count: int, ranks: int, itemsize: int) -> Iterator[tuple[int, int]]:
-    """First element and length of each rank's chunk of `count` elements."""
+    """Yield the first element and the length of each rank's chunk of `count` elements."""
     chunk = chunk_elements(count, ranks, itemsize)
     for rank in range(ranks):
         first = min(rank * chunk, count)

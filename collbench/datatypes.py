@@ -1,9 +1,13 @@
-"""Element types, reductions, and inputs whose result is exactly known.
+"""Element types and wire formats, reductions, and inputs whose result is exactly known.
 
 Inputs are a pure function of (seed, rank, index), so every rank computes its own expected answer without
 communicating, and a swapped rank, a shifted chunk or a stale buffer cannot pass.  They are integers small enough
 that every partial sum is exact in whatever order it is taken (the idea of nccl-tests `verifiable.cu`), so results
 are compared bit for bit.  The functions here are the definition; `kernels/recipe.cuh` computes the same on the device.
+
+A wire format is narrower than the elements that it carries, so results may be off by `bound`; `kernels/bound.cuh`
+computes the same on the device, and shares no line with the kernels that it judges (derived there and in
+docs/kernels.md).
 """
 
 from collections.abc import Sequence
@@ -36,13 +40,13 @@ class Datatype:
         return np.dtype(self.storage).itemsize
 
     def encode(self, values: Array) -> Array:
-        """Numbers (float64 or integers, exactly representable) as stored elements."""
+        """Return numbers (float64 or integers, exactly representable) as stored elements."""
         if self.name == "bfloat16":
             return (values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
         return values.astype(self.storage)
 
     def decode(self, stored: Array) -> Array:
-        """Stored elements as numbers that Python prints well."""
+        """Return stored elements as numbers that Python prints well."""
         if self.name == "bfloat16":
             return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
         return stored
@@ -82,7 +86,7 @@ class Reduction:
     code: int  # ncclRedOp_t; NONE moves raw bits
 
     def ulps(self, datatype: Datatype) -> int:
-        """Allowed distance from the exact result, in units in the last place.
+        """Return the allowed distance from the exact result, in units in the last place.
 
         Zero everywhere but for the floating-point average, which libraries may form by multiplying with a rounded
         1/n beforehand; nccl-tests allows the same two.
@@ -107,7 +111,7 @@ FOREIGN_REDUCTIONS = {"mulsum": Reduction("mulsum", -2)}
 
 
 def find_datatype(name: str) -> Datatype:
-    """The datatype of that name or alias, also a foreign one; the error names those of a sweep."""
+    """Return the datatype of that name or alias, also a foreign datatype; the error lists those of a sweep."""
     for datatype in (*DATATYPES.values(), *FOREIGN_DATATYPES.values()):
         if name == datatype.name or name in datatype.aliases:
             return datatype
@@ -115,7 +119,7 @@ def find_datatype(name: str) -> Datatype:
 
 
 def find_reduction(name: str) -> Reduction:
-    """The reduction of that name, also a foreign one; the error names those of a sweep."""
+    """Return the reduction of that name, also a foreign reduction; the error lists those of a sweep."""
     known = REDUCTIONS | FOREIGN_REDUCTIONS
     if name not in known:
         raise unknown("reduction", name, REDUCTIONS)
@@ -129,12 +133,12 @@ class Recipe:
     seed: int
     ranks: int
     bits: int  # width of the random integers
-    stride: int  # of `stride` ranks one contributes, where all together would not be exact
-    grades: int = 0  # 2**grades elements share a magnitude of their own, in sums of floats; 0: all have the same
+    stride: int  # only every stride-th rank contributes to an element, where the sum of all would not be exact
+    grades: int = 0  # each group of 2**grades elements gets its own magnitude, in sums of floats; 0: all get the same
 
 
 def recipe(datatype: Datatype, reduction: Reduction, ranks: int, seed: int) -> Recipe:
-    """The widest random integers that keep this reduction over `ranks` ranks exact."""
+    """Return the recipe of the widest random integers that keep this reduction over `ranks` ranks exact."""
     growth = (ranks - 1).bit_length()  # a sum over the ranks needs this many more bits than a term
     signed = datatype.kind != "uint"
     bits, stride = datatype.precision + signed, 1
@@ -150,7 +154,7 @@ def recipe(datatype: Datatype, reduction: Reduction, ranks: int, seed: int) -> R
 
 
 def inputs(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, first: int, count: int) -> Array:
-    """Elements `first` to `first + count` of the send buffer of `rank`: storage values, shape (count,)."""
+    """Return elements `first` to `first + count` of the send buffer of `rank`: storage values, shape (count,)."""
     element = _element_hash(how.seed, first, count)
     noise = _contribution_hash(element, how.seed, rank)
     if reduction is NONE:
@@ -160,7 +164,7 @@ def inputs(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, fir
 
 
 def reduced(datatype: Datatype, reduction: Reduction, how: Recipe, first: int, count: int) -> Array:
-    """Elements `first` to `first + count` of the reduction over all ranks: storage values, shape (count,)."""
+    """Return elements `first` to `first + count` of the reduction over all ranks: storage values, shape (count,)."""
     element = _element_hash(how.seed, first, count)
     terms: Sequence[Array] = [
         _values(datatype, reduction, how, rank, element, _contribution_hash(element, how.seed, rank))
@@ -175,7 +179,7 @@ def reduced(datatype: Datatype, reduction: Reduction, how: Recipe, first: int, c
 
 
 def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, element: Words, noise: Words) -> Array:
-    """What `rank` contributes, as exact numbers: float64, or integers of the datatype's own width (which wrap)."""
+    """Return what `rank` contributes, as exact numbers: float64, or integers as wide as the datatype (which wrap)."""
     if reduction.name == "avg":
         return _average_terms(datatype, how, rank, element)
     if datatype.kind != "float":
@@ -256,3 +260,134 @@ def _wide(noise: Words, itemsize: int) -> NDArray[np.unsignedinteger[Any]]:
     if itemsize < 8:
         return noise.astype(f"u{itemsize}")
     return noise.astype(np.uint64) << np.uint64(32) | _mix(noise + np.uint32(1)).astype(np.uint64)
+
+
+GROUP = 32  # elements that share a scale, as in the OCP's microscaling formats
+GRADES = 5  # log2(GROUP): graded recipes give each group its own magnitude
+ROUNDING = 2.0**-24  # of an addition in fp32, relative to its result
+SLACK = 1.0 + 2.0**-10  # the bound itself is computed in fp32
+
+LEARNT = 2**12  # elements of the message with which the errors of a wire format are studied
+KEPT = 2 * 4 + 4 * 8  # bytes of each: what was lost of an input and of a sum, and what is summed up
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A wire format of kernels/wires.cuh: its bytes on a link, and what one passage through it may lose of an element.
+
+    That is `relative` times its magnitude, or if that is less `absolute` times the power of two below `headroom` times
+    the largest magnitude of its group.  A format that keeps the `kept` largest of a group as they are loses all else.
+    """
+
+    name: str
+    summary: str
+    code: str  # the struct in kernels/wires.cuh
+    codes: int  # bytes of a group
+    side: int  # bytes beside them: a scale, or places
+    relative: float = 0.0
+    absolute: float = 0.0
+    headroom: float = 1.0
+    kept: int = 0
+
+    @property
+    def group(self) -> int:
+        """Bytes of a group with its scale or its places."""
+        return self.codes + self.side
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes on the wire for each element."""
+        return self.group / GROUP
+
+    def lost(self, sizes: Numbers | float, most: float, next_: float) -> Numbers:
+        """Return what elements of such sizes may lose; `most` is the group's largest, `next_` the largest not kept."""
+        if self.kept:
+            return np.where(sizes <= next_ * SLACK, sizes, 0.0)
+        return np.maximum(self.relative * sizes, self.absolute * below(self.headroom * most))
+
+    def behind(self, sizes: Numbers) -> float:
+        """Return the largest magnitude of a group that is not kept; 0 where all are kept."""
+        return float(np.sort(sizes)[-self.kept - 1]) if 0 < self.kept < len(sizes) else 0.0
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Errors of many rounds, relative to the root mean square of the exact sums."""
+
+    most: float  # the largest of all
+    rms: float  # of all
+    bias: float  # the root mean square of the elements' means over the rounds: what averaging does not take away
+
+
+@dataclass(frozen=True)
+class Study:
+    """Errors of a wire format for gradients with constant means and changing noise; `fed`: with error feedback."""
+
+    rounds: int
+    elements: int
+    plain: Lost
+    fed: Lost
+
+
+def below(size: float) -> float:
+    """Return the largest power of two that is at most *size*; 0 for 0."""
+    return float(2.0 ** np.floor(np.log2(size))) if size else 0.0
+
+
+def bound(wire: Wire, terms: Numbers) -> Numbers:
+    """Return how far sums of a group's terms may be off, shape (elements,); `terms` has shape (ranks, elements).
+
+    All inputs but the owner's own pass through the wire, are added in fp32, and the sum passes through it again.
+    """
+    ranks, sizes = len(terms), np.abs(terms)
+    most, behind = sizes.max(axis=1), [wire.behind(row) for row in sizes]
+    errors = np.array([wire.lost(*row) for row in zip(sizes, most, behind, strict=True)])
+    noise = sum(behind) if wire.kept else sum(float(wire.lost(top, top, 0.0)) for top in most)
+    off = errors.sum(axis=0) - errors.min(axis=0) + ranks * ROUNDING * (sizes + errors).sum(axis=0)
+    noise += ranks * ROUNDING * 2 * most.sum()
+    exact = np.abs(terms.sum(axis=0))
+    if wire.kept:
+        dropped = exact - off <= (wire.behind(exact) + noise) * SLACK
+        off = np.where(dropped, np.maximum(off, exact), off)
+    else:
+        off += wire.lost(exact + off, float(exact.max()) + noise, 0.0)
+    widened: Numbers = off * SLACK
+    return widened
+
+
+WIRES = {
+    wire.name: wire
+    for wire in (
+        Wire("bfloat16", "bfloat16: half the bytes, the range of fp32", "Bfloat", 2 * GROUP, 0, relative=2.0**-8),
+        Wire(
+            "half",
+            "half with a scale for 32 elements: half the bytes",
+            "Half",
+            2 * GROUP,
+            1,
+            relative=2.0**-11,
+            absolute=2.0**-39,
+        ),
+        Wire(
+            "e4m3",
+            "fp8 (e4m3) with a scale for 32 elements: a quarter of the bytes",
+            "E4m3",
+            GROUP,
+            1,
+            relative=2.0**-4,
+            absolute=2.0**-17,
+        ),
+        Wire(
+            "int8",
+            "int8 with a scale for 32 elements: a quarter of the bytes",
+            "Int8",
+            GROUP,
+            1,
+            absolute=2.0**-7,
+            headroom=128 / 127 * SLACK,
+        ),
+        Wire("topk", "the 4 largest of 32 elements, with their places: a sixth of the bytes", "TopK", 16, 4, kept=4),
+    )
+}

@@ -16,20 +16,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from collbench import clean
+from collbench.host import sanitize
 
 
 class CollbenchError(Exception):
     """What a user can act on: the message says what is wrong, the choices and the fix, in one line.
 
-    Words of a file or of the command line may be in it, so it is cleaned here, once.
+    Words of a file or of the command line may be in it, so it is sanitised here, once.
     """
 
     exit_status = 2
     agreed = False  # whether every process of the run raises it, so that the first may speak for all
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(clean.message(str(message)))
+        super().__init__(sanitize.message(str(message)))
 
 
 class Notice(UserWarning):

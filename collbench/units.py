@@ -2,8 +2,24 @@
 
 import math
 import re
+from typing import Annotated
+
+from msgspec import Meta
 
 from collbench.errors import UsageError
+
+FASTEST, SLOWEST = 1e-15, 1e9  # seconds; whatever an operation takes lies between
+
+Seconds = Annotated[float, Meta(gt=FASTEST, lt=SLOWEST)]
+"""A time that an operation can take."""
+Duration = Annotated[float, Meta(ge=0, lt=SLOWEST)]
+"""The time of a part, which may be none."""
+Moment = Annotated[float, Meta(gt=-SLOWEST, lt=SLOWEST)]
+"""A moment on some clock, or a difference of two."""
+Factor = Annotated[float, Meta(gt=0, lt=SLOWEST)]
+"""How many times as much."""
+Count = Annotated[int, Meta(ge=0)]
+"""A number of things."""
 
 _BINARY = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 LARGEST = 2**60  # bytes that a size may have

@@ -1,5 +1,5 @@
 // What a sum may be off by whose terms, and then itself, went by a wire that is narrower: the bound that is the check of
-// kernels/narrow.cu, with which this shares no line.  collbench/wires.py is the definition, and a test holds the two
+// kernels/narrow.cu, with which this shares no line.  collbench/datatypes.py is the definition, and a test holds the two
 // against each other.
 //
 // For an element with the terms x_r of n ranks.  M_r: the largest magnitude in its group of 32, by rank.

@@ -1,6 +1,6 @@
 // Formats that are narrower than the fp32 they stand for: how a group of elements is written to a wire, and read back.
 //
-// Compile with -DWIRE=<struct>: the names stand in collbench/wires.py, with what each format may be wrong by.
+// Compile with -DWIRE=<struct>: the names stand in collbench/datatypes.py, with what each format may be wrong by.
 //
 // A group is 32 elements, as in the OCP's microscaling formats (MX 1.0), and goes by itself: `Code`s for its elements,
 // and beside them one `Side`.  With a scale that is the exponent of the group's largest magnitude, in 8 bits: products

@@ -9,9 +9,8 @@ from pathlib import Path
 from tests.conftest import ROOT
 
 ORDER = (  # from the bottom; a part imports only from those before it
-    *("isolation", "clean", "errors", "door", "interrupts", "units", "scheduling", "cache", "stats", "launcher"),
-    *("lifetimes", "cost", "messages", "collectives", "datatypes", "wires", "note", "labels", "steps", "jobs", "cases"),
-    *("outcome", "flaws", "tracks", "observed", "step_times", "trained", "planned", "measurement", "topology"),
+    *("host", "errors", "units", "stats"),
+    *("collectives", "datatypes", "cases", "results", "topology"),
     *("runfile", "formats", "platforms", "algorithms", "schedules", "learning", "styles", "model", "measure"),
     *("analysis", "planner", "plots", "report", "api", "cli"),
 )

@@ -4,9 +4,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.collectives import COLLECTIVES, REDUCED, chunk_bounds, find_collective
+from collbench.collectives import (
+    BOTH_WAYS,
+    COLLECTIVES,
+    MANY_PAIRS,
+    ONE_WAY,
+    PING_PONG,
+    REDUCED,
+    WINDOW,
+    Flight,
+    arrivals,
+    chunk_bounds,
+    find_collective,
+)
 from collbench.errors import UsageError
-from collbench.messages import BOTH_WAYS, MANY_PAIRS, ONE_WAY, PING_PONG, WINDOW, Flight, arrivals
 
 FACTORS = {  # nccl-tests doc/PERFORMANCE.md, and what OSU's tests add up, at 4 ranks
     "allreduce": 1.5,

@@ -11,14 +11,14 @@ import pytest
 
 from collbench.algorithms import auto, implementations, needs
 from collbench.collectives import COLLECTIVES
-from collbench.cost import Cost, Hardware, Wait
 from collbench.datatypes import NONE
 from collbench.errors import Unsupported
-from collbench.note import Note
+from collbench.platforms.cost import Cost, Hardware, Wait
 from collbench.platforms.cpu.hardware import cpus
-from collbench.platforms.gpu.placement import gpus
+from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.interface import Prepared
 from collbench.platforms.processes import Alone
+from collbench.results import Note
 from tests.conftest import case
 from tools.remeasure import fitted, rungs_of
 

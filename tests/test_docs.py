@@ -12,7 +12,7 @@ from subprocess import CompletedProcess
 import click
 import pytest
 
-from collbench.cli import group
+from collbench.cli._commands import group
 from tests.conftest import ROOT
 from tools import file_map
 from tools.shown import LOG, LOG_NAME, RUN, shown, with_own

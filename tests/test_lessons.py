@@ -9,7 +9,7 @@ from collbench.analysis.jitter.lateness import witnesses
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.race import Entry, Estimate
 from collbench.analysis.scaling.points import curves
-from collbench.runfile.file import read
+from collbench.runfile.store import read
 from tools import lesson
 from tools.lesson_scaling import RESULTS, raced, wires
 

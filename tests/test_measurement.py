@@ -5,8 +5,22 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.measurement import Explanation, Failed, Prediction, Reported, observed, timed
-from collbench.tracks import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Track
+from collbench.results import (
+    ADDED,
+    LAUNCH,
+    MOVED,
+    PARTS,
+    PHASES,
+    PUBLISHED,
+    WAITED,
+    Explanation,
+    Failed,
+    Prediction,
+    Reported,
+    Track,
+    observed,
+    timed,
+)
 from tests.conftest import case, measurement
 
 

@@ -11,12 +11,11 @@ from collbench.analysis.crossover import contests, library_of, rivals, winners
 from collbench.analysis.roofline import measured_roofline
 from collbench.cli._table import row
 from collbench.measure.disturbance import disturbed_in_words
-from collbench.measurement import Explanation, Measurement, timed
-from collbench.outcome import Outcome
-from collbench.runfile.file import Run
+from collbench.platforms.scheduling import RunQueue, Watch
+from collbench.results import DISTURBED_SHARE, Explanation, Measurement, Outcome, Scheduling, timed
 from collbench.runfile.header import Header
-from collbench.runfile.records import to_line, to_result
-from collbench.scheduling import RULE, RunQueue, Scheduling, Watch
+from collbench.runfile.schema import to_line, to_result
+from collbench.runfile.store import Run
 from tests.conftest import case, measurement
 
 DISTURBED = Scheduling(off_core=0.5, repeated=3, switches=17, cores=((0,), (0, 1)))
@@ -31,7 +30,11 @@ def run_of(result: Measurement) -> Run:
 
 
 def test_a_row_is_disturbed_where_spoiled_samples_are_the_rule() -> None:
-    for off_core, outcome in ((0.0, Outcome.OK), (RULE, Outcome.OK), (RULE + 0.01, Outcome.DISTURBED)):
+    for off_core, outcome in (
+        (0.0, Outcome.OK),
+        (DISTURBED_SHARE, Outcome.OK),
+        (DISTURBED_SHARE + 0.01, Outcome.DISTURBED),
+    ):
         result = replace(measurement(), scheduling=Scheduling(off_core=off_core))
         assert result.outcome is outcome, off_core
         assert not result.outcome.bad

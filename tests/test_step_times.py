@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.cases import BUCKET_UNIT
-from collbench.step_times import Series, StepTimes
-from collbench.steps import Step, flops_of
+from collbench.cases import BUCKET_UNIT, Step, flops_of
+from collbench.results import Series, StepTimes
 from tests.conftest import case
 
 STEP = Step(products=10, size=64)

@@ -9,10 +9,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from collbench.measurement import Measurement
 from collbench.platforms.compiler import compiler
 from collbench.platforms.cpu.mpi_libraries import own
-from collbench.runfile.file import read
+from collbench.results import Measurement
+from collbench.runfile.store import read
 
 C_LOOP = Path(__file__).with_name("c_loop.cpp")
 BESIDE = """
@@ -56,7 +56,7 @@ from collbench.platforms.layout import Needs
 from collbench.platforms.processes import Processes
 from collbench.platforms.products import Chain
 from collbench.schedules import Parts, find_schedule
-from collbench.steps import Step
+from collbench.cases import Step
 world = Processes.of_world()
 products, size = int(sys.argv[1]), int(sys.argv[2])
 step = Step(products, size)

@@ -15,11 +15,11 @@ from collbench.analysis.diagnose import FEWEST, Diagnosis, Health, RunFacts, dia
 from collbench.analysis.hypotheses import HYPOTHESES, Hypothesis
 from collbench.cases import Case
 from collbench.errors import CollbenchError
-from collbench.measurement import Measurement, Prediction
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
 from collbench.model.error_bands import ErrorModel, Levels, band, error_model, widened
 from collbench.model.nccl_terms import terms
+from collbench.results import Measurement, Prediction
 from collbench.topology.system import System
 from tests.conftest import ROOT, case
 from tools.model.accuracy import Errors, healthy

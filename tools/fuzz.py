@@ -21,9 +21,9 @@ from collbench.formats.exported import select
 from collbench.formats.imported import Hints, grouped, remarks
 from collbench.formats.source import decode
 from collbench.plots.panels import panels
-from collbench.runfile.file import Run
 from collbench.runfile.header import Header
-from collbench.runfile.records import to_line, to_result
+from collbench.runfile.schema import to_line, to_result
+from collbench.runfile.store import Run
 from tools import ROOT
 
 LONGEST = 2.0  # seconds for one input

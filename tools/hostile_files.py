@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from collbench.formats import formats
-from collbench.runfile.file import NAME
+from collbench.runfile.store import NAME
 
 ESCAPES = "\x1b[31mred\x1b]0;title\x07\x9b2J"
 FACES = {
@@ -323,7 +323,7 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "export": tuple(f"{{file}} --to {name}" for name, known in formats().items() if known.write),
         "import": ("{file} -o imported",),
         "train": ("--on {file} --batch 8 --model gpt2-small --out planned",),
-        "runs": ("{folder}", "{folder} --json", "{folder} --baseline best {good}"),
+        "runs": ("{folder}", "{folder} --json"),
     },
     SYSTEM: {
         "topo": ("{file}", "{file} --json", "{file} -o system.svg"),
@@ -355,8 +355,8 @@ _MEASURED = ("sweep", "--on", "cpu", "--impl", "mpi", "--no-plot", "-e", "8", "-
 _OPTIONS = {
     "sweep": "--op --impl --on -d -o -b -e -i --spin --ab --out",
     "predict": "--op -d -b --what-if",
-    "runs": "--host --op --on --topology --since --until --tag-is",
-    "compare": "--margin --confidence --only --format --baseline",
+    "runs": "--host --op --on --topology --since --until",
+    "compare": "--margin --confidence --only --format --against",
     "plot": "-o --view --style --impl --format --as",
     "verify": "--op",
     "explain": "--op",

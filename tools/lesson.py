@@ -18,10 +18,8 @@ from functools import cache
 from pathlib import Path
 
 from collbench.algorithms import is_library
-from collbench.labels import family
-from collbench.measurement import Explanation, Measurement, Prediction
-from collbench.runfile.file import read
-from collbench.tracks import PARTS
+from collbench.results import PARTS, Explanation, Measurement, Prediction, family
+from collbench.runfile.store import read
 from collbench.units import format_rate, format_seconds, format_size, parse_size
 from tools import ROOT, lesson_scaling
 from tools.model import closed_forms as forms

@@ -27,9 +27,8 @@ from collbench.analysis.overlap import Overlap, best, overlaps
 from collbench.analysis.race import Entry, Estimate, Race, race
 from collbench.analysis.scaling.points import Curve, Point, curves, share_of
 from collbench.analysis.wires import Tradeoff, tradeoffs
-from collbench.measurement import Result
-from collbench.runfile.file import read
-from collbench.step_times import StepTimes
+from collbench.results import Result, StepTimes
+from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
 from tools import ROOT
 

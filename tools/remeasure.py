@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from collbench.algorithms import implementations
-from collbench.cost import Cost, Hardware, Wait
-from collbench.measurement import Measurement
-from collbench.runfile.file import read
+from collbench.platforms.cost import Cost, Hardware, Wait
+from collbench.results import Measurement
+from collbench.runfile.store import read
 from tools import ROOT
 
 RESULTS = ROOT / "results"

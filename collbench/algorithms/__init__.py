@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from collbench.cases import Case
-from collbench.cost import Cost
+from collbench.datatypes import LEARNT, Wire
 from collbench.errors import Unsupported, UsageError, unknown
-from collbench.labels import family
+from collbench.platforms.cost import Cost
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import Needs
-from collbench.wires import LEARNT, Wire
+from collbench.results import family
 
 
 def _supports_all(case: Case) -> None:

@@ -9,8 +9,8 @@ from collbench.algorithms import Implementation, implementations
 from collbench.algorithms.ring import COLLECTIVES
 from collbench.cases import Case
 from collbench.errors import Unsupported
-from collbench.note import Note
 from collbench.platforms.interface import Platform, Prepared
+from collbench.results import Note
 
 
 def _candidates() -> list[Implementation]:

@@ -18,11 +18,11 @@ from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import REDUCTIONS, Datatype, Reduction
 from collbench.errors import Unsupported
-from collbench.note import Note
 from collbench.platforms.cpu import mpi, mpi_libraries, pairs
 from collbench.platforms.cpu.mpi import Arguments
 from collbench.platforms.interface import Pending, Platform, Prepared
 from collbench.platforms.layout import buffers
+from collbench.results import Note
 
 ELEMENTS = {
     "float": "FLOAT",

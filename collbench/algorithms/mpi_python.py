@@ -13,11 +13,10 @@ import numpy as np
 from collbench.algorithms import Implementation
 from collbench.algorithms.mpi import element, library, operation, supports
 from collbench.cases import Case
-from collbench.collectives import COLLECTIVES
-from collbench.messages import Flight
-from collbench.note import Note
+from collbench.collectives import COLLECTIVES, Flight
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers, view
+from collbench.results import Note
 
 Action = Callable[[], Any]
 

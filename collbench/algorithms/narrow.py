@@ -7,11 +7,11 @@ import numpy as np
 
 from collbench.algorithms import Implementation
 from collbench.cases import Case
-from collbench.cost import Cost, Wait
+from collbench.datatypes import GROUP, KEPT, LEARNT, WIRES, Wire
 from collbench.errors import Unsupported
+from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import grid
-from collbench.wires import GROUP, KEPT, LEARNT, WIRES, Wire
 
 BLOCKS, THREADS = 64, 256  # of a rank on a GPU with room for them
 BOXES = {

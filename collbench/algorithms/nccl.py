@@ -11,9 +11,8 @@ from typing import Any
 
 from collbench.algorithms import Implementation
 from collbench.cases import Case
-from collbench.collectives import COLLECTIVES
+from collbench.collectives import COLLECTIVES, Flight
 from collbench.errors import Unsupported
-from collbench.messages import Flight
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers
 

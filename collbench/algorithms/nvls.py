@@ -10,8 +10,8 @@ import numpy as np
 from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.collectives import chunk_elements
-from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
+from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import Region
 

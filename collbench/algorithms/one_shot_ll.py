@@ -4,8 +4,8 @@ import numpy as np
 
 from collbench.algorithms import Implementation
 from collbench.cases import Case
-from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
+from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import grid
 from collbench.units import format_size

@@ -12,7 +12,7 @@ import numpy as np
 from collbench.algorithms import Implementation
 from collbench.cases import PACK, Case
 from collbench.collectives import chunk_elements
-from collbench.cost import Cost, Wait
+from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared
 
 SLOTS = 2  # as in kernels/ring.cu: the fewest with which a ring can take and send in one hop

@@ -32,11 +32,11 @@ import numpy as np
 from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.collectives import chunk_bounds
-from collbench.cost import Cost, Wait
 from collbench.errors import Unsupported
+from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared, Watch
 from collbench.platforms.layout import Region, buffers
-from collbench.tracks import ADDED, MOVED
+from collbench.results import ADDED, MOVED
 
 
 class Action(NamedTuple):

@@ -5,7 +5,7 @@ import numpy as np
 from collbench.algorithms import Implementation
 from collbench.cases import Case
 from collbench.collectives import chunk_elements
-from collbench.cost import Cost, Wait
+from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared
 
 SLOT_BYTES = 32 * 1024  # of data in a piece, of all blocks of a rank together

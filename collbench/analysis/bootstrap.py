@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.measurement import Measurement
+from collbench.results.collectives import Measurement
 from collbench.stats import Pool, percentile, student
 
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]

@@ -25,9 +25,9 @@ from collbench.analysis.bootstrap import (
 )
 from collbench.analysis.matching import Difference, Selected, Unmatched, differences, latest, unmatched
 from collbench.cases import Case
-from collbench.measurement import Measurement, Prediction, Reported
-from collbench.observed import Observed
-from collbench.runfile.file import Run
+from collbench.results.base import Observed
+from collbench.results.collectives import Measurement, Prediction, Reported
+from collbench.runfile.store import Run
 from collbench.stats import student
 
 MARGIN = 0.05

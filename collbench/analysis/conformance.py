@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from collbench.measurement import Result, Skipped
-from collbench.outcome import Outcome
+from collbench.results import Outcome, Result, Skipped
 
 Pair = tuple[str, str]  # implementation, collective
 

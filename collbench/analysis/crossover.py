@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from collbench.algorithms import find
 from collbench.cases import Case
-from collbench.labels import family
-from collbench.measurement import Prediction, Reported, Result, timed
-from collbench.observed import Timed
+from collbench.results import Prediction, Result, Timed, family, timed
+from collbench.results.collectives import Reported
 from collbench.units import format_size
 
 STRETCH = 1.5

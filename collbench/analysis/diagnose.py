@@ -28,12 +28,12 @@ from collbench.analysis.curve_fit import CurveFit, Unfit, fit
 from collbench.analysis.hypotheses import HYPOTHESES, Hypothesis, Variables
 from collbench.cases import Case
 from collbench.errors import CollbenchError, Unsupported
-from collbench.measurement import Prediction
 from collbench.model.equation import Floats
 from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, regime, smoothed
 from collbench.model.predict import curve
-from collbench.observed import Observed
 from collbench.platforms import platforms
+from collbench.results.base import Observed
+from collbench.results.collectives import Prediction
 from collbench.topology.system import System
 from collbench.units import format_seconds, format_size
 

@@ -14,12 +14,11 @@ from collbench.analysis.curve_fit import CONFIDENCE, FEWEST, Crossing, CurveFit,
 from collbench.analysis.machine import machine, sized
 from collbench.cases import Case
 from collbench.errors import UsageError, writing
-from collbench.measurement import observed
 from collbench.model import nccl_terms
 from collbench.model.calibration import calibrate
 from collbench.model.equation import Calibration, Terms
-from collbench.observed import Observed
-from collbench.runfile.file import Run
+from collbench.results import Observed, observed
+from collbench.runfile.store import Run
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
 from collbench.units import format_rate, format_seconds, format_size

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from collbench.algorithms import is_library
 from collbench.analysis.crossover import Advantage, Contest, format_span, in_words, rivals
 from collbench.cases import Case
-from collbench.measurement import Measurement, Prediction, timed
-from collbench.observed import Timed
-from collbench.runfile.cut_off import cut_off
-from collbench.runfile.file import NAME, Run
-from collbench.runfile.records import case_fields
+from collbench.results import timed
+from collbench.results.base import Timed
+from collbench.results.collectives import Measurement, Prediction
+from collbench.runfile.schema import case_fields
+from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
 from collbench.units import format_size
 
@@ -80,7 +80,7 @@ def of_run(name: str, run: Run, selected: Selected = None) -> Interconnect:
         # The clock of another tool may have seen no time pass.
         if row.typical > 0 and (not selected or selected(row.case, row.implementation)):
             rows.append(row)
-    remarks = (f"the run was {words}",) if (words := cut_off(run)) else ()
+    remarks = (f"the run was {words}",) if (words := run.cut_off) else ()
     return Interconnect(name, title, tuple(rows), remarks)
 
 

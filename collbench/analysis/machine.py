@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from collbench.errors import CollbenchError, UsageError
 from collbench.platforms import platforms
-from collbench.runfile.file import Run
+from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.discovered import Topology, caveats
 from collbench.topology.from_discovery import as_system

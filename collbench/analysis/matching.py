@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.errors import UsageError
-from collbench.measurement import Explanation, Measurement, Prediction, Result, Untimed
-from collbench.observed import Observed
-from collbench.outcome import Outcome
-from collbench.runfile.file import Run
+from collbench.results import Result
+from collbench.results.base import Observed
+from collbench.results.collectives import Explanation, Measurement, Prediction, Untimed
+from collbench.results.facts import Outcome
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from collbench.units import parse_size, printable
 
 Key = tuple[Case, str]

@@ -6,9 +6,8 @@ from statistics import fmean
 from typing import TypeGuard
 
 from collbench.analysis.rounds import Estimate, by_round, estimated
-from collbench.measurement import Result
-from collbench.step_times import StepPrediction, StepRow, StepTimes
-from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
+from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
+from collbench.results import Result, StepPrediction, StepRow, StepTimes
 from collbench.units import format_seconds, format_size
 
 HELPS, COSTS, INCONCLUSIVE = "helps", "costs", "inconclusive"

@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from collbench.observed import CaseResult
-from collbench.planned import PlannedStep, words
+from collbench.results import CaseResult, PlannedStep, words
 from collbench.units import format_count, format_duration, format_figure, format_seconds
 
 LEVELS = (0.9, 0.8, 0.7)

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, stdev
 
-from collbench.measurement import Result
+from collbench.results import Point, Result, Trained
 from collbench.stats import student
 from collbench.styles import styles
-from collbench.trained import Point, Trained
 
 DOUBT = 0.05  # that an interval does not cover
 LEVEL = 0.01  # apart: what surely differs by less is as good as the same

@@ -14,10 +14,11 @@ import msgspec
 from collbench.analysis.machine import discovered, machine, sized
 from collbench.cases import Case
 from collbench.errors import UsageError
-from collbench.measurement import Measurement, Prediction, Result
 from collbench.model.schedule import SCHEDULES
-from collbench.observed import Observed, Timed
-from collbench.runfile.file import Run
+from collbench.results import Result
+from collbench.results.base import Observed, Timed
+from collbench.results.collectives import Measurement, Prediction
+from collbench.runfile.store import Run
 from collbench.topology.system import System
 from collbench.units import format_rate, format_seconds, format_size
 

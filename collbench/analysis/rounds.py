@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
+from collbench.results import StepPrediction, StepRow
 from collbench.stats import median_interval
-from collbench.step_times import StepPrediction, StepRow
 from collbench.units import format_figure
 
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from collbench.algorithms import find, is_library
 from collbench.cases import Case
-from collbench.measurement import Measurement, Result, timed
-from collbench.observed import Timed
-from collbench.wires import Study, Wire
+from collbench.datatypes import Study, Wire
+from collbench.results import Measurement, Result, Timed, timed
 
 Times = Mapping[int, Timed]
 """By size."""

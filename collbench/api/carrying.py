@@ -9,8 +9,8 @@ from collbench.api.patience import started
 from collbench.errors import Notice
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import Session, exit_status
-from collbench.measurement import Result
-from collbench.runfile.file import NAME, Run
+from collbench.results import Result
+from collbench.runfile.store import NAME, Run
 
 SIZES = ("minbytes", "maxbytes", "stepbytes")
 Size = int | str

@@ -8,7 +8,7 @@ from collbench.analysis.matching import selection
 from collbench.api.reading import RunOrPath, as_run
 from collbench.cases import Case
 from collbench.errors import UsageError
-from collbench.runfile.file import Run
+from collbench.runfile.store import Run
 from collbench.units import format_size
 
 Chosen = Callable[[Case, str], bool]

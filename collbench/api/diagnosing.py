@@ -8,9 +8,8 @@ from collbench.analysis.fit import measured
 from collbench.analysis.machine import machine, remarks, sized
 from collbench.api.reading import RunOrPath, as_run
 from collbench.errors import UsageError
-from collbench.observed import Observed
-from collbench.runfile.cut_off import cut_off
-from collbench.runfile.file import Run, why_none
+from collbench.results import Observed
+from collbench.runfile.store import Run, why_none
 from collbench.topology.system import System
 
 
@@ -49,7 +48,7 @@ def diagnose(run: RunOrPath, system: str | None = None, *, nodes: int | None = N
     for rows in curves.values():
         part = sized(whole, rows[0].case.ranks, nodes) if whole else None
         held.append((diagnosed(rows, part, facts), part))
-    return Diagnosed(facts, cut_off(whole_run), tuple(held))
+    return Diagnosed(facts, whole_run.cut_off, tuple(held))
 
 
 def _system(run: Run, name: str | None) -> tuple[System | None, str]:

@@ -10,8 +10,7 @@ from collbench.errors import UsageError, unknown
 from collbench.plots.kinds import Wanted, draw, lacking
 from collbench.plots.styles import STYLES
 from collbench.plots.views import named
-from collbench.runfile.cut_off import notes
-from collbench.runfile.file import Run
+from collbench.runfile.store import Run, cut_off_notes
 from collbench.topology.files import load
 
 
@@ -56,7 +55,7 @@ def plot(
         raise UsageError(f"{what}; choose another folder with --out") from error
     if not figures:
         raise UsageError(f"nothing to plot: {'; '.join(reasons) or lacking(read)}")
-    for reason in (*reasons, *notes(read)):
+    for reason in (*reasons, *cut_off_notes(read)):
         say(reason)
     return figures
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 
 SECONDS = 8.0  # without a word, after which a user wonders
 DRIVER = "waiting for the CUDA driver, which is still starting (persistence mode is off?)"

@@ -11,11 +11,11 @@ from collbench.api.carrying import Size, as_options, carried_out
 from collbench.api.wanted import make_cases
 from collbench.cases import Sweep
 from collbench.errors import UsageError, unknown
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.measure.predicted import Modelled
 from collbench.measure.session import Session
 from collbench.platforms import platforms
-from collbench.runfile.file import Run
+from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import parse_size

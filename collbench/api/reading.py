@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from collbench.runfile import file
-from collbench.runfile.file import Run
+from collbench.runfile import store
+from collbench.runfile.store import Run
 
 RunOrPath = Run | Path | str
 """A run, or where its file or the folder of it is."""
@@ -26,7 +26,7 @@ def read(path: Path | str) -> Run:
     >>> sorted({row["implementation"] for row in run.rows() if row["nbytes"] == 8})[:3]
     ['auto', 'mpi', 'mpi-python']
     """
-    return file.read(Path(path))
+    return store.read(Path(path))
 
 
 def as_run(run: RunOrPath) -> Run:

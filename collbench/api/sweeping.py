@@ -9,11 +9,11 @@ from collbench.api.mpi import mpi_libraries, with_libraries
 from collbench.api.wanted import cut_short, make_sweep, of_described
 from collbench.cases import Sweep
 from collbench.errors import UsageError
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.measure.session import Session
-from collbench.measurement import Result
 from collbench.platforms import platforms
-from collbench.runfile.file import Run
+from collbench.results import Result
+from collbench.runfile.store import Run
 
 
 class Prepared(NamedTuple):

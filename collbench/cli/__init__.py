@@ -26,32 +26,22 @@ def program() -> None:
 
 def main() -> None:
     """Run a command; every error becomes one line on stderr and an exit status."""
-    from collbench.isolation import isolate
+    from collbench.host.isolation import isolate
 
     isolate()
-    _end_quietly()
-    from collbench import interrupts
+    from collbench.host import signals
 
-    with interrupts.raised():
-        try:
-            status = _carry_out()
-            sys.stdout.flush()
-        except BaseException as error:  # a signal too
-            interrupts.answered(error)
-            message, status = _ending(error)
-            if message:
-                _say(message)
-            _leave("leave")
+    signals.end_at_once()
+    try:
+        status = _carry_out()
+        sys.stdout.flush()
+    except BaseException as error:
+        message, status = _ending(error)
+        if message:
+            _say(message)
+        _leave("leave")
     _leave("leave_hanging")
     sys.exit(status)
-
-
-def _end_quietly() -> None:
-    """Ctrl-C ends the process without a word for now: there is nothing to tidy up yet."""
-    import signal
-
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _carry_out() -> int:
@@ -65,26 +55,24 @@ def _carry_out() -> int:
     warnings.simplefilter("default", Notice)  # whatever PYTHONWARNINGS says of the warnings of libraries
     joined = None
     if any(name in TOGETHER or name.endswith("_perf") for name in sys.argv[1:2]):
-        from collbench.launcher import launched
+        from collbench.host.launcher import launched
 
-        if joined := launched():
-            from collbench.measure.watchdog import WATCHDOG
+        joined = launched()
+    from collbench.cli import _errors
 
-            WATCHDOG.start(joined[0])
-    from collbench.cli import _together
-    from collbench.cli._commands import group
+    with _errors.agreed(joined):
+        from collbench.cli._commands import group
 
-    with _together.company(joined):
         return group.main(sys.argv[1:] or ["--help"], prog_name="collbench", standalone_mode=False) or 0
 
 
 def _ending(error: BaseException) -> tuple[str, int]:
     """What to say of an error, nothing if all was said, and the exit status."""
-    from collbench import interrupts
     from collbench.cli import _streams
+    from collbench.host import signals
 
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted", interrupts.status(error)
+        return "interrupted", signals.status(error)
     if isinstance(error, SystemExit):
         return "", error.code if isinstance(error.code, int) else 1
     if isinstance(error, _streams.Unwritable):
@@ -93,9 +81,9 @@ def _ending(error: BaseException) -> tuple[str, int]:
         return "", 141
     if known := _of_class(error):
         return known
-    if signal := interrupts.behind(error):
-        return "interrupted", interrupts.status(signal)
-    return _unforeseen(error), 1
+    from collbench.cli._errors import unforeseen
+
+    return unforeseen(error), 1
 
 
 def _of_class(error: BaseException) -> tuple[str, int] | None:
@@ -115,18 +103,12 @@ def _of_class(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, click.exceptions.Exit):
         return "", error.exit_code
     if isinstance(error, click.Abort):
-        from collbench import interrupts
+        from collbench.host import signals
 
-        return "interrupted", interrupts.status(error.__cause__)
+        return "interrupted", signals.status(error.__cause__)
     if isinstance(error, CollbenchError):
         return str(error), error.exit_status
     return None
-
-
-def _unforeseen(error: BaseException) -> str:
-    from collbench.cli._last_resort import line
-
-    return line(error)
 
 
 def _leave(how: str) -> None:
@@ -136,9 +118,9 @@ def _leave(how: str) -> None:
 
 
 def _say(message: str) -> None:
-    from collbench import clean
+    from collbench.host import sanitize
 
-    sys.stderr.write(f"collbench: error: {clean.message(message)}\n")
+    sys.stderr.write(f"collbench: error: {sanitize.message(message)}\n")
     sys.stderr.flush()
 
 

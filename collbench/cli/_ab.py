@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from collbench import interrupts
 from collbench.analysis import gate
 from collbench.analysis.compare import compare
 from collbench.api.wanted import cut_short, default_folder, make_sweep, of_described
@@ -21,22 +20,23 @@ from collbench.cli._live_table import LiveTable
 from collbench.cli._progress import awaited, begun
 from collbench.cli._table import PAIRED_LEGEND, explained, label, paired_heading, paired_rows
 from collbench.errors import UsageError
-from collbench.launcher import launched
-from collbench.measure import worker
-from collbench.measure.ab import COPIES, PairedSession, ratios
+from collbench.host import signals
+from collbench.host.launcher import launched
+from collbench.measure import protocol
 from collbench.measure.disturbance import disturbed_in_words
-from collbench.measure.session import exit_status
-from collbench.measurement import Measurement, Result
+from collbench.measure.interleave import ratios
+from collbench.measure.session import COPIES, PairedSession, exit_status
 from collbench.platforms import find_platform, platforms
-from collbench.runfile import file
+from collbench.results import Measurement, Result
+from collbench.runfile import store
 from collbench.runfile.environment import Setting
-from collbench.runfile.file import Run
+from collbench.runfile.store import Run
 
 AS_IS = "as-is"  # the folder of the environment as it is
 LETTERS = ("A", "B")
 _FORM = "write NAME=VALUE, NAME= (empty) or -NAME (not set), as in --ab 'NCCL_ALGO=Ring NCCL_PROTO=LL'"
 _WORD = re.compile(r"(?:-(?P<unset>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)=(?P<value>.*))", re.ASCII | re.DOTALL)
-_OURS = (worker.FOLDER, worker.SUPERVISOR, worker.PLATFORM)
+_OURS = (protocol.FOLDER, protocol.SUPERVISOR, protocol.PLATFORM)
 _LONGEST_NAME = 100  # characters of a folder
 
 
@@ -66,7 +66,7 @@ def carry_out_pair(options: Mapping[str, Any]) -> int:
         click.echo(
             f"\ninterrupted: {f'what was measured is in {where}' if where else 'nothing was measured'}", err=True
         )
-        return interrupts.answered(cause)
+        return signals.status(cause)
     _close([path for path in paths if path], options["plot"])
     if advice := disturbed_in_words([result for one in session.sessions for result in one.results]):
         click.echo(advice, err=True)
@@ -156,7 +156,7 @@ def _ratios(base: Result, other: Result) -> list[float]:
 
 def _close(paths: Sequence[Path], plot: bool) -> None:
     """What came out, what the numbers mean, and where everything is."""
-    base, new = (file.read(path) for path in paths)
+    base, new = (store.read(path) for path in paths)
     click.echo(f"\n{summary(base, new)}")
     for line in (f"\n{PAIRED_LEGEND}", *explained((*base.results, *new.results))):
         click.echo(line, err=True)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from collbench import interrupts
 from collbench.cli._progress import begun
 from collbench.errors import RunFileError, StorageError
+from collbench.host import signals
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import Session, exit_status
-from collbench.runfile.file import read
+from collbench.runfile.store import read
 
 
 def carried_out(
@@ -35,7 +35,7 @@ def carried_out(
         where = f"what was measured is in {session.path}" if session.path else "nothing was stored"
         where = where if session.results else "nothing was measured"
         click.echo(f"\ninterrupted: {where}", err=True)
-        return interrupts.answered(cause)
+        return signals.status(cause)
     if session.leader:
         close()
         if advice := disturbed_in_words(session.results):

@@ -13,11 +13,10 @@ from collbench.analysis import gate
 from collbench.analysis.compare import Comparison, Judged, Row, Together
 from collbench.analysis.interconnects import Table
 from collbench.analysis.matching import Unmatched
-from collbench.clean import cell
 from collbench.cli._columns import Table as Wide
 from collbench.cli._interconnects_table import as_json, show
-from collbench.runfile.cut_off import cut_off
-from collbench.runfile.records import case_fields
+from collbench.host.sanitize import cell
+from collbench.runfile.schema import case_fields
 from collbench.units import digits, format_seconds, printable, significant
 
 LEGEND = (
@@ -54,7 +53,7 @@ def _head(comparison: Comparison) -> Iterator[str]:
     """The runs, and what differs but for the times."""
     for word, run in (("BASE", comparison.base), ("NEW", comparison.new)):
         started = printable(run.header.started)
-        cut = f", {words}" if (words := cut_off(run)) else ""
+        cut = f", {words}" if (words := run.cut_off) else ""
         yield f"{word:<4}  {run.path}" + (f", {started}" if started else "") + cut
     for name, one, other in comparison.differences[:_DIFFERENCES]:
         yield f"differs: {name}: {one} -> {other}"

@@ -1,7 +1,6 @@
 """Where the time of an operation goes, as lines of a table."""
 
-from collbench.measurement import Explanation
-from collbench.tracks import PARTS
+from collbench.results import PARTS, Explanation
 from collbench.units import format_seconds
 
 LEGEND = (

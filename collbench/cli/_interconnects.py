@@ -18,11 +18,10 @@ from collbench.cli._interconnects_table import FORMATS
 from collbench.cli._json import STANDARD, into
 from collbench.datatypes import NONE
 from collbench.errors import UsageError, unknown
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.measure.predicted import Modelled
-from collbench.measurement import Untimed, timed
-from collbench.observed import Timed
-from collbench.runfile.file import Run, read, why_none
+from collbench.results import Timed, Untimed, timed
+from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
 from collbench.topology.system import System
 

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from collbench.analysis.interconnects import Cell, Interconnect, Line, Table, records
-from collbench.clean import cell
 from collbench.cli._columns import room
+from collbench.host.sanitize import cell
 from collbench.units import format_seconds, format_size, printable
 
 LEGEND = (

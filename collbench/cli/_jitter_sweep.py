@@ -8,13 +8,11 @@ from typing import Any
 from collbench.algorithms import implementations
 from collbench.api.patience import RANKS, said_if_long
 from collbench.api.wanted import make_sweep
-from collbench.cases import Sampling, Sweep
+from collbench.cases import Sampling, Step, Sweep
 from collbench.cli._step_options import parse_slow, parse_work
 from collbench.errors import UsageError
-from collbench.measure.calibrated_together import calibrated
-from collbench.measure.calibration import Work
+from collbench.measure.calibration import Work, calibrated
 from collbench.measure.stepping import LONGEST
-from collbench.steps import Step
 
 STEPS = 4000  # of which the percentile 99.9 has an interval
 MOST_MOMENTS = 500_000  # of ranks and steps of a row, which is one line of the run file

@@ -10,8 +10,7 @@ from collbench.analysis.jitter.judgement import signed, verdicts
 from collbench.analysis.jitter.lateness import Steps, witnesses
 from collbench.analysis.jitter.maximum import expected_maximum
 from collbench.analysis.jitter.tails import PERCENTS, Tail, tail
-from collbench.measurement import Result, Untimed
-from collbench.step_times import StepTimes
+from collbench.results import Result, StepTimes, Untimed
 from collbench.units import format_seconds
 
 LEGEND = (

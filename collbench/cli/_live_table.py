@@ -6,7 +6,7 @@ import click
 
 from collbench.cli._progress import Status
 from collbench.cli._streams import coloured
-from collbench.measurement import Result, Skipped
+from collbench.results import Result, Skipped
 
 
 class LiveTable:

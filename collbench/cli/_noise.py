@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from collbench.measure.disturbance import Watch
-from collbench.measurement import Measurement, Result
 from collbench.platforms import platforms
+from collbench.results import Measurement, Result
 from collbench.units import format_size
 
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy

@@ -12,7 +12,7 @@ import click
 from collbench.cli._json import STANDARD
 from collbench.errors import StorageError, UsageError, writing
 from collbench.measure.session import Session
-from collbench.measurement import Measurement
+from collbench.results import Measurement
 
 
 @dataclass

@@ -6,6 +6,7 @@ from typing import Any
 
 from collbench.algorithms import choose
 from collbench.api.wanted import default_folder, make_cases, make_sweep
+from collbench.cases import Step
 from collbench.cli._step_options import (
     check_matrix,
     one_step,
@@ -21,7 +22,6 @@ from collbench.measure.overlapped import Overlapped, ways
 from collbench.measure.predicted_steps import ModelledSteps
 from collbench.measure.session import Session
 from collbench.platforms import find_platform
-from collbench.steps import Step
 from collbench.topology.system import System
 from collbench.units import parse_size
 

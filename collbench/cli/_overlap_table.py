@@ -4,8 +4,7 @@ import math
 
 from collbench.analysis.overlap import Overlap
 from collbench.analysis.rounds import Estimate
-from collbench.measurement import Result, Untimed
-from collbench.step_times import StepPrediction, StepRow
+from collbench.results import Result, StepPrediction, StepRow, Untimed
 from collbench.units import format_figure, format_seconds, format_size
 
 _ROW = (

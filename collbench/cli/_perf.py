@@ -18,7 +18,7 @@ from collbench.errors import UsageError
 
 if TYPE_CHECKING:
     from collbench.measure.session import Session
-    from collbench.measurement import Result
+    from collbench.results import Result
 
 SUFFIX = "_perf"
 LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
@@ -82,7 +82,7 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
     from collbench.cli import _nccl_options
     from collbench.cli._carried_out import carried_out
     from collbench.cli._sweep_options import DEFAULTS
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
     joined, least = launched(), _least_bandwidth()  # which may be refused, and then before anything is measured
@@ -154,7 +154,7 @@ class _Table:
         """Print what stands below the rows and write the JSON of -J; return whether the bandwidth is enough."""
         from collbench.cli._outputs import write_foreign
         from collbench.formats.nccl_tests_write import average, footer
-        from collbench.measurement import observed
+        from collbench.results import observed
 
         results = list(observed(self.session.results))
         passed = least is None or average(results) >= least
@@ -185,7 +185,7 @@ def _row(results: "list[Result]") -> Iterator[str]:
     """Yield the row of one implementation and size, and a comment where it has no time or is wrong."""
     from collbench.formats.exported import ExportLine
     from collbench.formats.nccl_tests_write import empty_row, row
-    from collbench.measurement import Measurement, Untimed
+    from collbench.results import Measurement, Untimed
 
     measured = {result.case.in_place: result for result in results if isinstance(result, Measurement)}
     line = ExportLine(measured.get(False), measured.get(True))

@@ -15,9 +15,9 @@ from collbench.cli._sweep_table import carry_out, close
 from collbench.cli._table import CHANGE_LEGEND, change_heading, change_row
 from collbench.measure.predicted import Modelled
 from collbench.measure.session import Session
-from collbench.measurement import Prediction, Result
 from collbench.model.predict import network_effect
 from collbench.model.what_if import pattern_of
+from collbench.results import Prediction, Result
 from collbench.topology.system import System
 
 

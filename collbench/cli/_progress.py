@@ -16,7 +16,7 @@ import click
 
 from collbench.api.patience import leads, started
 from collbench.cli._streams import obeys
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 
 AFTER = 0.5  # seconds without a row, from which on it is said what is waited for
 FIRST = "waiting for the first row: kernels are compiled once, then checked"

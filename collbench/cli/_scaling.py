@@ -7,7 +7,7 @@ from typing import Any
 
 from collbench.algorithms import choose, needs
 from collbench.api.wanted import default_folder, make_cases, make_sweep
-from collbench.cases import Sweep
+from collbench.cases import Step, Sweep
 from collbench.cli._step_options import check_matrix, one_step, parse_ranks, parse_slow, parse_work, predicted_work
 from collbench.cli._step_session import described, of_sweep, place_name, platform_of, refuse_launcher, usual
 from collbench.errors import UsageError
@@ -16,7 +16,6 @@ from collbench.measure.scaled import MODES, Scaled, Scaling
 from collbench.measure.session import Session
 from collbench.platforms import find_platform
 from collbench.platforms.layout import Layout
-from collbench.steps import Step
 from collbench.topology.system import System
 from collbench.units import parse_size
 

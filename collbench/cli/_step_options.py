@@ -4,11 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from collbench.cases import BUCKET_UNIT
+from collbench.cases import BUCKET_UNIT, Step
 from collbench.errors import UsageError
 from collbench.measure.calibration import Work
 from collbench.platforms.gpu.nccl import MOST_CTAS
-from collbench.steps import Step
 from collbench.units import format_size, parse_size
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}

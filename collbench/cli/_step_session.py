@@ -11,7 +11,7 @@ from collbench.api.predicting import find_system
 from collbench.api.wanted import left_aside
 from collbench.cli._sweep_options import DEFAULTS
 from collbench.errors import UsageError
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.topology.system import System
 

@@ -4,8 +4,7 @@ import math
 
 from collbench.analysis.scaling.points import Curve, Point
 from collbench.cli._columns import Table
-from collbench.measurement import Result, Untimed
-from collbench.step_times import StepPrediction, StepRow, StepTimes
+from collbench.results import Result, StepPrediction, StepRow, StepTimes, Untimed
 from collbench.units import format_seconds
 
 _ROW = Table(

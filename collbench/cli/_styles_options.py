@@ -10,9 +10,8 @@ from typing import Any
 
 from collbench.api.patience import leads, say
 from collbench.api.wanted import make_sweep
-from collbench.cases import Sweep
+from collbench.cases import Job, Sweep
 from collbench.errors import PlatformError, UsageError
-from collbench.jobs import Job
 from collbench.platforms import find_platform, platforms
 from collbench.styles import choose, styles
 

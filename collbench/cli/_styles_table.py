@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from collbench.analysis.race import Race
 from collbench.analysis.standings import COLUMNS, Standing, standings
-from collbench.measurement import Result, Skipped, Untimed
-from collbench.trained import Trained
+from collbench.results import Result, Skipped, Trained, Untimed
 from collbench.units import format_seconds
 
 LEGEND = (

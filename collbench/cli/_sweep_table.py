@@ -17,10 +17,9 @@ from collbench.cli._outputs import Outputs
 from collbench.cli._progress import awaited
 from collbench.cli._table import EXPECTED_LEGEND, LEGEND, NAME, expected_heading, explained, heading, left_out, row
 from collbench.cli._wires_table import WIRES_LEGEND, lines
-from collbench.labels import family
 from collbench.measure.disturbance import Watch
 from collbench.measure.session import Session
-from collbench.measurement import observed, timed
+from collbench.results import family, observed, timed
 
 
 def carry_out(session: Session, remarks: Iterable[str], spread: bool, outputs: Outputs) -> int:

@@ -7,12 +7,21 @@ from collbench.analysis.roofline import share_in_words
 from collbench.cli import _explain_table, _styles_table
 from collbench.cli._columns import Table
 from collbench.cli._step_table import scaling_row
-from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result, Skipped, Untimed
-from collbench.observed import Observed, Timed
-from collbench.planned import PlannedStep
+from collbench.results import (
+    Explanation,
+    Measurement,
+    Observed,
+    PlannedStep,
+    Prediction,
+    Reported,
+    Result,
+    Skipped,
+    StepRow,
+    Timed,
+    Trained,
+    Untimed,
+)
 from collbench.stats import percentile
-from collbench.step_times import StepRow
-from collbench.trained import Trained
 from collbench.units import digits, format_rate, format_seconds, format_size, significant
 
 PAIRED_LEGEND = (

@@ -16,9 +16,8 @@ from collbench.api.predicting import find_system
 from collbench.api.wanted import default_folder
 from collbench.cli._carried_out import say_where
 from collbench.errors import UsageError
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.measure.session import Session
-from collbench.planned import PlannedStep, words
 from collbench.planner.cost import OnSystem, Size, interconnects, same_cost, sizes
 from collbench.planner.curves import ModelCurves
 from collbench.planner.job import MOST_GPUS, Job
@@ -29,7 +28,8 @@ from collbench.planner.rows import Plans, row, sweep_of
 from collbench.planner.search import Plan, Planned, plan_on
 from collbench.planner.sensitivity import Gain, anchored, explain_best, largest_batch, parse_anchor, sensitivities
 from collbench.planner.setting import Setting, machine_of, with_user_rates
-from collbench.runfile.file import NAME, Run, read
+from collbench.results import PlannedStep, words
+from collbench.runfile.store import NAME, Run, read
 from collbench.topology.products import GIB
 from collbench.topology.system import System
 from collbench.units import format_count, format_duration, format_seconds

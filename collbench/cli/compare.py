@@ -2,7 +2,7 @@
 
 For example:
   collbench compare results/runs/before results/runs/after
-  collbench compare --baseline last results/runs/after --gate
+  collbench compare --against last results/runs/after --gate
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from collbench.errors import UsageError
 if TYPE_CHECKING:
     from collbench.analysis.compare import Comparison
     from collbench.analysis.interconnects import Table
-    from collbench.runfile.file import Run
+    from collbench.runfile.store import Run
 
 
 def _share(context: click.Context, parameter: click.Parameter, text: str) -> float:
@@ -35,11 +35,11 @@ def _share(context: click.Context, parameter: click.Parameter, text: str) -> flo
 @click.command("compare", cls=JsonCommand)
 @click.argument("runs", metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=PATH)
 @click.option(
-    "--baseline",
-    metavar="last|best|TAG",
-    help="Pick BASE among the runs in --history, for each NEW (see collbench runs).",
+    "--against",
+    type=click.Choice(["last"]),
+    help="Take the last earlier run of the same kind in --history as BASE, for each NEW.",
 )
-@click.option("--history", type=PATH, metavar="FOLDER", help="Where --baseline looks.  [default: results/runs]")
+@click.option("--history", type=PATH, metavar="FOLDER", help="Where --against looks.  [default: results/runs]")
 @click.option(
     "--margin",
     callback=_share,
@@ -71,35 +71,35 @@ def _share(context: click.Context, parameter: click.Parameter, text: str) -> flo
 @click.option("--gate", "gated", is_flag=True, help="Exit with 3 for a regression, 4 if one cannot be excluded.")
 @click.option("--junit", type=PATH, metavar="FILE.xml", help="Write a JUnit test case a row.")
 @click.option("--summary", type=PATH, metavar="FILE.md", help="Append a summary in Markdown.")
-def command(runs: tuple[Path, ...], baseline: str | None, history: Path | None, **options: Any) -> int:
+def command(runs: tuple[Path, ...], against: str | None, history: Path | None, **options: Any) -> int:
     """Compare each NEW run with BASE: the ratio of times of every case that both hold, with an interval and a verdict.
 
-    BASE and NEW are run files or the folders that hold them.  With --baseline all runs given are NEW.
+    BASE and NEW are run files or the folders that hold them.  With --against last all runs given are NEW.
 
     Runs of different machines, predicted ones too, are also held against each other as interconnects: who is fastest at
     which sizes.
     """
     from collbench.plots import ratios
-    from collbench.runfile import file
+    from collbench.runfile import store
 
     if options["as_json"] == STANDARD:
         options["form"] = "json"
     ratios.check(options["out"])  # before anything is read
-    if history and not baseline:
-        raise UsageError("--history is where --baseline looks; give --baseline last|best|TAG too")
-    if not baseline and len(runs) < 2:
-        raise UsageError("one run alone cannot be compared; give BASE and NEW, or --baseline last|best|TAG")
-    read = [file.read(path) for path in runs]
-    if baseline:
-        return _compare([(_picked(baseline, new, history), new) for new in read], options)
+    if history and not against:
+        raise UsageError("--history is where --against last looks; give --against last too")
+    if not against and len(runs) < 2:
+        raise UsageError("one run alone cannot be compared; give BASE and NEW, or --against last")
+    read = [store.read(path) for path in runs]
+    if against:
+        return _compare([(_last(new, history), new) for new in read], options)
     return _compare([(read[0], new) for new in read[1:]], options)
 
 
-def _picked(baseline: str, new: "Run", history: Path | None) -> "Run":
-    from collbench.runfile import DEFAULT, file
-    from collbench.runfile.baseline import pick
+def _last(new: "Run", history: Path | None) -> "Run":
+    from collbench.runfile import DEFAULT, store
+    from collbench.runfile.listing import last_before
 
-    return file.read(pick(baseline, new, history or DEFAULT))
+    return store.read(last_before(new, history or DEFAULT))
 
 
 def _compare(pairs: "Sequence[tuple[Run, Run]]", options: dict[str, Any]) -> int:

@@ -27,7 +27,7 @@ def command(shell: str, install: bool) -> None:
     """Print what completes commands, options and names in bash, zsh or fish, or install it for new shells."""
     from click.shell_completion import get_completion_class
 
-    from collbench.cli import group
+    from collbench.cli._commands import group
     from collbench.errors import StorageError, writing
 
     kind = get_completion_class(shell)

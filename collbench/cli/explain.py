@@ -36,7 +36,7 @@ def command(**options: Any) -> int:
 
     from collbench.api.wanted import default_folder, make_sweep
     from collbench.cli._carried_out import carried_out
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
     joined = launched()
@@ -66,8 +66,8 @@ def _close(session: "Session", formats: tuple[str, ...]) -> None:
     """What the columns mean, and where everything is."""
     from collbench.cli._carried_out import say_where
     from collbench.cli._explain_table import LEGEND
-    from collbench.measurement import Explanation
     from collbench.plots import perfetto
+    from collbench.results import Explanation
 
     click.echo(f"\n{LEGEND}", err=True)
     folder = say_where(session, formats)

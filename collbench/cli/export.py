@@ -26,11 +26,11 @@ def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
     from collbench.errors import StorageError, UsageError, writing
     from collbench.formats import find_format, written
     from collbench.formats.exported import select
-    from collbench.runfile import file
+    from collbench.runfile import store
 
     format_ = find_format(name, written())
     assert format_.write
-    selection = select(file.read(run), impl, format_.mixed)
+    selection = select(store.read(run), impl, format_.mixed)
     text = format_.write(selection)
     for reason, count in selection.left_out.items():
         click.echo(f"left out: {count} row{'s' if count > 1 else ''}: {reason}", err=True)

@@ -19,7 +19,7 @@ from collbench.errors import UsageError
 if TYPE_CHECKING:
     from collbench.analysis.fit import Change, Curve
     from collbench.cases import Case
-    from collbench.runfile.file import Run
+    from collbench.runfile.store import Run
 
 LEGEND = (
     "T = a + g*sqrt(S) + b*S; latency: a; rate: GB/s that algbw tends to, 1/b; half at: size with half of it;\n"
@@ -54,15 +54,14 @@ def command(
     """
     from collbench.algorithms import libraries
     from collbench.analysis.fit import all_crossings, curves, fields
-    from collbench.runfile.cut_off import notes
-    from collbench.runfile.file import read
+    from collbench.runfile.store import cut_off_notes, read
 
     fitted = [read(path) for path in runs]
     calibration = _calibrate(out, fitted, system, nodes)
     fits = curves(fitted, _sizes(held_back))
     _refuse(fits, fitted, held_back)
     changes = all_crossings(fits, fitted, libraries())
-    for note in notes(fitted):
+    for note in cut_off_notes(fitted):
         click.echo(f"note: {note}", err=True)
     if as_json:
         record = {"curves": [fields(curve) for curve in fits], "crossings": [change.fields() for change in changes]}
@@ -91,7 +90,7 @@ def _sizes(text: str | None) -> list[int]:
 
 
 def _refuse(curves: "Sequence[Curve]", runs: "Sequence[Run]", held_back: str | None) -> None:
-    from collbench.runfile.file import why_none
+    from collbench.runfile.store import why_none
 
     if not curves:
         raise UsageError(f"nothing to fit: {why_none(runs)}")

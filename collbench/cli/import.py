@@ -18,7 +18,7 @@ from collbench.cli._paths import PATH, Where
 
 if TYPE_CHECKING:
     from collbench.formats.imported import Imported, ImportedTest
-    from collbench.measurement import Result
+    from collbench.results import Result
 
 
 @click.command("import")
@@ -85,7 +85,7 @@ def _folder(imported: "Imported", out: Path | None, number: int) -> Path:
 def _store(imported: "Imported", folder: Path) -> None:
     """Write the run file and print its rows."""
     from collbench.cli._table import REPORTED_LEGEND
-    from collbench.runfile.file import Writer
+    from collbench.runfile.store import Writer
 
     results = imported.results
     with Writer(folder) as writer:
@@ -101,7 +101,7 @@ def _store(imported: "Imported", folder: Path) -> None:
 
 def _figures(results: "Sequence[Result]") -> str:
     """Return what the times are: of a few kinds in words, of more by their kind only."""
-    from collbench.measurement import Reported
+    from collbench.results import Reported
 
     reported = [result for result in results if isinstance(result, Reported)]
     statistics = dict.fromkeys("median of the samples" if row.samples else row.statistic for row in reported)

@@ -48,7 +48,7 @@ def command(**options: Any) -> int:
     from collbench.api.wanted import default_folder
     from collbench.cli._carried_out import carried_out
     from collbench.cli._jitter_sweep import make_step_sweep
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
     joined = launched()

@@ -66,7 +66,7 @@ def _close(session: "Session", formats: tuple[str, ...]) -> None:
     from collbench.cli._carried_out import say_where
     from collbench.cli._overlap_table import LEGEND, PREDICTED
     from collbench.plots import perfetto
-    from collbench.step_times import StepTimes
+    from collbench.results import StepTimes
 
     click.echo()
     for line in verdicts(session.results):

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from collbench.cli._paths import PATH, RUNS, Where
-from collbench.door import opened
-from collbench.errors import CollbenchError, UsageError, unlinked, writing
+from collbench.errors import CollbenchError, RunFileError, UsageError, unlinked, writing
+from collbench.host.sanitize import safe_read
 
 
 @click.command("report")
@@ -33,7 +33,7 @@ def command(runs: tuple[Path, ...], out: Path | None, name: str | None) -> int:
     report.  It needs no network, and nothing that a run file says can run in it.
     """
     from collbench import report
-    from collbench.runfile.file import read  # not above: --help needs none of it
+    from collbench.runfile.store import read  # not above: --help needs none of it
 
     shown = [read(path) for path in runs]
     place = out or shown[0].path.parent / "report.html"
@@ -58,7 +58,7 @@ def _refuse(place: Path, runs: Sequence[Path]) -> None:
 def _is_run(place: Path) -> bool:
     """Whether a file begins as every run file does."""
     try:
-        with opened(place) as file:
+        with safe_read(place, RunFileError) as file:
             start = file.read(200)
     except CollbenchError:
         return False

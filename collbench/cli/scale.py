@@ -13,7 +13,7 @@ from collbench.cli._sweep_options import ANYWHERE, MATRIX, NOISE, SLOW, USUAL, s
 
 if TYPE_CHECKING:
     from collbench.measure.session import Session
-    from collbench.measurement import Result
+    from collbench.results import Result
 
 _OPTIONS = [
     ANYWHERE,

@@ -135,7 +135,7 @@ def _carry_out(options: dict[str, Any], outputs: "Outputs") -> int:
     from collbench.cli import _nccl_options
     from collbench.cli._sweep_table import carry_out
     from collbench.errors import UsageError
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
 
     remarks = list(_nccl_options.remarks(options))
     options = _nccl_options.understood(options, launched())

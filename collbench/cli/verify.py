@@ -40,7 +40,7 @@ def command(context: click.Context, /, full: bool, quiet: bool, **options: Any) 
     """
     from collbench.analysis.conformance import Conformance
     from collbench.api.wanted import make_sweep
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
 
     for name in ("datatype", "redop") if full else ():
         if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
@@ -59,7 +59,7 @@ def _check(platform: str, sweep: "Sweep", conformance: "Conformance", quiet: boo
     from collbench.cli._live_table import LiveTable
     from collbench.cli._progress import awaited, begun
     from collbench.cli._table import row
-    from collbench.launcher import launched
+    from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
     table = LiveTable(0 if quiet else len(list(sweep.cases())) * len(sweep.implementations))
@@ -79,7 +79,7 @@ def _check(platform: str, sweep: "Sweep", conformance: "Conformance", quiet: boo
 
 def _show(conformance: "Conformance", sweep: "Sweep") -> None:
     from collbench.analysis.conformance import table
-    from collbench.outcome import Outcome
+    from collbench.results import Outcome
 
     for line in table(conformance, (dtype.name for dtype in sweep.dtypes)):
         click.echo(line)

@@ -9,10 +9,9 @@ from typing import TypeGuard
 from collbench.cases import Case
 from collbench.errors import UsageError
 from collbench.formats.source import as_mapping
-from collbench.measurement import Measurement, Prediction, Reported, Result
-from collbench.observed import Observed
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Observed, Prediction, Reported, Result
 from collbench.runfile.header import ForeignTest, Header
+from collbench.runfile.store import Run
 
 MOST_LISTED = 2**17  # ranks of all tests of a file, which list each of them
 Exported = Measurement | Reported | Prediction

@@ -14,8 +14,7 @@ from collbench.collectives import Collective, find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.formats.source import GREATEST, clean
-from collbench.measurement import Reported, Result
-from collbench.note import Note
+from collbench.results import Note, Reported, Result
 from collbench.runfile.environment import variables
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 

@@ -15,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from collbench.door import opened
 from collbench.errors import RunFileError
+from collbench.host.sanitize import safe_read
 
 LARGEST = 2**28  # bytes of a file
 LONGEST = 2**14  # characters of a line that may say something
@@ -63,7 +63,7 @@ class Source:
 def load(path: Path) -> Source:
     """Read a file, or standard input for `-`; RunFileError if it cannot be read or is too large."""
     if str(path) != STDIN:
-        with opened(path, LARGEST) as file:
+        with safe_read(path, RunFileError, LARGEST) as file:
             return decode(str(path), file.read(LARGEST + 1))
     try:
         return decode(STDIN, sys.stdin.buffer.read(LARGEST + 1))

@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from collbench.clean import cell
 from collbench.collectives import COLLECTIVES
 from collbench.formats import Format
 from collbench.formats.exported import Exported, ExportSelection, wrong_elements
 from collbench.formats.imported import Hints, ImportedTest, LeftOut, Machine, UnfitRow, make_case, require_ranks
 from collbench.formats.source import LASTING, SHORTEST, CsvRow, Source, clean, count, csv_table, exact, number
-from collbench.measurement import Measurement, Prediction, Reported
-from collbench.runfile.format_1 import note_of
+from collbench.host.sanitize import cell
+from collbench.results import Measurement, Prediction, Reported
+from collbench.runfile.earlier import note_of
 
 NAME = "csv"
 CASE = ("collective", "ranks", "nbytes", "dtype", "redop", "root", "in_place")

@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.jobs import Job
+from collbench.cases import Job
 from collbench.learning.network import outputs, parts
 
 Samples = tuple[NDArray[np.float32], NDArray[np.float32]]

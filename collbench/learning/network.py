@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.jobs import Job
+from collbench.cases import Job
 
 Floats = NDArray[np.floating[Any]]
 

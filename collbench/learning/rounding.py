@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.jobs import Job
+from collbench.cases import Job
 from collbench.learning.data import Samples
 from collbench.learning.network import Floats, parts
 

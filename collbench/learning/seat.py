@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from collbench.algorithms import implementations
-from collbench.cases import Case
-from collbench.jobs import Job
+from collbench.cases import Case, Job
 from collbench.learning.data import Data, lessons
 from collbench.learning.network import gradient
 from collbench.learning.trail import Weights

@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.flaws import Unlearned
-from collbench.jobs import Job
+from collbench.cases import Job
 from collbench.learning.data import Data, lessons
 from collbench.learning.rounding import FLOOR, SLACK, UNIT, bounded_gradient, gamma
+from collbench.results import WeightMismatch
 
 Name = int | tuple[int, int]
 """Weights: those that all ranks share by the number of batches that went into them; a rank's own by rank and number."""
@@ -108,22 +108,22 @@ def known_weights(job: Job, trails: Sequence[Sequence[Kept]]) -> dict[Name, Weig
     return {0: Data(job).first} | {kept.name: kept.weights for trail in trails for kept in trail}
 
 
-def first_flaw(job: Job, kept: Sequence[tuple[int, Kept]], known: Known) -> Unlearned | None:
+def first_flaw(job: Job, kept: Sequence[tuple[int, Kept]], known: Known) -> WeightMismatch | None:
     """Of updates, with the rank that made it each, the first that is not what it must be."""
     return next(filter(None, (_flaw(job, rank, one, known) for rank, one in kept)), None)
 
 
-def _flaw(job: Job, rank: int, kept: Kept, known: Known) -> Unlearned | None:
+def _flaw(job: Job, rank: int, kept: Kept, known: Known) -> WeightMismatch | None:
     try:
         wanted, bound = kept.origin.off(job, kept.weights, known)
     except KeyError as missing:
-        return Unlearned(rank, str(kept.name), 0, "", f"an update of weights {missing}, which nobody has", 0.0, 0)
+        return WeightMismatch(rank, str(kept.name), 0, "", f"an update of weights {missing}, which nobody has", 0.0, 0)
     beyond = ~(np.abs(kept.weights - wanted) <= bound)  # so that NaN is beyond
     if not beyond.any():
         return None
     index = int(np.argmax(beyond))
     got, expected = float(kept.weights[index]), float(wanted[index])
-    return Unlearned(
+    return WeightMismatch(
         rank, str(kept.name), index, f"{got:.8g}", f"{expected:.8g}", float(bound[index]), int(beyond.sum())
     )
 
@@ -134,7 +134,7 @@ def shared(trails: Sequence[Sequence[Kept]]) -> list[Kept]:
     return sorted(common, key=lambda kept: kept.name)
 
 
-def miscounted(job: Job, ranks: int, common: Sequence[Kept], behind: int) -> Unlearned | None:
+def miscounted(job: Job, ranks: int, common: Sequence[Kept], behind: int) -> WeightMismatch | None:
     """What is wrong with the order of the weights that all share: a batch missing or twice, or one on weights too old.
 
     `behind` is how many steps of another rank may be lacking in the weights that a step was computed on.
@@ -153,8 +153,10 @@ def miscounted(job: Job, ranks: int, common: Sequence[Kept], behind: int) -> Unl
         last, done[kept.name] = kept.name, len(seen)  # type: ignore[assignment,index]
         seen.append(steps)
     wanted = job.steps * ranks
-    return None if last == wanted else Unlearned(0, str(last), 0, "", f"{last} batches instead of {wanted}", 0.0, 0)
+    if last == wanted:
+        return None
+    return WeightMismatch(0, str(last), 0, "", f"{last} batches instead of {wanted}", 0.0, 0)
 
 
-def _odd(kept: Kept, words: str) -> Unlearned:
-    return Unlearned(0, str(kept.name), 0, "", words, 0.0, 0)
+def _odd(kept: Kept, words: str) -> WeightMismatch:
+    return WeightMismatch(0, str(kept.name), 0, "", words, 0.0, 0)

@@ -1,22 +1,34 @@
-"""How many matrix products last as long as a step should compute: measured, by one rank that has the machine to itself.
+"""How many matrix products make a step of so many seconds or operations: measured, alone or by all ranks at once.
 
-The number is then the same on any number of ranks, so that what neighbours cost shows in the times.
+`Work.products` measures on one rank that has the machine to itself: the number is then the same on any number of ranks,
+so that what neighbours cost shows in the times.  `calibrated` measures on all ranks of a run at once, so that a step
+lasts as long as was asked for on these ranks, also under an outside launcher.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from statistics import fmean
 
-from collbench.algorithms import implementations
-from collbench.cases import Sampling, Sweep
+from collbench.algorithms import implementations, is_library
+from collbench.cases import COMPUTE, Sampling, Step, Sweep, flops_of
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import PlatformError
+from collbench.measure.session import Session
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Untimed
-from collbench.step_times import StepTimes
-from collbench.steps import COMPUTE, Step, flops_of
+from collbench.results.collectives import Failed, Untimed
+from collbench.results.steps import Series, StepTimes
+from collbench.stats import percentile
 
-_TRIED = 16  # products of a trial step
-_SAMPLING = Sampling(budget=0.3)
+SIZES = (32, 64, 128, 256, 512, 1024, 2048)
+"""Rows of the matrices that are tried; the library that multiplies does best with powers of two."""
+
+# Products of a step, if it is long enough: that many times as much in one rank then comes out to a twentieth.
+LEAST = 20
+
+_TRIED = 16  # products of a trial step of one rank
+_ALONE = Sampling(budget=0.3)
+_SAMPLES, _SERIES, _PRODUCTS = 5, 0.01, 4  # of a size, with series of so many seconds and steps of so many products
 
 
 @dataclass(frozen=True)
@@ -27,15 +39,25 @@ class Work:
     flops: float = 0.0
 
     def products(self, platform: str, size: int) -> int:
-        """So many products of square matrices of that many rows; at least one.  PlatformError if no rank can be had."""
+        """Return so many products of square matrices of that many rows; at least one.
+
+        Raises:
+            PlatformError: No rank can be had to measure on.
+
+        """
         if self.flops:
             return max(1, round(self.flops / flops_of(1, size)))
         return max(1, round(self.seconds / seconds_of_a_product(platform, size)))
 
 
 def seconds_of_a_product(platform: str, size: int) -> float:
-    """On one rank of that platform, alone on the machine; PlatformError if it cannot be measured."""
-    names = [name for name, way in implementations().items() if platform in way.platforms]
+    """Return the seconds of a matrix product on one rank of that platform, alone on the machine.
+
+    Raises:
+        PlatformError: It cannot be measured.
+
+    """
+    names = [name for name, implementation in implementations().items() if platform in implementation.platforms]
     sweep = Sweep(
         collectives=(COLLECTIVES["allreduce"],),
         sizes=(4,),
@@ -43,15 +65,69 @@ def seconds_of_a_product(platform: str, size: int) -> float:
         redops=(REDUCTIONS["sum"],),
         ranks=1,
         implementations=tuple(names[:1]),
-        sampling=_SAMPLING,
+        sampling=_ALONE,
         steps=(Step(_TRIED, size, COMPUTE),),
     )
+    reason = ""
     with Supervisor(platform, sweep) as ranks:
         for result in ranks.run():
             if isinstance(result, StepTimes) and result.right:
                 return result.percentile(50) / _TRIED
-            reason = result.reason if isinstance(result, Untimed) else result.wrong
-            raise PlatformError(
-                f"matrix products of {size} x {size} could not be timed: {reason}; try another --matrix"
-            )
-    raise PlatformError(f"matrix products of {size} x {size} could not be timed; try another --matrix")
+            reason = f": {result.reason if isinstance(result, Untimed) else result.wrong}"
+    raise PlatformError(f"matrix products of {size} x {size} could not be timed{reason}; try another --matrix")
+
+
+def products_for(work: Work, seconds: Mapping[int, float]) -> Step:
+    """Return the step, of matrices as large as leaves LEAST products; `seconds` of a product by size."""
+    costs = {size: flops_of(1, size) for size in SIZES} if work.flops else seconds
+    wanted = work.flops or work.seconds
+    fitting = [size for size, cost in costs.items() if LEAST * cost <= wanted]
+    size = max(fitting, default=min(costs))
+    return Step(max(1, round(wanted / costs[size])), size)
+
+
+def calibrated(work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Step:
+    """*Collective* under a launcher: return that work as a step of these ranks.
+
+    Raises:
+        PlatformError: No size of matrices could be measured.
+
+    """
+    return products_for(work, {} if work.flops else seconds_of_products(work, platform, sweep, launched))
+
+
+def seconds_of_products(work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> dict[int, float]:
+    """Return the seconds of a product by size, up to sizes of which a step has no room for LEAST."""
+    names = sorted(sweep.implementations, key=is_library)[-1:]
+    trials = replace(
+        sweep,
+        sizes=sweep.sizes[:1],
+        implementations=tuple(names),
+        sampling=Sampling(iters=_SAMPLES, region=_SERIES, timeout=sweep.sampling.timeout),
+        steps=tuple(Step(_PRODUCTS, size) for size in SIZES),
+    )
+    seconds: dict[int, float] = {}
+    reason = "no implementation carried a step out"
+    with Session(platform, trials, launched, None) as session:
+        for result in session.run():
+            step = result.case.step
+            assert step
+            if isinstance(result, StepTimes) and result.right:
+                seconds[step.size] = _seconds_of_a_product(result, step)
+                if LEAST * seconds[step.size] > work.seconds:
+                    break
+            reason = (result.reason if isinstance(result, Failed) else result.wrong) or reason
+    if not seconds:
+        raise PlatformError(f"how long a matrix product takes could not be measured: {reason}")
+    return seconds
+
+
+def _seconds_of_a_product(result: StepTimes, step: Step) -> float:
+    """Return the mean over ranks of the lower quartile of their steps, in the series that was disturbed least."""
+    ranks = range(result.case.ranks)
+    return min(fmean(_lower_quartile(series, rank) for rank in ranks) for series in result.series) / step.products
+
+
+def _lower_quartile(series: Series, rank: int) -> float:
+    moments = zip(series.begins(rank), series.computed[rank], strict=True)
+    return percentile([computed - begun for begun, computed in moments], 25)

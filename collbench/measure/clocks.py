@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collbench.platforms.processes import Processes, Team
-from collbench.step_times import Series
+from collbench.results.steps import Series
 
 _TRIPS, _SECONDS = 200, 0.05  # round trips of a reading at most, and how long they may take where ranks share a core
 _NAP = 1e-3  # seconds between two looks for the first question

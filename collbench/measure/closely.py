@@ -4,8 +4,8 @@ from itertools import chain
 
 from collbench.platforms.interface import Platform
 from collbench.platforms.products import at
+from collbench.results import Activity
 from collbench.schedules import Recorder, StepOf
-from collbench.step_times import Activity
 
 _STEPS = 7  # at most, of which the one of median length is kept
 _SECONDS = 2.0  # that they last about at most: nobody hears of them meanwhile

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collbench.measurement import Result
+from collbench.results import Result
 
 BUSY = 0.25  # of the cores wanted by others before a run: more than a shell and an editor take
 WAITED = 0.10  # of the time in which something that could run had no core

@@ -9,15 +9,14 @@ from dataclasses import replace
 from typing import Any, Self
 
 from collbench.algorithms import is_library
-from collbench.cases import Sweep
-from collbench.measure.greeting import Greeting
+from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Step, Sweep
+from collbench.measure.interleave import Arm, Interleaving
+from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
-from collbench.measure.turns import Side, Turns
-from collbench.measurement import Result
 from collbench.platforms.gpu.nccl import LIMIT
+from collbench.results import Result
 from collbench.runfile.environment import UNCHANGED, Setting
 from collbench.schedules import overlapping
-from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
 
 
 def ways(step: Step, platform: str, buckets: Sequence[int], ctas: Sequence[int] = ()) -> tuple[Step, ...]:
@@ -41,9 +40,9 @@ class Overlapped:
     def __init__(self, platform: str, sweep: Sweep) -> None:
         limits = dict.fromkeys(step.ctas for step in sweep.steps if step)
         ranks = {most: Supervisor(platform, sweep, _limited(most)) for most in limits}
-        sides = [Side(ranks[step.ctas], own, _name(step)) for step, own in _apart(sweep)]
-        self._ranks, self._turns = ranks[0], Turns(platform, sides)
-        self.greeting = Greeting()
+        sides = [Arm(ranks[step.ctas], own, _name(step)) for step, own in _apart(sweep)]
+        self._ranks, self._turns = ranks[0], Interleaving(platform, sides)
+        self.greeting = WorkerHello()
 
     def __enter__(self) -> Self:
         self._turns.__enter__()

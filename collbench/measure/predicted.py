@@ -10,9 +10,10 @@ import numpy as np
 from collbench.algorithms import implementations
 from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
-from collbench.measure.greeting import Greeting
-from collbench.measurement import Prediction, Result, Skipped
+from collbench.measure.protocol import WorkerHello
 from collbench.model.predict import network_curve
+from collbench.results import Result
+from collbench.results.collectives import Prediction, Skipped
 from collbench.topology.system import System
 
 NAME = "model"  # of the platform, in rows of a run file
@@ -32,7 +33,7 @@ class Modelled:
         self._sweep = sweep
         self._results: list[Result] = []
         # No variable of this process changes a prediction.
-        self.greeting = Greeting(topology_record(self.system, what_ifs), {"numpy": np.__version__})
+        self.greeting = WorkerHello(topology_record(self.system, what_ifs), {"numpy": np.__version__})
 
     def __enter__(self) -> Self:
         self._results = list(self._predict())

@@ -6,14 +6,13 @@ from typing import Any, Self
 import numpy as np
 
 from collbench.algorithms import implementations
-from collbench.cases import Case, Sweep
+from collbench.cases import COMPUTE, Case, Sweep
 from collbench.errors import Unsupported
-from collbench.measure.greeting import Greeting
 from collbench.measure.predicted import NAME, topology_record
+from collbench.measure.protocol import WorkerHello
 from collbench.measure.scaled import Scaling
-from collbench.measurement import Result, Skipped
 from collbench.model.steps import on_ranks, step_time
-from collbench.steps import COMPUTE
+from collbench.results import Result, Skipped
 from collbench.topology.system import System
 
 
@@ -26,12 +25,12 @@ class ModelledSteps:
     def __init__(self, system: System, sweep: Sweep, noise: float) -> None:
         self._system, self._sweep, self._noise = system, sweep, noise
         self._results: list[Result] = []
-        self.greeting = Greeting()
+        self.greeting = WorkerHello()
 
     def __enter__(self) -> Self:
         self._results = [self._one(case, name) for case, name in self._rows()]
         largest = on_ranks(self._system, self._sweep.ranks)
-        self.greeting = Greeting(topology_record(largest), {"numpy": np.__version__})
+        self.greeting = WorkerHello(topology_record(largest), {"numpy": np.__version__})
         return self
 
     def __exit__(self, *exception: Any) -> None:

@@ -8,12 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from collbench.cases import Case, Sweep
-from collbench.measure.greeting import Greeting
+from collbench.cases import COMPUTE, STRONG, WEAK, Case, Step, Sweep
+from collbench.measure.interleave import Arm, Interleaving, Measures
+from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
-from collbench.measure.turns import Measures, Side, Turns
-from collbench.measurement import Result
-from collbench.steps import COMPUTE, STRONG, WEAK, Step
+from collbench.results import Result
 
 MODES = {
     WEAK: "every rank computes as much, however many there are",
@@ -68,10 +67,10 @@ class Scaled:
     def __init__(self, platform: str, scaling: Scaling) -> None:
         self._scaling = scaling
         sweeps = [scaling.side(ranks) for ranks in scaling.ranks]
-        self._sides = [Side(_supervised(platform, own), own, f"{own.ranks} ranks") for own in sweeps]
-        self._turns = [Turns(platform, self._sides, scaling.cases(mode)) for mode in scaling.modes]
+        self._sides = [Arm(_supervised(platform, own), own, f"{own.ranks} ranks") for own in sweeps]
+        self._turns = [Interleaving(platform, self._sides, scaling.cases(mode)) for mode in scaling.modes]
         self._open = ExitStack()
-        self.greeting = Greeting()
+        self.greeting = WorkerHello()
 
     def __enter__(self) -> Self:
         self._open.enter_context(self._turns[0])

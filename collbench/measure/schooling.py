@@ -12,18 +12,16 @@ import numpy as np
 
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
-from collbench.flaws import Flaw
 from collbench.learning.data import Data
 from collbench.learning.network import loss
 from collbench.learning.seat import Seat
 from collbench.learning.trail import Kept, Part, Stepped, first_flaw, known_weights, miscounted, shared
-from collbench.measure.runner import SEEDS, Progress
-from collbench.measurement import Result, Skipped
-from collbench.note import Note
+from collbench.measure.sampling import SEEDS
+from collbench.measure.sampling import Heartbeat as Progress
 from collbench.platforms.interface import Platform
-from collbench.scheduling import RunQueue, Scheduling
+from collbench.platforms.scheduling import RunQueue
+from collbench.results import CheckFailure, Note, Point, Result, Scheduling, Skipped, Trained
 from collbench.styles import Style, Training, styles
-from collbench.trained import Point, Trained
 
 FIRST = 4  # steps that are made and checked before any that count
 TURN = 15  # steps of a turn: a slow rank makes some in it, and a machine's load hardly changes
@@ -52,7 +50,7 @@ class _Run:
     trails: Sequence[Sequence[Kept]]
     begun: Sequence[Sequence[float]]  # by rank, whenever training went on
     computing: tuple[float, ...]
-    flaw: Flaw | None
+    flaw: CheckFailure | None
     note: Note
     scheduling: Scheduling
 
@@ -140,7 +138,7 @@ def _finished(pupil: _Pupil, platform: Platform) -> _Run:
     return _Run(trails, begun, computing, flaw, note, Scheduling.of_ranks(spoils))
 
 
-def _checked(case: Case, style: Style, platform: Platform, trails: Sequence[Sequence[Kept]]) -> Flaw | None:
+def _checked(case: Case, style: Style, platform: Platform, trails: Sequence[Sequence[Kept]]) -> CheckFailure | None:
     """*Collective*: the first update that is not what it must be; the ranks share the work."""
     assert case.job
     job, (rank,) = case.job, platform.local

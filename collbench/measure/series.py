@@ -9,8 +9,8 @@ from itertools import chain
 
 from collbench.measure.clocks import Taken
 from collbench.platforms.products import at
+from collbench.platforms.scheduling import RunQueue
 from collbench.schedules import Moments, Parts, StepOf
-from collbench.scheduling import RunQueue
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,34 @@
 """A whole run: ranks from here, from an outside launcher or of a model, and each result on disk before the next."""
 
 import sys
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from collbench import __version__
 from collbench.algorithms import find
 from collbench.cases import Sweep
-from collbench.interrupts import behind, held, status
-from collbench.labels import labelled
-from collbench.measure.greeting import Opened
-from collbench.measure.launched import Joined
-from collbench.measure.starts import Starts
+from collbench.host import signals
+from collbench.measure.interleave import Arm, Interleaving, Rotation, Starts
+from collbench.measure.protocol import Opened, WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
-from collbench.measurement import Result
 from collbench.platforms.cpu.mpi_libraries import short_name
-from collbench.runfile.environment import describe
-from collbench.runfile.file import Writer
-from collbench.runfile.header import Header, SweepPart, TopologyPart
-from collbench.runfile.records import sweep_fields
+from collbench.results import Result
+from collbench.results.facts import labelled
+from collbench.runfile.environment import Setting, describe
+from collbench.runfile.header import Header, Interleaved, SweepPart, TopologyPart
+from collbench.runfile.schema import sweep_fields
+from collbench.runfile.store import Writer
+
+if TYPE_CHECKING:
+    from collbench.measure.external_launcher import Joined
+
+COPIES = 2  # sets of ranks of a pair, which hold memory at the same time
 
 
 class Ranks(Opened, Protocol):
@@ -49,7 +54,14 @@ class Session:
     ) -> None:
         self.sweep = sweep
         self.modelled = modelled
-        self._ranks: Ranks = _ranks(on, sweep, launched) if isinstance(on, str) else on
+        self._joined = _join(on, sweep) if launched and isinstance(on, str) else None
+        self._ranks: Ranks
+        if self._joined:
+            self._ranks = self._joined
+        elif isinstance(on, str):
+            self._ranks = Supervisor(on, sweep) if sweep.starts == 1 else Starts(on, sweep)
+        else:
+            self._ranks = on
         self.leader = launched is None or launched[0] == 0
         with self._agreeing():
             self._writer = Writer(folder) if self.leader and folder else None
@@ -58,38 +70,36 @@ class Session:
         self.topology = ""
         self.header = Header()  # of the run file, once the ranks are there
         self.labels: list[str] = []  # what rows are called, as far as the ranks have said it
+        self._open = ExitStack()
 
-    def __enter__(self) -> "Session":
-        try:
-            self._ranks.__enter__()
-        except BaseException:
-            self.discard()
-            raise
-        self.header = header = self._header()
-        self.topology = header.topology.name
-        self.labels = [_label(name, header.environment.versions) for name in self.sweep.implementations]
-        try:
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            undo = stack.enter_context(ExitStack())
+            undo.callback(self.discard)
+            if not self.modelled:  # a prediction has nothing to end in order
+                stack.enter_context(signals.deferred())
+            stack.enter_context(self._ranks)
+            self.header = self._header()
+            self.topology = self.header.topology.name
+            self.labels = [_label(name, self.header.environment.versions) for name in self.sweep.implementations]
             with self._agreeing():
                 if self._writer:
-                    self._writer.header(header)
-        except BaseException:
-            with held():
-                self._ranks.__exit__(*sys.exc_info())
-                self.discard()
-            raise
-        if isinstance(self._ranks, Joined):
-            WATCHDOG.last_words = self._hung
+                    self._writer.header(self.header)
+            undo.pop_all()
+            self._open = stack.pop_all()
+        if self._joined:
+            WATCHDOG.last_words = self._note_hang
         return self
 
     def _agreeing(self) -> AbstractContextManager[None]:
-        """Around what one process of a launcher may fail at alone."""
-        return self._ranks.agreeing() if isinstance(self._ranks, Joined) else nullcontext()
+        """Return what goes around code in which one process of a launcher may fail alone."""
+        return self._joined.agreeing() if self._joined else nullcontext()
 
-    def _hung(self, reason: str) -> str:
+    def _note_hang(self, reason: str) -> str:
         """Note that the run ends since nothing goes on; nobody but this thread does anything any more."""
-        if not self._writer or not isinstance(self._ranks, Joined):
+        if not self._writer or not self._joined:
             return ""
-        self._writer.append(self._ranks.failed(f"{reason}; the run ends here"))
+        self._writer.append(self._joined.failed(f"{reason}; the run ends here"))
         self._writer.end(_now(), 1)
         return f"; what was measured is in {self.path}"
 
@@ -99,16 +109,16 @@ class Session:
             self._writer.discard()
 
     def _header(self) -> Header:
-        greeting = self._ranks.greeting
+        hello = self._ranks.greeting
         return Header(
             collbench=__version__,
             command=("collbench", *sys.argv[1:]),
             started=_now(),
-            processes=self.sweep.ranks if isinstance(self._ranks, Joined) else 0,
-            environment=describe(greeting.versions, greeting.variables),
-            topology=TopologyPart.from_json(greeting.topology),
-            sweep=SweepPart.from_json(sweep_fields(replace(self.sweep, starts=greeting.starts))),
-            interleaved=greeting.interleaved,
+            processes=self.sweep.ranks if self._joined else 0,
+            environment=describe(hello.versions, hello.variables),
+            topology=TopologyPart.from_json(hello.topology),
+            sweep=SweepPart.from_json(sweep_fields(replace(self.sweep, starts=hello.starts))),
+            interleaved=hello.interleaved,
         )
 
     @property
@@ -124,33 +134,112 @@ class Session:
                 self._writer.append(result)
             yield result
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None = None, *rest: object) -> None:
-        signal = error if isinstance(error, KeyboardInterrupt) else behind(error)
-        with held(), self._writer or nullcontext():
-            if signal and self._writer:  # before the ranks' end, with which an outside launcher may end this too
-                self._writer.end(_now(), status(signal))
-            self._ranks.__exit__(kind, error, *rest)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None = None, *rest: Any) -> None:
+        with self._writer or nullcontext():
+            # Before the ranks' end, with which an outside launcher may end this process too.
+            if self._writer and isinstance(error, KeyboardInterrupt):
+                self._writer.end(_now(), signals.status(error))
+            try:
+                self._open.__exit__(kind, error, *rest)
+            except KeyboardInterrupt as interruption:
+                if self._writer:
+                    self._writer.end(_now(), signals.status(interruption))
+                raise
             if kind is None and self._writer:
                 self._writer.end(_now(), exit_status(self.results))
 
 
-def _ranks(platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Ranks:
-    if launched:
-        return Joined(platform, sweep)
-    return Supervisor(platform, sweep) if sweep.starts == 1 else Starts(platform, sweep)
+def _join(platform: str, sweep: Sweep) -> "Joined":
+    from collbench.measure.external_launcher import Joined  # the ranks' side: no supervisor needs it
+
+    return Joined(platform, sweep)
 
 
 def _label(name: str, versions: Mapping[str, str]) -> str:
-    """What rows of that name will be called, by what the ranks say of their MPI library."""
-    way, (_, at, suffix) = find(name), name.partition("@")
-    said = versions.get(f"mpi{at}{suffix}", "") if way and way.library and "cpu" in way.platforms else ""
-    return labelled(name, short_name(said)) if said else name
+    """Return what rows of that name will be called, by what the ranks say of their MPI library."""
+    implementation, (_, at, suffix) = find(name), name.partition("@")
+    if not implementation or not implementation.library or "cpu" not in implementation.platforms:
+        return name
+    version = versions.get(f"mpi{at}{suffix}", "")
+    return labelled(name, short_name(version)) if version else name
 
 
 def exit_status(results: Sequence[Result]) -> int:
-    """0 if everything measured is right, 1 if something is wrong or failed."""
+    """Return 0 if everything measured is right, 1 if something is wrong or failed."""
     return int(any(result.outcome.bad for result in results))
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class _OneArm:
+    """One setting of a pair, which is open already: what a Session needs of its ranks."""
+
+    def __init__(self, pair: Interleaving, place: int, interleaved: Interleaved) -> None:
+        self._pair, self._place, self._interleaved = pair, place, interleaved
+        self.greeting = WorkerHello()
+
+    def __enter__(self) -> Self:
+        hello = self._pair.arms[self._place].ranks.greeting
+        self.greeting = replace(hello, interleaved=replace(self._interleaved, cores=hello.cores))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Do nothing: the pair ends the ranks."""
+
+    def run(self) -> Iterator[Result]:
+        """Yield every result of the setting, in the order of the table."""
+        for number, _ in enumerate(self._pair.cases):
+            yield from self._pair.results(number, self._place)
+
+
+class PairedSession:
+    """A sweep under two settings, and a run file of each; iterate over `run()` inside `with`.
+
+    NCCL and MPI read most variables once in the life of a process, so each setting has ranks of its own.  `settings`
+    are each a change of the environment, what to call it in the header, and the folder of its run file.
+    """
+
+    def __init__(self, platform: str, sweep: Sweep, settings: Sequence[tuple[Setting, str, Path]]) -> None:
+        named = tuple({name: None for setting, _, _ in settings for name in setting.names})
+        arms = []
+        for setting, name, _ in settings:
+            starts = [Supervisor(platform, sweep, setting, named) for _ in range(sweep.starts)]
+            arms.append(Arm(Rotation(starts), sweep, name))
+        self.sweep = sweep
+        self._pair = Interleaving(platform, arms)
+        self._open = ExitStack()
+        run = str(uuid.uuid4())
+        self.sessions: list[Session] = []
+        for place, (_, name, folder) in enumerate(settings):
+            try:
+                arm = _OneArm(self._pair, place, Interleaved(id=run, setting=name))
+                self.sessions.append(Session(arm, sweep, None, folder))
+            except BaseException:
+                self._discard()
+                raise
+
+    def _discard(self) -> None:
+        for session in reversed(self.sessions):
+            session.discard()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._pair)
+            except BaseException:
+                self._discard()
+                raise
+            for session in self.sessions:
+                stack.enter_context(session)
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._open.__exit__(*exception)
+
+    def run(self) -> Iterator[tuple[Result, Result]]:
+        """Yield the results of the two settings for each case and implementation once they are on disk."""
+        first, second = self.sessions
+        yield from zip(first.run(), second.run(), strict=True)

@@ -13,18 +13,15 @@ from typing import Self
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
-from collbench.flaws import Flaw
 from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.closely import activities
-from collbench.measure.runner import SEEDS, Progress, enough
+from collbench.measure.sampling import SEEDS, enough
+from collbench.measure.sampling import Heartbeat as Progress
 from collbench.measure.series import take
-from collbench.measurement import Result, Skipped
-from collbench.note import Note
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Products
+from collbench.results import Activity, CheckFailure, Note, Result, Scheduling, Skipped, StepTimes
 from collbench.schedules import Parts, StepOf, find_schedule, refuse
-from collbench.scheduling import Scheduling
-from collbench.step_times import Activity, StepTimes
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: each one's moments are kept
@@ -171,7 +168,7 @@ def _idle(case: Case, platform: Platform) -> Prepared:
     return Prepared(lambda launches: None)
 
 
-def _checked(run: _Run, contestant: _Contestant, seed: int) -> tuple[Taken, Flaw | None]:
+def _checked(run: _Run, contestant: _Contestant, seed: int) -> tuple[Taken, CheckFailure | None]:
     """A series with known data, and what is wrong with what it leaves: in the buffers, beside them, in the matrices.
 
     In place a result is the next step's input, so that only that of a single step is known.
@@ -217,7 +214,7 @@ def _sample(contestants: Sequence[_Contestant], sampling: Sampling, progress: Pr
         order.reverse()
 
 
-def _result(run: _Run, contestant: _Contestant, flaw: Flaw | None) -> StepTimes:
+def _result(run: _Run, contestant: _Contestant, flaw: CheckFailure | None) -> StepTimes:
     first = contestant.parts.operations[0]
     paced = Note(paced=2 * sum(contestant.waits) > len(contestant.waits))
     return StepTimes(

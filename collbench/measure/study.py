@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from collbench.algorithms import narrow
 from collbench.cases import Case
 from collbench.collectives import find_collective
-from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.datatypes import DATATYPES, KEPT, LEARNT, REDUCTIONS, Lost, Study, Wire
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import WINDOW_HEAD, Region, buffers
-from collbench.wires import KEPT, LEARNT, Lost, Study, Wire
 
 ROUNDS, FEWEST = 1000, 20
 _TRIED = 10  # rounds that tell how many there is time for: where ranks take turns on a core each takes milliseconds

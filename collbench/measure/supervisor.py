@@ -1,33 +1,295 @@
 """Starts the ranks, sends them one case after another, and outlives whatever happens to them.
 
-A worker that dies, hangs or wedges its device costs one implementation of one case a `failed` row; fresh workers go
-on.  The supervisor itself never touches MPI or CUDA, so nothing can wedge it.
+A rank that dies, hangs or wedges its device costs one implementation of one case a `failed` row; fresh ranks go on.
+The supervisor itself never touches MPI or CUDA, so nothing can wedge it.
 """
 
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Self
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import Notice, PlatformError, RanksLost
-from collbench.interrupts import held
-from collbench.measure.greeting import Greeting
-from collbench.measure.workers import Lost, Workers
-from collbench.measurement import Failed, Result, Skipped
+from collbench.host import processes, signals
+from collbench.host.isolation import isolated
+from collbench.host.launcher import unlaunched
+from collbench.measure import protocol
+from collbench.measure.protocol import UNKNOWN, Installation, WorkerHello, installation, refuse_other
 from collbench.platforms import find_platform
-from collbench.platforms.cpu.mpi_libraries import Library
+from collbench.platforms.cpu.mpi_libraries import Library, own
+from collbench.results import Result
+from collbench.results.collectives import Failed, Skipped
 from collbench.runfile.environment import UNCHANGED, Setting
+from collbench.runfile.schema import case_fields, sweep_fields, to_result
 
+SCRATCH = "scratch"  # within the folder of a run, for whatever its processes need for a moment
+LOCAL_ONLY = {
+    "UCX_TLS": "self,sm",
+    "FI_TCP_IFACE": "lo",
+    "OMPI_MCA_btl": "^tcp",
+    "OMPI_MCA_oob_tcp_if_include": "lo",
+    "PMIX_MCA_ptl_tcp_if_include": "lo",
+}
+"""Nothing on the network is to reach ranks of one machine: by default MPI libraries listen on every address for ranks
+that never come.  What the user has set of the same library stays as it is.  A process that starts no MPI gets none of
+them: NCCL's plugins read some, and the run file would keep what nothing heeded."""
+
+_EXIT_BY_SIGNAL = re.compile(
+    r"EXIT STRING: .+? \(signal (\d+)\)|^\[\d+\]\d+:Return code = \d+, signaled with (.+)$", re.MULTILINE
+)
+_TO_THE_OTHERS = (signal.SIGINT, signal.SIGQUIT)  # by which a launcher asks the other ranks to follow
+
+_STOPPING = 5.0  # seconds for ranks to end by themselves
+_DYING = 10.0  # seconds for a killed process to be gone, unless it hangs in a driver
+_SLOWEST = 50e6  # bytes per second that filling, checking and moving a case's buffers may at worst take
 _TRIES = 2  # of a library's start, which takes most of --timeout where it hangs
+
+
+def rank_command(platform: str, ranks: int, library: Library | None = None) -> list[str]:
+    """Return the command that starts ranks; on a CPU by the launcher of that library, or of the one mpi4py loads."""
+    # -P: a copy of collbench in the working folder is not what was asked for.
+    python = [sys.executable, "-P", "-m", protocol.WORKER]
+    return [*(library or own()).command(ranks), *python] if find_platform(platform).process_per_rank else python
+
+
+def mpiexec() -> str:
+    """Return the launcher of the library that mpi4py loads."""
+    return str(own().launcher)
+
+
+def rank_environment(platform: str, folder: Path, setting: Setting, library: Library | None = None) -> dict[str, str]:
+    """Return the environment of ranks: how they find their supervisor, and which MPI library to load."""
+    given = unlaunched(os.environ)
+    by_mpi = find_platform(platform).process_per_rank
+    if by_mpi:
+        given = _local_only(given)
+    changed = setting.applied(given | {"OMP_NUM_THREADS": "1"})
+    if by_mpi:
+        changed = (library or own()).environment(changed)
+    changed = isolated(changed)
+    others = filter(None, changed.get("PYTHONPATH", "").split(os.pathsep))
+    return changed | {
+        protocol.FOLDER: str(folder),
+        protocol.SUPERVISOR: str(os.getpid()),
+        protocol.PLATFORM: platform,
+        "TMPDIR": str(folder / SCRATCH),  # what a killed compiler or MPI leaves there goes with the folder
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *others]),
+    }
+
+
+def _local_only(given: dict[str, str]) -> dict[str, str]:
+    """Return the environment with LOCAL_ONLY, but for a library that the user told which network to take."""
+    chosen = set()
+    for name in given:
+        if re.match(r"UCX_(TLS|NET_DEVICES)$|FI_(PROVIDER|TCP)", name):
+            chosen.add(name.partition("_")[0])
+    return {name: value for name, value in LOCAL_ONLY.items() if name.partition("_")[0] not in chosen} | given
+
+
+def signal_of(printed: str) -> int | None:
+    """Return by which signal a rank was ended, as the launcher printed it; None if it says nothing of one."""
+    numbers = [int(number) if number else _signal_named(word) for number, word in _EXIT_BY_SIGNAL.findall(printed)]
+    for number in numbers:
+        if number not in _TO_THE_OTHERS:
+            return number
+    return numbers[0] if numbers else None
+
+
+def _signal_named(word: str) -> int:
+    for number in signal.valid_signals():
+        if signal.strsignal(number) == word.strip():
+            return number
+    return 0
+
+
+def seconds_for(case: Case, sampling: Sampling) -> float:
+    """Return the seconds without progress after which a case has failed: the time-out, and what its bytes take."""
+    return sampling.timeout + case.nbytes * case.ranks / _SLOWEST
+
+
+class WorkersLost(Exception):
+    """The workers are of no more use; the message says why."""
+
+    def __init__(self, reason: str, implementation: str = "", start: bool = False) -> None:
+        super().__init__(reason)
+        self.implementation = implementation
+        self.start = start  # whether it was a library that did not start
+
+
+class Workers:
+    """One set of rank processes: how they are started, spoken to, and ended."""
+
+    def __init__(self, platform: str, sweep: Sweep, setting: Setting, library: Library | None) -> None:
+        self._sweep = sweep
+        self._startup = find_platform(platform).startup
+        self._channel: protocol.Channel | None = None
+        self._files: list[str] = []
+        self._pids: tuple[int, ...] = ()
+        command = rank_command(platform, sweep.ranks, library)  # asks launchers: nothing is there to be left yet
+        with ExitStack() as undo:
+            try:
+                self._begun = time.time() - 1.0  # files' times are those of the kernel's last tick
+                self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
+                undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
+                (self._folder / SCRATCH).mkdir()
+                self._log = self._folder / "log"
+                self._heartbeat = protocol.Heartbeat(self._folder)
+                self._server = undo.enter_context(protocol.listen(self._folder))
+                environment = rank_environment(platform, self._folder, setting, library)
+                self._process = self._begin(command, environment)
+            except OSError as error:
+                raise PlatformError(
+                    f"the ranks did not start: {error}; they need a folder for temporary files "
+                    "with some room: set TMPDIR to one"
+                ) from None
+            undo.pop_all()
+
+    def _begin(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        with self._log.open("wb") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for the supervisor, which ends the ranks in order
+            )
+
+    def greet(self, named: Sequence[str], cores: Sequence[int]) -> WorkerHello:
+        """Wait for the ranks' hello to the sweep; PlatformError with their reason if they cannot start."""
+        deadline = time.monotonic() + self._startup
+        self._channel = self._accept(deadline)
+        try:
+            order = {"sweep": sweep_fields(self._sweep), "named": list(named), "cores": list(cores)}
+            self._channel.send({"installation": installation(), **order})
+            hello = self._channel.receive(max(0.0, deadline - time.monotonic()))
+        except protocol.Closed:
+            raise PlatformError(f"the ranks did not start: {self._last_words()}") from None
+        if hello is None:
+            raise PlatformError(f"the ranks were not ready within {self._startup:g} s{self._printed()}")
+        self._files = hello["files"]
+        if "refused" in hello:
+            raise PlatformError(hello["refused"])
+        refuse_other("a rank", Installation(*hello.get("installation", UNKNOWN)), "this command", installation())
+        self._pids = tuple(hello["pids"])
+        return WorkerHello(
+            topology=hello["topology"],
+            versions=hello["versions"],
+            variables=hello["variables"],
+            pids=self._pids,
+            cores=tuple(cores),
+        )
+
+    def _accept(self, deadline: float) -> protocol.Channel:
+        self._server.settimeout(0.05)
+        while True:
+            signals.check()
+            with contextlib.suppress(TimeoutError):
+                return protocol.Channel(self._server.accept()[0])
+            if self._process.poll() is not None:
+                raise PlatformError(f"the ranks did not start: {self._last_words()}")
+            if time.monotonic() > deadline:
+                raise PlatformError(f"the ranks did not start within {self._startup:g} s{self._printed()}")
+
+    def measure(
+        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int]
+    ) -> Iterator[Result]:
+        """Yield results as they come; WorkersLost if the ranks die, hang or give up."""
+        assert self._channel
+        how = {"implementations": list(names), "sampling": asdict(sampling), "launches": dict(launches)}
+        try:
+            self._channel.send({"case": {**case_fields(case), **how}})
+            while "done" not in (message := self._receive(case)):
+                if result := to_result(message["result"]):
+                    yield result
+        except protocol.Closed:
+            raise WorkersLost(self._last_words(), self._heartbeat.read()[1]) from None
+
+    def _receive(self, case: Case) -> dict[str, Any]:
+        """Return the next message; WorkersLost if for too long nothing new is begun."""
+        assert self._channel
+        timeout = seconds_for(case, self._sweep.sampling)
+        beats, since = self._heartbeat.read()[0], time.monotonic()
+        while True:
+            if message := self._channel.receive(0.2):
+                if "failed" in message or "refused" in message:
+                    reason = message.get("failed") or message["refused"]
+                    raise WorkersLost(str(reason), self._heartbeat.read()[1], bool(message.get("start")))
+                return message
+            if self._process.poll() is not None:
+                raise protocol.Closed
+            if (now := self._heartbeat.read()[0]) != beats:
+                beats, since = now, time.monotonic()
+            elif time.monotonic() - since > timeout:
+                raise WorkersLost(f"no progress for {timeout:.0f} s (--timeout)", self._heartbeat.read()[1])
+
+    def _last_words(self) -> str:
+        """Return why the ranks ended, from what they and the launcher printed."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)  # the launcher says how a rank ended once all others have
+        printed = self._log.read_text(encoding="utf-8", errors="replace")
+        if killed := signal_of(printed):
+            return f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"
+        lines = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)\b.*)$", printed, re.MULTILINE)
+        lines = lines or printed.strip().splitlines()
+        return f"a rank ended with status {self._process.returncode}" + (f": {lines[-1]}" if lines else "")
+
+    def _printed(self) -> str:
+        """Return the last line that the ranks and the launcher printed, if any."""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
+
+    def stop(self) -> None:
+        """Tell the ranks to end, and wait until they have left nothing behind, unless a signal is waiting.
+
+        The launcher is not waited for: MPICH's gforker spins for a second or more where two ranks end at once.
+        """
+        assert self._channel
+        with contextlib.suppress(protocol.Closed):
+            self._channel.send({"stop": True})
+            deadline = time.monotonic() + _STOPPING
+            while any(map(processes.is_alive, self._pids)) and time.monotonic() < deadline and not signals.pending():
+                time.sleep(0.02)
+        if not any(map(processes.is_alive, self._pids)):
+            self._files = []  # gone in good order; the names may soon be others'
+
+    def kill(self) -> int | None:
+        """End every process at once, and remove what a killed process cannot; the number of one that does not end.
+
+        A process that waits for a device within its driver can do so for as long as the device keeps silent.
+        """
+        processes.end_marked(protocol.FOLDER, str(self._folder), self._files)
+        if self._channel is None:  # ranks that have greeted leave no names
+            processes.unlink_orphans(self._begun)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()  # where /proc does not show it
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_DYING)
+        if self._channel:
+            self._channel.close()
+        self._server.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return self._process.pid if self._process.poll() is None else None
 
 
 @dataclass
 class Supervisor:
     """The ranks of one run, restarted as needed; a context manager that leaves none behind.
 
-    `setting` changes the environment of the ranks; the greeting tells of the variables that are `named` too.  On a CPU
+    `setting` changes the environment of the ranks; their hello tells of the variables that are `named` too.  On a CPU
     they load that MPI `library`, or the one that mpi4py finds.
     """
 
@@ -36,36 +298,39 @@ class Supervisor:
     setting: Setting = UNCHANGED
     named: tuple[str, ...] = ()
     library: Library | None = None
-    greeting: Greeting = field(default_factory=Greeting)
+    greeting: WorkerHello = field(default_factory=WorkerHello)
     _workers: Workers | None = None
-    _startless: Counter[str] = field(default_factory=Counter)  # how often an implementation's library did not start
+    _failed_starts: Counter[str] = field(default_factory=Counter)  # how often an implementation's library did not start
     _wedged: int | None = None  # the number of a process that does not even end when it is killed
+    _open: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
-        self.greeting = self._start()
+        with ExitStack() as stack:
+            stack.enter_context(signals.deferred())
+            self.greeting = self._start()
+            self._open = stack.pop_all()
         return self
 
-    def _start(self) -> Greeting:
-        """Fresh ranks and their greeting; PlatformError, and no ranks, if they cannot start."""
+    def _start(self) -> WorkerHello:
+        """Start fresh ranks and return their hello; PlatformError, and no ranks, if they cannot start."""
         if self._wedged:
             raise PlatformError(
                 f"process {self._wedged} was killed and does not end, so a driver must hang: no more ranks start; "
                 "reset the device (nvidia-smi --gpu-reset), or restart the machine"
             )
         try:
-            with held():
-                self._workers = Workers(self.platform, self.sweep, self.setting, self.library)
+            self._workers = Workers(self.platform, self.sweep, self.setting, self.library)
             return self._workers.greet(self.named, self._cores())
         except BaseException:
             self._kill()
             raise
 
     def _cores(self) -> tuple[int, ...]:
-        """A core for each rank, the same whenever they are started."""
+        """Return a core for each rank, the same whenever they are started."""
         return find_platform(self.platform).cores(self.sweep.ranks) if self.sweep.bind == "core" else ()
 
     def _start_again(self, implementation: str) -> None:
-        """Fresh ranks where the first ones stood; RanksLost, before that implementation's turn, if there are none."""
+        """Start fresh ranks where the first ones stood; RanksLost, before the implementation's turn, if none can be."""
         try:
             moved = self._start().moved(self.greeting)
         except PlatformError as error:
@@ -75,16 +340,17 @@ class Supervisor:
             raise RanksLost(moved, implementation)
 
     def _kill(self) -> None:
-        with held():
-            if self._workers:
-                self._wedged = self._workers.kill() or self._wedged
-            self._workers = None
+        if self._workers:
+            self._wedged = self._workers.kill() or self._wedged
+        self._workers = None
 
-    def __exit__(self, *exception: object) -> None:
-        with held():
-            if self._workers and exception[0] is None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        try:
+            if self._workers and kind is None:
                 self._workers.stop()
             self._kill()
+        finally:
+            self._open.__exit__(kind, *rest)
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep as it arrives; the last one says so where no ranks can be had any more."""
@@ -98,10 +364,12 @@ class Supervisor:
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
     ) -> Iterator[Result]:
-        """A result of each implementation; `launches` as for runner.measure.  RanksLost if no ranks can be had."""
-        waiting = [name for name in names if self._startless[name] < _TRIES]
+        """Yield a result of each implementation; `launches` as for sampling.measure.  RanksLost if none can be had."""
+        waiting = []
         for name in names:
-            if name not in waiting:
+            if self._failed_starts[name] < _TRIES:
+                waiting.append(name)
+            else:
                 yield Skipped(case, name, self.platform, f"its library did not start, {_TRIES} times: tried no more")
         while waiting:
             if self._workers is None:
@@ -112,14 +380,14 @@ class Supervisor:
                     waiting.remove(result.implementation)
                     yield result
                 if waiting:
-                    raise Lost("the ranks left it out")
-            except Lost as loss:
+                    raise WorkersLost("the ranks left it out")
+            except WorkersLost as loss:
                 self._kill()
                 if waiting:
                     culprit = loss.implementation if loss.implementation in waiting else waiting[0]
                     waiting.remove(culprit)
-                    self._startless[culprit] += loss.start
+                    self._failed_starts[culprit] += loss.start
                     yield Failed(case, culprit, self.platform, str(loss))
                 else:
-                    told = f"after the last result of {case.title}: {loss}; fresh ranks go on"
-                    warnings.warn(told, Notice, stacklevel=2)
+                    notice = f"after the last result of {case.title}: {loss}; fresh ranks go on"
+                    warnings.warn(notice, Notice, stacklevel=2)

@@ -1,6 +1,6 @@
 """Finds where the time of a case goes: each implementation timed as it is, and again while it keeps a log.
 
-Runs alike on every process of the run, as collbench/measure/runner.py does.
+Runs alike on every process of the run, as collbench/measure/sampling.py does.
 """
 
 import statistics
@@ -12,16 +12,15 @@ from itertools import chain
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
-from collbench.measure.launches import calibrate
-from collbench.measure.runner import SEEDS, Progress, checked
-from collbench.measurement import Explanation, Measurement, Result, Skipped
+from collbench.measure.sampling import SEEDS, Heartbeat, calibrate, checked
 from collbench.platforms import tracelog
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Moment, at
-from collbench.scheduling import Scheduling
-from collbench.tracks import PHASES, WAITED, Span, Track
+from collbench.results import Result
+from collbench.results.collectives import PHASES, WAITED, Explanation, Measurement, Skipped, Span, Track
+from collbench.results.facts import Scheduling
 
-_ROUNDS = 15  # of which the typical one is shown
+_ROUNDS = 15  # of which the median one is shown
 _TRIES = 3  # of a round in which a rank was off its core
 
 
@@ -30,14 +29,14 @@ def explain(
     implementations: Sequence[Implementation],
     platform: Platform,
     sampling: Sampling,
-    progress: Progress = lambda name: None,
+    heartbeat: Heartbeat = lambda name: None,
 ) -> Iterator[Result]:
     """Yield an explanation for each implementation, in their order; what is skipped or wrong as `measure` would.
 
     Raises CaseFailed when a kernel gives up waiting; the platform must then be opened anew.
     """
     for implementation in implementations:
-        progress(implementation.name)
+        heartbeat(implementation.name)
         try:
             implementation.refuse(case)
             with platform.team.agreeing():
@@ -54,6 +53,16 @@ def explain(
             yield _explanation(case, implementation, platform, sampling, plain, traced)
 
 
+@dataclass(frozen=True)
+class _Round:
+    """Seconds of a plain and of a traced operation, the tracks of the latter, and whether a rank was off its core."""
+
+    seconds: float
+    traced: float
+    tracks: Sequence[Track]
+    spoiled: bool
+
+
 def _explanation(
     case: Case,
     implementation: Implementation,
@@ -62,55 +71,49 @@ def _explanation(
     plain: Prepared,
     traced: Prepared,
 ) -> Explanation:
-    """Plain and traced runs by turns; the tracks are those of the run of median length."""
+    """Time plain and traced operations in turn; the tracks are those of the round of median length."""
     platform.checker.fill(case, SEEDS[1])
-    _tracks(platform)  # left by checked runs
+    _tracks(platform)  # those left by the checks
     launches = calibrate(plain, platform, sampling, nbytes=case.nbytes)
-    spoils: list[bool] = []
     rounds = []
     for _ in range(_ROUNDS):
         for _ in range(_TRIES):
-            round_ = _round(plain, traced, platform, launches, implementation.library)
-            if not round_[3]:
+            timed = _time(plain, traced, platform, launches, implementation.library)
+            if not timed.spoiled:
                 break
-        rounds.append(round_[:3])
-        spoils.append(round_[3])
-    typical = sorted(rounds, key=lambda round_: round_[1])[len(rounds) // 2]
+        rounds.append(timed)
+    shown = sorted(rounds, key=lambda timed: timed.traced)[len(rounds) // 2]
     return Explanation(
         case=case,
         implementation=implementation.name,
         platform=platform.name,
-        seconds=statistics.median(round_[0] for round_ in rounds),
-        traced=typical[1],
-        tracks=tuple(sorted(_from_zero(typical[2]), key=lambda track: (track.rank, track.block))),
+        seconds=statistics.median(timed.seconds for timed in rounds),
+        traced=shown.traced,
+        tracks=tuple(sorted(_from_zero(shown.tracks), key=lambda track: (track.rank, track.block))),
         note=platform.note | plain.note,
-        scheduling=Scheduling.of_ranks([spoils]),
+        scheduling=Scheduling.of_ranks([[timed.spoiled for timed in rounds]]),
     )
 
 
-def _round(
-    plain: Prepared, traced: Prepared, platform: Platform, launches: int, library: bool
-) -> tuple[float, float, list[Track], bool]:
-    """Seconds of a plain and of a traced operation, the tracks of the last one, and whether a rank was off its core."""
+def _time(plain: Prepared, traced: Prepared, platform: Platform, launches: int, library: bool) -> _Round:
     seconds = platform.clock.time(plain, launches)
     spoiled = platform.clock.scheduled.spoiled
     if library:
-        return seconds, seconds, [], spoiled
+        return _Round(seconds, seconds, (), spoiled)
     if traced.watched:
         traced_seconds, tracks = _watch(traced, platform)
     else:
         traced_seconds, tracks = platform.clock.time(traced, launches), _tracks(platform)
-    return seconds, traced_seconds, tracks, spoiled or platform.clock.scheduled.spoiled
+    return _Round(seconds, traced_seconds, tracks, spoiled or platform.clock.scheduled.spoiled)
 
 
 def _tracks(platform: Platform) -> list[Track]:
-    """From the logs of all ranks, which are cleared; the clock and its rate are those of each device."""
+    """Return the tracks in the logs of all ranks, and clear the logs; each device has its own clock and rate."""
     logs = {rank: platform.logs.take_logs(rank) for rank in platform.local}
-    tracks = [
-        replace(track, start=track.start + behind)
-        for ranks, behind in platform.logs.log_clocks().items()
-        for track in tracelog.tracks({rank: logs[rank] for rank in ranks})
-    ]
+    tracks = []
+    for ranks, offset in platform.logs.log_clocks().items():
+        for track in tracelog.tracks({rank: logs[rank] for rank in ranks}):
+            tracks.append(replace(track, start=track.start + offset))
     return list(chain.from_iterable(platform.team.exchange(tracks)))
 
 
@@ -133,7 +136,7 @@ class _Watcher:
         self.noted.append((rank, phase, begun, self.platform.clock.moment(rank)))
 
     def tracks(self) -> Iterator[Track]:
-        """What was noted; a rank that does nothing waits, for others or for the host."""
+        """Yield the track of each rank; a rank that does nothing waits, for others or for the host."""
         for rank in self.platform.local:
             own = [(phase, at(begun), at(ended)) for holder, phase, begun, ended in self.noted if holder == rank]
             spans = list(_with_gaps(own))
@@ -154,7 +157,7 @@ def _sums(spans: Sequence[Span]) -> Mapping[str, float]:
 
 
 def _watch(prepared: Prepared, platform: Platform) -> tuple[float, list[Track]]:
-    """One operation, watched; its seconds are those of the slowest rank."""
+    """Watch one operation; its seconds are those of the slowest rank."""
     assert prepared.watched
     watcher = _Watcher(platform)
     watched = prepared.watched

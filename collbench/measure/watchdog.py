@@ -1,7 +1,7 @@
 """Ends the processes of an outside launcher when nothing has begun for too long: nobody else watches over them.
 
-Any of them may wait for ever for one that was stopped, never came or took another way.  So a thread of each sleeps
-until the time is up, and is put off by whatever begins.
+Any process may wait for ever for one that was stopped, never came or took another way.  So a thread in each sleeps
+until the time is up, and is put off by whatever begins.  It is there before anything that may be broken on one node.
 """
 
 import os
@@ -14,16 +14,13 @@ from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
 
-from collbench.measure import cleanup
+from collbench.host import processes
 
 START = 60.0  # seconds until all have come, where nobody has said a time-out yet
-_LOOK = 0.5  # seconds, since the deadline may come nearer too
+_LOOK = 0.5  # seconds between two looks at the deadline, which may come nearer too
 _GRACE = 5.0  # seconds that the others leave to rank 0, which can note in the run file what happened
 _BEFORE = 1.5  # seconds before rank 0 ends all, in which another rank says what it failed of
 _ABORT = 2.0  # seconds that MPI_Abort gets, which may wait for a lock that a hung thread holds
-
-LastWords = Callable[[str], str]
-"""Writes down for what reason the run ends; what a reader must know besides."""
 
 
 class Phase(Enum):
@@ -35,11 +32,11 @@ class Phase(Enum):
 
 
 class Watchdog:
-    """Of this process, with the phase that it is in; it rings once if it is not fed in time."""
+    """Ends the run from a thread unless `feed` is called in time."""
 
     def __init__(self) -> None:
         self.phase = Phase.APART
-        self.last_words: LastWords = lambda reason: ""
+        self.last_words: Callable[[str], str] = lambda reason: ""  # notes why the run ends; what a user must know
         self.trouble: Callable[[], str] = str  # what this process failed of, if the others do not come to hear it
         self.hanging = False  # whether a library or device hangs, for which this process's exit would wait
         self._rank = 0
@@ -53,38 +50,40 @@ class Watchdog:
         threading.Thread(target=self._watch, args=(self._stopped,), daemon=True).start()
 
     def feed(self, seconds: float) -> None:
-        """Something begins, which may take that long."""
+        """Allow that many seconds for what begins now."""
         self.seconds, self._deadline = seconds, time.monotonic() + seconds
 
     def stop(self) -> None:
-        """From here on none waits for another, and what follows may take as long as it likes."""
+        """Watch no more: none waits for another, and what follows may take as long as it likes."""
         self.phase = Phase.APART
         self._stopped.set()
 
     def _watch(self, stopped: threading.Event) -> None:
-        grace, said = _GRACE if self._rank else 0.0, ""
+        grace, printed = _GRACE if self._rank else 0.0, ""
         while (left := self._deadline + grace - time.monotonic()) > 0:
             if stopped.wait(min(left, _LOOK)):
                 return
-            if left < grace + _BEFORE and self.trouble() != said:
-                said = self.trouble()
-                sys.stderr.write(f"collbench: error: rank {self._rank}: {said}\n" if said else "")
-                sys.stderr.flush()
+            if left < grace + _BEFORE and self.trouble() != printed:
+                printed = self.trouble()
+                self._print(printed)
         reason = f"no progress for {self.seconds:.0f} s (--timeout)"
-        more = self.last_words(reason)
-        sys.stderr.write(f"collbench: error: rank {self._rank}: {reason}; the run ends here{more}\n")
-        sys.stderr.flush()
+        self._print(f"{reason}; the run ends here{self.last_words(reason)}")
         end_all()
 
-    def leave_hanging(self) -> None:
-        """The end of a process that did all it had to, and holds what hangs: rank 0, which writes, ends them all."""
-        if self.hanging:
-            time.sleep(START if self._rank else 0.0)
-            end_all()
+    def _print(self, words: str) -> None:
+        if words:
+            sys.stderr.write(f"collbench: error: rank {self._rank}: {words}\n")
+            sys.stderr.flush()
 
     def leave(self) -> None:
         """End all if others may wait for this process, which cannot go on."""
         if self.phase is not Phase.APART:
+            end_all()
+
+    def leave_hanging(self) -> None:
+        """End a process that did all it had to, and holds what hangs: rank 0, which writes, ends them all."""
+        if self.hanging:
+            time.sleep(START if self._rank else 0.0)
             end_all()
 
 
@@ -93,19 +92,19 @@ WATCHDOG = Watchdog()
 
 def end_all() -> None:
     """End this process and all others of the launcher, even where MPI hangs."""
-    patience = _ABORT if "mpi4py.MPI" in sys.modules else START / 2  # the others may come to MPI's start later
+    seconds = _ABORT if "mpi4py.MPI" in sys.modules else START / 2  # the others may come to MPI's start later
     thread = threading.Thread(target=_abort, daemon=True)
     thread.start()
-    thread.join(patience)
+    thread.join(seconds)
     os._exit(1)
 
 
 def _abort() -> None:
-    """Where this process has not come to MPI yet, it does so, since the others may wait for it there."""
+    # A process that has not come to MPI's start yet does so now, since the others may wait for it there.
     with suppress(ImportError):
         from mpi4py import MPI
 
-        cleanup.unname()
+        processes.unlink_mpich_memory()
         MPI.COMM_WORLD.Abort(1)
 
 
@@ -115,21 +114,21 @@ seconds, pid, line, home = sys.argv[1:]
 if not select.select([0], [], [], float(seconds))[0]:
     print(line, file=sys.stderr, flush=True)
     sys.path.insert(0, home)
-    from collbench.measure import cleanup
-    cleanup.end([int(pid)])
+    from collbench.host import processes
+    processes.end([int(pid)])
 """
 
 
 @contextmanager
 def guarded(rank: int, seconds: float) -> Iterator[None]:
-    """Around the start of MPI, which waits for all processes and keeps Python's lock, so that no thread can watch it.
+    """Bound the start of MPI, which waits for all processes and keeps Python's lock, so that no thread can watch it.
 
     A process beside this one does, and goes with it.
     """
     line = f"collbench: error: rank {rank}: MPI did not start within {seconds:.0f} s: not all processes came to it"
-    mine = str(seconds + (_GRACE if rank else 0)), str(os.getpid()), line, str(Path(__file__).parents[2])
-    command = [sys.executable, "-I", "-S", "-c", _GUARD, *mine]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as guard:
+    limit = seconds + (_GRACE if rank else 0)
+    command = [sys.executable, "-I", "-S", "-c", _GUARD, str(limit), str(os.getpid()), line]
+    with subprocess.Popen([*command, str(Path(__file__).parents[2])], stdin=subprocess.PIPE) as guard:
         try:
             yield
         finally:

@@ -11,27 +11,67 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from collbench.cases import Sampling
+from collbench import algorithms
+from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import CaseFailed, CollbenchError, StartFailed
-from collbench.lifetimes import end_of
-from collbench.measure import cleanup, link
-from collbench.measure.carry_out import carry_out, needs
-from collbench.measure.installation import UNKNOWN, Installation, installation, refuse_other
+from collbench.host import processes
+from collbench.measure import protocol
+from collbench.measure.protocol import FOLDER, PLATFORM, SUPERVISOR, UNKNOWN, Installation, installation, refuse_other
+from collbench.measure.sampling import measure
 from collbench.platforms import compiler, find_platform, open_platform
 from collbench.platforms.interface import Platform
+from collbench.platforms.layout import Needs
 from collbench.platforms.processes import Alone, Processes, Team
+from collbench.results import Result
 from collbench.runfile.environment import variables
-from collbench.runfile.records import to_case, to_line, to_sweep
+from collbench.runfile.schema import to_case, to_line, to_sweep
 
-FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and page
-SUPERVISOR = "COLLBENCH_SUPERVISOR"  # and the one that gives the supervisor's process id
-PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI is started, before anything is received
+_GRACE = 3.0  # seconds that a failing rank waits to be ended: its abort could overtake what rank 0 has to say
 
-_PATIENCE = 3.0  # seconds that a failing rank waits to be ended: its abort could overtake what rank 0 has to say
+
+def needs(sweep: Sweep, platform: str) -> Needs:
+    """Return what a sweep wants of memory: its implementations, or where there are jobs, its styles of training."""
+    if jobs := list(filter(None, sweep.jobs)):
+        from collbench import styles
+
+        return styles.needs(sweep.implementations, jobs, sweep.ranks, platform)
+    return algorithms.needs(sweep.implementations, sweep.ranks, platform)
+
+
+def execute_case(
+    case: Case,
+    names: Sequence[str],
+    platform: Platform,
+    sampling: Sampling,
+    heartbeat: Callable[[str], None],
+    launches: Mapping[str, int] | None = None,
+) -> Iterator[Result]:
+    """*Collective*: measure a case, its steps or its training, or trace it; yield a result of each implementation.
+
+    Raises:
+        CaseFailed: The platform must be opened anew.
+
+    """
+    # Imported where they are needed: most runs measure collectives.
+    if case.job:
+        from collbench.measure.schooling import train
+
+        return train(case, names, platform, sampling, heartbeat)
+    known = algorithms.implementations()
+    chosen = [known[name] for name in names]
+    if sampling.traced:
+        from collbench.measure.tracing import explain
+
+        return explain(case, chosen, platform, sampling, heartbeat)
+    if case.step:
+        from collbench.measure.stepping import measure_steps
+
+        return measure_steps(case, chosen, platform, sampling, heartbeat, launches)
+    return measure(case, chosen, platform, sampling, heartbeat, launches)
 
 
 def main() -> None:
@@ -43,29 +83,29 @@ def main() -> None:
     if isinstance(world, Processes):
         world.hang_bells(folder)
     ranks.extend(world.exchange(os.getpid()))
-    cleanup.unname()  # MPI's own memory, which every rank has now
+    processes.unlink_mpich_memory()  # which every rank has now
     channel = None
     try:
-        channel = link.connect(folder) if world.leader else None
-        _serve(world, channel, link.Page(folder))
-    except link.Closed:
-        time.sleep(2 * _PATIENCE)  # the supervisor is gone: the thread that watches tidies up, which an abort would not
+        channel = protocol.connect(folder) if world.leader else None
+        serve(world, channel, protocol.Heartbeat(folder))
+    except protocol.Closed:
+        time.sleep(2 * _GRACE)  # the supervisor is gone: the thread that watches tidies up, which an abort would not
         world.abort()
     except CollbenchError as error:
         if channel:
             kind = "failed" if isinstance(error, CaseFailed) else "refused"
-            channel.send(
-                {kind: str(error), "start": isinstance(error, StartFailed), "files": sorted(cleanup.shared_files())}
-            )
-            channel.receive(seconds=_PATIENCE)
+            files = sorted(processes.shared_files())
+            channel.send({kind: str(error), "start": isinstance(error, StartFailed), "files": files})
+            channel.receive(seconds=_GRACE)
         else:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")  # for the log, should rank 0 have nothing to say
-            time.sleep(_PATIENCE)
+            time.sleep(_GRACE)
         world.abort()
 
 
-def _serve(world: Team, channel: link.Channel | None, page: link.Page) -> None:
-    first = _next(world, channel)
+def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Heartbeat) -> None:
+    """*Collective*: carry out what the supervisor orders, until it says stop; rank 0 has the channel to it."""
+    first = _next_order(world, channel)
     refuse_other("a rank", installation(), "its command", Installation(*first.get("installation", UNKNOWN)))
     sweep = to_sweep(first["sweep"])
     wanted = needs(sweep, os.environ[PLATFORM])
@@ -73,42 +113,36 @@ def _serve(world: Team, channel: link.Channel | None, page: link.Page) -> None:
         compiler.prove_compiler(world)
     world.bind(first["cores"])  # before memory is touched, which lies near the core that touches it first
     platform = open_platform(sweep, wanted, os.environ[PLATFORM], world)
-    _send(channel, _greeting(world, platform, first["named"]))
-    while case := _next(world, channel).get("case"):
-        _measure(case, platform, channel, page)
+    hello = _hello(world, platform, first["named"])
+    if channel:
+        channel.send(hello)
+    beat = heartbeat.beat if channel else lambda name: None
+    while order := _next_order(world, channel).get("case"):
+        names, sampling = order["implementations"], Sampling(**order["sampling"])
+        for result in execute_case(to_case(order), names, platform, sampling, beat, order["launches"]):
+            if channel:
+                channel.send({"result": to_line(result)})
+        if channel:
+            channel.send({"done": True})
     platform.close()
 
 
-def _greeting(world: Team, platform: Platform, named: Collection[str]) -> dict[str, Any]:
-    """What the supervisor must know to write the header, and to clean up after ranks that were killed."""
+def _hello(world: Team, platform: Platform, named: Collection[str]) -> dict[str, Any]:
+    """Return what the supervisor must know to write the header, and to clean up after ranks that were killed."""
     return {
         "installation": installation(),
         "pids": world.exchange(os.getpid()),
-        "files": sorted(cleanup.shared_files()),
+        "files": sorted(processes.shared_files()),
         "topology": platform.topology(),
         "versions": platform.versions(),
         "variables": variables(named=named),
     }
 
 
-def _measure(order: dict[str, Any], platform: Platform, channel: link.Channel | None, page: link.Page) -> None:
-    case = to_case(order)
-    sampling = Sampling(**order["sampling"])
-    turn = page.turn if channel else lambda name: None
-    for result in carry_out(case, order["implementations"], platform, sampling, turn, order["launches"]):
-        _send(channel, {"result": to_line(result)})
-    _send(channel, {"done": True})
-
-
-def _next(world: Team, channel: link.Channel | None) -> dict[str, Any]:
-    message = world.broadcast(channel.receive() if channel else None)
-    assert isinstance(message, dict)
-    return message
-
-
-def _send(channel: link.Channel | None, message: dict[str, Any]) -> None:
-    if channel:
-        channel.send(message)
+def _next_order(world: Team, channel: protocol.Channel | None) -> dict[str, Any]:
+    order = world.broadcast(channel.receive() if channel else None)
+    assert isinstance(order, dict)
+    return order
 
 
 def _die_with(supervisor: int, folder: Path) -> list[int]:
@@ -118,31 +152,31 @@ def _die_with(supervisor: int, folder: Path) -> list[int]:
     """
     ranks: list[int] = []
     try:
-        turn = os.open(folder, os.O_RDONLY)
+        lock = os.open(folder, os.O_RDONLY)
     except OSError:
         os._exit(1)  # somebody has tidied up
     try:
-        wait = end_of(supervisor)
+        wait = processes.watch_end(supervisor)
     except ProcessLookupError:
-        _tidy(folder, turn)
+        _tidy(folder, lock)
 
     def watch() -> None:
         wait()
         if ranks[:1] != [os.getpid()]:
-            time.sleep(_PATIENCE)  # the first rank is at it; should it be stuck or not be known yet, each does it
-        _tidy(folder, turn)
+            time.sleep(_GRACE)  # the first rank is at it; should it be stuck or not be known yet, each does it
+        _tidy(folder, lock)
 
     threading.Thread(target=watch, daemon=True).start()
     return ranks
 
 
-def _tidy(folder: Path, turn: int) -> NoReturn:
+def _tidy(folder: Path, lock: int) -> NoReturn:
     """End what belongs to the run of that folder, launcher and compilers too, remove what it leaves, and this process.
 
-    `turn` is the folder opened: whoever locks it first does this, lest two stop each other.
+    `lock` is the folder opened: the rank that locks it first does this, lest two stop each other.
     """
-    fcntl.flock(turn, fcntl.LOCK_EX)
-    cleanup.end_marked(FOLDER, str(folder), cleanup.shared_files())
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    processes.end_marked(FOLDER, str(folder), processes.shared_files())
     shutil.rmtree(folder, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGKILL)
     os._exit(1)

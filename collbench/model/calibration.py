@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from collbench import door
 from collbench.errors import UsageError
+from collbench.host.sanitize import read_toml
 from collbench.model.equation import Calibration, Floats, Terms
 from collbench.topology import files
 from collbench.topology.system import System
@@ -75,7 +75,7 @@ def calibration_of(system: System) -> Calibration | None:
 @lru_cache(maxsize=16)
 def _read(path: Path, _changed: int) -> Calibration:
     files.load(str(path))  # which says what is wrong with it, if anything is
-    factors = door.described(path).get("calibration", {})
+    factors = read_toml(path, UsageError).get("calibration", {})
     if not factors or "file" in factors:
         raise UsageError(f"{path} has no factors in [calibration]; write them with `collbench fit RUN -o {path}`")
     return Calibration(**{name: float(value) for name, value in factors.items()})

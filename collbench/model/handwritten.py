@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from collbench.algorithms import Implementation, find, implementations
 from collbench.cases import Case
-from collbench.cost import Hardware, Wait
 from collbench.errors import Unsupported
-from collbench.platforms.gpu.placement import gpus
+from collbench.platforms.gpu.hardware import gpus
 from collbench.topology.products import ARCHITECTURES
 from collbench.topology.system import System
 

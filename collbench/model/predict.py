@@ -13,13 +13,12 @@ import numpy as np
 from collbench.algorithms import implementations
 from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
-from collbench.measurement import Prediction
 from collbench.model import handwritten, nccl_terms
 from collbench.model.calibration import calibration_of
 from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Floats
 from collbench.model.error_bands import HANDWRITTEN, band
 from collbench.model.what_if import Effect, effect, pattern_of, slowed
-from collbench.note import Note
+from collbench.results import Note, Prediction
 from collbench.topology.system import ALGORITHMS, PROTOCOLS, System
 
 _effect = lru_cache(maxsize=512)(effect)

@@ -9,11 +9,10 @@ from dataclasses import replace
 from math import ceil
 from statistics import NormalDist
 
-from collbench.cases import Case
+from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Case
 from collbench.errors import UsageError
 from collbench.model.predict import network_curve
-from collbench.step_times import StepPrediction
-from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL
+from collbench.results import StepPrediction
 from collbench.topology.system import System
 
 NOISE = 0.0022

@@ -7,9 +7,9 @@ from math import isqrt
 from pathlib import Path
 from typing import Any
 
-from collbench import door
-from collbench.clean import text as cleaned
 from collbench.errors import UsageError, unknown
+from collbench.host.sanitize import read_toml
+from collbench.host.sanitize import text as cleaned
 
 MOST = 2**32  # of any dimension
 MOST_COUNTED = 2**16  # layers, heads and experts, which are dealt out one by one
@@ -290,7 +290,7 @@ _SUFFIXES = {"": 1.0, "M": 1e6, "B": 1e9, "T": 1e12}
 def load_model(text: str) -> Model:
     """Return the model of a preset, a TOML file or dimensions in a line; UsageError, with the choices, otherwise."""
     if text.endswith(".toml"):
-        return described(door.described(Path(text)), text)
+        return described(read_toml(Path(text), UsageError), text)
     if "=" in text:
         return described(_words(text), text)
     name = ALIASES.get(text.lower(), text.lower())

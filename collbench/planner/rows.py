@@ -8,10 +8,9 @@ import numpy as np
 from collbench.cases import Case, Sweep
 from collbench.collectives import find_collective
 from collbench.datatypes import find_datatype, find_reduction
-from collbench.measure.greeting import Greeting
-from collbench.measurement import Result
-from collbench.planned import Pipeline, PlannedStep
+from collbench.measure.protocol import WorkerHello
 from collbench.planner.search import Planned
+from collbench.results import Pipeline, PlannedStep, Result
 
 _DTYPES = {2: "bfloat16", 4: "float"}
 
@@ -73,7 +72,7 @@ class Plans:
 
     def __init__(self, rows: Sequence[PlannedStep], topology: dict[str, Any]) -> None:
         self._rows = rows
-        self.greeting = Greeting(topology, {"numpy": np.__version__})
+        self.greeting = WorkerHello(topology, {"numpy": np.__version__})
 
     def __enter__(self) -> Self:
         return self

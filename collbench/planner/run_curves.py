@@ -19,15 +19,15 @@ from collbench.algorithms import find
 from collbench.analysis.curve_fit import Unfit, fit
 from collbench.analysis.fit import measured
 from collbench.analysis.machine import machine
+from collbench.cases import flops_of
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, UsageError
 from collbench.measure.calibration import seconds_of_a_product
-from collbench.observed import Observed
 from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, Curve, Group, Place, TabulatedCurve
 from collbench.planner.job import Job
 from collbench.planner.setting import Constants, Machine, Setting, machine_of, with_user_rates
-from collbench.runfile.file import Run
-from collbench.steps import flops_of
+from collbench.results import Observed
+from collbench.runfile.store import Run
 from collbench.topology.products import GIB, Product
 
 SUBSTITUTES: Mapping[str, tuple[tuple[str, float], ...]] = {

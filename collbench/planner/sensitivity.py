@@ -9,11 +9,11 @@ import numpy as np
 
 from collbench.analysis.plans import UNHIDDEN
 from collbench.errors import UsageError
-from collbench.planned import words
 from collbench.planner.curves import TYPICAL, Array, Curve, Curves, Group, ModelCurves, Place, group_of
 from collbench.planner.layouts import Choices, Layout, parse_layout
 from collbench.planner.search import EQUAL, Plan, Planned, best_of, evaluate_layout, resized
 from collbench.planner.setting import Setting
+from collbench.results import words
 from collbench.topology.system import System
 from collbench.units import format_seconds
 

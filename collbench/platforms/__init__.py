@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from collbench.cost import Hardware
 from collbench.errors import unknown
+from collbench.platforms.cost import Hardware
 from collbench.topology.discovered import Topology
 
 if TYPE_CHECKING:

@@ -1,66 +1,58 @@
-"""Programs that are asked something: whatever they do, the answer comes in time, and they end with whoever asked."""
+"""Ask a program something: whatever it does, the answer comes in time, and the program and its children end."""
 
-import os
+import contextlib
+import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from collbench.errors import PlatformError
 
-_GUARD = """
-import os, select, shutil, signal, sys
-scratch, *command = sys.argv[1:]
-child = os.fork()
-if not child:
-    os.setpgid(0, 0)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    try:
-        os.execvp(command[0], command)
-    except OSError as error:
-        os.write(2, f"{command[0]} cannot be run: {error.strerror}".encode())
-        os._exit(127)
-ended, tell = os.pipe()
-signal.signal(signal.SIGCHLD, lambda *_: None)
-signal.set_wakeup_fd(tell, warn_on_full_buffer=False) if not os.set_blocking(tell, False) else None
-while not (gone := os.waitpid(child, os.WNOHANG))[0]:
-    if 0 in select.select([0, ended], [], [])[0]:
-        os.killpg(child, signal.SIGKILL)
-        shutil.rmtree(scratch, ignore_errors=True)
-        os._exit(1)
-    os.read(ended, 1)
-status = os.waitstatus_to_exitcode(gone[1])
-os._exit(status if status >= 0 else 128 - status)
-"""
-"""Starts the program and ends with it; when its own standard input ends, since whoever asked has, it ends the program
-with all its children, and removes the folder that they worked in."""
 
+def ask(command: Sequence[str], seconds: float, hint: str, scratch: Path | None = None) -> tuple[int, str, str]:
+    """Return exit status (above 128 after a signal), output and errors of a program, whatever their bytes.
 
-def ask(command: Sequence[str], seconds: float, cure: str, scratch: Path | None = None) -> tuple[int, str, str]:
-    """Exit status (above 128 after a signal), output and errors, whatever their bytes.
+    Args:
+        command: The program and its arguments.
+        seconds: The time that it may take; it is killed with all its children then.
+        hint: What to do if it cannot be asked, the end of an error.
+        scratch: The folder that it works in, removed if it takes too long.
 
-    PlatformError with the cure if the program cannot be run or takes too long.  It works in the folder `scratch`.
+    Raises:
+        PlatformError: The program cannot be run or takes too long.
+
     """
-    hold, held = os.pipe()  # not the guard's own standard input: asking would close that at once
     try:
         with subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _GUARD, str(scratch or ""), *command],
-            stdin=hold,
+            command,
+            stdin=subprocess.DEVNULL,
             cwd=scratch,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-        ) as guard:
-            os.close(hold)
+        ) as process:
             try:
-                output, errors = guard.communicate(timeout=seconds)
+                output, errors = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
-                raise PlatformError(f"{command[0]} did not end within {seconds:g} s; {cure}") from None
-            finally:
-                os.close(held)
+                _kill_all(process.pid)
+                if scratch:
+                    shutil.rmtree(scratch, ignore_errors=True)
+                raise PlatformError(f"{command[0]} did not end within {seconds:g} s; {hint}") from None
+            except BaseException:
+                _kill_all(process.pid)
+                raise
     except OSError as error:
-        raise PlatformError(f"{command[0]} cannot be asked: {error.strerror}; {cure}") from None
-    if guard.returncode == 127 and "cannot be run" in errors:
-        raise PlatformError(f"{errors}; {cure}")
-    return guard.returncode, output, errors
+        raise PlatformError(f"{command[0]} cannot be run: {error.strerror}; {hint}") from None
+    status = process.returncode
+    return (status if status >= 0 else 128 - status), output, errors
+
+
+def _kill_all(pid: int) -> None:
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for each in (*process.children(recursive=True), process):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()

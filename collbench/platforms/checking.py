@@ -6,10 +6,9 @@ import numpy as np
 
 from collbench.cases import Case
 from collbench.collectives import REDUCED, chunk_elements
-from collbench.datatypes import Array, Recipe, inputs, reduced
+from collbench.datatypes import GROUP, Array, Recipe, Wire, bound, inputs, reduced
 from collbench.errors import CaseFailed
-from collbench.flaws import Disagreement, Flaw, Mismatch
-from collbench.wires import GROUP, Wire, bound
+from collbench.results import CheckFailure, Disagreement, Mismatch
 
 RECIPE = np.dtype([(name, np.uint32) for name in ("seed", "ranks", "bits", "stride", "grades")])
 """`struct Recipe` of kernels/recipe.cuh."""
@@ -102,7 +101,7 @@ def describe(
     )
 
 
-def agreed(flaws: Iterable[Flaw | None], digests: Mapping[int, int]) -> Flaw | None:
+def agreed(flaws: Iterable[CheckFailure | None], digests: Mapping[int, int]) -> CheckFailure | None:
     """The first flaw; if there is none, whether some rank holds other bits than the first though all are within bounds.
 
     `digests`: by rank; all 0 where results are exact.

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from collbench.cache import keep, kept, lock_file, private
 from collbench.datatypes import Datatype, Reduction
 from collbench.errors import PlatformError
+from collbench.host.cache import keep, kept, open_lock, private_folder
 from collbench.platforms.ask import ask
 from collbench.platforms.processes import Team
 
@@ -139,12 +139,12 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
     )
     command = (*compiler(), *_FLAGS, *options)
     key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
-    own, stem = private("kernels"), f"{Path(file).stem}-{key[:16]}"
+    own, stem = private_folder("kernels", PlatformError), f"{Path(file).stem}-{key[:16]}"
     return kept(own, stem, ".so") or _compiled(command, text, own, stem)
 
 
 def _compiled(command: Sequence[str], text: str, own: Path, stem: str) -> Path:
-    with os.fdopen(lock_file(own / f"{stem}.lock"), "rb") as lock:
+    with os.fdopen(open_lock(own / f"{stem}.lock"), "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once: one compiles, the others wait
         if found := kept(own, stem, ".so"):
             return found

@@ -10,17 +10,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from collbench import scheduling
 from collbench.cases import Case
-from collbench.cost import Hardware
-from collbench.datatypes import Array, Datatype, Reduction
-from collbench.flaws import Flaw, Mismatch, Overrun
-from collbench.note import NO_NOTE, Note
+from collbench.datatypes import Array, Datatype, Reduction, Wire
+from collbench.platforms.cost import Hardware
 from collbench.platforms.layout import Layout, Region
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment, Products
+from collbench.platforms.scheduling import Watch as SchedulingWatch
 from collbench.platforms.stress import Plan
-from collbench.wires import Wire
+from collbench.results.facts import NO_NOTE, CheckFailure, Mismatch, Note, Overrun
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
 """`with watch(rank, phase):` around what is enqueued for that rank."""
@@ -119,7 +117,7 @@ class Clock(Protocol):
 
     region: float  # seconds that a sample lasts at least, so that what starts and ends it does not count
     limits: Limits
-    scheduled: scheduling.Watch  # whether the ranks had their cores, in the last region that was timed
+    scheduled: SchedulingWatch  # whether the ranks had their cores, in the last region that was timed
 
     def time(self, prepared: Prepared, launches: int) -> float:
         """*Collective*: return seconds per operation of the slowest rank, over that many operations back to back.
@@ -163,7 +161,7 @@ class Checker(Protocol):
         For a wire that rounds, magnitudes differ from group to group, so that no group's scale serves another.
         """
 
-    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
+    def check(self, case: Case, seed: int, wire: Wire | None = None) -> CheckFailure | None:
         """*Collective*: return the first mismatch over all ranks, or None if every result is right.
 
         With a wire: results must be within its bound, and have the same bits on every rank.

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from collbench.errors import CollbenchError, PlatformError
-from collbench.launcher import neighbours
+from collbench.host.launcher import neighbours
 
 _SHORTEST_NAP, _LONGEST_NAP = 50e-6, 5e-3  # seconds between two looks for an order: 5 ms cost 1 % of a core or less
 

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.flaws import Miscomputed
+from collbench.results import GemmMismatch
 
 Matrix = NDArray[np.float32]
 Moment = float | Callable[[], float]
@@ -44,7 +44,7 @@ class Products(Protocol):
     def reset(self) -> None:
         """Start the chains anew."""
 
-    def check(self) -> Miscomputed | None:
+    def check(self) -> GemmMismatch | None:
         """*Collective*: the first wrong element over all ranks, or None if every product was made."""
 
 
@@ -91,7 +91,7 @@ class Chain:
         result: Matrix = sign[:, None] * start[place]
         return result
 
-    def flaw(self, count: int, got: Matrix) -> Miscomputed | None:
+    def flaw(self, count: int, got: Matrix) -> GemmMismatch | None:
         """What is wrong with a result after so many products."""
         expected = self.after(count)
         places: Sequence[NDArray[np.int64]] = np.nonzero(~(got == expected))  # so that NaN differs
@@ -99,4 +99,4 @@ class Chain:
             return None
         row, column = int(places[0][0]), int(places[1][0])
         values = f"{got[row, column]:g}", f"{expected[row, column]:g}"
-        return Miscomputed(self.rank, count, row, column, *values, wrong=len(places[0]))
+        return GemmMismatch(self.rank, count, row, column, *values, wrong=len(places[0]))

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from collbench.cases import Case
 from collbench.collectives import chunk_elements
-from collbench.flaws import Mismatch
+from collbench.datatypes import GROUP, Wire
 from collbench.platforms import checking
-from collbench.wires import GROUP, Wire
+from collbench.results import Mismatch
 
 PROBE = np.dtype(
     [("block", np.uint64), ("part", np.uint64)]

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from collbench.clean import text
-from collbench.planned import PlannedStep, words
+from collbench.host.sanitize import text
 from collbench.plots.palette import MEMORY_PARTS, OTHERS, STEP_PARTS
 from collbench.plots.styles import style
-from collbench.runfile.file import Run
+from collbench.results import PlannedStep, words
+from collbench.runfile.store import Run
 from collbench.units import format_seconds
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from collbench.measurement import Measurement, Prediction, Reported
 from collbench.plots import limits, samples
 from collbench.plots.axes import legend_entries, place_legend, size_axis, value_axis, wrapped
 from collbench.plots.ends import label, settle
@@ -25,7 +24,8 @@ from collbench.plots.overlay import Layer, alone, overlaid, place
 from collbench.plots.panels import Combination, Line, Panel, only, panels, told_apart
 from collbench.plots.styles import Look, Style, letters_of, looks, style
 from collbench.plots.views import SAMPLES, Quantity, beside, chosen, named
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Prediction, Reported
+from collbench.runfile.store import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

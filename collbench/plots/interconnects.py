@@ -1,11 +1,11 @@
 """The figure of one training run on several interconnects: where the time of its step goes on each."""
 
 from collbench.analysis.plans import planned
-from collbench.planned import PlannedStep
 from collbench.plots.bars import SECONDS, Bar, figure
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.layouts import said
-from collbench.runfile.file import Run
+from collbench.results import PlannedStep
+from collbench.runfile.store import Run
 from collbench.units import format_figure
 
 _SECONDS = SECONDS._replace(name=f"{SECONDS.name}; 2x: a token takes twice as long as on the fastest")

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from collbench import plots
-from collbench.clean import text
-from collbench.measurement import Result
+from collbench.host.sanitize import text
 from collbench.plots.pictures import save
 from collbench.plots.styles import COLOURED, SCREEN, Style
 from collbench.plots.views import DEFAULT
-from collbench.runfile.cut_off import cut_off
-from collbench.runfile.file import Run, why_none
+from collbench.results import Result
+from collbench.runfile.store import Run, why_none
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,7 +111,7 @@ def draw(
 
 def _marked(figure: "Figure", runs: Sequence[Run]) -> "Figure":
     """With a line below its title that says which runs were cut off."""
-    cut = [(text(run.path.parent.name, _LONGEST), words) for run in runs if (words := cut_off(run))]
+    cut = [(text(run.path.parent.name, _LONGEST), words) for run in runs if (words := run.cut_off)]
     if below := "\n".join(f"{name}: {words}" if len(runs) > 1 else words for name, words in cut):
         title = next((words for words in figure.texts if words.get_text() == figure.get_suptitle()), None)
         if title:

@@ -1,10 +1,10 @@
 """The figure of a search for layouts: where the time of an expected step goes, in the order of their ranks."""
 
 from collbench.analysis.plans import planned
-from collbench.planned import PlannedStep
 from collbench.plots.bars import SECONDS, Bar, figure, label, of_what
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
-from collbench.runfile.file import Run
+from collbench.results import PlannedStep
+from collbench.runfile.store import Run
 from collbench.units import format_seconds
 
 

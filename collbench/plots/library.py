@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from collbench.isolation import outside
+from collbench.host.isolation import outside
 
 
 def matplotlib() -> ModuleType:

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from collbench.analysis.roofline import LinkRoofline
-from collbench.measurement import Measurement
 from collbench.plots.ends import End
 from collbench.plots.panels import Panel
 from collbench.plots.views import Quantity
+from collbench.results import Measurement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

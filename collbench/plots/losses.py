@@ -10,8 +10,8 @@ import numpy as np
 from collbench.analysis.race import Entry, Estimate, Race, estimate, race
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.styles import SCREEN, looks, style
-from collbench.runfile.file import Run
-from collbench.trained import Point, Trained
+from collbench.results import Point, Trained
+from collbench.runfile.store import Run
 from collbench.units import format_seconds
 
 if TYPE_CHECKING:

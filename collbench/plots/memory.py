@@ -1,10 +1,10 @@
 """The figure of what planned layouts need of a GPU's memory, against what it has."""
 
 from collbench.analysis.plans import planned
-from collbench.planned import PlannedStep
 from collbench.plots.bars import Axis, Bar, figure, label, of_what
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
-from collbench.runfile.file import Run
+from collbench.results import PlannedStep
+from collbench.runfile.store import Run
 
 _GIB = 2.0**30
 

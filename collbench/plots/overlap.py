@@ -7,8 +7,8 @@ from collbench.analysis.overlap import Overlap, best_of_schedules, overlaps
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.palette import ACTIVITIES
 from collbench.plots.styles import COLORS, SCREEN, style
-from collbench.runfile.file import Run
-from collbench.step_times import COMMUNICATED, COMPUTED, Activity, StepPrediction, StepTimes
+from collbench.results import COMMUNICATED, COMPUTED, Activity, StepPrediction, StepTimes
+from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ that draws, so a page that needs the colours alone may have them.
 
 from collections.abc import Mapping
 
-from collbench.step_times import COMMUNICATED, COMPUTED
-from collbench.tracks import ADDED, LAUNCH, MOVED, PUBLISHED, WAITED
+from collbench.results import ADDED, COMMUNICATED, COMPUTED, LAUNCH, MOVED, PUBLISHED, WAITED
 
 OTHERS = "#8A8A8A"
 """Of a part that has no colour of its own."""

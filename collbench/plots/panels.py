@@ -11,11 +11,9 @@ from collbench.algorithms import is_library, libraries
 from collbench.analysis.crossover import library_of
 from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
 from collbench.errors import UsageError
-from collbench.labels import labelled
-from collbench.measurement import Measurement, Prediction, Reported, Result
-from collbench.observed import Timed
 from collbench.plots.styles import TOLD_APART
-from collbench.runfile.file import NAME, Run
+from collbench.results import Measurement, Prediction, Reported, Result, Timed, labelled
+from collbench.runfile.store import NAME, Run
 
 
 class Combination(NamedTuple):

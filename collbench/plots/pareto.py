@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collbench.analysis.plans import front, planned
-from collbench.clean import text
-from collbench.planned import PlannedStep
+from collbench.host.sanitize import text
 from collbench.plots.bars import MACHINE
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.styles import SCREEN, looks, style
-from collbench.runfile.file import Run
+from collbench.results import PlannedStep
+from collbench.runfile.store import Run
 from collbench.units import format_count, unit_of
 
 if TYPE_CHECKING:

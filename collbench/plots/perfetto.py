@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from collbench.errors import StorageError
-from collbench.measurement import Explanation
-from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
-from collbench.tracks import Track
+from collbench.results import COMMUNICATED, COMPUTED, Explanation, StepTimes, Track
 from collbench.units import format_size
 
 

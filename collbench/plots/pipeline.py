@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collbench.analysis.plans import planned
-from collbench.clean import text
-from collbench.planned import Pipeline, PlannedStep
+from collbench.host.sanitize import text
 from collbench.planner.pipeline_schedule import (
     BACKWARD,
     FORWARD,
@@ -19,7 +18,8 @@ from collbench.planner.pipeline_schedule import (
 from collbench.plots.bars import LABEL, of_what
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.styles import style
-from collbench.runfile.file import Run
+from collbench.results import Pipeline, PlannedStep
+from collbench.runfile.store import Run
 from collbench.units import format_seconds
 
 if TYPE_CHECKING:

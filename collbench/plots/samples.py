@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collbench.measurement import Measurement, Reported
 from collbench.plots.axes import line_name
 from collbench.plots.overlay import place
 from collbench.plots.panels import Drawn, Line, Panel
 from collbench.plots.styles import SCREEN, Look, style
 from collbench.plots.views import SAMPLES
+from collbench.results import Measurement, Reported
 from collbench.units import format_seconds, format_size
 
 if TYPE_CHECKING:

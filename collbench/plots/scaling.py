@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from collbench.analysis.scaling.laws import best, fits
 from collbench.analysis.scaling.points import Curve, curves
 from collbench.analysis.scaling.verdict import USUAL
-from collbench.labels import family
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.styles import SCREEN, Look, looks, style
-from collbench.runfile.file import Run
-from collbench.step_times import StepPrediction, StepTimes
+from collbench.results import StepPrediction, StepTimes, family
+from collbench.runfile.store import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

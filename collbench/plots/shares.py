@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from collbench.measurement import Explanation
 from collbench.plots.palette import OTHERS, PHASES
 from collbench.plots.styles import style
-from collbench.tracks import PARTS
+from collbench.results import PARTS, Explanation
 from collbench.units import format_seconds, format_size
 
 if TYPE_CHECKING:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collbench.cases import Case
-from collbench.measurement import Explanation
 from collbench.plots import palette, shares
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.styles import style
-from collbench.runfile.file import Run
-from collbench.tracks import PHASES, Track
+from collbench.results import PHASES, Explanation, Track
+from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
 
 if TYPE_CHECKING:

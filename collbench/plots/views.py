@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from collbench.analysis.roofline import share
 from collbench.errors import unknown
-from collbench.labels import family
 from collbench.plots.panels import Drawn, Panel, line_of
+from collbench.results import family
 from collbench.units import format_seconds
 
 Band = tuple[float, float]

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collbench.analysis.wires import Tradeoff, tradeoffs
-from collbench.measurement import Measurement
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.styles import SCREEN, looks, style
-from collbench.runfile.file import Run
+from collbench.results import Measurement
+from collbench.runfile.store import Run
 from collbench.units import format_size
 
 if TYPE_CHECKING:

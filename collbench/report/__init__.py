@@ -17,7 +17,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from collbench import __version__
-from collbench.planned import PlannedStep
 from collbench.plots import palette
 from collbench.report import sections
 from collbench.report.anchors import SECTIONS, Anchors
@@ -33,7 +32,8 @@ from collbench.report.sections import AnalysedRun
 from collbench.report.steps import STEPPED, steps
 from collbench.report.verdicts import fitted, judge
 from collbench.report.which import which
-from collbench.runfile.file import Run
+from collbench.results import PlannedStep
+from collbench.runfile.store import Run
 
 LARGEST = 1_500_000
 """Bytes of a page, but for dozens of runs.  Rows of the table that have no room are left out, and it says so."""

@@ -9,8 +9,6 @@ from markupsafe import Markup
 
 from collbench.algorithms import is_library, libraries
 from collbench.cases import Case
-from collbench.measurement import Measurement, Prediction, Reported, timed
-from collbench.observed import Timed
 from collbench.plots.panels import share_a_device
 from collbench.plots.styles import Look, looks
 from collbench.plots.views import RATE
@@ -19,7 +17,8 @@ from collbench.report.head import statuses
 from collbench.report.rows import check
 from collbench.report.sanitize import Sound
 from collbench.report.sections import distinct
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Prediction, Reported, Timed, timed
+from collbench.runfile.store import Run
 
 ROOM = 200_000
 """Bytes of all curves together, so that the page stays small; of more, whole curves are left out, and it says so."""

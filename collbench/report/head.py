@@ -3,13 +3,20 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from collbench.measurement import Explanation, Measurement, Prediction, Reported, Result
-from collbench.planned import PlannedStep
 from collbench.report.sanitize import Sound, plain
 from collbench.report.sections import distinct, listed
-from collbench.runfile.file import INTERRUPTED
-from collbench.step_times import StepPrediction, StepTimes
-from collbench.trained import Trained
+from collbench.results import (
+    Explanation,
+    Measurement,
+    PlannedStep,
+    Prediction,
+    Reported,
+    Result,
+    StepPrediction,
+    StepTimes,
+    Trained,
+)
+from collbench.runfile.store import INTERRUPTED
 
 _STATUSES: dict[str, tuple[type, ...]] = {
     "measured": (Measurement, StepTimes, Trained, Explanation),

@@ -6,13 +6,11 @@ from typing import NamedTuple, Protocol
 from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, format_span, winners
 from collbench.analysis.diagnose import Health
-from collbench.measurement import Explanation
-from collbench.outcome import Outcome
 from collbench.report.sanitize import plain
 from collbench.report.sections import AnalysedRun, by_run, distinct, listed
 from collbench.report.subject import Subject, subject_of
 from collbench.report.which import Which
-from collbench.tracks import PARTS
+from collbench.results import PARTS, Explanation, Outcome
 from collbench.units import format_rate, format_seconds, format_size
 
 MOST_RANGES = 6  # told in full

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from collbench.algorithms import is_library
 from collbench.analysis.fit import Curve
-from collbench.observed import Timed
 from collbench.report.sanitize import Sound
 from collbench.report.subject import Subject, subject_of
+from collbench.results import Timed
 from collbench.units import format_rate, format_seconds, format_size
 
 FLAT = 1.25  # times the time of the smallest size up to which a size hardly counts

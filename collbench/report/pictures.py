@@ -6,7 +6,7 @@ from typing import NamedTuple
 from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, Named, kinds
 from collbench.report.anchors import Anchors
-from collbench.runfile.file import Run
+from collbench.runfile.store import Run
 
 
 class Picture(NamedTuple):

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from collbench.analysis.plans import communication, front, planned, rate, scaled, verdicts
-from collbench.observed import CaseResult
-from collbench.planned import PlannedStep
 from collbench.report.anchors import Anchors
 from collbench.report.pictures import Picture, pictures
 from collbench.report.sanitize import plain
 from collbench.report.sections import AnalysedRun, TextTable
+from collbench.results import CaseResult, PlannedStep
 from collbench.units import format_count, format_duration, format_figure, format_seconds, format_size
 
 _MOST = 60  # rows of a table, and words

@@ -8,15 +8,25 @@ from markupsafe import escape
 from collbench.algorithms import is_library
 from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
-from collbench.measurement import Explanation, Failed, Prediction, Reported, Result, Skipped, timed
-from collbench.observed import Observed, Timed
-from collbench.planned import PlannedStep
 from collbench.plots.panels import share_a_device
 from collbench.report.sanitize import Sound, plain
 from collbench.report.sections import distinct
-from collbench.step_times import StepPrediction, StepRow
-from collbench.tracks import PARTS
-from collbench.trained import Trained
+from collbench.results import (
+    PARTS,
+    Explanation,
+    Failed,
+    Observed,
+    PlannedStep,
+    Prediction,
+    Reported,
+    Result,
+    Skipped,
+    StepPrediction,
+    StepRow,
+    Timed,
+    Trained,
+    timed,
+)
 from collbench.units import format_rate, format_seconds, format_size
 
 NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs library")

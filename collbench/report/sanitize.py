@@ -4,23 +4,17 @@ What cannot be a time, a size or a text is set aside with the reason; nothing be
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from collbench.measurement import Explanation, Result
-from collbench.note import Note
-from collbench.observed import Timed
-from collbench.runfile.bounds import oddity
-from collbench.runfile.file import NAME, Run
+from collbench.results import Note, Observed, Result
 from collbench.runfile.header import Header
-from collbench.trained import Trained
+from collbench.runfile.store import NAME, Run
 from collbench.units import visible
 
 SHOWN = 100  # rows that are none
+_TEXTS = ("reason", "statistic", "algorithm", "protocol", "system")  # of results, beside the note
 LONGEST = 300  # characters of a text that are shown
-LARGEST = 2**62  # bytes of a message
-MOST = 10**9  # ranks
-FASTEST, SLOWEST = 1e-15, 1e9  # seconds; whatever an operation takes lies between
 
 
 @dataclass(frozen=True)
@@ -69,20 +63,27 @@ def _labels(runs: Sequence[Run]) -> list[str]:
 
 def _sound(run: Run, label: str) -> Sound:
     every = tuple(_shown(result) for result in run.results)
-    odd = [(result, reason) for result in every if (reason := oddity(result))]
+    odd = [(result, reason) for result in every if (reason := _unusable(result))]
     left = {id(result) for result, _ in odd}
     kept = tuple(result for result in every if id(result) not in left)
     return Sound(label, replace(run, header=_header(run.header), results=kept), tuple(odd), every)
 
 
+def _unusable(result: Result) -> str:
+    """Return why a result has no numbers to show; empty where it has, and where nobody expects any."""
+    if not isinstance(result, Observed) or result.wrong or any(result.times):
+        return ""
+    return "it was checked, and not timed"
+
+
 def _shown(result: Result) -> Result:
-    """With texts that can be shown."""
+    """Return the result with texts that can be shown."""
     changed: dict[str, Any] = {"implementation": plain(result.implementation, 60) or "(no name)"}
-    for name in ("reason", "statistic", "algorithm", "protocol", "system"):
-        if hasattr(result, name):
-            changed[name] = plain(getattr(result, name))
-    if isinstance(result, Timed | Explanation | Trained):
-        changed["note"] = _note(result.note)
+    for field in fields(result):
+        if field.name in _TEXTS:
+            changed[field.name] = plain(getattr(result, field.name))
+        elif field.name == "note":
+            changed["note"] = _note(result.note)
     return replace(result, **changed)
 
 

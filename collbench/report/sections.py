@@ -8,12 +8,11 @@ from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, format_span, in_words, rivals, winners
 from collbench.analysis.fit import HEADING, Curve, columns
 from collbench.cases import Case
-from collbench.measurement import Explanation
 from collbench.report.anchors import Anchors
 from collbench.report.sanitize import Sound
 from collbench.report.verdicts import RunVerdicts
+from collbench.results import PARTS, Explanation
 from collbench.topology.system import System
-from collbench.tracks import PARTS
 from collbench.units import format_seconds, format_size
 
 MOST_CONTESTS = 60  # in words, of a run

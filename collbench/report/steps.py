@@ -13,13 +13,11 @@ from collbench.analysis.jitter.lateness import witnesses
 from collbench.analysis.race import race
 from collbench.analysis.scaling.points import Curve, curves
 from collbench.analysis.scaling.verdict import lines
-from collbench.measurement import Result
 from collbench.report.anchors import Anchors
 from collbench.report.pictures import Picture, pictures
 from collbench.report.sanitize import plain
 from collbench.report.sections import AnalysedRun, TextTable
-from collbench.step_times import StepPrediction, StepTimes
-from collbench.trained import Trained
+from collbench.results import Result, StepPrediction, StepTimes, Trained
 from collbench.units import format_seconds, format_size
 
 _MOST = 60  # rows of a table, tables, and verdicts

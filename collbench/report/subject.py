@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from collbench.analysis.crossover import rivals
 from collbench.cases import Case
-from collbench.measurement import Prediction
-from collbench.observed import Timed
 from collbench.report.sanitize import Sound
+from collbench.results import Prediction, Timed
 
 
 @dataclass(frozen=True)

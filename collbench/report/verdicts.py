@@ -11,9 +11,8 @@ from collbench.analysis.fit import Curve, curves
 from collbench.analysis.machine import remarks, sized
 from collbench.cases import Case
 from collbench.errors import CollbenchError
-from collbench.measurement import observed
-from collbench.observed import Observed
 from collbench.report.sanitize import Sound, plain
+from collbench.results import Observed, observed
 from collbench.topology.system import System
 
 MOST = 40  # curves of a run that are fitted and judged: each takes a part of a second

@@ -20,13 +20,13 @@ class Setting:
     changes: tuple[tuple[str, str | None], ...] = ()
 
     def applied(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment with this change."""
+        """Return the environment with this change."""
         wanted = {**environment, **dict(self.changes)}
         return {name: value for name, value in wanted.items() if value is not None}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The variables that it names."""
+        """Names of the variables that it changes."""
         return tuple(name for name, _ in self.changes)
 
 
@@ -34,15 +34,15 @@ UNCHANGED = Setting()
 
 
 def variables(environment: Mapping[str, str] = os.environ, named: Collection[str] = ()) -> dict[str, str]:
-    """Those that matter, as they are in the process that measures: a platform may have set some itself.
+    """Return the variables that matter, as they are in the process that measures: a platform may have set some itself.
 
-    `named` are others that the user spoke of, which are no secret then.
+    `named` are other variables that the user named on the command line, so they are no secret.
     """
     return {name: value for name, value in sorted(environment.items()) if name.startswith(_PREFIXES) or name in named}
 
 
 def describe(versions: Mapping[str, str], chosen: Mapping[str, str]) -> Environment:
-    """Host, versions and variables; both as the ranks say."""
+    """Return host, versions and variables; versions and variables are those of the ranks."""
     return Environment(
         host=platform.node(),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",

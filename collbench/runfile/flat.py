@@ -10,54 +10,54 @@ from collections.abc import Iterable
 from typing import Any
 
 from collbench.errors import UsageError
-from collbench.measurement import Measurement, Result, Untimed
-from collbench.observed import Observed, Timed
+from collbench.results import Measurement, Observed, Result, Timed
 from collbench.runfile.header import Header
-from collbench.runfile.records import case_fields
+from collbench.runfile.schema import case_fields
 
 PERCENTILES = {"fastest": 0, "p95": 95, "p99": 99, "slowest": 100}
+_CASE = ("collective", "nbytes", "dtype", "redop", "root", "ranks", "in_place")
 
 
 def record(result: Result) -> dict[str, Any]:
-    """One row: what it is of, what became of it, and its numbers; None for what is not known."""
+    """Return a result as a flat record: its case, its outcome, and its numbers; None for what is not known."""
     case = case_fields(result.case)
-    said = {
+    facts = {
         "implementation": result.implementation,
-        "platform": getattr(result, "platform", ""),
-        **{name: case[name] for name in ("collective", "nbytes", "dtype", "redop", "root", "ranks", "in_place")},
-        "outcome": result.outcome.name.lower(),
-        "reason": result.reason if isinstance(result, Untimed) else result.wrong,
-        "note": str(getattr(result, "note", "")),
-        "library": getattr(result, "library", ""),
+        "platform": result.platform,
+        **{name: case[name] for name in _CASE},
+        "outcome": result.outcome.value,
+        "reason": result.reason or result.wrong,
+        "note": str(result.note),
+        "library": result.library,
     }
-    return said | _numbers(result)
+    return facts | _numbers(result)
 
 
 def _numbers(result: Result) -> dict[str, Any]:
-    """Seconds and rates; all None where there is no time."""
+    """Return seconds and rates; all None where there is no time."""
     names = ("seconds", "low", "high", "algbw", "busbw", "samples", *PERCENTILES, "floor")
     numbers: dict[str, Any] = dict.fromkeys(names)
     if not isinstance(result, Timed) or result.wrong or not result.typical > 0:
         return numbers
     low, high = result.band
-    numbers |= {"seconds": result.typical, "low": _known(low), "high": _known(high)}
+    numbers |= {"seconds": result.typical, "low": _finite(low), "high": _finite(high)}
     if result.case.nbytes and result.case.collective.sized:
         numbers |= {"algbw": result.algbw, "busbw": result.busbw}
-    if isinstance(result, Observed) and len(result.times) > 1:
-        numbers |= {name: result.percentile(percent) for name, percent in PERCENTILES.items()}
     if isinstance(result, Observed):
         numbers["samples"] = len(result.times)
+        if len(result.times) > 1:
+            numbers |= {name: result.percentile(percent) for name, percent in PERCENTILES.items()}
     if isinstance(result, Measurement):
         numbers["floor"] = result.floor
     return numbers
 
 
-def _known(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
 def data_frame(rows: list[dict[str, Any]]) -> Any:
-    """A pandas.DataFrame of records; UsageError without pandas, which nothing else here needs."""
+    """Return records as a pandas.DataFrame; UsageError without pandas, which only this needs."""
     try:
         from pandas import DataFrame
     except ImportError:
@@ -66,7 +66,7 @@ def data_frame(rows: list[dict[str, Any]]) -> Any:
 
 
 def arrow_table(rows: list[dict[str, Any]]) -> Any:
-    """A pyarrow.Table of records; UsageError without pyarrow, which nothing else here needs."""
+    """Return records as a pyarrow.Table; UsageError without pyarrow, which only this needs."""
     try:
         from pyarrow import Table
     except ImportError:
@@ -79,5 +79,5 @@ def _lacking(package: str) -> UsageError:
 
 
 def document(header: Header, results: Iterable[Result]) -> str:
-    """A JSON object with the run's header and its rows."""
+    """Return a JSON object with the run's header and its rows."""
     return json.dumps({"header": header.to_json(), "results": [record(result) for result in results]}, indent=1)

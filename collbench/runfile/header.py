@@ -5,7 +5,7 @@ stays in `rest` with the fields that nobody here knows: a report can show it, an
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
@@ -18,18 +18,24 @@ class Part:
 
     @classmethod
     def from_json(cls, record: object) -> Self:
-        """The part that a JSON value stands for; never an error."""
+        """Return the part that a JSON value stands for; never an error."""
         values = record if isinstance(record, dict) else {}
         part: Any = cls
         typed = {name: _typed(wanted, values[name]) for name, wanted in _types(part) if name in values}
         written = cls(**typed).to_json()
-        return cls(**typed, rest={name: value for name, value in values.items() if not _same(written, name, value)})
+        lost = {name: value for name, value in values.items() if name not in written or written[name] != value}
+        return cls(**typed, rest=lost)
 
     def to_json(self) -> dict[str, Any]:
-        """For a run file; what is as it is by default is left out."""
-        own = {member.name: getattr(self, member.name) for member in fields(self) if member.name != "rest"}
-        default = type(self)()
-        return {name: _json(value) for name, value in own.items() if value != getattr(default, name)} | dict(self.rest)
+        """Return the part for a run file, without what is as it is by default."""
+        part: Any = type(self)
+        default = part()
+        written = {}
+        for name, _ in _types(part):
+            value = getattr(self, name)
+            if value != getattr(default, name):
+                written[name] = _json(value)
+        return written | dict(self.rest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +75,7 @@ class TopologyPart(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepPart(Part):
-    """What was asked for; of an imported run, what is known of it."""
+    """The sweep that was requested; of an imported run, what is known of it."""
 
     collectives: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
@@ -109,9 +115,9 @@ class ImportedPart(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Interleaved(Part):
-    """Which half this run is of two that were measured in turn."""
+    """Which arm this run is of two settings that were measured in turn."""
 
-    id: str = ""  # the same in both
+    id: str = ""  # the same for both arms
     setting: str = ""  # empty for the environment as it is
     cores: tuple[int, ...] = ()  # of each rank
 
@@ -131,34 +137,31 @@ class Header(Part):
     interleaved: Interleaved = Interleaved()
 
 
-@cache
-def _types(part: Any) -> tuple[tuple[str, Any], ...]:
-    """Of a part's fields; `rest` is none that is read, and a field of that name an unknown one."""
-    return tuple((name, wanted) for name, wanted in get_type_hints(part).items() if name != "rest")
-
-
 def _typed(wanted: Any, value: Any) -> Any:
-    """As much of a JSON value as is of that type."""
+    """Return as much of a JSON value as is of that type; an empty value of the type if nothing is."""
     if get_origin(wanted) is tuple:
-        return tuple(_typed(get_args(wanted)[0], element) for element in value) if isinstance(value, list) else ()
+        element = get_args(wanted)[0]
+        return tuple(_typed(element, part) for part in value) if isinstance(value, list) else ()
     if get_origin(wanted) is Mapping:
-        return _mapping(get_args(wanted)[1], value) if isinstance(value, dict) else {}
+        values = value if isinstance(value, dict) else {}
+        texts = get_args(wanted)[1] is str
+        return (
+            {name: str(part) for name, part in values.items() if isinstance(part, str | int | float)}
+            if texts
+            else values
+        )
     if issubclass(wanted, Part):
         return wanted.from_json(value)
     return value if type(value) is wanted else wanted()  # so True is no number
 
 
-def _mapping(wanted: Any, values: dict[str, Any]) -> dict[str, Any]:
-    if wanted is not str:
-        return values
-    return {name: str(value) for name, value in values.items() if isinstance(value, str | int | float)}
+@cache
+def _types(part: Any) -> tuple[tuple[str, Any], ...]:
+    """Return name and type of a part's fields, without `rest`: a field of that name is an unknown field."""
+    return tuple((name, wanted) for name, wanted in get_type_hints(part).items() if name != "rest")
 
 
 def _json(value: Any) -> Any:
     if isinstance(value, Part):
         return value.to_json()
     return [_json(element) for element in value] if isinstance(value, tuple) else value
-
-
-def _same(written: Mapping[str, Any], name: str, value: Any) -> bool:
-    return name in written and bool(written[name] == value)

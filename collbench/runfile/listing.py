@@ -1,131 +1,184 @@
-"""The runs of a folder, newest first: found anew each time, read only where they changed, and filtered."""
+"""The runs of a folder, newest first, from the headers of their files; and the last run to compare another run with."""
 
+import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from collbench.errors import UsageError
-from collbench.runfile.file import NAME
-from collbench.runfile.index import Index, Stamp, to_medians
-from collbench.runfile.scan_folder import Facts, Medians, Scan, scan
-from collbench.runfile.tags import FILE, tags
+from collbench.errors import Notice, RunFileError, UsageError
+from collbench.host import sanitize
+from collbench.results import Result, timed
+from collbench.runfile.header import Header
+from collbench.runfile.store import CUT_OFF, INTERRUPTED, NAME, Run, read, read_header
+from collbench.units import visible
 
-DEPTH = 2  # folders above a run file that are looked into: DIR/run/run.jsonl, DIR/run/as-is/run.jsonl
-
-Progress = Callable[[int, int], None]
-"""Told how many of how many files are read."""
+LAST = "last"
+_PATTERNS = (NAME, f"*/{NAME}", f"*/*/{NAME}")  # DIR/run.jsonl, DIR/run/run.jsonl, DIR/run/as-is/run.jsonl
+_EMPTY = Header()
+_END = 2**12  # bytes at the end of a file, in which its last line is looked for
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One run of a folder, whether it can be read or not."""
+    """A run file of a folder, as far as its header and its last line tell."""
 
-    name: str  # path of the run file within the folder
-    path: Path  # the same from here
-    when: float  # seconds since 1970 at which it started
-    modified: float  # and at which the file was last written
-    facts: Facts
-    tags: tuple[str, ...] = ()
+    path: Path
+    modified: float  # seconds since 1970 at which it was last written
+    header: Header = _EMPTY
+    complete: bool = False  # whether its end was written
+    status: int = 0  # exit status of its command
+    broken: str = ""  # why it cannot be read
 
     @property
     def age(self) -> tuple[float, float]:
-        """By which runs are ordered: when they started, then when they ended."""
-        return self.when, self.modified
+        """The moments by which runs are ordered: when they started, then when they ended."""
+        return started(self.header, self.modified), self.modified
+
+    @property
+    def whole(self) -> bool:
+        """Whether its end was written, and not because of a signal."""
+        return self.complete and self.status < INTERRUPTED
+
+    @property
+    def platform(self) -> str:
+        """What the ranks live on; `model` of a predicted run."""
+        return "model" if self.header.topology.model else self.header.topology.platform
+
+    @property
+    def notes(self) -> list[str]:
+        """What is out of the ordinary about the run."""
+        if self.broken:
+            return ["broken"]
+        facts = ["predicted" if self.platform == "model" else "", self.header.imported.tool]
+        facts += [self.header.interleaved.setting, f"exit status {self.status}" if self.status else ""]
+        return [fact for fact in (*facts, "" if self.whole else CUT_OFF) if fact]
 
     def fields(self) -> dict[str, Any]:
-        """Everything known of it, for JSON."""
-        return {"path": str(self.path), **asdict(self.facts), "tags": list(self.tags)}
+        """Return everything known of the run, for JSON."""
+        header = self.header
+        return {
+            "path": shown(self.path),
+            "started": header.started,
+            "host": header.environment.host,
+            "topology": header.topology.name,
+            "platform": self.platform,
+            "ranks": header.topology.ranks or header.sweep.ranks,
+            "collectives": list(header.sweep.collectives),
+            "dtypes": list(header.sweep.dtypes),
+            "implementations": list(header.sweep.implementations),
+            "tool": header.imported.tool,
+            "setting": header.interleaved.setting,
+            "complete": self.whole,
+            "status": self.status,
+            "broken": self.broken,
+        }
 
 
-class History:
-    """All runs of a folder, newest first, in `entries`; `reads` files were read, since the index did not know them."""
-
-    def __init__(self, folder: Path, progress: Progress = lambda done, total: None) -> None:
-        if folder.exists() and not folder.is_dir():
-            raise UsageError(f"{folder} is a file; give the folder that the runs are in")
-        self.folder = folder
-        self.reads = 0
-        self._index = Index(folder)
-        files = {file.name: file for file in _run_files(folder)}
-        facts = self._read(files, progress)
-        entries = (self._entry(file, facts[file.name]) for file in files.values())
-        self.entries = sorted(entries, key=lambda entry: (entry.age, entry.name), reverse=True)
-
-    def medians(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, Medians]]:
-        """The medians of each of these entries in turn; a file that the index does not know is read."""
-        indexed = self._index.medians()
-        for entry in entries:
-            try:
-                yield entry, to_medians(indexed[entry.name])
-            except (KeyError, ValueError, TypeError, AttributeError):
-                yield entry, scan(entry.path).medians
-
-    def _read(self, files: Mapping[str, "RunFile"], progress: Progress) -> dict[str, Facts]:
-        """The facts of each file; what is read is kept even if reading is interrupted."""
-        indexed = self._index.load()
-        facts = {name: indexed[name][1] for name, file in files.items() if indexed.get(name, (None,))[0] == file.stamp}
-        missing = [name for name in files if name not in facts]
-        fresh: dict[str, tuple[Stamp, Scan]] = {}
+def list_runs(folder: Path) -> list[Entry]:
+    """Return the runs of a folder, and of two levels of folders in it, newest first; UsageError if it is a file."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; give the folder that the runs are in")
+    paths = [path for pattern in _PATTERNS for path in folder.glob(pattern)]
+    entries: dict[tuple[int, int], tuple[Path, float]] = {}
+    # Links last, so that a run is listed under the name of its own folder.
+    for path in sorted(paths, key=lambda path: (path.parent.is_symlink(), path)):
         try:
-            for done, name in enumerate(missing):
-                progress(done, len(missing))
-                fresh[name] = files[name].stamp, scan(Path(self.folder, name))
-        finally:
-            self.reads = len(fresh)
-            lasting = {name: (stamp, read) for name, (stamp, read) in fresh.items() if read.lasting}
-            gone = indexed.keys() - files.keys()
-            if lasting or gone:
-                self._index.save(lasting, gone)
-        return facts | {name: read.facts for name, (_, read) in fresh.items()}
-
-    def _entry(self, file: "RunFile", facts: Facts) -> Entry:
-        path = Path(self.folder, file.name)
-        modified = file.stamp.modified / 1e9
-        return Entry(file.name, path, facts.when(modified), modified, facts, tags(path.parent) if file.tagged else ())
+            status = path.stat()
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            entries.setdefault((status.st_dev, status.st_ino), (path, status.st_mtime))
+    found = [_entry(path, modified) for path, modified in entries.values()]
+    return sorted(found, key=lambda entry: (entry.age, entry.path), reverse=True)
 
 
-class RunFile(NamedTuple):
-    """A run file in the folder."""
-
-    name: str
-    stamp: Stamp
-    tagged: bool  # whether there is a file of tags beside it
-
-
-def _run_files(folder: Path) -> Iterator[RunFile]:
-    """Every run file once, though links may lead to it too."""
-    seen = set()
-    for name, status, tagged in _walk(str(folder), "", DEPTH):
-        identity = status.st_dev, status.st_ino
-        if stat.S_ISREG(status.st_mode) and identity not in seen:
-            seen.add(identity)
-            yield RunFile(name, Stamp.of(status), tagged)
-
-
-def _walk(folder: str, within: str, depth: int) -> Iterator[tuple[str, os.stat_result, bool]]:
-    """Folders that cannot be looked into, or go away meanwhile, hold nothing."""
+def _entry(path: Path, modified: float) -> Entry:
     try:
-        with os.scandir(folder) as listed:
-            inside = sorted(listed, key=lambda entry: (entry.is_symlink(), entry.name))
-        own = {entry.name: entry for entry in inside if entry.name in (NAME, FILE)}
-        if NAME in own:
-            yield within + NAME, own[NAME].stat(), FILE in own
-    except OSError:
-        return
-    for entry in inside if depth else ():
-        if _is_folder(entry):
-            yield from _walk(entry.path, f"{within}{entry.name}/", depth - 1)
+        header = read_header(path)
+        end = _last_record(path)
+    except RunFileError as error:
+        return Entry(path, modified, broken=str(error).replace(str(path), NAME))
+    status = end.get("status")
+    return Entry(path, modified, header, end.get("kind") == "end", status if type(status) is int else 0)
 
 
-def _is_folder(entry: "os.DirEntry[str]") -> bool:
+def _last_record(path: Path) -> dict[str, Any]:
+    """Return the last line of a file if it is short, as an end is; else nothing."""
+    with sanitize.safe_read(path, RunFileError) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
+        lines = file.read(_END).splitlines()
     try:
-        return entry.is_dir()
+        return sanitize.parse_object(lines[-1]) if lines else {}
+    except ValueError:
+        return {}
+
+
+def started(header: Header, modified: float) -> float:
+    """Return when a run started in seconds since 1970; *modified*, when the file was written, if it does not say."""
+    try:
+        return datetime.fromisoformat(header.started).timestamp()  # local time, where it names no zone
+    except (ValueError, OverflowError, OSError):
+        return modified
+
+
+def shown(path: Path) -> str:
+    """Return a path as it may stand on a terminal; all of it, since people copy it."""
+    return visible(os.fsencode(path).decode(errors="replace"))
+
+
+def last_before(new: Run, folder: Path) -> Path:
+    """Return the run file in *folder* of the newest complete run of the same kind that started before *new*.
+
+    Of the same kind are runs on a topology of the same name, of the same tool if they were imported, with the same
+    interleaved setting if any, that have a time for at least one same case of the same implementation and platform.
+
+    Raises:
+        UsageError: There is none.
+
+    """
+    cases = _cases(new.results)
+    if not cases:
+        raise UsageError(f"{shown(new.path)} has no right result with a time, so there is nothing to compare")
+    modified = new.path.stat().st_mtime if new.path.exists() else math.inf
+    age = started(new.header, modified), modified
+    entries = [entry for entry in list_runs(folder) if not _same_file(entry.path, new.path)]
+    for entry in entries:
+        alike = entry.whole and entry.age < age and _kind(entry.header) == _kind(new.header)
+        if alike and not cases.isdisjoint(_cases_of_file(entry.path)):
+            return entry.path
+    raise UsageError(
+        f"no last run for {shown(new.path)}: none of {len(entries)} other runs in {shown(folder)} is complete, "
+        f"earlier, on {new.header.topology.name or 'an unnamed topology'} and has a case in common; give a path instead"
+    )
+
+
+def _cases(results: Iterable[Result]) -> set[object]:
+    return {(result.case, result.implementation, result.platform) for result in timed(results)}
+
+
+def _cases_of_file(path: Path) -> set[object]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Notice)  # of rows that are left out: they only count less
+            return _cases(read(path).results)
+    except RunFileError:
+        return set()
+
+
+def _kind(header: Header) -> tuple[str, ...]:
+    return header.topology.name, header.imported.tool, header.interleaved.setting
+
+
+def _same_file(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
     except OSError:
         return False
 
@@ -140,26 +193,22 @@ class Filter:
     topology: str = ""  # part of its name, in any case
     since: float | None = None
     until: float | None = None
-    tag: str = ""
 
-    def __call__(self, entry: Entry) -> bool:
-        """Whether a run passes."""
-        facts = entry.facts
+    def passes(self, entry: Entry) -> bool:
+        """Return whether a run passes."""
+        host, topology = entry.header.environment.host, entry.header.topology.name
+        when, _ = entry.age
+        names = host.lower(), host.partition(".")[0].lower()
         return all(
             (
-                not self.host or _named(facts.host, self.host),
-                not self.collectives or not set(self.collectives).isdisjoint(facts.collectives),
-                not self.platform or self.platform in facts.platforms,
-                self.topology.casefold() in facts.topology.casefold(),
-                self.since is None or entry.when >= self.since,
-                self.until is None or entry.when <= self.until,
-                not self.tag or self.tag in entry.tags,
+                not self.host or any(fnmatchcase(name, self.host.lower()) for name in names),
+                not self.collectives or not set(self.collectives).isdisjoint(entry.header.sweep.collectives),
+                not self.platform or self.platform == entry.platform,
+                self.topology.casefold() in topology.casefold(),
+                self.since is None or when >= self.since,
+                self.until is None or when <= self.until,
             )
         )
-
-
-def _named(host: str, pattern: str) -> bool:
-    return any(fnmatchcase(name.lower(), pattern.lower()) for name in (host, host.partition(".")[0]))
 
 
 _AGO = re.compile(r"(\d{1,5})([hdw])")
@@ -168,7 +217,7 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def first_second(text: str, option: str = "--since") -> float:
-    """The first moment that counts: `7d` is seven days ago, a date its midnight; UsageError for other words."""
+    """Return the first moment that counts: `7d` is seven days ago, a date its midnight; UsageError for other words."""
     try:
         if ago := _AGO.fullmatch(text):
             return (datetime.now() - int(ago[1]) * _UNITS[ago[2]]).timestamp()
@@ -180,7 +229,7 @@ def first_second(text: str, option: str = "--since") -> float:
 
 
 def last_second(text: str) -> float:
-    """The last moment that counts: of a date without a time, the end of that day."""
+    """Return the last moment that counts: of a date without a time, the end of that day."""
     if not _DAY.fullmatch(text):
         return first_second(text, "--until")
     first_second(text, "--until")

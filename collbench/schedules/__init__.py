@@ -11,7 +11,7 @@ from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Moment, Products
-from collbench.step_times import COMMUNICATED, COMPUTED
+from collbench.results import COMMUNICATED, COMPUTED
 
 Moments = tuple[list[Moment], list[Moment]]
 """When local ranks had computed, and when they were done, in their order."""

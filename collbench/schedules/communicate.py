@@ -1,7 +1,7 @@
 """`communicate`: the communicating of a step alone, bucket by bucket: the other side of what overlap can reach."""
 
+from collbench.cases import COMMUNICATE
 from collbench.schedules import Moments, Parts, Recorder, Schedule, StepOf, sender
-from collbench.steps import COMMUNICATE
 
 
 def _prepare(parts: Parts) -> StepOf:

@@ -1,7 +1,7 @@
 """`compute`: the computing of a step alone, as on one rank, and as the shorter side of what overlap can reach."""
 
+from collbench.cases import COMPUTE
 from collbench.schedules import Moments, Parts, Recorder, Schedule, StepOf
-from collbench.steps import COMPUTE
 
 
 def _prepare(parts: Parts) -> StepOf:

@@ -2,8 +2,8 @@
 
 import time
 
+from collbench.cases import SEQUENTIAL
 from collbench.schedules import Moments, Parts, Recorder, Schedule, StepOf, sender
-from collbench.steps import SEQUENTIAL
 
 
 def _prepare(parts: Parts) -> StepOf:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from collbench import algorithms
+from collbench.cases import Job
 from collbench.errors import Unsupported, UsageError, unknown
-from collbench.jobs import Job
 from collbench.learning.seat import Seat
 from collbench.learning.trail import Kept
 from collbench.platforms.layout import Needs

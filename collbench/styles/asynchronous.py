@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from collbench.cases import Job
 from collbench.errors import CaseFailed
-from collbench.jobs import Job
 from collbench.learning.seat import Memory, Seat
 from collbench.learning.trail import Kept, Part, Stepped, Weights, rate_of
 from collbench.platforms.cpu import window

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta, Struct, field
 
-from collbench import door
 from collbench.errors import UsageError, unknown
+from collbench.host.sanitize import read_toml
 from collbench.topology.products import ADDING, ARCHITECTURES, pcie_rate, pcie_spec
 from collbench.topology.system import (
     CUBE_RINGS,
@@ -174,7 +174,7 @@ def load(name: str) -> System:
         path = FOLDER / f"{name}.toml"
     else:
         raise unknown("system", name, (*names(), "FILE.toml"))
-    return parse(door.described(path), path)
+    return parse(read_toml(path, UsageError), path)
 
 
 def parse(fields: Mapping[str, Any], path: Path) -> System:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from collbench.analysis.jitter.lateness import Floats, Steps
-from collbench.step_times import Series
+from collbench.results import Series
 
 USUAL = 1e-3  # seconds of computing
 LEAVING = 1e-4  # seconds of communication

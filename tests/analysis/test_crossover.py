@@ -14,8 +14,7 @@ from collbench.analysis.crossover import (
     rivals,
     winners,
 )
-from collbench.measurement import Measurement, Prediction, Reported
-from collbench.note import Note
+from collbench.results import Measurement, Note, Prediction, Reported
 from tests.conftest import case, measurement
 
 Times = dict[int, float]

@@ -19,11 +19,9 @@ from collbench.analysis.interconnects import (
     tables,
 )
 from collbench.analysis.matching import several_machines
-from collbench.measurement import Measurement, Prediction, Reported, Skipped
-from collbench.note import Note
-from collbench.observed import Timed
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Note, Prediction, Reported, Skipped, Timed
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from collbench.topology.files import load
 from tests.conftest import case, measurement
 

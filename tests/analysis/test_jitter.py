@@ -12,9 +12,8 @@ from collbench.analysis.jitter.judgement import verdicts
 from collbench.analysis.jitter.lateness import Steps, behind_others, parts_of
 from collbench.analysis.jitter.maximum import expected_maximum
 from collbench.analysis.jitter.tails import remembered, tail
-from collbench.note import Note
-from collbench.step_times import Series, StepTimes
-from collbench.steps import Step
+from collbench.cases import Step
+from collbench.results import Note, Series, StepTimes
 from tests.analysis.made_up_steps import LEAVING, USUAL, disturbed, quiet, series, steps_of
 from tests.conftest import case
 

@@ -3,8 +3,8 @@
 import pytest
 
 from collbench.analysis.overlap import COSTS, HELPS, INCONCLUSIVE, as_good, best, overlaps
-from collbench.step_times import Series, StepTimes
-from collbench.steps import Step
+from collbench.cases import Step
+from collbench.results import Series, StepTimes
 from tests.conftest import case
 
 

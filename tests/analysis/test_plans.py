@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from collbench.analysis.plans import UNHIDDEN, communication, front, planned, rate, scaled, verdicts
-from collbench.planned import MEMORY_WORDS, STEP_WORDS, PlannedStep, words
 from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.step import PARTS as STEP_PARTS
+from collbench.results import MEMORY_WORDS, STEP_WORDS, PlannedStep, words
 from tests.conftest import measurement
 from tests.plots.made_up_plans import compared, grown, paid, plan, ranked
 

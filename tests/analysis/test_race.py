@@ -8,11 +8,10 @@ import pytest
 
 from collbench.analysis.race import estimate, race, round_up
 from collbench.analysis.standings import verdict
+from collbench.cases import Job
 from collbench.cli._styles_table import overall
-from collbench.flaws import Unlearned
-from collbench.jobs import Job
 from collbench.plots import losses
-from collbench.trained import Point, Trained
+from collbench.results import Point, Trained, WeightMismatch
 from tests.conftest import case
 
 NOISE = (1.0, 1.05, 0.97, 1.02)
@@ -85,7 +84,7 @@ def test_pairs_of_the_same_seed_are_compared() -> None:
 
 
 def test_a_style_that_learns_nothing_does_not_set_the_target_and_is_named() -> None:
-    bad = [replace(run("library", 1, 1e-3), points=(), mismatch=Unlearned(0, "2", 0, "1", "2", 0.1, 1))]
+    bad = [replace(run("library", 1, 1e-3), points=(), mismatch=WeightMismatch(0, "2", 0, "1", "2", 0.1, 1))]
     lines, table = told(*runs("ring", 2e-3), *runs("asynchronous", 1e-3, floor=3.0), *bad)
     assert lines == ["asynchronous does not reach loss 0.11 with 4 of 4 seeds"]
     assert not any(line.startswith("library") for line in table)

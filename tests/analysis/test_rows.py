@@ -9,11 +9,10 @@ from typing import Any
 from collbench.analysis.conformance import Conformance, table
 from collbench.analysis.machine import as_it_ran, remarks
 from collbench.analysis.roofline import measured_roofline, share, share_in_words
-from collbench.flaws import Mismatch
-from collbench.measurement import Failed, Measurement, Prediction, Skipped
-from collbench.runfile.file import Run
+from collbench.results import Failed, Measurement, Mismatch, Prediction, Skipped
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
-from collbench.runfile.records import to_line, to_result
+from collbench.runfile.schema import to_line, to_result
+from collbench.runfile.store import Run
 from collbench.topology import files
 from tests.conftest import case, measurement
 

@@ -10,9 +10,8 @@ from collbench.analysis.scaling.advice import REMEDIES, Parts, apart, remedies
 from collbench.analysis.scaling.laws import LAWS, best, fits
 from collbench.analysis.scaling.points import Curve, curves
 from collbench.analysis.scaling.verdict import HEALTHY, INCONCLUSIVE, POOR, judged, lines
-from collbench.measurement import Failed, Result
-from collbench.step_times import Series, StepPrediction, StepTimes
-from collbench.steps import STRONG, WEAK, Step
+from collbench.cases import STRONG, WEAK, Step
+from collbench.results import Failed, Result, Series, StepPrediction, StepTimes
 from tests.conftest import case
 
 

@@ -5,10 +5,9 @@ from collbench.analysis.wires import Tradeoff, tradeoffs
 from collbench.cases import Case
 from collbench.cli._wires_table import lines
 from collbench.collectives import find_collective
-from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.measurement import Measurement
+from collbench.datatypes import DATATYPES, LEARNT, REDUCTIONS, WIRES, Lost, Study
 from collbench.plots.wires import figure
-from collbench.wires import LEARNT, WIRES, Lost, Study
+from collbench.results import Measurement
 
 SIZES = (1024, 2048, 4096)
 STUDY = Study(1000, LEARNT, Lost(0.5, 0.1, 0.02), Lost(0.6, 0.2, 0.0004))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import collbench
-from collbench.cli import group
+from collbench.cli._commands import group
 from tests.cli.made_up_ranks import made_up_ranks
 from tests.conftest import ROOT
 

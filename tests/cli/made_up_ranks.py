@@ -17,9 +17,9 @@ import pytest
 
 from collbench.cases import Case, Sampling
 from collbench.cli import main
-from collbench.measure import ab, session, starts
+from collbench.measure import interleave, session
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Measurement, Result
+from collbench.results import Measurement, Result
 
 
 class MadeUpRanks(Supervisor):
@@ -53,7 +53,7 @@ def made_up_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _take_their_place(patch: pytest.MonkeyPatch) -> None:
     MadeUpRanks.noise, MadeUpRanks.passed = np.random.default_rng(1), 0
-    for module in (ab, session, starts):
+    for module in (interleave, session):
         patch.setattr(module, "Supervisor", MadeUpRanks)
 
 

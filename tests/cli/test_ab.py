@@ -11,13 +11,12 @@ from statistics import median
 import pytest
 
 from collbench.cli._ab import folders, summary, to_setting
-from collbench.measure import start as ranks_start
-from collbench.measure.ab import ratios
-from collbench.measure.turns import LEAST, ROUNDS
-from collbench.measurement import Failed, Measurement
+from collbench.measure import supervisor
+from collbench.measure.interleave import LEAST, ROUNDS, ratios
+from collbench.results import Failed, Measurement
 from collbench.runfile.environment import Setting
-from collbench.runfile.file import Run, read
 from collbench.runfile.header import Header, Interleaved
+from collbench.runfile.store import Run, read
 from tests.cli.conftest import RIGHT
 from tests.cli.held_ranks import go, held
 from tests.cli.test_sweep import Start, ranks_of, wait_for
@@ -64,8 +63,8 @@ def test_both_settings_are_measured_in_turn_into_a_run_file_each(here: Command, 
             assert not result.mismatch
         assert run.header.sweep.sampling["budget"] == 0.05
     as_is, changed = (run.header.environment.variables for run in runs)
-    assert as_is == {"NCCL_ALGO": "Tree", "UCX_TLS": ranks_start.UNHEARD["UCX_TLS"]}
-    assert changed == {MPI: "ring", "WORD": "two words", "UCX_TLS": ranks_start.UNHEARD["UCX_TLS"]}
+    assert as_is == {"NCCL_ALGO": "Tree", "UCX_TLS": supervisor.LOCAL_ONLY["UCX_TLS"]}
+    assert changed == {MPI: "ring", "WORD": "two words", "UCX_TLS": supervisor.LOCAL_ONLY["UCX_TLS"]}
     first, second = (run.header.interleaved for run in runs)
     assert first.id == second.id
     assert (first.setting, second.setting) == ("", text)

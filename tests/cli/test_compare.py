@@ -14,11 +14,10 @@ from click.testing import Result as Outcome
 
 from collbench.cli._compare_table import COLUMNS
 from collbench.cli.compare import command
-from collbench.flaws import Mismatch
-from collbench.measurement import Failed, Measurement, Reported, Result, Skipped
-from collbench.runfile import file
-from collbench.runfile.file import Writer
+from collbench.results import Failed, Measurement, Mismatch, Reported, Result, Skipped
+from collbench.runfile import store
 from collbench.runfile.header import Header
+from collbench.runfile.store import Writer
 from collbench.units import format_size
 from tests.cli.conftest import refusal
 from tests.conftest import Command, case
@@ -154,7 +153,7 @@ def test_csv_and_json_hold_the_same_numbers(base: Path, tmp_path: Path) -> None:
 def test_what_is_unknown_is_empty_in_csv_and_null_in_json(tmp_path: Path) -> None:
     """NaN is no JSON."""
     runs = [write(tmp_path / name, Reported(case(), "nccl", "gpu", 1e-6, "mean")) for name in "ab"]
-    (tmp_path / "b" / file.NAME).write_text((tmp_path / "a" / file.NAME).read_text().replace("1e-06", "2e-06"))
+    (tmp_path / "b" / store.NAME).write_text((tmp_path / "a" / store.NAME).read_text().replace("1e-06", "2e-06"))
     (row,) = csv.DictReader(io.StringIO(compare(*runs, "--format", "csv").stdout))
     assert (row["ratio"], row["low"], row["high"], row["verdict"]) == ("2.0", "", "", "unknown")
     ((other,),) = [entry["rows"] for entry in json.loads(compare(*runs, "--format", "json").stdout)["comparisons"]]
@@ -191,8 +190,8 @@ def test_wrong_words_are_refused_with_the_choices(base: Path, tmp_path: Path, mo
         ([base, new, "--junit", "base/run.jsonl/x.xml"], "choose another --junit"),
         ([base, new, "--summary", "base"], "choose another --summary"),
         ([base, new, "-o", "base/run.jsonl/x.png"], "choose another --out"),
-        ([base], "give BASE and NEW, or --baseline"),
-        ([base, base, "--history", base], "give --baseline"),
+        ([base], "give BASE and NEW, or --against"),
+        ([base, base, "--history", base], "give --against"),
         ([base, "broken.jsonl"], "broken.jsonl:1"),
         (["nowhere", base], "nowhere"),
         ([base, "other"], "nothing to compare"),  # an empty table would look like a success
@@ -226,17 +225,15 @@ def test_two_sweeps_are_told_apart_where_they_differ(here: Command, slow: str, s
     assert verdicts == {"mpi": {"same"}, "ring-flags": {verdict}}
 
 
-def test_a_baseline_needs_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--baseline last` takes the newest run of the kind from results/runs, a tag the one that has it."""
+def test_the_last_run_needs_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--against last` takes the newest run of the kind from results/runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLLBENCH_CACHE", str(tmp_path / "cache"))
     folder = Path("results", "runs")
     for day in (1, 2):
         sweep(folder / f"day{day}", day, started=f"2026-01-0{day}T00:00:00+00:00")
-    (folder / "day1" / "tags").write_text("good\n")
     new = sweep(Path("new"), 3, 1.5, started="2026-01-03T00:00:00+00:00")
-    for word, picked in (("last", "day2"), ("good", "day1")):
-        outcome = compare("--baseline", word, new, "--gate")
-        assert f"BASE  results/runs/{picked}/run.jsonl" in outcome.output
-        assert outcome.return_value == 3
-    assert "no last run" in refusal(compare("--baseline", "last", new, "--history", tmp_path / "elsewhere"))
+    outcome = compare("--against", "last", new, "--gate")
+    assert "BASE  results/runs/day2/run.jsonl" in outcome.output
+    assert outcome.return_value == 3
+    assert "no last run" in refusal(compare("--against", "last", new, "--history", tmp_path / "elsewhere"))

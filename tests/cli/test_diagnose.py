@@ -7,10 +7,10 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from collbench.cli.diagnose import command
-from collbench.measurement import Measurement, Prediction, Skipped
 from collbench.model.predict import curve
-from collbench.runfile.file import Writer
+from collbench.results import Measurement, Prediction, Skipped
 from collbench.runfile.header import Header
+from collbench.runfile.store import Writer
 from collbench.topology import files
 from collbench.topology.system import System
 from tests.cli.conftest import refusal

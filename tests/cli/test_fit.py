@@ -10,11 +10,11 @@ from click.testing import CliRunner, Result
 
 from collbench import cli
 from collbench.cli.fit import command
-from collbench.measurement import Measurement
 from collbench.model.predict import curve
-from collbench.runfile import file
-from collbench.runfile.file import Writer
+from collbench.results import Measurement
+from collbench.runfile import store
 from collbench.runfile.header import Header
+from collbench.runfile.store import Writer
 from collbench.topology import files
 from collbench.topology.system import System
 from tests.cli.conftest import refusal
@@ -124,7 +124,7 @@ def test_an_imported_log_of_several_nodes_is_calibrated(tmp_path: Path) -> None:
         assert done.exit_code == 0, (words, done.output, done.exception)
     assert "verdict: as expected" in done.output
     assert calibrated(out)[0].nodes == 2
-    assert {row.case.ranks for row in file.read(tmp_path / "predicted").results} == {16}
+    assert {row.case.ranks for row in store.read(tmp_path / "predicted").results} == {16}
 
 
 def test_nodes_that_cannot_be_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from collbench.cli.export import command as export_command
 from collbench.cli.fit import command as fit_command
 from collbench.cli.plot import command as plot_command
-from collbench.runfile.file import read
+from collbench.runfile.store import read
 from tests.cli.conftest import refusal
 from tests.conftest import ROOT, Command
 from tests.formats.goldens import DATA

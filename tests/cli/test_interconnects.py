@@ -6,8 +6,8 @@ import json
 import re
 from pathlib import Path
 
-from collbench.measurement import Failed, Prediction, Reported
-from collbench.runfile.file import read
+from collbench.results import Failed, Prediction, Reported
+from collbench.runfile.store import read
 from tests.cli.test_compare import compare, sampled, write
 from tests.conftest import ROOT, Command, case
 from tools.readme import BLOCK, printed

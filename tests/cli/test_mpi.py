@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from collbench.measurement import Measurement
 from collbench.platforms.cpu.mpi_libraries import find, own
-from collbench.runfile.file import read
+from collbench.results import Measurement
+from collbench.runfile.store import read
 from tests.conftest import Command, of_a_user
 
 QUICK = ("sweep", "--on", "cpu", "-n", "3", "--starts", "1", "-e", "64", "-f", "8", "--no-plot", "--out", "out")

@@ -13,9 +13,9 @@ from collbench.cli import _nccl_options
 from collbench.cli._perf import perf, programs
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import find_datatype, find_reduction
-from collbench.runfile.file import read
 from collbench.runfile.flat import document
-from collbench.runfile.records import sweep_fields, to_sweep
+from collbench.runfile.schema import sweep_fields, to_sweep
+from collbench.runfile.store import read
 from tests.conftest import ROOT, Command
 
 made_up = pytest.mark.usefixtures("made_up_ranks")

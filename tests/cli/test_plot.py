@@ -8,12 +8,12 @@ from collbench.cases import Case
 from collbench.cli.plot import command
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE
-from collbench.measurement import Failed, Measurement
-from collbench.measurement import Result as Row
 from collbench.plots.styles import STYLES
 from collbench.plots.views import QUANTITIES
-from collbench.runfile.file import Writer
+from collbench.results import Failed, Measurement
+from collbench.results import Result as Row
 from collbench.runfile.header import Header
+from collbench.runfile.store import Writer
 from tests.cli.conftest import refusal
 from tests.plots.made_up_runs import scaled
 

@@ -11,8 +11,8 @@ from collbench.api.predicting import make_prediction
 from collbench.cli.predict import command as predict
 from collbench.cli.sweep import MEASURING
 from collbench.cli.sweep import command as sweep
-from collbench.measurement import Prediction, Skipped
-from collbench.runfile.file import Run, read
+from collbench.results import Prediction, Skipped
+from collbench.runfile.store import Run, read
 from collbench.topology import files
 from tests.conftest import Command
 from tools.readme import BLOCK, README, printed

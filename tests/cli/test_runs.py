@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from collbench import cli
-from collbench.runfile.cut_off import cut_off
-from collbench.runfile.file import NAME, Writer, read
 from collbench.runfile.header import Header
+from collbench.runfile.store import NAME, Writer, read
 from tests.conftest import ROOT, Command, measurement
 from tests.plots.made_up_plans import compared, grown, paid, ranked
 
@@ -20,7 +19,14 @@ DAYS = {"old": "2026-03-01", "middle": "2026-03-02", "new": "2026-03-03"}
 def write(folder: Path, started: str, topology: str = "2 sockets", micros: float = 1) -> Path:
     with Writer(folder) as writer:
         writer.header(
-            Header.from_json({"started": started, "environment": {"host": "node1"}, "topology": {"name": topology}})
+            Header.from_json(
+                {
+                    "started": started,
+                    "environment": {"host": "node1"},
+                    "topology": {"name": topology, "platform": "cpu"},
+                    "sweep": {"collectives": ["allreduce"], "implementations": ["mpi"]},
+                }
+            )
         )
         writer.append(measurement(seconds=(micros * 1e-6,) * 7))
         writer.end(started, 0)
@@ -37,9 +43,8 @@ def three(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    """`collbench runs ...` with a cache of its own, in this process; paths go to standard output as bytes."""
+    """`collbench runs ...` in this process."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLLBENCH_CACHE", str(tmp_path / "cache"))
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         monkeypatch.setattr(sys, "argv", ["collbench", "runs", *arguments])
@@ -52,8 +57,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
 
 
 @pytest.mark.usefixtures("made_up_ranks")
-def test_a_sweep_is_listed_tagged_and_a_baseline(here: Command, runs: Command) -> None:
-    """From measuring to choosing, without a path but the ones that were printed."""
+def test_a_sweep_is_listed_and_the_last_to_compare_with(here: Command, runs: Command) -> None:
+    """From measuring to comparing, without a path but those that were printed."""
     for _ in range(2):
         done = here("sweep", "--on", "cpu", "--impl", "mpi", "-e", "64", "-n", "3", "--starts", "1", "--no-plot")
         assert done.returncode == 0, done.stderr
@@ -62,12 +67,10 @@ def test_a_sweep_is_listed_tagged_and_a_baseline(here: Command, runs: Command) -
     heading, *rows = listed.stdout.splitlines()
     assert (heading.split()[0], heading.split()[-1]) == ("started", "run")
     newest, oldest = (row.split()[-1] for row in rows)
-    assert runs("--tag", "good", oldest).stdout == f"{oldest}: good\n"
-    for word in ("last", "best", "good"):
-        assert runs("--baseline", word, newest).stdout == f"{oldest}/{NAME}\n"
-    (fields,) = json.loads(runs("--tag-is", "good", "--json").stdout)
-    assert (fields["path"], fields["tags"], fields["complete"]) == (f"{oldest}/{NAME}", ["good"], True)
-    assert (fields["collectives"], fields["implementations"], fields["rows"]) == (["allreduce"], ["mpi"], 2)
+    assert f"BASE  {oldest}/{NAME}" in here("compare", "--against", "last", newest).stdout
+    fields, _ = json.loads(runs("--json").stdout)
+    assert (fields["path"], fields["complete"]) == (f"{newest}/{NAME}", True)
+    assert (fields["collectives"], fields["implementations"]) == (["allreduce"], ["mpi"])
 
 
 @pytest.mark.usefixtures("three")
@@ -115,12 +118,6 @@ def test_wrong_words_are_one_line_and_exit_status_2(runs: Command) -> None:
         "--op allreduc": "choose from: allreduce",
         "--on tpu": "choose from: gpu, cpu, model",
         "--since soon": "--since 'soon' is no time",
-        "--tag a new --baseline last new": "--tag and --baseline are two jobs",
-        "--tag last new": "'last' cannot be a tag",
-        "--baseline last nix": "nix",
-        "--baseline nix new": "choose from: last, best",
-        "--untag good new": "its tags: none",
-        "--baseline last old": "no last run",
         f"results/runs/new/{NAME}": "give the folder",
     }.items():
         done = runs(*words.split())
@@ -163,7 +160,7 @@ def test_only_a_signal_cuts_a_run_off(runs: Command, tmp_path: Path) -> None:
     """One that ended with wrong rows is whole."""
     for status, words in ((0, ""), (1, ""), (130, WORDS), (143, WORDS)):
         end = f'{{"kind": "end", "finished": "", "status": {status}}}\n'
-        assert cut_off(read(stopped(tmp_path / f"run-{status}", end))) == words, status
+        assert read(stopped(tmp_path / f"run-{status}", end)).cut_off == words, status
     stopped(tmp_path / "partial")
     assert runs(".").stdout.count("cut off") == 3
 
@@ -173,7 +170,7 @@ REFUSED = {
     "diagnose {run}": "predictions only; give a run that was measured",
     "fit {run}": "predictions only; give a run that was measured",
     "export {run} --to csv": "no results with a time",
-    "runs . --baseline best {run}": "nothing to find a baseline for",
+    "compare --against last {run}": "nothing to compare",
 }
 
 
@@ -182,7 +179,7 @@ def test_a_run_of_nothing_but_plans_is_drawn_listed_or_refused(here: Command, ru
     rows = (*ranked(), *grown(), *compared(), *paid())
     for name in ("plans", "others"):
         with Writer(tmp_path / name) as writer:
-            writer.header(Header.from_json({"topology": {"name": "128 nodes of dgx-h100"}}))
+            writer.header(Header.from_json({"topology": {"name": "128 nodes of dgx-h100", "model": True}}))
             for row in rows:
                 writer.append(row)
             writer.end("2026-01-01T00:00:00+00:00", 0)
@@ -193,6 +190,6 @@ def test_a_run_of_nothing_but_plans_is_drawn_listed_or_refused(here: Command, ru
         assert reason in line, words
     lines = [line for line in runs(".").stdout.splitlines() if "128 nodes of dgx-h100" in line]
     assert len(lines) == 2
-    assert all("predicted" in line and f" {len(rows)} " in line for line in lines)
+    assert all("predicted" in line for line in lines)
     done = here("plot", "plans", "--format", "svg", "--impl", "tp8 dp8 mb1 zero3")
     assert {Path(line).stem for line in done.stdout.splitlines()} == {"layouts", "memory"}

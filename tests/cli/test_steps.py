@@ -13,11 +13,10 @@ from collbench.analysis.jitter.maximum import expected_maximum
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling.points import curves
 from collbench.cli import _jitter_table
-from collbench.runfile.file import Run, Writer, read
+from collbench.results import COMMUNICATED, COMPUTED, StepPrediction, StepTimes, Trained
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run, Writer, read
 from collbench.schedules import overlapping
-from collbench.step_times import COMMUNICATED, COMPUTED, StepPrediction, StepTimes
-from collbench.trained import Trained
 from tests.cli.conftest import RIGHT
 from tests.conftest import Command
 from tests.plots.made_up_runs import MADE_UP, late

@@ -17,9 +17,9 @@ import pytest
 
 from collbench.algorithms import choose, implementations
 from collbench.collectives import COLLECTIVES
-from collbench.measure.start import mpiexec
-from collbench.measurement import Failed, Measurement, Skipped
-from collbench.runfile.file import TornLine, read
+from collbench.measure.supervisor import mpiexec
+from collbench.results import Failed, Measurement, Skipped
+from collbench.runfile.store import TornLine, read
 from tests.cli.conftest import RIGHT, Whole
 from tests.cli.held_ranks import go, held
 from tests.conftest import ROOT, Command

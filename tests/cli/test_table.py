@@ -15,9 +15,7 @@ from collbench.cli._table import (
     row,
 )
 from collbench.collectives import COLLECTIVES
-from collbench.flaws import Mismatch
-from collbench.measurement import Failed, Prediction, Skipped
-from collbench.note import Note, Sharing
+from collbench.results import Failed, Mismatch, Note, Prediction, Sharing, Skipped
 from tests.conftest import case, measurement
 
 

@@ -24,8 +24,7 @@ from click.testing import CliRunner
 from collbench.api import patience
 from collbench.cli._columns import Table
 from collbench.cli._live_table import LiveTable
-from collbench.flaws import Mismatch
-from collbench.measurement import Failed, Reported, Result, Skipped
+from collbench.results import Failed, Mismatch, Reported, Result, Skipped
 from tests.conftest import ROOT, case, measurement, of_a_user
 
 TABLE = Table("{size:>9}  {name:<10} {time:>9} {rate:>8}  {check}", ("rate",))

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from collbench.planned import PlannedStep
-from collbench.runfile.file import read
+from collbench.results import PlannedStep
+from collbench.runfile.store import read
 from tests.conftest import ROOT, Command, drawn_again
 
 GPT3 = ("--model", "gpt3-175b", "--on", "dgx-a100", "--gpus", "1024", "--batch", "1536")

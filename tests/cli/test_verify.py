@@ -8,9 +8,8 @@ import pytest
 
 from collbench.algorithms import choose
 from collbench.collectives import COLLECTIVES
-from collbench.measurement import Explanation
-from collbench.runfile.file import read
-from collbench.tracks import ADDED, WAITED
+from collbench.results import ADDED, WAITED, Explanation
+from collbench.runfile.store import read
 from tests.conftest import ROOT, Command
 
 VERIFY = ("verify", "--on", "cpu")

@@ -6,8 +6,8 @@ from pathlib import Path
 from collbench.formats import read_tests
 from collbench.formats.imported import Hints, Imported, ImportedTest, grouped
 from collbench.formats.source import decode, load
-from collbench.measurement import Reported
-from collbench.runfile.file import Run
+from collbench.results import Reported
+from collbench.runfile.store import Run
 from tools.fuzz import as_run
 
 DATA = Path(__file__).with_name("data")

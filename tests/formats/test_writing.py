@@ -12,15 +12,12 @@ import pytest
 
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
-from collbench.flaws import Mismatch
 from collbench.formats import find_format, written
 from collbench.formats.exported import select
 from collbench.formats.nccl_tests_write import shrunk, version_code
-from collbench.measurement import Failed, Measurement, Prediction, Reported, Result
-from collbench.note import NO_NOTE
-from collbench.observed import Observed
-from collbench.runfile.file import Run
+from collbench.results import NO_NOTE, Failed, Measurement, Mismatch, Observed, Prediction, Reported, Result
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from tests.conftest import case
 from tests.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported, run_of
 

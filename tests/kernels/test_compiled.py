@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 
 from collbench.algorithms import narrow, ring
+from collbench.datatypes import WIRES, Wire
 from collbench.platforms import compiler
 from collbench.platforms.layout import WINDOW_HEAD
 from collbench.platforms.stress import HESITATES
 from collbench.platforms.tracelog import TRACED
-from collbench.wires import WIRES, Wire
 from tests.conftest import ROOT
 from tests.kernels.test_nvrtc import assert_no_spills, bounds_of
 from tools.kernels import facts, reading, sass

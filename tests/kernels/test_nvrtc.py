@@ -9,11 +9,10 @@ from itertools import product
 import pytest
 
 from collbench.algorithms import narrow
-from collbench.datatypes import REDUCTIONS
+from collbench.datatypes import REDUCTIONS, WIRES
 from collbench.platforms import compiler
 from collbench.platforms.gpu import launch
 from collbench.platforms.layout import world_type
-from collbench.wires import WIRES
 from tools.kernels import nvrtc
 from tools.kernels.nvrtc import ARCHITECTURES, ONE_DEVICE, PROGRAMS, RANKS_MEET, STANDARD, compiled
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from collbench.algorithms import narrow
-from collbench.wires import GROUP, WIRES, Wire
+from collbench.datatypes import GROUP, WIRES, Wire
 from tests.conftest import ROOT, case
 from tools.kernels.grid import GRID, Ranks
 

@@ -1,13 +1,24 @@
-"""Narrow formats against their definition, and the compiled bound on what they lose against collbench/wires.py."""
+"""Narrow formats against their definition, and the compiled bound on what they lose against collbench/datatypes.py."""
 
 from dataclasses import replace
 
 import numpy as np
 
 from collbench.algorithms import narrow
-from collbench.datatypes import DATATYPES, REDUCTIONS, Recipe, inputs, recipe
+from collbench.datatypes import (
+    DATATYPES,
+    GRADES,
+    GROUP,
+    REDUCTIONS,
+    WIRES,
+    Numbers,
+    Recipe,
+    Wire,
+    bound,
+    inputs,
+    recipe,
+)
 from collbench.platforms import checking, compiler
-from collbench.wires import GRADES, GROUP, WIRES, Numbers, Wire, bound
 from tests.conftest import case
 from tools.kernels.grid import Ranks
 

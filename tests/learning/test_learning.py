@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collbench.flaws import Unlearned
-from collbench.jobs import Job
+from collbench.cases import Job
 from collbench.learning.data import Data, lessons
 from collbench.learning.network import gradient, loss
 from collbench.learning.rounding import bounded_gradient
@@ -24,6 +23,7 @@ from collbench.learning.trail import (
     rate_of,
     shared,
 )
+from collbench.results import WeightMismatch
 
 SMALL = Job(inputs=5, hidden=7, outputs=3, samples=24, batch=12)
 
@@ -101,7 +101,7 @@ def synchronous(change: Change = lambda step, made, weights: None) -> list[list[
     return trails
 
 
-def flaw(trails: list[list[Kept]], behind: int = 0) -> Unlearned | None:
+def flaw(trails: list[list[Kept]], behind: int = 0) -> WeightMismatch | None:
     """As a run finds it."""
     every = [(rank, kept) for rank, trail in enumerate(trails) for kept in trail]
     counted = miscounted(JOB, RANKS, shared(trails), behind)

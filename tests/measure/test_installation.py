@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from collbench.launcher import unlaunched
-from collbench.measure.installation import _LEFT_OUT, _SOURCES, installation
-from collbench.measure.start import mpiexec
+from collbench.host.launcher import unlaunched
+from collbench.measure.protocol import _NOT_ON_RANKS, _SOURCES, installation
+from collbench.measure.supervisor import mpiexec
 from collbench.platforms.cpu.mpi_libraries import KINDS
 from tests.conftest import ROOT
 from tools.faults.surroundings import BATCH, STARTERS
@@ -26,7 +26,7 @@ def other(tmp_path: Path) -> Path:
 
 TELL = """
 import pathlib, sys
-from collbench.measure.installation import installation
+from collbench.measure.protocol import installation
 print(*installation(), sep="\\t")
 for name in sys.argv[2:]:
     path = pathlib.Path(sys.argv[1], name)
@@ -49,7 +49,7 @@ def test_code_is_the_same_wherever_it_lies_and_another_after_an_edit_of_what_ran
     other: Path, tmp_path: Path
 ) -> None:
     ranks_run = (
-        "collbench/measure/runner.py",
+        "collbench/measure/sampling.py",
         "collbench/errors.py",
         "collbench/platforms/gpu/cuda.py",
         "kernels/direct.cu",
@@ -78,13 +78,13 @@ def test_ranks_import_nothing_that_is_left_out_of_what_tells_copies_apart() -> N
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
     rooms = {name.split(".")[1] for name in done.stdout.split()}
     assert {"measure", "platforms", "algorithms"} <= rooms
-    assert not rooms & set(_LEFT_OUT)
+    assert not rooms & set(_NOT_ON_RANKS)
 
 
 def test_ranks_of_a_launcher_with_different_copies_are_refused(
     other: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    with (other / "collbench" / "measure" / "runner.py").open("a") as edited:
+    with (other / "collbench" / "measure" / "sampling.py").open("a") as edited:
         edited.write("\n")
     sweep = ("-P", "-m", "collbench", "sweep", "--on", "cpu", "-e", "8", "--no-plot", "--out", "out")
     ranks = [("-n", "1", "env", f"PYTHONPATH={root}", sys.executable, *sweep) for root in (ROOT, other)]

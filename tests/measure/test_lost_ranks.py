@@ -14,12 +14,13 @@ import pytest
 
 from collbench.cases import Sampling
 from collbench.errors import PlatformError
-from collbench.measure import link, start, workers
-from collbench.measure.installation import UNKNOWN, installation
+from collbench.measure import protocol, supervisor
+from collbench.measure.protocol import UNKNOWN, installation
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Result, Skipped
 from collbench.platforms import find_platform, platforms
-from collbench.runfile.records import sweep_fields
+from collbench.results import Result
+from collbench.results.collectives import Skipped
+from collbench.runfile.schema import sweep_fields
 from tests.cli.test_sweep import alive
 from tests.conftest import case
 from tests.test_cases import sweep
@@ -34,8 +35,8 @@ def send(**message):
 def receive():
     return json.loads(lines.readline() or "{}")
 
-def turn(count, name):
-    with open(os.environ["COLLBENCH_LINK"] + "/page", "r+b") as page:
+def beat(count, name):
+    with open(os.environ["COLLBENCH_LINK"] + "/heartbeat", "r+b") as page:
         page.write(struct.pack("Q56s", count, name.encode()))
 
 def end(status, words=""):
@@ -52,7 +53,7 @@ exec(settings.get("greet", ""))
 send(**greeting)
 while case := receive().get("case"):
     for place, name in enumerate(case["implementations"], 1):
-        turn(place, name)
+        beat(place, name)
         told = f"{case['launches']} {case['sampling']['iters']} {case['implementations']}"
         result = case | {"kind": "skipped", "implementation": name, "platform": "cpu", "reason": told}
         exec(settings.get(name, ""))
@@ -71,7 +72,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
 
     def begin(timeout: float = 30.0, **steps: str) -> Supervisor:
         settings = json.dumps({"installation": list(installation()), **steps})
-        monkeypatch.setattr(start, "command", lambda *_: [sys.executable, "-S", "-E", "-c", RANK, settings])
+        monkeypatch.setattr(supervisor, "rank_command", lambda *_: [sys.executable, "-S", "-E", "-c", RANK, settings])
         return Supervisor("cpu", replace(sweep(1024), sampling=Sampling(timeout=timeout)), named=("A",))
 
     return begin
@@ -127,7 +128,7 @@ def test_ranks_go_home_in_order_unless_something_broke(
         shared.touch()
         one = ranks(greet=greet, stop=stop).__enter__()
         assert len(folders()) == 1
-        one.__exit__(error)
+        one.__exit__(error, None, None)
         assert shared.exists() is (error is None)
         assert left.exists(), "ranks that go home are waited for"
         assert folders() == []
@@ -154,13 +155,13 @@ def test_a_loss_costs_the_implementation_that_ran_and_fresh_ranks_go_on(
             assert measure(one, "c") == [("c", "right")]
 
 
-def test_the_page_says_who_ran_if_it_is_still_awaited_and_results_may_come_in_any_order(ranks: Ranks) -> None:
-    with ranks(b="turn(9, 'c'); send(failed='broke'); time.sleep(60)") as one:
+def test_the_heartbeat_says_who_ran_if_it_is_still_awaited_and_results_may_come_in_any_order(ranks: Ranks) -> None:
+    with ranks(b="beat(9, 'c'); send(failed='broke'); time.sleep(60)") as one:
         assert measure(one, "a", "b", "c") == [("a", "right"), ("c", "broke"), ("b", "broke")]
     died = "a rank ended with status 3"
-    with ranks(b="turn(9, 'c'); end(3)") as one:
+    with ranks(b="beat(9, 'c'); end(3)") as one:
         assert measure(one, "a", "b", "c") == [("a", "right"), ("c", died), ("b", died)]
-    with ranks(a="send(result=result | {'implementation': 'b'}); turn(9, 'a'); end(3)") as one:
+    with ranks(a="send(result=result | {'implementation': 'b'}); beat(9, 'a'); end(3)") as one:
         assert measure(one, "a", "b") == [("b", "right"), ("a", died)]
 
 
@@ -194,15 +195,15 @@ def test_ranks_hang_if_nothing_new_begins_for_the_timeout_and_the_time_that_thei
     """1 s, and 100 MB of two ranks at 50 MB/s; the page turns four times, two seconds apart, then no more."""
     looks, now = itertools.count(), 0.0
 
-    def look(page: link.Page) -> tuple[int, str]:
+    def look(page: protocol.Heartbeat) -> tuple[int, str]:
         nonlocal now
         turns = next(looks)
         now = 2.0 * turns
         return min(turns, 4), "b"
 
     with ranks(timeout=1.0, a="time.sleep(60)") as one, monkeypatch.context() as made_up:
-        made_up.setattr(link.Page, "look", look)
-        made_up.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now))
+        made_up.setattr(protocol.Heartbeat, "read", look)
+        made_up.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: now))
         found = one.measure(case(nbytes=100_000_000), ["a", "b"], Sampling())
         assert told([next(found)]) == [("b", "no progress for 5 s (--timeout)")]
     assert next(looks) == 9  # once before; four turns; three looks, 6 s in which nothing turned; who it was
@@ -235,7 +236,7 @@ def test_the_signal_that_ended_the_first_rank_is_told_and_not_that_of_the_launch
         "[0]0:Return code = 3\n": None,
         "": None,
     }.items():
-        assert start.signal_of(printed) == number, printed
+        assert supervisor.signal_of(printed) == number, printed
 
 
 def test_ranks_that_do_not_greet_in_time_are_ended_with_the_last_line_they_printed(
@@ -249,10 +250,10 @@ def test_ranks_that_do_not_greet_in_time_are_ended_with_the_last_line_they_print
     def clock() -> float:
         return 9.0 if next(looks) and printed.exists() else 0.0
 
-    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=clock, time=time.time))
+    monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=clock, time=time.time))
     with pytest.raises(PlatformError, match=r"^the ranks did not start within 0\.3 s: still$"):
         ranks(start=f"{words}; time.sleep(60)").__enter__()
-    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: 0.0, time=time.time))
+    monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: 0.0, time=time.time))
     with pytest.raises(PlatformError, match=r"^the ranks were not ready within 0\.3 s: still$"):
         ranks(start=words, greet="time.sleep(60)").__enter__()
 

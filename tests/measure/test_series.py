@@ -10,17 +10,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from collbench.cases import Step, flops_of
 from collbench.errors import PlatformError
-from collbench.measure import calibrated_together, series
-from collbench.measure.calibrated_together import LEAST, calibrated, products_for
-from collbench.measure.calibration import Work
+from collbench.measure import calibration, series
+from collbench.measure.calibration import LEAST, Work, calibrated, products_for
 from collbench.measure.clocks import Clock, Clocks, Reading, Trip
 from collbench.measure.closely import activities
 from collbench.measure.series import take
-from collbench.measurement import Failed
 from collbench.platforms.processes import Alone
+from collbench.results.collectives import Failed
 from collbench.schedules import Moments, Parts, Recorder
-from collbench.steps import Step, flops_of
 from tests.conftest import case
 from tests.test_cases import sweep
 
@@ -198,6 +197,6 @@ def test_ranks_that_cannot_be_measured_say_why(monkeypatch: pytest.MonkeyPatch) 
         def run(self) -> list[Failed]:
             return [Failed(case(step=Step(4, 32)), "mpi", "cpu", "it broke")]
 
-    monkeypatch.setattr(calibrated_together, "Session", Broken)
+    monkeypatch.setattr(calibration, "Session", Broken)
     with pytest.raises(PlatformError, match=r"^how long a matrix product takes could not be measured: it broke$"):
         calibrated(Work(seconds=1e-3), "cpu", sweep(1024), None)

@@ -14,12 +14,13 @@ from collbench.analysis.bootstrap import between_starts
 from collbench.analysis.compare import Verdict, compare
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError, RanksLost
-from collbench.measure import starts
-from collbench.measure.greeting import Greeting
-from collbench.measurement import Failed, Measurement, Result
-from collbench.runfile.file import Run
+from collbench.measure import interleave
+from collbench.measure.protocol import WorkerHello
+from collbench.results import Result
+from collbench.results.collectives import Failed, Measurement
+from collbench.results.facts import Scheduling
 from collbench.runfile.header import Header, Interleaved, SweepPart
-from collbench.scheduling import Scheduling
+from collbench.runfile.store import Run
 from collbench.stats import PRIOR, Pool, Spread, student, student_95
 from tests.conftest import measurement
 from tests.test_cases import sweep
@@ -38,7 +39,7 @@ class MadeUpRanks:
     refused: bool = False
     off_core: float = 0.0
     measured: list[tuple[int, int]] = field(default_factory=list)
-    greeting: Greeting = field(default_factory=Greeting)
+    greeting: WorkerHello = field(default_factory=WorkerHello)
 
     def __enter__(self) -> "MadeUpRanks":
         if self.refused:
@@ -65,16 +66,16 @@ class MadeUpRanks:
 
 def started(
     monkeypatch: pytest.MonkeyPatch, count: int, *changes: dict[str, Any]
-) -> tuple[starts.Starts, list[MadeUpRanks]]:
+) -> tuple[interleave.Starts, list[MadeUpRanks]]:
     made: list[MadeUpRanks] = []
 
     def make(platform: str, wanted: Sweep) -> MadeUpRanks:
         made.append(MadeUpRanks(platform, wanted, **(changes[len(made)] if len(made) < len(changes) else {})))
         return made[-1]
 
-    monkeypatch.setattr(starts, "Supervisor", make)
+    monkeypatch.setattr(interleave, "Supervisor", make)
     asked = replace(sweep(8, 1024), starts=count)
-    return starts.Starts("cpu", asked), made
+    return interleave.Starts("cpu", asked), made
 
 
 def test_all_starts_measure_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +140,7 @@ def test_a_run_ends_with_its_last_start(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_rounds_of_an_interleaved_run_are_measured_by_its_starts_in_turn() -> None:
     made = [MadeUpRanks("cpu", sweep(8)) for _ in range(2)]
-    rotation = starts.Rotation(made)  # type: ignore[arg-type]
+    rotation = interleave.Rotation(made)  # type: ignore[arg-type]
     first, second = sweep(8, 1024).cases()
     with rotation:
         assert rotation.greeting.starts == 2

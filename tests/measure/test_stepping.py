@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from collbench.algorithms import choose
-from collbench.cases import Sampling, Sweep
+from collbench.cases import Sampling, Step, Sweep
 from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Failed, Result, Skipped
+from collbench.results import Result
+from collbench.results.collectives import Failed, Skipped
+from collbench.results.steps import COMMUNICATED, COMPUTED, StepTimes
 from collbench.schedules import overlapping, schedules
-from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
-from collbench.steps import Step
 from tests.test_cases import sweep
 
 QUICK = Sampling(iters=2, region=1e-3)

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from collbench.datatypes import WIRES
 from collbench.measure.study import lost
-from collbench.measurement import Measurement
-from collbench.runfile.file import read
-from collbench.runfile.records import to_line, to_result
-from collbench.wires import WIRES
+from collbench.results.collectives import Measurement
+from collbench.runfile.schema import to_line, to_result
+from collbench.runfile.store import read
 from tests.conftest import Command
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from collbench.cases import Sampling
 from collbench.errors import PlatformError
-from collbench.measure import link, start, worker
-from collbench.measure.installation import UNKNOWN, installation
-from collbench.measure.supervisor import Supervisor
-from collbench.measurement import Measurement
+from collbench.measure import protocol, supervisor, worker
+from collbench.measure.protocol import UNKNOWN, installation
+from collbench.measure.supervisor import Supervisor, mpiexec, rank_command, rank_environment
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import own
 from collbench.platforms.processes import Alone
+from collbench.results.collectives import Measurement
 from collbench.runfile.environment import UNCHANGED, Setting, variables
 from tests.cli.test_sweep import alive
 from tests.conftest import ROOT, case
@@ -66,51 +66,51 @@ def test_ranks_without_an_order_sleep() -> None:
 def test_ranks_are_processes_of_the_launcher_where_each_has_its_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    python = [sys.executable, "-P", "-m", worker.__name__]
-    assert start.command("gpu", 4) == python
-    assert start.command("cpu", 4) == [*own().command(4), *python]
+    python = [sys.executable, "-P", "-m", protocol.WORKER]
+    assert rank_command("gpu", 4) == python
+    assert rank_command("cpu", 4) == [*own().command(4), *python]
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(PlatformError, match="pip install mpich mpi4py"):
-        start.mpiexec()
+        mpiexec()
     for folder in (tmp_path / "bin", tmp_path):
         folder.mkdir(exist_ok=True)
         (folder / "mpiexec").touch(0o755)
-        assert start.mpiexec() == str(folder / "mpiexec")
+        assert mpiexec() == str(folder / "mpiexec")
 
 
 def test_ranks_know_their_folder_supervisor_and_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
     monkeypatch.setenv("PMI_RANK", "3")
-    given = start.environment("cpu", tmp_path, Setting((("A", "1"),)))
+    given = rank_environment("cpu", tmp_path, Setting((("A", "1"),)))
     wanted = {
         "A": "1",
         "OMP_NUM_THREADS": "1",
-        worker.FOLDER: str(tmp_path),
-        worker.SUPERVISOR: str(os.getpid()),
-        worker.PLATFORM: "cpu",
+        protocol.FOLDER: str(tmp_path),
+        protocol.SUPERVISOR: str(os.getpid()),
+        protocol.PLATFORM: "cpu",
     }
     assert wanted.items() <= given.items()
     assert "PMI_RANK" not in given
-    assert start.environment("cpu", tmp_path, Setting((("OMP_NUM_THREADS", "2"),)))["OMP_NUM_THREADS"] == "2"
+    assert rank_environment("cpu", tmp_path, Setting((("OMP_NUM_THREADS", "2"),)))["OMP_NUM_THREADS"] == "2"
     for mine, kept in (("", []), (os.pathsep, []), (os.pathsep.join(["", "/mine", "", "/too"]), ["/mine", "/too"])):
         monkeypatch.setenv("PYTHONPATH", mine)
-        paths = start.environment("cpu", tmp_path, UNCHANGED)["PYTHONPATH"].split(os.pathsep)
+        paths = rank_environment("cpu", tmp_path, UNCHANGED)["PYTHONPATH"].split(os.pathsep)
         assert paths == [str(ROOT), *kept], mine
 
 
 def test_defaults_of_networks_are_for_mpi_and_only_where_the_user_has_said_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name in start.UNHEARD:
+    for name in supervisor.LOCAL_ONLY:
         monkeypatch.delenv(name, raising=False)
-    assert not {*start.UNHEARD} & {*start.environment("gpu", tmp_path, UNCHANGED)}
+    assert not {*supervisor.LOCAL_ONLY} & {*rank_environment("gpu", tmp_path, UNCHANGED)}
     monkeypatch.setenv("UCX_NET_DEVICES", "eth1")
-    given = start.environment("cpu", tmp_path, UNCHANGED)
-    assert {*start.UNHEARD} - {"UCX_TLS"} <= {*given}
+    given = rank_environment("cpu", tmp_path, UNCHANGED)
+    assert {*supervisor.LOCAL_ONLY} - {"UCX_TLS"} <= {*given}
     assert "UCX_TLS" not in given
     assert (given["UCX_NET_DEVICES"], given["FI_TCP_IFACE"]) == ("eth1", "lo")
-    assert start.environment("gpu", tmp_path, UNCHANGED)["UCX_NET_DEVICES"] == "eth1"
+    assert rank_environment("gpu", tmp_path, UNCHANGED)["UCX_NET_DEVICES"] == "eth1"
 
 
 def test_a_setting_sets_empties_and_unsets_and_only_what_matters_or_was_named_is_told() -> None:
@@ -127,10 +127,10 @@ def test_a_rank_refuses_a_command_of_another_copy(tmp_path: Path) -> None:
         {"installation": other._replace(**change)} for change in ({"code": "0"}, {"version": "0.0.1"})
     ]
     for order in (*orders, {}):
-        ours, ranks = map(link.Channel, socket.socketpair())
+        ours, ranks = map(protocol.Channel, socket.socketpair())
         ours.send(order)
         with pytest.raises(PlatformError, match="keep one of them on PYTHONPATH") as error:
-            worker._serve(Alone(), ranks, link.Page(tmp_path))
+            worker.serve(Alone(), ranks, protocol.Heartbeat(tmp_path))
         assert f"a rank runs {installation()}, but its command runs collbench" in str(error.value)
         assert ("/other/collbench" if order else UNKNOWN.folder) in str(error.value)
         ours.close()
@@ -138,13 +138,13 @@ def test_a_rank_refuses_a_command_of_another_copy(tmp_path: Path) -> None:
 
 
 def test_a_supervisor_that_is_gone_before_ranks_connect_is_one_that_has_closed(tmp_path: Path) -> None:
-    with pytest.raises(link.Closed):
-        link.connect(tmp_path)
+    with pytest.raises(protocol.Closed):
+        protocol.connect(tmp_path)
     folder = tmp_path / "/".join(["x" * 60] * 3)  # longer than a socket's name may be
     folder.mkdir(parents=True)
-    with link.listen(folder) as server:
-        channel = link.connect(folder)
-        ours = link.Channel(server.accept()[0])
+    with protocol.listen(folder) as server:
+        channel = protocol.connect(folder)
+        ours = protocol.Channel(server.accept()[0])
         ours.send({"a": 1})
         assert channel.receive(60) == {"a": 1}
         channel.close()

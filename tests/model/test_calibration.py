@@ -8,13 +8,13 @@ import pytest
 
 from collbench.analysis.fit import calibration, write
 from collbench.errors import UsageError
-from collbench.measurement import Measurement
 from collbench.model.calibration import SPREAD, calibrate, calibration_of
 from collbench.model.equation import Calibration
 from collbench.model.nccl_terms import terms
 from collbench.model.predict import curve, predict
-from collbench.runfile.file import Run
+from collbench.results import Measurement
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.files import to_toml
 from collbench.topology.system import System

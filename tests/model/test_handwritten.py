@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cost import Wait
 from collbench.errors import Unsupported
 from collbench.model.handwritten import PUBLISHED, Sweep, hardware, is_published, modelled, reached
 from collbench.model.predict import HANDWRITTEN, curve, predict
+from collbench.platforms.cost import Wait
 from collbench.topology.files import load, names
 from tests.conftest import ROOT
 from tests.model.test_predict import case

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.cases import Case
+from collbench.cases import Case, Step
 from collbench.collectives import COLLECTIVES, of_nccl_tests
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported, UsageError
@@ -18,8 +18,7 @@ from collbench.model.nccl_terms import limit, terms
 from collbench.model.predict import curve, network_curve, predict
 from collbench.model.schedule import SCHEDULES
 from collbench.model.steps import on_ranks, slowest, step_time
-from collbench.step_times import StepPrediction
-from collbench.steps import Step
+from collbench.results import StepPrediction
 from collbench.topology.files import load, names
 from collbench.topology.system import System
 from tests.conftest import case as default_case

@@ -14,7 +14,6 @@ import pytest
 from collbench.analysis.plans import cheapest, leaving, scaled
 from collbench.errors import UsageError
 from collbench.model.steps import CONTENTION
-from collbench.planner import plan
 from collbench.planner import search as search_module
 from collbench.planner.cost import on_system, same_cost, sizes
 from collbench.planner.curves import Group, ModelCurves, Network, group_of, placed
@@ -22,7 +21,18 @@ from collbench.planner.job import GRADIENTS, MOST_BATCH, MOST_GPUS, OPTIMISERS, 
 from collbench.planner.layouts import RECOMPUTE, Layout, candidates, layouts, parse_layout
 from collbench.planner.models import MODELS, described, load_model, parse_duration, usual_tokens
 from collbench.planner.rows import row
-from collbench.planner.search import EQUAL, GROUPED, TERMS, Plan, best_of, evaluate_layout, plan_on, resized, search
+from collbench.planner.search import (
+    EQUAL,
+    GROUPED,
+    TERMS,
+    Plan,
+    best_of,
+    evaluate_layout,
+    plan,
+    plan_on,
+    resized,
+    search,
+)
 from collbench.planner.sensitivity import RESOURCES, anchored, explain_best, largest_batch, parse_anchor, sensitivities
 from collbench.planner.setting import FITTED, Setting, choices, constants_of, inputs, setting
 from collbench.planner.step import evaluate

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.planned import Pipeline
 from collbench.planner.memory import in_flight
 from collbench.planner.pipeline_schedule import (
     BACKWARD,
@@ -20,6 +19,7 @@ from collbench.planner.pipeline_schedule import (
     schedule,
     shortened,
 )
+from collbench.results import Pipeline
 
 SECONDS = st.integers(1, 8).map(lambda eighths: eighths / 8)  # whole numbers of them add up exactly
 

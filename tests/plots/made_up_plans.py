@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from collbench.datatypes import DATATYPES
-from collbench.measurement import Result
-from collbench.planned import Pipeline, PlannedStep
 from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.step import PARTS as STEP_PARTS
+from collbench.results import Pipeline, PlannedStep, Result
 from tests.conftest import case
 
 GIB = 2.0**30

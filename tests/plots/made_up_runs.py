@@ -6,16 +6,28 @@ from pathlib import Path
 import numpy as np
 
 from collbench.algorithms import implementations
+from collbench.cases import Job, Step
 from collbench.collectives import find_collective
-from collbench.jobs import Job
-from collbench.measurement import Explanation, Measurement, Result
-from collbench.runfile.file import Run
+from collbench.datatypes import LEARNT, Lost, Study
+from collbench.results import (
+    COMMUNICATED,
+    COMPUTED,
+    MOVED,
+    PHASES,
+    WAITED,
+    Activity,
+    Explanation,
+    Measurement,
+    Point,
+    Result,
+    Series,
+    Span,
+    StepTimes,
+    Track,
+    Trained,
+)
 from collbench.runfile.header import Header
-from collbench.step_times import COMMUNICATED, COMPUTED, Activity, Series, StepTimes
-from collbench.steps import Step
-from collbench.tracks import MOVED, PHASES, WAITED, Span, Track
-from collbench.trained import Point, Trained
-from collbench.wires import LEARNT, Lost, Study
+from collbench.runfile.store import Run
 from tests.analysis.made_up_steps import quiet, series
 from tests.conftest import case, measurement
 from tests.plots.made_up_plans import PLANS

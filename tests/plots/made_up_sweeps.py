@@ -11,13 +11,12 @@ from matplotlib.figure import Figure
 from collbench.cases import Case, geometric
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.flaws import Mismatch
-from collbench.measurement import Measurement, Prediction, Result
 from collbench.plots import curves, styles
 from collbench.plots.kinds import Wanted
 from collbench.plots.styles import SCREEN
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Mismatch, Prediction, Result
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from tests.conftest import ROOT
 
 SIZES = geometric(8, 2**27, 4)

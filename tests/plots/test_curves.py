@@ -6,10 +6,9 @@ import matplotlib
 import pytest
 from PIL import Image
 
-from collbench.measurement import Failed, Measurement, Prediction, Skipped
-from collbench.note import Note, Sharing
 from collbench.plots import axes as scales
 from collbench.plots import curves, kinds, styles
+from collbench.results import Failed, Measurement, Note, Prediction, Sharing, Skipped
 from tests.plots.made_up_sweeps import (
     SIZES,
     WRONG,

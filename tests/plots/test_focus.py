@@ -9,11 +9,10 @@ from hypothesis import strategies as some
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from collbench.measurement import Measurement
-from collbench.note import Note
 from collbench.plots import styles
 from collbench.plots.ends import spread
 from collbench.plots.styles import COLOURED, MUTED
+from collbench.results import Measurement, Note
 from tests.plots.made_up_sweeps import SIZES, drawn, labels, lines, run, sweep
 
 CROWD = run(*sweep(*styles.LOOKS, "a", "b", "c"))

@@ -9,13 +9,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from collbench.measurement import Failed
 from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.plots import palette
 from collbench.plots.kinds import PLAIN, Wanted, draw, kinds, lacking
-from collbench.step_times import COMMUNICATED, COMPUTED
-from collbench.tracks import PARTS
+from collbench.results import COMMUNICATED, COMPUTED, PARTS, Failed
 from tests.conftest import case
 from tests.plots.made_up_runs import MADE_UP, run, scaled
 

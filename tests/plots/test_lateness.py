@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from collbench.analysis.jitter.lateness import Steps
+from collbench.cases import Step
 from collbench.plots.kinds import PLAIN, Wanted
 from collbench.plots.lateness import Binned, figures
-from collbench.step_times import StepTimes
-from collbench.steps import Step
+from collbench.results import StepTimes
 from tests.analysis.made_up_steps import quiet, series
 from tests.conftest import case
 from tests.plots.made_up_runs import run

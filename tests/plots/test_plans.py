@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from collbench.planned import Pipeline, PlannedStep
 from collbench.planner.pipeline_schedule import makespan, schedule
 from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.plots.kinds import PLAIN, kinds, lacking
+from collbench.results import Pipeline, PlannedStep
 from tests.plots.made_up_plans import GIB, PIPELINES, compared, grown, paid, plan, ranked
 from tests.plots.made_up_runs import run
 from tests.plots.made_up_sweeps import labels as legend

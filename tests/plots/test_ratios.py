@@ -8,10 +8,10 @@ import pytest
 
 from collbench.analysis.compare import compare
 from collbench.errors import UsageError
-from collbench.measurement import Result
 from collbench.plots.ratios import check, draw, figure
-from collbench.runfile.file import Run
+from collbench.results import Result
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from tests.conftest import measurement
 
 SIZES = (64, 4096, 2**20)

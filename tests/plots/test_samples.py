@@ -6,10 +6,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from collbench.measurement import Reported
 from collbench.plots import curves
 from collbench.plots.kinds import Wanted
-from collbench.runfile.file import Run
+from collbench.results import Reported
+from collbench.runfile.store import Run
 from tests.plots.made_up_sweeps import case, predicted, run, sweep, title
 
 

@@ -7,10 +7,10 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from collbench.note import Note
 from collbench.plots import curves, styles
 from collbench.plots.styles import STYLES, Style
-from collbench.runfile.file import Run
+from collbench.results import Note
+from collbench.runfile.store import Run
 from tests.plots.made_up_sweeps import drawn, laid_out, lines, predicted, run, sweep, ticks
 
 SIZES = (64, 2**12, 2**20, 2**28)

@@ -8,11 +8,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from collbench.measurement import Explanation
 from collbench.plots import palette
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.plots.timeline import spent
-from collbench.tracks import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Span, Track
+from collbench.results import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Explanation, Span, Track
 from tests.conftest import case
 from tests.plots.made_up_runs import run
 

@@ -12,12 +12,12 @@ from collbench.analysis.roofline import roofline
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.measure.predicted import topology_record
-from collbench.measurement import Measurement, Prediction
 from collbench.plots import curves, overlay, styles, views
 from collbench.plots.kinds import Wanted
 from collbench.plots.styles import STYLES
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Prediction
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from collbench.topology.discovered import SLICE, Gpu, Kind, Link, NvLink, Pcie, Topology
 from collbench.topology.files import load
 from tests.plots.made_up_sweeps import (

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from collbench import report
-from collbench.measurement import Measurement, Result
-from collbench.runfile.file import NAME, Writer, read
+from collbench.results import Measurement, Result
 from collbench.runfile.header import Header
+from collbench.runfile.store import NAME, Writer, read
 from tests.conftest import measurement
 
 SIZES = [8 * 4**power for power in range(10)]

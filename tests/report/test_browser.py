@@ -18,9 +18,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from collbench import report
-from collbench.measurement import Prediction, Skipped
-from collbench.note import Note
-from collbench.runfile.file import read
+from collbench.results import Note, Prediction, Skipped
+from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
 from tests.conftest import case, measurement
 from tests.report.pages import SCRIPT, SIZES, data_of, times, write

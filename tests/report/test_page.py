@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from collbench import report
-from collbench.measurement import Measurement, Prediction, Reported, Result, Skipped
-from collbench.note import Note
 from collbench.report.anchors import SECTIONS, Anchors
 from collbench.report.data import VIEWS
 from collbench.report.sections import TextTable
-from collbench.runfile.file import read
+from collbench.results import Measurement, Note, Prediction, Reported, Result, Skipped
+from collbench.runfile.store import read
 from tests.conftest import ROOT, case
 from tests.report.pages import SIZES, Tables, Text, built, data_of, empty_columns, times, without_library, write
 

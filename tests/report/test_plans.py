@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from collbench import report
-from collbench.measurement import Prediction
-from collbench.runfile.file import read
+from collbench.results import Prediction
+from collbench.runfile.store import read
 from tests.conftest import case
 from tests.plots.made_up_plans import compared, grown, paid, ranked
 from tests.report.pages import Text, built, without_library, write

@@ -18,19 +18,17 @@ from click.testing import CliRunner
 from collbench import report
 from collbench.cli.report import command
 from collbench.errors import UsageError
-from collbench.flaws import Mismatch
-from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Skipped
-from collbench.note import Note
 from collbench.plots.styles import LOOKS
 from collbench.report import data
 from collbench.report.data import data_block
 from collbench.report.lesson import lesson
 from collbench.report.sanitize import sound
-from collbench.runfile.file import NAME, BadRow, read
+from collbench.results import Explanation, Failed, Measurement, Mismatch, Note, Prediction, Reported, Skipped
+from collbench.runfile.store import NAME, BadRow, read
 from tests.conftest import ROOT, Command, case, measurement
 from tests.plots.made_up_runs import MADE_UP, late
 from tests.report.pages import SCRIPT, SIZES, Text, built, data_of, times, without_library, write
-from tests.runfile.test_file import RESULTS
+from tests.runfile.test_store import RESULTS
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
 
@@ -57,8 +55,8 @@ def test_every_part_is_there(measured: str) -> None:
 @pytest.mark.full
 def test_the_same_runs_give_the_same_text_whatever_the_order_of_sets(tmp_path: Path) -> None:
     place = write(tmp_path / "run", *RESULTS, *times(1e-6, 1e9, "mpi"), *times(2e-6, 2e9, "two-shot"))
-    script = "import pathlib, sys; from collbench import report; from collbench.runfile import file; "
-    script += f"p = pathlib.Path({str(place)!r}); sys.stdout.buffer.write(report.build([file.read(p)]).encode())"
+    script = "import pathlib, sys; from collbench import report; from collbench.runfile import store; "
+    script += f"p = pathlib.Path({str(place)!r}); sys.stdout.buffer.write(report.build([store.read(p)]).encode())"
     seed = os.environ | {"PYTHONHASHSEED": "1", "PYTHONPATH": str(ROOT)}
     page = subprocess.run([sys.executable, "-c", script], env=seed, capture_output=True, check=True)
     assert page.stdout == built(place).encode()

@@ -7,18 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collbench.cases import Sampling, Sweep
+from collbench.cases import Job, Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import Unsupported, UsageError
-from collbench.jobs import Job
 from collbench.learning.data import Data, lessons
 from collbench.learning.network import gradient, loss
 from collbench.measure.session import Session
-from collbench.measurement import Result
-from collbench.runfile.file import read
+from collbench.results import Result, Trained
+from collbench.runfile.store import read
 from collbench.styles import choose, styles
-from collbench.trained import Trained
 from tests.conftest import Command
 
 JOB = Job(inputs=6, hidden=16, outputs=3, samples=64, batch=32, steps=12, every=4, staleness=3)

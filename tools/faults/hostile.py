@@ -10,8 +10,8 @@ from tools.faults.trial import BAD, GOOD, USAGE, Done, Scene, Trial
 from tools.hostile_files import COMMANDS, FILE, HOSTILE, THINGS, Hostile, run_text
 from tools.hostile_files import GOOD as GOOD_RUN
 
-EVERY = 20
-"""One in so many of the files that hold something odd; of what is no file to read, all."""
+EVERY = 80
+"""One in so many of the files that hold something odd; of what is no file to read, each as one kind of file."""
 
 
 def placed(kind: str, hostile: Hostile) -> Callable[[Scene], None]:
@@ -33,11 +33,11 @@ def silent(scene: Scene, done: Done) -> str:
 
 
 def trials() -> Iterator[Trial]:
-    for kind, commands in COMMANDS.items():
+    for turn, (kind, commands) in enumerate(COMMANDS.items()):
         ways = [(command, words) for command, listed in commands.items() for words in listed if FILE in words]
         for number, hostile in enumerate(HOSTILE[kind]):
             place = crc32(f"{kind} {hostile.name}".encode(errors="replace"))
-            if hostile not in THINGS and place % EVERY:
+            if number % len(COMMANDS) != turn if hostile in THINGS else place % EVERY:
                 continue
             command, words = ways[(place // EVERY) % len(ways)]
             given = {FILE: f"bad/{kind}", GOOD_RUN: "good"}

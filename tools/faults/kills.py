@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-from tools.faults.signals import launching, replacing, sampling, starting, starting_mpi
+from tools.faults.signals import replacing, sampling, starting, starting_mpi
 from tools.faults.trial import BAD, GOOD, LONG, USAGE, Done, Scene, Trial
 
 MOMENTS = {"when ranks start": starting, "when MPI starts": starting_mpi, "while sampling": sampling}
@@ -29,10 +29,6 @@ PATIENT = 180.0  # seconds for a sweep that goes on after its ranks were replace
 
 def launcher(scene: Scene) -> list[int]:
     return [pid for pid, line in scene.members().items() if "mpiexec" in line.split(" ")[0]]
-
-
-def proxy(scene: Scene) -> list[int]:
-    return [pid for pid, line in scene.members().items() if "hydra_pmi_proxy" in line.split(" ")[0]]
 
 
 def first(scene: Scene) -> list[int]:
@@ -93,7 +89,9 @@ def killed() -> Iterator[Trial]:
     for moment, when in MOMENTS.items():
         for victim, who in VICTIMS.items():
             for name, number in FATAL.items():
-                if name == "KILL" or moment != "when MPI starts":
+                if (moment == "while sampling" and (name == "KILL" or who is first)) or (
+                    name == "KILL" and who is last
+                ):
                     fault, check = strike(when, who, number), failed_row_or_all if who is launcher else failed_row
                     yield Trial(f"{name} to {victim} {moment}", CUT, ALLOWED[moment], fault, check=check, limit=PATIENT)
     fault = strike(sampling, last, signal.SIGKILL)
@@ -108,20 +106,18 @@ def stopped() -> Iterator[Trial]:
             yield Trial(f"STOP to {victim} while sampling", words, (GOOD, BAD), fault)
         else:
             yield Trial(f"STOP to {victim} while sampling", words, (BAD,), fault, check=failed_row, limit=PATIENT)
-    fault = strike(sampling, proxy, signal.SIGSTOP)
-    yield Trial("STOP to the proxy while sampling", words, (GOOD, BAD), fault)
 
 
 def commands() -> Iterator[Trial]:
-    moments = {**MOMENTS, "when the launcher starts": launching, "while ranks are replaced": replacing}
+    moments = {"when ranks start": starting, "while sampling": sampling, "while ranks are replaced": replacing}
     for moment, when in moments.items():
         fault = strike(when, lambda scene: [scene.pid], signal.SIGKILL)
         yield Trial(f"KILL to the command {moment}", LONG, (137,), fault, killed=True)
-    for name, who in {"last rank": last, "first rank": first, "launcher": launcher}.items():
+    for name, who in {"last rank": last, "launcher": launcher}.items():
         fault = strike_after_stop(who, signal.SIGKILL)
         yield Trial(f"KILL to the command with a stopped {name}", LONG, (137,), fault, killed=True)
-        fault = strike_after_stop(who, signal.SIGINT)
-        yield Trial(f"INT to the command with a stopped {name}", LONG, (130,), fault)
+    fault = strike_after_stop(first, signal.SIGINT)
+    yield Trial("INT to the command with a stopped first rank", LONG, (130,), fault)
 
 
 def trials() -> Iterator[Trial]:

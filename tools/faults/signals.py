@@ -63,10 +63,7 @@ def plotting(scene: Scene) -> None:
 
 MOMENTS = {  # by name: when, the command, what is prepared, the variables
     "at once": (after(0.0), LONG, {}),
-    "after 20 ms": (after(0.02), LONG, {}),
-    "after 60 ms": (after(0.06), LONG, {}),
     "after 150 ms": (after(0.15), LONG, {}),
-    "when the launcher starts": (launching, LONG, {}),
     "when ranks start": (starting, LONG, {}),
     "when MPI starts": (starting_mpi, LONG, {}),
     "while compiling": (compiling, LONG, {"CXX": "@/cxx", "COLLBENCH_CACHE": "@/home/cache"}),
@@ -76,7 +73,7 @@ MOMENTS = {  # by name: when, the command, what is prepared, the variables
 }
 
 _PYTHON = 2.0  # seconds in which Python says so
-EARLY = ("at once", "after 20 ms", "after 60 ms", "after 150 ms")  # when the interpreter may not have come to our code
+EARLY = ("at once", "after 150 ms")  # when the interpreter may not have come to our code
 
 
 def whole(scene: Scene, done: Done) -> str:
@@ -125,7 +122,11 @@ def sweeps() -> Iterator[Trial]:
         prepare = slow_compiler if "CXX" in variables else nothing
         for name, (number, status) in SIGNALS.items():
             allowed = (status, BAD) if early else (status, GOOD) if when is plotting else (status,)
+            if name != "INT" and when is not sampling:
+                continue
             for times, often in enumerate(("", "twice "), 1):
+                if times > 1 and name != "INT":
+                    continue
                 yield Trial(
                     f"{name} {often}{moment}",
                     words,
@@ -150,12 +151,12 @@ def measuring(count: int, seconds: float) -> Callable[[Scene], None]:
 
 def others() -> Iterator[Trial]:
     explain = ("explain", "--on", "cpu", "-b", "64", "-e", "1M", "-f", "2", "--out", "out")
-    for kind, (number, status) in SIGNALS.items():
-        fault = strike(measuring(2, 0.8), number)
-        yield Trial(f"{kind} during verify", ("verify", "--on", "cpu", "-T", "5"), (status,), fault)
-        yield Trial(f"{kind} during explain", explain, (status,), fault)
-        pair = strike(measuring(4, 0.5), number)
-        yield Trial(f"{kind} during --ab", (*LONG, "--ab", "A=1"), (status,), pair)
+    number, status = SIGNALS["INT"]
+    fault = strike(measuring(2, 0.8), number)
+    yield Trial("INT during verify", ("verify", "--on", "cpu", "-T", "5"), (status,), fault)
+    yield Trial("INT during explain", explain, (status,), fault)
+    pair = strike(measuring(4, 0.5), number)
+    yield Trial("INT during --ab", (*LONG, "--ab", "A=1"), (status,), pair)
 
 
 def trials() -> Iterator[Trial]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from collbench.errors import CollbenchError
-from collbench.runfile.file import TornLine, read
+from collbench.runfile.store import TornLine, read
 from tools.faults.trial import Done, Scene, Trial
 
 HOSTILE = "bad"  # the folder of files that are broken on purpose

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from collbench.cases import Case, Sampling
 from collbench.errors import CollbenchError
-from collbench.measure.runner import measure
-from collbench.measurement import Measurement, Result, Skipped
+from collbench.measure.sampling import measure
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu import probe
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import Region
+from collbench.results import Measurement, Result, Skipped
 from collbench.units import format_rate, format_size
 from tools.gpu import refusals, said
 from tools.gpu.checks import case

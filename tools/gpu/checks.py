@@ -14,12 +14,11 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, Unsupported
 from collbench.measure.tracing import explain
-from collbench.measurement import Explanation, Skipped
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import launch, nccl
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.interface import Platform
-from collbench.tracks import PHASES
+from collbench.results import PHASES, Explanation, Skipped
 from tools.gpu import refusals
 from tools.gpu.places import SCALE
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from collbench.errors import CollbenchError
 from collbench.platforms.gpu import probe
-from collbench.tracks import PARTS
+from collbench.results import PARTS
 from collbench.units import format_size
 from tools.gpu import said, scale, sweeps
 

@@ -13,9 +13,9 @@ from datetime import date
 from pathlib import Path
 
 from collbench.errors import CollbenchError
-from collbench.measurement import Measurement, Skipped
 from collbench.platforms.gpu import cuda, probe
-from collbench.runfile.file import Run
+from collbench.results import Measurement, Skipped
+from collbench.runfile.store import Run
 from collbench.units import format_rate, format_size
 from tools.gpu import said, scale, sweeps
 from tools.gpu.places import ON_GPU

@@ -21,8 +21,8 @@ from collbench.errors import CaseFailed, CollbenchError, Unsupported
 from collbench.formats import detect
 from collbench.formats.imported import Hints
 from collbench.formats.source import decode
-from collbench.measurement import Reported
 from collbench.platforms.gpu import cuda, probe
+from collbench.results import Reported
 from collbench.units import format_size
 from tools.gpu import said, scale, sweeps
 from tools.gpu.archives import SCRATCH

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from collbench.errors import CollbenchError, PlatformError, Unsupported
-from collbench.measurement import Measurement, Result, Skipped
 from collbench.platforms.cpu.mpi_libraries import own
 from collbench.platforms.gpu import probe
+from collbench.results import Measurement, Result, Skipped
 from tools.gpu import refusals, said, scale, sweeps
 from tools.gpu.places import ON_GPU
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
-from collbench.measurement import Result, Skipped
 from collbench.platforms.gpu import nccl
 from collbench.platforms.gpu import nccl as gpu_nccl
 from collbench.platforms.gpu import platform as gpu
+from collbench.results import Result, Skipped
 
 SHARING_NCCL = 23000  # NCCL's own number of 2.30.0, the first with ranks that share a GPU
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from collbench.cli._ab import AS_IS, summary
 from collbench.errors import CollbenchError
 from collbench.platforms.gpu import probe
-from collbench.runfile.file import read
+from collbench.runfile.store import read
 from tools.gpu import said, scale, sweeps
 
 

@@ -16,7 +16,7 @@ from collbench.analysis.scaling.points import curves
 from collbench.analysis.scaling.verdict import lines
 from collbench.errors import CollbenchError
 from collbench.platforms.gpu import probe
-from collbench.runfile.file import Run
+from collbench.runfile.store import Run
 from tools.gpu import said, scale, sweeps
 
 HEALTHY = 0.75  # the efficiency from which on `collbench scale` says so, unless it is told another

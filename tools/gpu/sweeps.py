@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import IO
 
 from collbench.errors import CaseFailed
-from collbench.measurement import Explanation, Failed, Measurement
 from collbench.platforms.gpu import probe
-from collbench.runfile.file import INTERRUPTED, Run, read
-from collbench.runfile.records import to_sweep
-from collbench.step_times import StepTimes
+from collbench.results import Explanation, Failed, Measurement, StepTimes
+from collbench.runfile.schema import to_sweep
+from collbench.runfile.store import INTERRUPTED, Run, read
 from tools.gpu import bounded, refusals
 from tools.gpu.places import ON_GPU
 

@@ -11,7 +11,7 @@ from unittest import mock
 from collbench.algorithms import implementations
 from collbench.cases import Sampling
 from collbench.errors import CollbenchError
-from collbench.measure.launches import calibrate
+from collbench.measure.sampling import calibrate
 from collbench.platforms.gpu import launch, probe
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.interface import Prepared

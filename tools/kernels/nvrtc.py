@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from collbench.algorithms import ring
-from collbench.cache import cache_folder
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.host.cache import cache_folder
 from collbench.platforms import compiler
 from collbench.platforms.gpu import launch, memory
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from collbench.datatypes import Wire
 from collbench.platforms.gpu import launch
-from collbench.wires import Wire
 from tools.kernels import facts, nvrtc, sass
 from tools.kernels.nvrtc import PIPELINED, RANKS_MEET, STANDARD, compiled
 

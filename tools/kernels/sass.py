@@ -17,7 +17,7 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-from collbench.cache import cache_folder
+from collbench.host.cache import cache_folder
 from tools.kernels.nvrtc import Compiled
 
 _FORM = Path(__file__).read_text()  # with another text of this file, listings may be other ones

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from collbench.algorithms.ring_ll import slots
-from collbench.cache import cache_folder
+from collbench.host.cache import cache_folder
 from collbench.platforms import compiler
 
 RANKS, KERNELS, BETWEEN = (Path(__file__).with_name(f"streams{end}") for end in (".cpp", "_kernels.cpp", ".hpp"))

@@ -125,21 +125,16 @@ MODEL = (
 
 RUNNER = (
     *of(
-        "runner",
-        "tests/measure/test_runner.py tests/measure/test_plausible.py",
-        "measure/launches.py",
+        "sampling",
+        "tests/measure/test_sampling.py",
+        "measure/sampling.py",
         (
             "the slower of two looks counts",
-            "elapsed = min(steady(prepared, platform, launches) for _ in range(2)) * launches",
-            "elapsed = max(steady(prepared, platform, launches) for _ in range(2)) * launches",
+            "elapsed = min(_steady(prepared, platform, launches) for _ in range(2)) * launches",
+            "elapsed = max(_steady(prepared, platform, launches) for _ in range(2)) * launches",
         ),
-        ("no limit on launches", "min(_MORE * launches, _MOST)", "_MORE * launches"),
+        ("no limit on launches", "min(_MORE * launches, _MOST_LAUNCHES)", "_MORE * launches"),
         ("disturbed far too often", "_region(platform, sampling) / _MORE", "_region(platform, sampling) * _MORE"),
-    ),
-    *of(
-        "runner",
-        "tests/measure/test_plausible.py tests/measure/test_runner.py",
-        "measure/plausible.py",
         ("latency of a part, not of the operation", "whole = seconds * case.collective.parts", "whole = seconds"),
         (
             "one rank in place copies nothing: forgotten",
@@ -152,17 +147,16 @@ RUNNER = (
             "long = min(long, platform.clock.time(prepared, many))",
         ),
         ("a majority of all instead of a half", "2 * shorter - number >=", "shorter - number >="),
-    ),
-    *of(
-        "runner",
-        "tests/measure/test_runner.py tests/measure/test_plausible.py",
-        "measure/runner.py",
-        ("samples of all parts together", "self.samples.append(seconds / self.parts)", "self.samples.append(seconds)"),
+        (
+            "samples of all parts together",
+            "self.samples.append(seconds / self._subject.case.collective.parts)",
+            "self.samples.append(seconds)",
+        ),
         ("the closing sample is one too many", "taken = len(samples[0]) + 1", "taken = len(samples[0])"),
         (
-            "one precise contestant is enough",
-            "return all(relative_halfwidth(own)",
-            "return any(relative_halfwidth(own)",
+            "one precise candidate is enough",
+            "return all(relative_halfwidth(of_candidate)",
+            "return any(relative_halfwidth(of_candidate)",
         ),
         ("a few lucky samples are enough", "sampling.budget / 10 or taken % 8", "sampling.budget / 10 and taken % 8"),
         ("implementations in the same order every round", "        order.reverse()\n", "        order.sort(key=id)\n"),

@@ -136,9 +136,10 @@ def carried_out(place: Path, trial: Trial, cache: Path) -> Outcome:
 
 def reason(row: Mapping[str, object]) -> str:
     """What a row says is wrong."""
-    from collbench.flaws import to_flaw
+    from collbench.runfile.schema import to_result
 
-    return str(to_flaw(dict(row)))
+    result = to_result(row)
+    return result.wrong if result else "no result"
 
 
 def tried(mutant: Mutant, folder: Path, cache: Path) -> Outcome:

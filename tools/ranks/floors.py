@@ -12,11 +12,11 @@ from collbench.algorithms import implementations, needs
 from collbench.cases import Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.measure.runner import measure
+from collbench.measure.sampling import measure
 from collbench.platforms import open_platform
 from collbench.platforms.cpu.platform import CpuPlatform
 from collbench.platforms.processes import Processes
-from collbench.runfile.records import to_line
+from collbench.runfile.schema import to_line
 
 KIB = 2**10
 

@@ -44,7 +44,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.measure.cleanup import shared_files
+from collbench.host.processes import shared_files
 from collbench.platforms import compiler
 from collbench.platforms.gpu.launch import SPINS
 from collbench.platforms.gpu.timing import _TRIES as TRIES

@@ -22,15 +22,15 @@ from collbench.algorithms import implementations, needs
 from collbench.cases import Case, Sampling
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import CollbenchError, Unsupported
-from collbench.measure.launched import Joined
-from collbench.measure.runner import measure
+from collbench.measure.external_launcher import Joined
+from collbench.measure.sampling import measure
 from collbench.measure.tracing import explain
-from collbench.measurement import Measurement, Skipped
 from collbench.platforms.gpu import launch, nccl, placement
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import Layout, buffers
 from collbench.platforms.processes import Processes
+from collbench.results import Measurement, Skipped
 from tools.stand_in.cases import AMONG_PROCESSES, ONE_PROCESS, SIZES, flaw, prepare, sweep
 from tools.stand_in.cases import a_case as case_of_bytes
 from tools.stand_in.cuda import Machine

@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from collbench.cases import Case
+from collbench.cases import Case, Step
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.platforms.interface import Prepared
 from collbench.schedules import Parts, find_schedule
-from collbench.steps import Step
 from tools.stand_in.cuda import Machine, Stream
 
 STREAM = "stream"

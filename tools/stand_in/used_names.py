@@ -30,8 +30,7 @@ HELD_IN = {  # by file
     "collbench/platforms/gpu/compute.py": {"cupy.ndarray": ("_last", "_next", "_start")},
     "collbench/platforms/gpu/cuda.py": {"libcuda": ("library", "_library")},
     "collbench/platforms/gpu/nccl.py": {"nccl.NcclCommunicator": ("comm", "join()"), "": ("function", "graph")},
-    "collbench/topology/discover_gpu.py": {"pynvml": ("nvml", "library", "session()")},
-    "collbench/topology/nvml.py": {"pynvml": ("nvml", "session()", "_load()")},
+    "collbench/topology/discover_gpu.py": {"pynvml": ("nvml", "library", "session()", "_load()")},
     "collbench/algorithms/nccl.py": {"gpu_nccl.Communicators": ("comm",), "nccl.NcclCommunicator": ("self.comm",)},
 }
 OTHERS = (

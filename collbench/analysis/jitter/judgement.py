@@ -6,8 +6,7 @@ import numpy as np
 
 from collbench.analysis.jitter.accusation import Finding, Testimony, Verdict, verdict
 from collbench.analysis.jitter.lateness import Steps, witnesses
-from collbench.measurement import Result
-from collbench.note import PACED
+from collbench.results import PACED, Result
 from collbench.units import format_seconds
 
 

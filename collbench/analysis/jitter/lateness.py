@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from collbench.measurement import Result
-from collbench.step_times import Series, StepTimes
-from collbench.steps import SEQUENTIAL
+from collbench.cases import SEQUENTIAL
+from collbench.results import Result, Series, StepTimes
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Places = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]

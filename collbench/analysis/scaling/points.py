@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from collbench.analysis.rounds import Estimate, by_round, estimated
-from collbench.measurement import Result
-from collbench.step_times import StepPrediction, StepRow, StepTimes
-from collbench.steps import STRONG, WEAK
+from collbench.cases import STRONG, WEAK
+from collbench.results import Result, StepPrediction, StepRow, StepTimes
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collbench.analysis.rounds import Estimate
 from collbench.analysis.scaling.advice import parts, remedies
 from collbench.analysis.scaling.laws import best, fits
 from collbench.analysis.scaling.points import Curve, Point
-from collbench.steps import STRONG
+from collbench.cases import STRONG
 
 THRESHOLD = 0.75
 """Efficiency from which on scaling counts as healthy: what practitioners expect at least of 64 ranks."""

@@ -11,16 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.cases import Case
-from collbench.datatypes import DATATYPES, NONE
+from collbench.datatypes import DATATYPES, NONE, Wire
 from collbench.errors import CaseFailed
-from collbench.flaws import Flaw, Mismatch, Overrun
 from collbench.platforms import checking, compiler, stress
 from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.interface import Launcher, Prepared
 from collbench.platforms.layout import GUARD, GUARDED, Addresses, Region, buffers, view
 from collbench.platforms.processes import Processes
 from collbench.platforms.stress import Plan
-from collbench.wires import Wire
+from collbench.results.facts import CheckFailure, Mismatch, Overrun
 
 _COPIES = 2**20  # bytes of results that are kept until they are compared
 _LIST = np.dtype([("first", np.uint64), ("count", np.uint64)])  # `Probe::Stretch` of kernels/check.cu
@@ -152,7 +151,7 @@ class CpuChecker:
         fill(np.uint64(send), np.uint64(case.send_count), recipe, np.uint32(self._rank), np.uint64(0))
         self._launcher.synchronize()
 
-    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
+    def check(self, case: Case, seed: int, wire: Wire | None = None) -> CheckFailure | None:
         """Compare this rank's result, and agree with the others."""
         self._launcher.synchronize()
         with self._team.agreeing():

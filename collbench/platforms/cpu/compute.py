@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 
 from collbench.errors import CaseFailed
-from collbench.flaws import Miscomputed
 from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Chain, Moment
+from collbench.results.facts import GemmMismatch
 
 
 class CpuProducts:
@@ -49,7 +49,7 @@ class CpuProducts:
         self._next[:] = np.nan
         self._made = 0
 
-    def check(self) -> Miscomputed | None:
+    def check(self) -> GemmMismatch | None:
         """Return the wrong element of the lowest rank that has any."""
         with self._team.agreeing():
             own = self._chain.flaw(self._made, self._last)

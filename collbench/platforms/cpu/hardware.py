@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from collbench.cost import Hardware, Wait
+from collbench.platforms.cost import Hardware, Wait
 
 FITTED = Hardware(
     launch=0.0,  # part of the waits: operations follow each other inside one call into C

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from collbench.datatypes import Datatype, Reduction
 from collbench.errors import CaseFailed, Unsupported
 from collbench.platforms import compiler
-from collbench.scheduling import Watch
+from collbench.platforms.scheduling import Watch
 
 INTEGER_STATUS = 0xFFFFFFFF  # all bits of an int: any but 0 is an error
 

@@ -19,7 +19,6 @@ from functools import cache
 from pathlib import Path
 
 from collbench.errors import PlatformError, UsageError, unknown
-from collbench.lifetimes import life
 
 
 @dataclass(frozen=True)
@@ -317,14 +316,12 @@ def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 def _ancestors() -> Iterator[Path]:
     """Programs of launchers among this process's ancestors, the nearest first."""
-    child = life(os.getpid())
-    for _ in range(16):
-        if not child:
-            return
+    import psutil
+
+    for process in psutil.Process().parents():
         try:
-            program = Path(f"/proc/{child.parent}/exe").readlink()
-        except OSError:
+            program = Path(process.exe())
+        except psutil.Error:
             return
-        child = life(child.parent)
         if any(name in program.name for name in _DAEMONS):
             yield program

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from collbench.cases import Case
-from collbench.messages import Flight
+from collbench.collectives import Flight
 from collbench.platforms.cpu import mpi
 
 _TAG = 0

@@ -16,7 +16,6 @@ import numpy as np
 from collbench.cases import PACK, Case, Sweep
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed
-from collbench.note import Note
 from collbench.platforms import compiler, tracelog
 from collbench.platforms.cpu import memory_traffic, mpi
 from collbench.platforms.cpu.check import CpuChecker, singly
@@ -27,7 +26,8 @@ from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region, buffers, view
 from collbench.platforms.processes import Processes, Team
 from collbench.platforms.products import Moment
-from collbench.scheduling import RunQueue, Watch
+from collbench.platforms.scheduling import RunQueue, Watch
+from collbench.results import Note
 from collbench.topology.discover_cpu import discover
 
 _UNROLLED = (2, 4, 8)  # ranks that direct.cu is compiled for; for others its loops over the ranks stay loops

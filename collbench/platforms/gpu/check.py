@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.cases import Case
-from collbench.datatypes import Array
+from collbench.datatypes import Array, Wire
 from collbench.errors import CaseFailed
-from collbench.flaws import Flaw, Mismatch, Overrun
 from collbench.platforms import checking, compiler
 from collbench.platforms import stress as stressing
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue
@@ -23,7 +22,8 @@ from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import GUARD, GUARDED, Region, buffers
 from collbench.platforms.processes import Team
-from collbench.wires import Wire
+from collbench.results import Mismatch, Overrun
+from collbench.results.facts import CheckFailure
 
 _LONGEST = 0.002  # seconds that a rank comes late; a device that spins for longer is near to giving up
 
@@ -52,7 +52,7 @@ class GpuChecker:
                 self._fill(case, seed, rank, wire)
             self._clock.wait()
 
-    def check(self, case: Case, seed: int, wire: Wire | None = None) -> Flaw | None:
+    def check(self, case: Case, seed: int, wire: Wire | None = None) -> CheckFailure | None:
         """Compare every rank's result on its own stream."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while the result was checked"):
             every = self._team.exchange(self._check(case, seed, wire))

@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager
 import numpy as np
 
 from collbench.errors import CaseFailed, PlatformError
-from collbench.flaws import Miscomputed
 from collbench.platforms.gpu.cuda import USUAL, Cuda, Queue, why
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Chain, Moment
+from collbench.results import GemmMismatch
 
 
 class _Matrices:
@@ -54,7 +54,7 @@ class _Matrices:
             self._next.fill(float("nan"))
         self._made = 0
 
-    def flaw(self) -> Miscomputed | None:
+    def flaw(self) -> GemmMismatch | None:
         with self.queue.enter() as stream:
             got = self._cupy.asnumpy(self._last, stream=stream)
         return self._chain.flaw(self._made, got)
@@ -98,7 +98,7 @@ class GpuProducts:
         for matrices in self._of.values():
             matrices.reset()
 
-    def check(self) -> Miscomputed | None:
+    def check(self) -> GemmMismatch | None:
         """The lowest rank with a wrong element speaks."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while ranks computed"):
             own = next(filter(None, (matrices.flaw() for matrices in self._of.values())), None)

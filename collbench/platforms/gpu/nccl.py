@@ -25,11 +25,11 @@ from math import isfinite
 from typing import Any
 
 from collbench.errors import CaseFailed, StartFailed, Unsupported
-from collbench.note import Note
 from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Queue
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.processes import Team
+from collbench.results import Note
 
 MAGIC = 0x74685283
 VERSION = 22203  # of the header that had these fields first

@@ -20,21 +20,22 @@ import numpy as np
 from collbench.cases import Sweep
 from collbench.datatypes import DATATYPES, NONE, Array
 from collbench.errors import PlatformError
-from collbench.note import Note
 from collbench.platforms import tracelog
 from collbench.platforms.gpu import discover, nccl, peers
 from collbench.platforms.gpu.check import GpuChecker
 from collbench.platforms.gpu.compute import GpuCompute
 from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, Queue, load_cupy
+from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.gpu.placement import Placement, gpus, place_ranks
+from collbench.platforms.gpu.placement import Placement, place_ranks
 from collbench.platforms.gpu.probe import STARTUP
 from collbench.platforms.gpu.timing import GivenUp, GpuClock, StartGate, closest
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
 from collbench.platforms.stress import HESITATES, lost
+from collbench.results import Note
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's timeout ends
 

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from collbench.errors import PlatformError
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from collbench.platforms.gpu.cuda_extra import ask
 from collbench.units import format_size
 

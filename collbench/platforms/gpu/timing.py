@@ -35,7 +35,7 @@ from collbench.platforms.interface import Limits, Prepared
 from collbench.platforms.layout import Region
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment
-from collbench.scheduling import Watch
+from collbench.platforms.scheduling import Watch
 
 _KEPT = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
@@ -151,7 +151,7 @@ class GpuClock:
         """Return None: ranks on devices have no cores."""
 
     def floor(self, case: Case) -> Sequence[Prepared]:
-        """Return nothing: the line rates of data sheets bound what GPUs do (collbench/analysis/bound.py)."""
+        """Return nothing: the line rates of data sheets bound what GPUs do (collbench/analysis/roofline.py)."""
         return ()
 
     def on_host(self, prepared: Prepared, launches: int) -> float:

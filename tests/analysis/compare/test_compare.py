@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from collbench.analysis.compare import Comparison, Together, Verdict, compare
-from collbench.measurement import Measurement
-from collbench.runfile.file import Run
+from collbench.results import Measurement
 from collbench.runfile.header import Header, Interleaved
+from collbench.runfile.store import Run
 from tests.conftest import case
 
 SIZES = tuple(8 * 4**step for step in range(13))

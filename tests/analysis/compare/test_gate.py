@@ -11,8 +11,8 @@ from collbench.analysis import gate
 from collbench.analysis.compare import Comparison, Row, Together, Verdict
 from collbench.analysis.matching import Selection, Unmatched, selection
 from collbench.errors import UsageError
-from collbench.runfile.file import Run
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from collbench.units import printable
 from tests.conftest import case, measurement
 

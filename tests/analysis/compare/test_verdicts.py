@@ -12,10 +12,9 @@ import pytest
 from collbench.analysis.bootstrap import Estimate
 from collbench.analysis.compare import Comparison, Row, Together, Verdict, by_curve, compare, judged, together, verdict
 from collbench.analysis.matching import differences, unmatched
-from collbench.flaws import Mismatch
-from collbench.measurement import Explanation, Failed, Measurement, Prediction, Reported, Result, Skipped
-from collbench.runfile.file import Run
+from collbench.results import Explanation, Failed, Measurement, Mismatch, Prediction, Reported, Result, Skipped
 from collbench.runfile.header import Header
+from collbench.runfile.store import Run
 from collbench.stats import student
 from tests.conftest import case, measurement
 

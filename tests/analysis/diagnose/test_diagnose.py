@@ -11,9 +11,9 @@ import pytest
 from collbench.analysis.diagnose import Diagnosis, Health, Reason, RunFacts, diagnose, judge, likely_reasons
 from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.roofline import traffic, traffic_in_words
-from collbench.measurement import Measurement
 from collbench.model.error_bands import error_levels, error_model
 from collbench.model.predict import curve
+from collbench.results import Measurement
 from collbench.topology import files
 from collbench.topology.system import Nics, System
 from tests.conftest import ROOT, case

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from collbench.measure.start import mpiexec
+from collbench.measure.supervisor import mpiexec
 from collbench.platforms import processes
 from tests.conftest import ROOT
 

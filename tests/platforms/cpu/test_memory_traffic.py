@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from collbench.measure.start import mpiexec
+from collbench.measure.supervisor import mpiexec
 from collbench.platforms import compiler
 from collbench.platforms.cpu import memory_traffic
 from collbench.platforms.cpu.memory_traffic import ALWAYS, NEVER, UNMEASURED, beyond, streamed_from

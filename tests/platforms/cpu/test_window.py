@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from collbench.measure.start import mpiexec
+from collbench.measure.supervisor import mpiexec
 from collbench.platforms.cpu import window
 from tests.conftest import ROOT, of_a_user
 

@@ -8,16 +8,16 @@ import pytest
 
 from collbench.analysis.machine import discovered
 from collbench.analysis.overlap import overlaps
+from collbench.cases import Step
 from collbench.cli._step_options import parse_ctas
 from collbench.errors import UsageError
 from collbench.measure.overlapped import ways
-from collbench.measurement import Measurement
 from collbench.platforms.gpu.nccl import MOST_CTAS
-from collbench.runfile.file import read
-from collbench.runfile.step_records import step_record, to_step
-from collbench.step_times import StepTimes
-from collbench.steps import Step
+from collbench.results import Measurement, StepTimes
+from collbench.runfile.schema import case_fields, to_case
+from collbench.runfile.store import read
 from collbench.topology.discovered import Kind, Topology
+from tests.conftest import case
 from tools.stand_in.whole_commands import on_gpus
 
 SWEEP = ("sweep", "--impl", "nccl", "-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")
@@ -105,8 +105,10 @@ def test_a_number_of_ctas_is_parsed_and_kept_in_a_run_file_and_others_are_refuse
         with pytest.raises(UsageError, match=r"is no number of CTAs; give some from 1 to 64, such as 4,16"):
             parse_ctas(text, ["nccl"])
     for step in (Step(8, 64, "stream", 1024, ctas=4), Step(8, 64)):
-        assert to_step(json.loads(json.dumps(step_record(step)))) == step
-        assert ("ctas" in step_record(step)) == bool(step.ctas)
+        fields = case_fields(case(step=step))
+        assert to_case(json.loads(json.dumps(fields))).step == step
+        assert ("ctas" in fields["step"]) == bool(step.ctas)
     for number in (-1, 1.5, "4", True, None):
-        with pytest.raises(ValueError, match="CTAs are a whole number"):
-            to_step(step_record(Step(8, 64)) | {"ctas": number})
+        fields["step"]["ctas"] = number
+        with pytest.raises(ValueError, match=r"step\.ctas"):
+            to_case(fields)

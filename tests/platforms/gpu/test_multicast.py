@@ -8,7 +8,7 @@ import pytest
 
 from collbench.algorithms import implementations, needs
 from collbench.algorithms.nvls import REDUCES
-from collbench.cases import Case, Sampling, Sweep
+from collbench.cases import Case, Sampling, Step, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported
@@ -20,9 +20,8 @@ from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.layout import Layout, Region
 from collbench.platforms.processes import Alone
+from collbench.results import StepTimes
 from collbench.schedules import schedules
-from collbench.step_times import StepTimes
-from collbench.steps import Step
 from tools.stand_in.cuda import Machine
 from tools.stand_in.driver import UNDOING, Library
 from tools.stand_in.header import CALLS

@@ -15,13 +15,12 @@ from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError, StartFailed, Unsupported
-from collbench.measure.launches import calibrate
-from collbench.measure.runner import measure
-from collbench.measurement import Measurement
+from collbench.measure.sampling import calibrate, measure
 from collbench.platforms.gpu import cuda, discover, launch, nccl, probe, timing
 from collbench.platforms.gpu.placement import Place, Placement
 from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
+from collbench.results import Measurement
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cases import ALL, EXACT, LADDER, ON_GPU, a_case, flaw, prepare, sweep
 from tools.stand_in.clocks import MadeUpClock, Skewed

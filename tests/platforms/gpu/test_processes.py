@@ -17,11 +17,11 @@ import pytest
 
 from collbench.algorithms import implementations
 from collbench.cli._table import ESTIMATE, SHARED
-from collbench.measure.start import mpiexec
-from collbench.measurement import Failed, Measurement
+from collbench.measure.supervisor import mpiexec
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import placement
-from collbench.runfile.file import read
+from collbench.results import Failed, Measurement
+from collbench.runfile.store import read
 from tests.conftest import ROOT
 from tools.stand_in.cases import AMONG_PROCESSES
 from tools.stand_in.cuda import Machine

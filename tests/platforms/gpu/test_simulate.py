@@ -11,11 +11,11 @@ import pytest
 
 from collbench.algorithms import implementations
 from collbench.cases import Case, Sampling
-from collbench.measure.runner import measure
-from collbench.measurement import Measurement
+from collbench.measure.sampling import measure
 from collbench.platforms.compiler import compiler
 from collbench.platforms.gpu import nccl
 from collbench.platforms.layout import Region
+from collbench.results import Measurement
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cases import a_case, prepare
 from tools.stand_in.cuda import Machine

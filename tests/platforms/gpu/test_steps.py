@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cases import Sampling
+from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, PlatformError
 from collbench.measure.stepping import measure_steps
-from collbench.measurement import Skipped
 from collbench.platforms.gpu import launch, timing
+from collbench.results import COMMUNICATED, COMPUTED, Skipped, StepTimes
 from collbench.schedules import find_schedule, schedules
-from collbench.step_times import COMMUNICATED, COMPUTED, StepTimes
-from collbench.steps import COMMUNICATE, COMPUTE, SEQUENTIAL
 from tests.platforms.gpu.opening import Open
 from tools.gpu.refusals import Here, unjust
 from tools.stand_in.cases import ALL, EXACT, ON_GPU

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cache import cache_folder
 from collbench.cases import Case, Sampling
+from collbench.host.cache import cache_folder
 from collbench.measure.tracing import explain
-from collbench.measurement import Explanation
 from collbench.platforms import compiler, tracelog
 from collbench.platforms.interface import Platform
-from collbench.tracks import ADDED, MOVED, PHASES, PUBLISHED, WAITED
+from collbench.results import ADDED, MOVED, PHASES, PUBLISHED, WAITED, Explanation
 from tests.conftest import case
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cases import EXACT

@@ -3,7 +3,7 @@
 import sys
 from itertools import permutations
 
-from collbench.launcher import launched
+from collbench.host.launcher import launched
 from tools.stand_in.cuda import Machine
 from tools.stand_in.described import PROCESS, fields
 from tools.stand_in.simulate import Simulation

@@ -1,0 +1,176 @@
+"""Processes that are not our children: whether they live, when they end, and how a run's are ended from outside.
+
+A rank's launcher, its proxies, ranks and compilers may be anybody's children by then, in sessions of their own, and
+unknown to those who must end them.  What they all have is the variable that names the folder of their run.
+
+psutil is imported where it is used: a rank starts without it.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import psutil
+
+_SHARED_MEMORY = "/dev/shm/"  # where Linux names it
+_MPICH = f"{_SHARED_MEMORY}mpich_shm_"
+_OF_MPI = ("mpich_shm_", "ucx_shm_")  # names that MPICH and the library below it give
+_MOMENT = 0.1  # seconds in which a process surely maps what it has just made
+_POLL = 0.2  # seconds between two looks at a process, where the kernel does not say when it ends
+_ENDING = 2.0  # seconds for killed processes to be gone
+
+
+def is_alive(process: "int | psutil.Process") -> bool:
+    """Return whether a process lives; a zombie, whose status nobody has collected yet, does not."""
+    import psutil
+
+    try:
+        found = psutil.Process(process) if isinstance(process, int) else process
+        return found.is_running() and found.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def watch_end(pid: int) -> Callable[[], object]:
+    """Return a function that sleeps until that process has ended; ProcessLookupError if there is none now.
+
+    It sleeps on the process's handle.  Kernels before 5.3, sandboxes and some containers' filters have no handles:
+    there it looks every 0.2 s.
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except (OSError, AttributeError):
+        import psutil
+
+        if not is_alive(pid):
+            raise ProcessLookupError from None
+        process = psutil.Process(pid)
+        return lambda: _poll(process)
+    return lambda: select.select([handle], [], [])
+
+
+def _poll(process: "psutil.Process") -> None:
+    while is_alive(process):
+        time.sleep(_POLL)
+
+
+def shared_files(pid: int | str = "self") -> set[str]:
+    """Return the named shared memory that a process maps or has open; none if there is no such process."""
+    folder = Path("/proc", str(pid))
+    opened = []
+    try:
+        lines = (folder / "maps").read_text(encoding="utf-8").splitlines()
+        for entry in (folder / "fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # the handle by which the folder is listed is closed again
+                opened.append(str(entry.readlink()))
+    except OSError:
+        return set()
+    names = [line.split(None, 5)[-1] for line in lines if _SHARED_MEMORY in line] + opened
+    return {name for name in names if name.startswith(_SHARED_MEMORY) and not name.endswith("(deleted)")}
+
+
+def unlink_mpich_memory() -> None:
+    """Remove the name of the memory that MPICH shares, once all ranks have it: so it goes with the last of them.
+
+    Other libraries open theirs when two ranks first speak to each other, and remove the names themselves.
+    """
+    for path in shared_files():
+        if path.startswith(_MPICH):
+            Path(path).unlink(missing_ok=True)
+
+
+def unlink_orphans(since: float) -> None:
+    """Remove memory that MPI made after *since* (as files' times count) and nobody maps, nor does a moment later.
+
+    For ranks that were all killed before anybody could look what they map.
+    """
+    for second_look in (False, True):
+        if second_look:
+            time.sleep(_MOMENT)
+        orphans = {str(path) for path in Path(_SHARED_MEMORY).iterdir() if _is_left_by_mpi(path, since)}
+        if not orphans:
+            return
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdecimal():
+                orphans -= shared_files(folder.name)
+    for name in orphans:
+        Path(name).unlink(missing_ok=True)
+
+
+def _is_left_by_mpi(path: Path, since: float) -> bool:
+    if not path.name.startswith(_OF_MPI):
+        return False
+    try:
+        facts = path.stat()
+    except OSError:
+        return False
+    return facts.st_uid == os.getuid() and facts.st_ctime >= since
+
+
+def marked(name: str, value: str) -> "list[psutil.Process]":
+    """Return all living processes, but for this one, that were started with this variable in their environment.
+
+    A process that is about to run another program shows no environment for a moment: it counts as its parent does.
+    """
+    import psutil
+
+    found, silent = {}, []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):  # another user's process, or one that has ended
+            environment = process.environ()
+            if environment.get(name) == value and process.pid != os.getpid():
+                found[process.pid] = process
+            elif not environment:
+                silent.append((process.ppid(), process))
+    return [*found.values(), *(process for parent, process in silent if parent in found)]
+
+
+def end_marked(name: str, value: str, known: Collection[str] = ()) -> None:
+    """Kill all processes that have this variable, and remove their shared memory and what was *known* of it.
+
+    All are stopped before any is killed: the death of one makes its launcher kill the others, whose maps are then gone.
+    """
+    deadline = time.monotonic() + _ENDING
+    paths = set(known)
+    while victims := _stop_marked(name, value):  # again, for processes that showed no environment
+        end([process.pid for process in victims], paths)
+        while any(map(is_alive, victims)):
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.01)
+        paths.clear()
+    for path in paths:
+        Path(path).unlink(missing_ok=True)
+
+
+def _stop_marked(name: str, value: str) -> "list[psutil.Process]":
+    stopped: dict[int, psutil.Process] = {}
+    # Again until none is new: a process may have started another one just before it was stopped.
+    while fresh := [process for process in marked(name, value) if process.pid not in stopped]:
+        for process in fresh:
+            _signal(process.pid, signal.SIGSTOP)
+            stopped[process.pid] = process
+    return list(stopped.values())
+
+
+def end(pids: Collection[int], known: Collection[str] = ()) -> None:
+    """Kill these processes, and remove the shared memory that they map and what was *known* of before."""
+    for pid in pids:
+        _signal(pid, signal.SIGSTOP)
+    for path in set(known).union(*map(shared_files, pids)):
+        Path(path).unlink(missing_ok=True)
+    for pid in pids:
+        _signal(pid, signal.SIGKILL)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)

@@ -1,0 +1,205 @@
+"""Make foreign text fit to be shown, and read foreign files within bounds.
+
+Text from a file, a launcher or the command line is sanitised once, where it enters: it becomes one line of bounded
+length without control characters, changes of direction or invisible characters.  Only regular files of bounded size are
+read: a pipe, a socket or /dev/zero would never end.  Readers raise the class of error that their caller names.
+"""
+
+import json
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+NAME = 200  # characters of a name
+MESSAGE = 4000  # characters of a message
+WORD = 500  # characters of a word in a message
+VERBATIM = 2**14  # characters of a line that is kept as another tool printed it
+DEEPEST = 24  # levels of nesting
+SIGN = "\N{REPLACEMENT CHARACTER}"
+
+FILE_BYTES = 2**28  # of a file with results
+LINE_BYTES = 2**24  # of a line in one
+TOML_BYTES = 2**18  # of a file that describes something
+GREATEST = 2**63  # no whole number is larger
+DIGITS = 400  # of a number
+
+# Letters and marks by Unicode's classes, although nothing is seen of them.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_BREAK = re.compile(r"[\t\n\v\f\r \x1c-\x1e\x85\u2028\u2029]+")
+_LONG_WORD = re.compile(rf"\S{{{WORD + 1},}}")
+_NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
+_LARGE = re.compile(r"[0-9]{19}")
+_ENDLESS = re.compile(rf"[0-9]{{{DIGITS}}}")
+_LONG_STRING = re.compile(rf'"[^"]{{{NAME + 1}}}')
+# A key of many parts: tomllib's time grows with the square of their number.
+_DOTTED = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){25}""")
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+_KEPT_VERBATIM = ("printed", "layout")  # fields with lines of other tools
+
+
+def text(word: str, longest: int = NAME) -> str:
+    """Return *word* as one line of at most *longest* characters, with a sign for each character that is not shown."""
+    if len(word) <= longest and word.isprintable() and "  " not in word and not _INVISIBLE.search(word):
+        return word
+    line = _without_controls(_BREAK.sub(" ", word[: 2 * longest]))
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def message(words: str) -> str:
+    """Return a sentence as one line; foreign words in it may be long, and keep their beginning and end."""
+    return text(_LONG_WORD.sub(lambda word: f"{word[0][: WORD // 2]}…{word[0][-WORD // 4 :]}", words[: 2**20]), MESSAGE)
+
+
+def verbatim(line: str) -> str:
+    """Return a line as another tool printed it, with tabs and all blanks."""
+    return "\t".join(map(_without_controls, line[:VERBATIM].split("\t")))
+
+
+def _without_controls(line: str) -> str:
+    if not line.isprintable():
+        line = "".join(character if character.isprintable() else SIGN for character in line)
+    return _INVISIBLE.sub(SIGN, line)
+
+
+def cell(word: object) -> object:
+    """Return what may stand in a table that a spreadsheet opens: a formula gets a quote before it."""
+    if not isinstance(word, str) or word.lstrip(" ")[:1] not in tuple("=+-@\t\r") or _NUMBER.fullmatch(word):
+        return word
+    return f"'{word}"
+
+
+def tree(value: Any, show: Callable[[str], str] = text, depth: int = 0) -> Any:
+    """Return what JSON or TOML held with every text in it sanitised; what is nested too deeply is left out."""
+    if isinstance(value, str):
+        return show(value)
+    if depth >= DEEPEST and isinstance(value, dict | list):
+        return None
+    if isinstance(value, list):
+        return [tree(element, show, depth + 1) for element in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {}
+    for name, element in value.items():
+        fields[text(name)] = tree(element, verbatim if name in _KEPT_VERBATIM else show, depth + 1)
+    return fields
+
+
+@contextmanager
+def safe_read(path: Path, error: type[Exception], most: int = FILE_BYTES) -> Iterator[IO[bytes]]:
+    """Open a regular file of at most *most* bytes; raise *error*, in one line, for anything else."""
+    try:
+        # Without O_NONBLOCK a pipe that nobody writes to would block here.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as reason:  # ValueError: a null in the name
+        raise error(f"cannot read {path}: {getattr(reason, 'strerror', reason)}") from None
+    status = os.fstat(handle)
+    refusal = ""
+    if not stat.S_ISREG(status.st_mode):
+        refusal = f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a file"
+    elif status.st_size > most:
+        refusal = f"it has {status.st_size} bytes, and {most >> 10} KiB are the most"
+    if refusal:
+        os.close(handle)
+        raise error(f"cannot read {path}: {refusal}")
+    with os.fdopen(handle, "rb") as file:
+        try:
+            yield file
+        except OSError as reason:
+            raise error(f"cannot read {path}: {reason.strerror}") from None
+
+
+def read_lines(path: Path, error: type[Exception]) -> Iterator[tuple[int, bytes]]:
+    """Yield number and bytes of each line, with its end; one that is too long comes cut, and so without its end."""
+    with safe_read(path, error) as file:
+        number, left = 0, FILE_BYTES
+        while left > 0 and (line := file.readline(LINE_BYTES)):
+            number, left = number + 1, left - len(line)
+            yield number, line
+            while len(line) == LINE_BYTES and not line.endswith(b"\n"):
+                line = file.readline(LINE_BYTES)
+                left -= len(line)
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
+    """Return the object that a line of JSON holds, sanitised.
+
+    Raises:
+        ValueError: What is wrong with the line, in a few words.
+
+    """
+    if len(line) >= LINE_BYTES:
+        raise ValueError(f"longer than {LINE_BYTES >> 20} MiB")
+    try:
+        words = line.decode()
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8 text") from None
+    value = _parse_json(words)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    # Most lines need nothing: their text as a whole tells.
+    harmless = words.isascii() and words.rstrip("\r\n").isprintable() and "\\" not in words and "printed" not in value
+    return value if harmless and not _LONG_STRING.search(words) else tree(value)
+
+
+def _parse_json(words: str) -> Any:
+    if _ENDLESS.search(words):
+        raise ValueError(f"a number of {DIGITS} digits or more")
+    whole = _parse_whole if _LARGE.search(words) else None
+    try:
+        return json.loads(words, parse_int=whole, parse_constant=_refuse_constant, object_pairs_hook=_unique_fields)
+    except (json.JSONDecodeError, RecursionError):
+        raise ValueError("not JSON") from None
+
+
+def _parse_whole(digits: str) -> int:
+    number = int(digits)
+    if abs(number) > GREATEST:
+        raise ValueError(f"the number {digits[:24]}{'…' * (len(digits) > 24)} is larger than 2**63")
+    return number
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is no number")
+
+
+def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"field {text(twice, 40)!r} is there twice")
+    return fields
+
+
+def read_toml(path: Path, error: type[Exception]) -> dict[str, Any]:
+    """Return the fields of a TOML file, sanitised; raise *error*, in one line, for what is none."""
+    with safe_read(path, error, TOML_BYTES) as file:
+        raw = file.read(TOML_BYTES + 1)
+    try:
+        words = raw.decode()
+        if _ENDLESS.search(words):
+            raise ValueError(f"a number of {DIGITS} digits or more")
+        if _DOTTED.search(words):
+            raise ValueError("a key of 25 parts or more")
+        fields: dict[str, Any] = tree(tomllib.loads(words))
+    except UnicodeDecodeError:
+        raise error(f"{path} cannot be read: not UTF-8 text") from None
+    except RecursionError:
+        raise error(f"{path} cannot be read: nested too deeply") from None
+    except ValueError as reason:
+        raise error(f"{path} cannot be read: {reason}") from None
+    return fields

@@ -1,0 +1,166 @@
+"""A run inside processes that somebody else started (mpirun, srun): each is a rank, and rank 0 keeps the run file.
+
+Until all are open, whatever any of them refuses is refused by all: one that simply ended would leave the others waiting
+for it.  Afterwards there is no supervisor to restart ranks, so a case that fails ends the run, and a watchdog in each
+process ends it where nothing goes on.
+
+Any process may wait for ever for one that was stopped, never came or took another way.  So a watchdog in each sleeps
+until the time is up, is put off by whatever begins, and ends the processes where nothing has begun for too long.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import cache
+from typing import Self
+
+from collbench.cases import Case, Sweep
+from collbench.errors import CaseFailed, CollbenchError, PlatformError
+from collbench.host import processes, signals
+from collbench.host.launcher import launched
+from collbench.measure.protocol import WorkerHello, installation, refuse_other
+from collbench.measure.supervisor import seconds_for
+from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
+from collbench.measure.worker import execute_case, needs
+from collbench.platforms import compiler, find_platform, open_platform
+from collbench.platforms.cpu import mpi_libraries
+from collbench.platforms.interface import Platform
+from collbench.platforms.processes import Processes
+from collbench.results import Result
+from collbench.results.collectives import Failed
+from collbench.runfile.environment import variables
+from collbench.runfile.schema import sweep_fields, to_sweep
+
+_LEAST = 10.0  # seconds for all to come, however short the time-out: interpreters start more or less slowly
+
+
+@cache
+def world() -> Processes:
+    """Return all processes of the launcher; the first call starts MPI."""
+    rank, size = launched() or (0, 1)
+    _load_the_launchers_library()
+    with guarded(rank, WATCHDOG.seconds) if size > 1 else nullcontext():
+        return Processes.of_world()
+
+
+def _load_the_launchers_library() -> None:
+    """Have mpi4py load the MPI library that belongs to the launcher of this process, not the one it would find."""
+    try:
+        file = mpi_libraries.of_launcher()
+    except PlatformError as error:
+        error.agreed = True  # all processes have that launcher
+        raise
+    if file:
+        os.environ[mpi_libraries.LIBMPI] = str(file)
+
+
+def agree_on(error: CollbenchError) -> None:
+    """Raise on all processes what one of them cannot go on for, if they come to an exchange next."""
+    if WATCHDOG.phase is not Phase.GATHERING or error.agreed:
+        return
+    try:
+        everyone = world()
+    except PlatformError:  # MPI cannot be started by this launcher, on any of them
+        error.agreed = True
+        raise error from None
+    with everyone.agreeing():
+        raise error
+
+
+class Joined:
+    """The counterpart of Supervisor under an outside launcher; every process iterates over the same results."""
+
+    def __init__(self, platform: str, sweep: Sweep) -> None:
+        self._limit = max(_LEAST, 2 * sweep.sampling.timeout)
+        if WATCHDOG.phase is Phase.APART:  # after a sweep before this one
+            WATCHDOG.start(world().rank)
+        WATCHDOG.feed(self._limit)
+        self._world = world()
+        WATCHDOG.trouble = lambda: self._world.trouble
+        with self.agreeing():
+            self._world.local(sweep.ranks)  # refuses another number of processes
+        self._refuse_others()
+        processes.unlink_mpich_memory()
+        # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
+        self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
+        self._sweep = to_sweep(fields)
+        self._platform: Platform | None = None
+        self._current: tuple[Case, str] | None = None
+        self._started: set[str] = set()  # implementations whose library has been started
+        self._open = ExitStack()
+        self.greeting = WorkerHello()
+
+    def agreeing(self) -> AbstractContextManager[None]:
+        """*Collective*: what fails inside on one process fails on all."""
+        return self._world.agreeing()
+
+    def _refuse_others(self) -> None:
+        """PlatformError on all processes if they have different code, as nodes with installs of their own may."""
+        first, *others = self._world.exchange(installation())
+        try:
+            for rank, other in enumerate(others, 1):
+                refuse_other(f"rank {rank}", other, "rank 0", first)
+        except PlatformError as error:
+            error.agreed = True
+            raise
+
+    def __enter__(self) -> Self:
+        kind = find_platform(self._name)
+        WATCHDOG.feed(max(self._limit, kind.cold_start))
+        wanted = needs(self._sweep, self._name)
+        cores: list[int] = []
+        if kind.process_per_rank:
+            compiler.prove_compiler(self._world)
+            if self._sweep.bind == "core":
+                cores = self._world.cores_to_bind(kind.cores)
+                self._world.bind(cores)
+        self._platform = open_platform(self._sweep, wanted, self._name, self._world)
+        topology = self._platform.topology()
+        with self.agreeing():
+            versions = self._platform.versions()
+        self.greeting = WorkerHello(topology, versions, variables(), cores=tuple(cores))
+        self._open.enter_context(signals.deferred())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None = None, *rest: object) -> None:
+        if kind is None or self._world.size == 1 or getattr(error, "agreed", False):
+            if self._platform and kind is None:  # else the others may not come to close it too
+                WATCHDOG.hanging = not self._platform.close()
+            WATCHDOG.stop()
+            self._open.__exit__(kind, error, None)
+            return
+        if issubclass(kind, Exception) and not getattr(error, "quietly", False):  # what the abort would not say
+            sys.stderr.write(f"collbench: error: rank {self._world.rank}: {error or kind.__name__}\n")
+            sys.stderr.flush()
+        end_all()  # the others may wait for this rank for ever
+
+    def run(self) -> Iterator[Result]:
+        """Yield every result of the sweep on every process."""
+        assert self._platform
+        WATCHDOG.phase = Phase.MEASURING
+        for case in self._sweep.cases():
+            self._current = case, self._sweep.implementations[0]
+            self._beat(self._current[1])
+            results = execute_case(case, self._sweep.implementations, self._platform, self._sweep.sampling, self._beat)
+            try:
+                yield from results
+            except CaseFailed as reason:
+                yield self.failed(f"{reason}; the run ends here")
+                return
+
+    def _beat(self, name: str) -> None:
+        """Allow the time of another step of the case, and end if a signal has come."""
+        signals.check()
+        assert self._current
+        case, _ = self._current
+        self._current = case, name
+        limit = seconds_for(case, self._sweep.sampling)
+        if name not in self._started:  # its library starts
+            limit = max(limit, find_platform(self._name).cold_start)
+        WATCHDOG.feed(limit)
+
+    def failed(self, reason: str) -> Failed:
+        """Return the row of what was carried out last."""
+        case, name = self._current or (next(iter(self._sweep.cases())), self._sweep.implementations[0])
+        return Failed(case, name, self._name, reason)

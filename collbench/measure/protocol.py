@@ -1,0 +1,222 @@
+"""What passes between the supervisor and its ranks: JSON lines over a socket, a heartbeat in shared memory, a hello.
+
+The heartbeat is a file that both sides map, because a rank that dies or hangs can no longer say what it was doing.
+"""
+
+import hashlib
+import json
+import mmap
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from collbench import __version__
+from collbench.errors import PlatformError
+from collbench.host import signals
+from collbench.platforms import compiler
+from collbench.runfile.header import Interleaved
+
+WORKER = "collbench.measure.worker"  # the module that ranks run
+FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and heartbeat
+SUPERVISOR = "COLLBENCH_SUPERVISOR"  # the variable that gives the supervisor's process id
+PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI is started, before anything is received
+
+_SIGNALS = 0.2  # seconds between two looks whether a signal has come
+_PAGE = struct.Struct("Q56s")  # how often something was begun, and the implementation it was begun for
+_NOT_ON_RANKS = ("analysis", "api", "cli", "formats", "model", "planner", "plots", "report")  # packages
+_SOURCES = (".py", ".cu", ".cuh", ".hpp", ".cpp")
+
+
+class Closed(Exception):
+    """The other end is gone."""
+
+
+class Channel:
+    """One end of the socket."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._received = b""
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send one message; Closed if nobody is there."""
+        try:
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            raise Closed from None
+
+    def receive(self, seconds: float | None = None) -> dict[str, Any] | None:
+        """Return the next message, or None if none comes within that many seconds (None: wait for ever).
+
+        Raises:
+            Closed: There will be none.
+            Interrupted: A signal that was deferred asks for the end.
+
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while b"\n" not in self._received:
+            signals.check()
+            left = _SIGNALS if deadline is None else deadline - time.monotonic()
+            if select.select([self._connection], [], [], max(0.0, min(left, _SIGNALS)))[0]:
+                self._receive_part()
+            elif deadline is not None and time.monotonic() >= deadline:
+                return None
+        line, _, self._received = self._received.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def _receive_part(self) -> None:
+        try:
+            part = self._connection.recv(1 << 20)
+        except OSError:
+            part = b""
+        if not part:
+            raise Closed
+        self._received += part
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+
+def listen(folder: Path) -> socket.socket:
+    """Return the supervisor's socket in a private folder."""
+    server = socket.socket(socket.AF_UNIX)
+    with _short_name(folder) as name:
+        server.bind(f"{name}/socket")
+    server.listen(1)
+    return server
+
+
+def connect(folder: Path) -> Channel:
+    """Return the ranks' end; Closed if the supervisor is gone already."""
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        with _short_name(folder) as name:
+            connection.connect(f"{name}/socket")
+    except OSError as error:
+        connection.close()
+        raise Closed from error
+    return Channel(connection)
+
+
+@contextmanager
+def _short_name(folder: Path) -> Iterator[str]:
+    """Yield another name of a folder, whose path may be longer than the 107 bytes that a socket's may have."""
+    handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{handle}"
+    finally:
+        os.close(handle)
+
+
+class Heartbeat:
+    """A count in shared memory: rank 0 beats whenever something begins, and the supervisor reads."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "heartbeat"
+        if not path.exists():
+            path.write_bytes(bytes(_PAGE.size))
+        with path.open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), _PAGE.size)
+        self._count = 0
+
+    def beat(self, implementation: str) -> None:
+        """Note that something begins for this implementation."""
+        self._count += 1
+        _PAGE.pack_into(self._memory, 0, self._count, implementation.encode()[:55])
+
+    def read(self) -> tuple[int, str]:
+        """Return how often something was begun, and for which implementation last ("" before the first)."""
+        count, name = _PAGE.unpack_from(self._memory)
+        return count, name.rstrip(b"\0").decode()
+
+
+class Installation(NamedTuple):
+    """A copy of collbench: the command and its ranks, or ranks of different nodes, may load different ones."""
+
+    version: str
+    code: str  # the SHA-256 of all source that ranks can run
+    folder: str
+
+    def __str__(self) -> str:
+        """Return it as errors name it."""
+        return f"collbench {self.version} in {self.folder} (code {self.code[:8]})"
+
+
+UNKNOWN = Installation("of unknown version", "unknown", "an unknown folder")
+"""A copy that is so old that it does not say."""
+
+
+@cache
+def installation() -> Installation:
+    """Return the copy that this process runs, as its files are when this is first called; it takes 6 ms."""
+    package = str(Path(__file__).parents[1])
+    code = hashlib.sha256()
+    for folder in (package, str(compiler.own_folder())):
+        for path in sorted(_sources(folder)):
+            code.update(path.removeprefix(folder).encode() + b"\0" + Path(path).read_bytes())
+    return Installation(__version__, code.hexdigest(), package)
+
+
+def _sources(folder: str) -> Iterator[str]:
+    for entry in os.scandir(folder):
+        if entry.name.endswith(_SOURCES):
+            yield entry.path
+        elif entry.name not in (*_NOT_ON_RANKS, "_kernels", "__pycache__") and entry.is_dir():
+            yield from _sources(entry.path)
+
+
+def refuse_other(who: str, theirs: Installation, whose: str, ours: Installation) -> None:
+    """Raise PlatformError unless both have the same code, wherever it lies."""
+    if (theirs.version, theirs.code) != (ours.version, ours.code):
+        raise PlatformError(
+            f"{who} runs {theirs}, but {whose} runs {ours}: keep one of them on PYTHONPATH and on every node, "
+            "and start again"
+        )
+
+
+@dataclass(frozen=True)
+class WorkerHello:
+    """What ranks say once they are ready, which holds for the whole run; empty before they have said it."""
+
+    topology: Mapping[str, Any] = field(default_factory=dict)  # what connects the ranks, for the run file's header
+    versions: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    pids: tuple[int, ...] = ()  # of each rank
+    cores: tuple[int, ...] = ()  # of each rank, where they are bound
+    starts: int = 1  # how often the ranks were started
+    interleaved: Interleaved = field(default_factory=Interleaved)  # which arm of an interleaved run it is
+
+    def moved(self, before: "WorkerHello") -> str:
+        """Return why these ranks cannot go on for those before them, on other GPUs; "" if they can.
+
+        A lost GPU is dealt no ranks any more: the header, and all that is drawn by it, would be of another run.
+        """
+        now, then = _gpu_places(self.topology), _gpu_places(before.topology)
+        if len(now) != len(then):
+            return f"fresh ranks have {len(now)} GPU{'s' * (len(now) != 1)} where the run began on {len(then)}"
+        return "fresh ranks are on other GPUs than the run began on" if now != then else ""
+
+
+def _gpu_places(topology: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return node and bus of every GPU; what else is known of them may change as they fail."""
+    return [(gpu.get("host", ""), gpu.get("bus_id", "")) for gpu in topology.get("gpus", ())]
+
+
+class Opened(Protocol):
+    """Ranks that are there inside `with`, and have said hello then."""
+
+    greeting: WorkerHello
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *exception: Any) -> None: ...

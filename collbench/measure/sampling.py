@@ -1,0 +1,528 @@
+"""Samples implementations in turn: check, calibrate, warm up, samples A B B A, and check again.
+
+`sample_in_turn` is the sampler: it takes a Subject, which says what is prepared, timed and checked.  `measure` samples
+a collective by it.  Both run alike on every process of the run: each decision is taken from numbers that
+`Platform.time` returns the same everywhere, so no process needs to be told.
+"""
+
+import math
+import statistics
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from collbench.algorithms import Implementation
+from collbench.cases import Case, Sampling
+from collbench.errors import CaseFailed, Unsupported
+from collbench.measure import stress
+from collbench.measure.study import study
+from collbench.platforms.interface import Limits, Platform, Prepared
+from collbench.results import Result
+from collbench.results.collectives import Measurement, Skipped
+from collbench.results.facts import CheckFailure, Implausible, Scheduling
+from collbench.stats import relative_halfwidth
+from collbench.units import format_seconds, format_size
+
+Heartbeat = Callable[[str], None]
+"""Told the implementation that is about to run, before each time it does."""
+
+SEEDS = _CHECK_SEED, _CALIBRATION_SEED, _SAMPLES_SEED, _CLOSING_SEED = 1, 2, 3, 4
+"""Each phase has its own, so that nothing left over from one passes for a result of another."""
+
+_STRESS_SEED = 1000  # of the first call back to back; the others follow it
+_COLD = 1e-3  # seconds: a first operation that is shorter, or small, may have been long because it was the first
+
+_MOST_LAUNCHES = 2**16
+_WAIT = 3e-3, 30e-3  # seconds that a sample takes longer where a rank must wait for a core, a scheduler's tick or some
+_SLOWEST = 50e6  # bytes per second: operations that are slower may be waits
+_MORE, _GROWTH = 8, 4.0  # so many times the launches are tried then, which take so much longer at least
+_SLICE = 3e-3  # seconds that a scheduler lets one program run beside another, about
+_TRIES = 4  # of a sample in which a rank was off its core
+_REPEATS = 0.5  # of a case's budget, for samples that are repeated since a rank was off its core
+_BARRIERS = 128  # in a row, some tens of microseconds
+
+_FEW, _MANY, _MOST = 3, 40, 120  # rounds that decide if all is well, those after which it must be clear, and all
+_SURE = 4.0  # standard deviations that rounds which look wrong are more than half of them
+_LEAST_GROWTH = 2.0  # that four times the launches must take at least: a busy machine may stretch either
+_FACTOR, _STEPS = 4, 8  # how much more launches are tried, and how often that
+_SHARE = 0.6  # of the time that operations take one by one: what they take in their own loop at least
+_CALL = 20e-9  # seconds that calling one by one may add to an operation
+
+
+class Candidate(ABC):
+    """An implementation that is prepared and checked, and whose samples are taken in turn with those of others."""
+
+    name: str
+    samples: list[float]
+
+    @abstractmethod
+    def calibrate(self) -> Result | None:
+        """*Collective*: find out how much a sample holds; a result where this shows that something is wrong."""
+
+    def warm_up(self) -> None:  # noqa: B027
+        """*Collective*: take a sample that does not count."""
+
+    @abstractmethod
+    def sample(self) -> float:
+        """*Collective*: take a sample; the seconds that it lasted."""
+
+    @abstractmethod
+    def close(self) -> Result:
+        """*Collective*: take the last sample, check what it leaves, and return the result."""
+
+
+class Subject(ABC):
+    """What is sampled: a collective, a training step."""
+
+    @abstractmethod
+    def prepare(self, implementation: Implementation) -> Candidate | Result:
+        """*Collective*: prepare and check; a result where nothing is left to measure."""
+
+    def before_calibration(self) -> None:  # noqa: B027
+        """*Collective*: called once candidates are prepared."""
+
+    def before_samples(self) -> None:  # noqa: B027
+        """*Collective*: called once candidates are calibrated."""
+
+    def before_round(self) -> float:
+        """*Collective*: what is measured once in every round of samples; the seconds that it lasted."""
+        return 0.0
+
+    def after_samples(self) -> None:  # noqa: B027
+        """*Collective*: called before candidates are closed."""
+
+
+def sample_in_turn(
+    subject: Subject, implementations: Sequence[Implementation], sampling: Sampling, heartbeat: Heartbeat
+) -> Iterator[Result]:
+    """Yield one result for each implementation, in their order where possible: skipped and wrong ones come first."""
+    candidates = []
+    for implementation in implementations:
+        heartbeat(implementation.name)
+        prepared = subject.prepare(implementation)
+        if isinstance(prepared, Candidate):
+            candidates.append(prepared)
+        else:
+            yield prepared
+    if not candidates:
+        return
+    subject.before_calibration()
+    for candidate in tuple(candidates):
+        heartbeat(candidate.name)
+        if wrong := candidate.calibrate():
+            candidates.remove(candidate)
+            yield wrong
+    subject.before_samples()
+    for _ in range(sampling.warmup):
+        for candidate in candidates:
+            heartbeat(candidate.name)
+            candidate.warm_up()
+    _take_samples(subject, candidates, sampling, heartbeat)
+    subject.after_samples()
+    for candidate in candidates:
+        heartbeat(candidate.name)
+        yield candidate.close()
+
+
+def _take_samples(subject: Subject, candidates: Sequence[Candidate], sampling: Sampling, heartbeat: Heartbeat) -> None:
+    # A B B A A B ...: drift of the machine cancels in the ratios.
+    order = list(candidates)
+    spent = 0.0
+    while not enough([candidate.samples for candidate in order], sampling, spent):
+        spent += subject.before_round()
+        for candidate in order:
+            heartbeat(candidate.name)
+            spent += candidate.sample()
+        order.reverse()
+
+
+def enough(samples: Sequence[Sequence[float]], sampling: Sampling, spent: float) -> bool:
+    """Return whether every candidate has as many samples as it should, but one: that comes when it is closed."""
+    if not samples:
+        return True
+    taken = len(samples[0]) + 1
+    if sampling.iters is not None:
+        return taken >= sampling.iters
+    if taken < sampling.minimum:
+        return False
+    if spent >= sampling.budget:
+        return True
+    if spent < sampling.budget / 10 or taken % 8:  # a few lucky samples are no evidence
+        return False
+    return all(relative_halfwidth(of_candidate) <= sampling.precision for of_candidate in samples)
+
+
+def measure(
+    case: Case,
+    implementations: Sequence[Implementation],
+    platform: Platform,
+    sampling: Sampling,
+    heartbeat: Heartbeat = lambda name: None,
+    launches: Mapping[str, int] | None = None,
+) -> Iterator[Result]:
+    """Yield one result of a collective for each implementation.
+
+    `launches` says of how many operations a sample is made at least, for implementations that were measured in an
+    earlier round.  They were checked then; the closing check is made in every round.
+
+    Raises:
+        CaseFailed: A kernel gave up waiting; the platform must be opened anew.
+
+    """
+    subject = _Collective(case, platform, sampling, launches or {})
+    return sample_in_turn(subject, implementations, sampling, heartbeat)
+
+
+class _Collective(Subject):
+    """A collective, with the copy and the barrier that are timed in every round of its samples."""
+
+    def __init__(self, case: Case, platform: Platform, sampling: Sampling, known: Mapping[str, int]) -> None:
+        self.case, self.platform, self.sampling, self.known = case, platform, sampling, known
+        self.reference: Reference | None = None
+        self.candidates = 0
+
+    def prepare(self, implementation: Implementation) -> Candidate | Result:
+        case, platform = self.case, self.platform
+        try:
+            implementation.refuse(case)
+            with platform.team.agreeing():
+                prepared = implementation.prepare(case, platform)
+        except Unsupported as reason:
+            return Skipped(case, implementation.name, platform.name, str(reason))
+        candidate = _CollectiveCandidate(self, implementation.name, prepared)
+        if implementation.name in self.known and not self.sampling.check_only:
+            self.candidates += 1
+            return candidate
+        flaw = checked(case, prepared, platform, self.sampling, None if implementation.library else implementation)
+        if flaw or self.sampling.check_only:
+            return candidate.result(flaw)
+        self.candidates += 1
+        return candidate
+
+    def before_calibration(self) -> None:
+        self.platform.checker.fill(self.case, _CALIBRATION_SEED)
+
+    def before_samples(self) -> None:
+        self.platform.checker.fill(self.case, _SAMPLES_SEED)
+        self.reference = Reference(self.case, self.platform)
+
+    def before_round(self) -> float:
+        assert self.reference
+        return self.reference.sample()
+
+    @property
+    def repeats(self) -> float:
+        """Seconds that a candidate's repeated samples may cost in all."""
+        return _REPEATS * self.sampling.budget / max(1, self.candidates)
+
+
+class _CollectiveCandidate(Candidate):
+    """One way to carry the collective out."""
+
+    def __init__(self, subject: _Collective, name: str, prepared: Prepared) -> None:
+        self.name, self.samples = name, []
+        self._subject, self._prepared, self._platform = subject, prepared, subject.platform
+        self._launches = 1
+        self._spoiled = 0  # samples that were kept although a rank was off its core
+        self._repeated = 0  # samples that were taken again for that reason
+        self._lost = 0.0  # seconds that those lasted
+        self._switches = 0  # involuntary, of this process's rank in all of them
+        self._cores: set[int] = set()  # on which it ran
+
+    def calibrate(self) -> Result | None:
+        subject, prepared = self._subject, self._prepared
+        least = subject.known.get(self.name, 1)
+        self._launches = calibrate(prepared, self._platform, subject.sampling, least, subject.case.nbytes)
+        # A sample of one operation leaves nothing out, and what is known was looked at in an earlier round.
+        if self.name in subject.known or self._launches == 1:
+            return None
+        flaw = left_out(prepared, self._platform, self._launches)
+        if flaw:
+            subject.candidates -= 1
+        return self.result(flaw) if flaw else None
+
+    def warm_up(self) -> None:
+        platform, sampling = self._platform, self._subject.sampling
+        lasted = platform.clock.time(self._prepared, self._launches) * self._launches
+        if lasted < _region(platform, sampling) / _MORE:  # the calibration was disturbed, and this was not
+            self._launches = calibrate(self._prepared, platform, sampling, self._launches)
+
+    def sample(self) -> float:
+        return self._sample(lambda: None)
+
+    def _sample(self, refill: Callable[[], None]) -> float:
+        """Take a sample, and again while a rank is off its core; `refill` is called before each try."""
+        platform, lasted = self._platform, 0.0
+        platform.clock.scheduled.take()  # what was timed before is not this implementation's
+        while True:
+            refill()
+            seconds = platform.clock.time(self._prepared, self._launches)
+            took = seconds * self._launches
+            lasted += took
+            if not _repeatable(platform, took) or self._lost + took > self._subject.repeats:
+                break
+            self._repeated += 1
+            self._lost += took
+        self._spoiled += platform.clock.scheduled.spoiled
+        switches, cores = platform.clock.scheduled.take()
+        self._switches += switches
+        self._cores.update(cores)
+        self.samples.append(seconds / self._subject.case.collective.parts)
+        return lasted
+
+    def close(self) -> Result:
+        """Take the last sample with fresh buffers, and check its outcome and whether the samples can be."""
+        case, platform, wire = self._subject.case, self._platform, self._prepared.wire
+        self._sample(lambda: platform.checker.fill(case, _CLOSING_SEED, wire))
+        if case.in_place:
+            # A launch's result is the next one's input, so a whole sample has no known outcome: one launch has.
+            platform.checker.fill(case, _CLOSING_SEED, wire)
+            platform.clock.time(self._prepared, 1)
+        flaw = platform.checker.check(case, _CLOSING_SEED, wire) or platform.checker.overrun(case)
+        result = self.result(flaw or too_fast(case, statistics.median(self.samples), platform.clock.limits))
+        if wire and result.right:
+            result = replace(result, errors=study(platform, wire))
+        reference = self._subject.reference
+        assert reference
+        return replace(result, floor=reference.copy_seconds, barrier=reference.barrier_seconds)
+
+    def result(self, flaw: CheckFailure | None) -> Measurement:
+        """*Collective*: return what was measured, or what is wrong."""
+        platform, prepared = self._platform, self._prepared
+        return Measurement(
+            case=self._subject.case,
+            implementation=self.name,
+            platform=platform.name,
+            launches=self._launches,
+            seconds=() if flaw else tuple(self.samples),
+            mismatch=flaw,
+            note=platform.note | prepared.note,
+            estimate=prepared.estimate,
+            library=prepared.library,
+            scheduling=None if flaw else self._scheduling(),
+        )
+
+    def _scheduling(self) -> Scheduling | None:
+        """*Collective*: return what the operating system did to the ranks, where they have cores."""
+        ranks = self._platform.team.exchange((self._switches, tuple(sorted(self._cores))))
+        if not any(cores for _, cores in ranks):
+            return None
+        return Scheduling(
+            off_core=self._spoiled / max(1, len(self.samples)),
+            repeated=self._repeated,
+            switches=sum(switches for switches, _ in ranks),
+            cores=tuple(cores for _, cores in ranks),
+        )
+
+
+def checked(
+    case: Case, prepared: Prepared, platform: Platform, sampling: Sampling, hesitating: Implementation | None = None
+) -> CheckFailure | None:
+    """*Collective*: check one operation between meetings of the ranks, then many without; what is wrong, or None.
+
+    `hesitating` is tried once more by kernels that lose time in the middle of an operation.
+    """
+    platform.checker.fill(case, _CHECK_SEED, prepared.wire)
+    seconds = platform.clock.time(prepared, 1)
+    if flaw := platform.checker.check(case, _CHECK_SEED, prepared.wire):
+        return flaw
+    if seconds < _COLD or case.nbytes <= stress.SMALL:
+        seconds = min(seconds, *(platform.clock.time(prepared, 1) for _ in range(2)))
+    plan = stress.plan(case, seconds, sampling, _STRESS_SEED)
+    if flaw := platform.checker.stress(case, prepared, plan):
+        return flaw
+    slow = _prepare_hesitating(case, hesitating, platform, seconds) if hesitating and not prepared.host_driven else None
+    if slow and (flaw := platform.checker.stress(case, slow, stress.hesitating(plan))):
+        return flaw
+    return platform.checker.overrun(case)
+
+
+def _prepare_hesitating(
+    case: Case, implementation: Implementation, platform: Platform, seconds: float
+) -> Prepared | None:
+    """Prepare the same operations by kernels that hesitate; None where those that are measured can be halted."""
+    try:
+        with platform.team.agreeing():
+            other = platform.hesitant(seconds)
+            return implementation.prepare(case, other) if other else None
+    except Unsupported as reason:  # though it was prepared without: better no row than a weaker check
+        raise CaseFailed(f"the stress check cannot be made: {reason}") from None
+
+
+class Reference:
+    """What the machine gives while a case is measured: its memory, and the distance of its cores.
+
+    The copy is how long all ranks take to move the fewest bytes that the case must move, by the fastest method that the
+    platform knows.  A barrier of the ranks tells how far their cores are apart, which on a virtual machine is another
+    from one minute to the next: a hypervisor puts two virtual cores on one chip or on two, and small messages take
+    three times as long.  Both are timed in every round of a case's samples, not once.
+    """
+
+    def __init__(self, case: Case, platform: Platform) -> None:
+        self._platform = platform
+        # None where a time is of a part of an operation: messages in flight meet the same bytes again, in caches.
+        with platform.team.agreeing():
+            self._copies = list(platform.clock.floor(case)) if case.collective.parts == 1 else []
+        for copy in self._copies:
+            platform.clock.time(copy, 1)  # the first one does not count
+        with platform.team.agreeing():
+            self._barrier = platform.clock.barrier()
+        self._copy_samples: list[list[float]] = [[] for _ in self._copies]
+        self._barrier_samples: list[float] = []
+
+    def sample(self) -> float:
+        """*Collective*: time a barrier and each copy once; the seconds that all of it took."""
+        taken = 0.0
+        if self._barrier:
+            seconds = self._platform.clock.time(self._barrier, _BARRIERS)
+            self._barrier_samples.append(seconds)
+            taken += seconds * _BARRIERS
+        for copy, samples in zip(self._copies, self._copy_samples, strict=True):
+            seconds = self._platform.clock.time(copy, 1)
+            samples.append(seconds)
+            taken += seconds
+        return taken
+
+    @property
+    def barrier_seconds(self) -> float | None:
+        """Median seconds of a barrier; None where there is none."""
+        return statistics.median(self._barrier_samples) if self._barrier_samples else None
+
+    @property
+    def copy_seconds(self) -> float | None:
+        """Median seconds of the fastest copy; None where there is none."""
+        return min((statistics.median(samples) for samples in self._copy_samples if samples), default=None)
+
+
+def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling, launches: int = 1, nbytes: int = 0) -> int:
+    """*Collective*: double the launches until they, and not what holds ranks up, last as long as a sample should."""
+    region = _region(platform, sampling)
+    while launches < _MOST_LAUNCHES:
+        elapsed = min(_steady(prepared, platform, launches) for _ in range(2)) * launches
+        if elapsed < region:
+            launches *= 2
+        elif _held_up(prepared, platform, launches, elapsed, nbytes):
+            launches = min(_MORE * launches, _MOST_LAUNCHES)
+        else:
+            break
+    return launches
+
+
+def _region(platform: Platform, sampling: Sampling) -> float:
+    return platform.clock.region if sampling.region is None else sampling.region
+
+
+def _steady(prepared: Prepared, platform: Platform, launches: int) -> float:
+    """Return the seconds of an operation in the fastest of a few tries, until no rank is off its core."""
+    fastest = math.inf
+    for _ in range(_TRIES):
+        seconds = platform.clock.time(prepared, launches)
+        fastest = min(fastest, seconds)
+        if not _repeatable(platform, seconds * launches):
+            break
+    return fastest
+
+
+def _repeatable(platform: Platform, lasted: float) -> bool:
+    """Return whether a rank was off its core in what was timed last, and trying again may help.
+
+    What takes longer than a time slice on the core meets the other program again.
+    """
+    return platform.clock.scheduled.spoiled and lasted * (1 - platform.clock.scheduled.off_core) < _SLICE
+
+
+def _held_up(prepared: Prepared, platform: Platform, launches: int, elapsed: float, nbytes: int) -> bool:
+    """Return whether ranks waited for a core, which takes as long before many operations as before one.
+
+    Samples of one operation would show nothing but that wait.
+    """
+    least, most = _WAIT
+    if not least + nbytes / _SLOWEST < elapsed < most:
+        return False
+    many = _MORE * launches
+    return min(platform.clock.time(prepared, many) for _ in range(2)) * many < _GROWTH * elapsed
+
+
+def too_fast(case: Case, seconds: float, limits: Limits) -> Implausible | None:
+    """Return what is wrong with operations, whose parts take so many seconds, if they are faster than any hardware."""
+    nbytes = _received(case)
+    if nbytes > seconds * limits.rate:
+        rate = f"{nbytes / seconds / 1e9:,.0f} GB/s" if seconds else "no time"
+        bound = f"more than {limits.rate / 1e9:,.0f} GB/s ({limits.measured}) is impossible"
+        return Implausible(seconds, f"{format_size(nbytes)} received in {format_seconds(seconds)} is {rate}; {bound}")
+    whole = seconds * case.collective.parts
+    if case.ranks > 1 and whole < limits.latency:
+        return Implausible(
+            seconds,
+            f"{format_seconds(whole)} an operation, although no rank hears from another "
+            f"in less than {format_seconds(limits.latency)}",
+        )
+    return None
+
+
+def _received(case: Case) -> int:
+    """Return the bytes that some rank must write into its result; in place its own block of it is there already."""
+    there = case.block if case.in_place and (case.collective.sharded or case.ranks == 1) else 0
+    return (case.receive_count - there) * case.dtype.itemsize
+
+
+def left_out(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
+    """*Collective*: return what is wrong if a sample of so many launches seems to leave some of them out.
+
+    Whatever else runs on a machine makes times longer, so the shortest of several count, and more are taken in doubt.
+    """
+    return _constant(prepared, platform, launches) or _skipping(prepared, platform, launches)
+
+
+def _constant(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
+    """Look whether four times the launches take no longer, from half to twice as many as a sample has.
+
+    Ranks that share cores may take long to begin, so in doubt ever more launches are compared with these few.
+    """
+    few = many = max(1, launches // 2)
+    short = math.inf
+    for _ in range(_STEPS):
+        many, long = _FACTOR * many, math.inf
+        for _ in range(_FEW):
+            short = min(short, platform.clock.time(prepared, few) * few)
+            long = min(long, platform.clock.time(prepared, many) * many)
+        if long >= _LEAST_GROWTH * short > 0:
+            return None
+    taken = f"{many} operations take {format_seconds(long)} and {few} take {format_seconds(short)}"
+    return Implausible(long / many, f"{taken}: the time does not grow with their number")
+
+
+def _skipping(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
+    """Look whether operations take much longer one by one than in their own loop.
+
+    In the shortest times of both, and round by round too: ranks that wait for a core in every round have shortest times
+    that are anything, but as often longer in the loop as one by one.
+    """
+    singly = platform.clock.singly(prepared)
+    if not singly:
+        return None
+    loop, single, shorter = math.inf, math.inf, 0
+    for number in range(1, _MOST + 1):
+        # Who begins takes turns (A B B A): on a shared core every second sample may be the one that is cut off in its
+        # middle, for as long as one looks.
+        if number % 2:
+            in_loop = platform.clock.time(prepared, launches)
+            one_by_one = platform.clock.time(singly, launches)
+        else:
+            one_by_one = platform.clock.time(singly, launches)
+            in_loop = platform.clock.time(prepared, launches)
+        loop, single, shorter = (
+            min(loop, in_loop),
+            min(single, one_by_one),
+            shorter + _much_shorter(in_loop, one_by_one),
+        )
+        if number >= _FEW and not _much_shorter(loop, single):
+            return None
+        if number >= _MANY and 2 * shorter - number >= _SURE * math.sqrt(number):
+            taken = f"an operation takes {format_seconds(loop)} in its own loop and {format_seconds(single)} one by one"
+            return Implausible(loop, f"{taken}, of {launches}: some are left out")
+    return None
+
+
+def _much_shorter(loop: float, single: float) -> bool:
+    return loop < _SHARE * (single - _CALL)

@@ -1,0 +1,153 @@
+"""What all results have in common, and what results with a time have in common."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from collbench import stats
+from collbench.cases import Case
+from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome, Scheduling, labelled
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """The result of a case by one implementation.
+
+    Every kind of result answers all that is here; a kind overrides what it can say more about, often by a field of the
+    same name.
+    """
+
+    case: Case
+    implementation: str
+    scheduling: Scheduling | None = field(default=None, kw_only=True)
+    """Whether the ranks had their cores; None where it is not known."""
+
+    kind: ClassVar[str]  # the word for this kind of result in a run file
+    usual: ClassVar[Outcome] = Outcome.OK  # the outcome unless the data is wrong
+
+    platform = ""
+    """What the ranks lived on; `model` of a prediction."""
+    note = NO_NOTE
+    """Facts about how the numbers came to be."""
+    library = ""
+    """Product and version of the library that executed the case, where the implementation's name does not tell."""
+    reason = ""
+    """Why there is no time; empty where there is one."""
+
+    @property
+    def failure(self) -> CheckFailure | None:
+        """What the check found wrong; None where it found nothing, or there was no check."""
+        return getattr(self, "mismatch", None)
+
+    @property
+    def wrong(self) -> str:
+        """What is wrong with the received data, in words; empty if nothing is known to be."""
+        return str(self.failure or "")
+
+    @property
+    def right(self) -> bool:
+        """Whether there is a time that was measured, here or by another tool, and no result known to be wrong."""
+        return False
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """Seconds of an operation: all samples, or one figure that stands for them; empty where there are none."""
+        return ()
+
+    @property
+    def label(self) -> str:
+        """The implementation as people are shown it, with its library where that is known: `mpi: MPICH 5.0.2`."""
+        return labelled(self.implementation, self.library)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether ranks were off their cores in so many samples that the time is the machine's."""
+        return bool(self.scheduling and self.scheduling.disturbed)
+
+    @property
+    def check(self) -> str:
+        """What a table says of a result with a time: `ok`, `predicted`, or what disturbed it."""
+        return str(self.scheduling) if self.scheduling and self.disturbed else "ok"
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of the case, in one word."""
+        if self.wrong:
+            return Outcome.WRONG
+        return Outcome.DISTURBED if self.disturbed else self.usual
+
+    def describe(self) -> str:
+        """Return the check of this result as a table shows it: `ok`, `predicted`, `skipped: allreduce only`."""
+        return f"WRONG: {self.wrong}" if self.wrong else self.check
+
+
+@dataclass(frozen=True)
+class Timed(CaseResult):
+    """A result with a time, measured or predicted: all that tables, plots and comparisons need of either."""
+
+    note: Note = field(default=NO_NOTE, kw_only=True)
+
+    @property
+    def typical(self) -> float:
+        """Seconds of an operation: the figure to quote."""
+        raise NotImplementedError
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """Seconds between which it should lie; NaN where that is not known."""
+        raise NotImplementedError
+
+    @property
+    def algbw(self) -> float:
+        """Bytes of the array per second."""
+        return self.case.nbytes / self.typical
+
+    @property
+    def busbw(self) -> float:
+        """Bytes per second that each link would carry in an ideal algorithm (nccl-tests doc/PERFORMANCE.md)."""
+        return self.algbw * self.case.collective.bus_factor(self.case.ranks)
+
+
+@dataclass(frozen=True)
+class Observed(Timed):
+    """A result that happened on a machine, measured here or by another tool."""
+
+    platform: str = field()
+
+    def percentile(self, percent: float) -> float:
+        """Return the seconds that so many per cent of the samples do not exceed; 0 is the fastest, 100 the slowest."""
+        return stats.percentile(self.times, percent)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % confidence interval of the median."""
+        return stats.median_interval(self.times)
+
+    @property
+    def relative_halfwidth(self) -> float:
+        """Half the 95 % interval of the median, over the median."""
+        low, high = self.interval
+        return (high - low) / 2 / self.typical
+
+    @property
+    def typical(self) -> float:
+        """The median of all times that are known, which may be a single mean."""
+        return self.percentile(50)
+
+    @property
+    def figure(self) -> str:
+        """Which statistic `typical` is: a value of stats.FIGURES, or "figure" where it is not known."""
+        return "median"
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The interval; NaN, which Matplotlib leaves out, where too few samples were taken to have one."""
+        low, high = self.interval
+        return (low, high) if math.isfinite(high) else (math.nan, math.nan)
+
+
+def joined_scheduling(results: Sequence[Observed]) -> Scheduling | None:
+    """Return the scheduling of the rounds of one result; None where it is known of none of them."""
+    known = [(result.scheduling, len(result.times)) for result in results if result.scheduling]
+    return Scheduling.joined([part for part, _ in known], [samples for _, samples in known]) if known else None

@@ -1,0 +1,250 @@
+"""Results of collectives: measured, reported by another tool, predicted, explained, or absent for a reason."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from statistics import fmean, median
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
+
+from msgspec import Meta
+
+from collbench import stats
+from collbench.datatypes import Study
+from collbench.results.base import CaseResult, Observed, Timed, joined_scheduling
+from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome
+from collbench.stats import Spread
+from collbench.units import Count, Duration, Seconds
+
+
+@dataclass(frozen=True)
+class Measurement(Observed):
+    """Checked samples of one case by one implementation: seconds per operation of the slowest rank, in order."""
+
+    kind: ClassVar[str] = "measurement"
+
+    launches: int  # operations that each sample is the mean of
+    seconds: tuple[Seconds, ...]
+    mismatch: CheckFailure | None = None
+    estimate: Seconds | None = None  # that the library itself expected of an operation
+    rounds: tuple[int, ...] = ()  # samples in each round of an interleaved run, in order
+    floor: Seconds | None = None  # that the ranks took meanwhile to copy the fewest bytes the case must move
+    barrier: Seconds | None = None  # of a barrier of the ranks meanwhile, by flags: how far their cores are apart
+    library: str = ""
+    errors: Study | None = None  # of its wire format, found in the same run, where it is not exact
+    spread: Spread | None = None  # of the medians of several starts of the ranks, each of which is a round
+
+    @property
+    def right(self) -> bool:
+        """Whether it was timed, and passed its check."""
+        return bool(self.seconds) and not self.mismatch
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """The samples."""
+        return self.seconds
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the median: of what another start would give too, where ranks were started several times."""
+        if not self.spread:
+            return stats.median_interval(self.times)
+        return self.spread.interval(self.typical, len(self.rounds))
+
+    def by_round(self) -> list[tuple[float, ...]]:
+        """Return the samples of every round; all of them as one round where the run was not interleaved."""
+        ends = list(accumulate(self.rounds or (len(self.seconds),), initial=0))
+        return [self.seconds[first:last] for first, last in pairwise(ends)]
+
+    def joined(self, results: Sequence[Self]) -> Self:
+        """Return all rounds of one implementation as one result; this is the last round."""
+        floors = [result.floor for result in results if result.floor is not None]
+        barriers = [result.barrier for result in results if result.barrier is not None]
+        return replace(
+            self,
+            seconds=tuple(sample for result in results for sample in result.seconds),
+            rounds=tuple(len(result.seconds) for result in results),
+            floor=median(floors) if floors else None,
+            barrier=median(barriers) if barriers else None,
+            scheduling=joined_scheduling(results),
+        )
+
+
+@dataclass(frozen=True)
+class Reported(Observed):
+    """What another tool printed of a case, and how far it can be relied on: nobody here checked it."""
+
+    kind: ClassVar[str] = "reported"
+
+    seconds: Duration  # of an operation, as printed; 0 where the tool printed none
+    statistic: str  # what that is of which operations and ranks: "mean of 20 operations, mean over ranks"
+    wrong_elements: int | None = None  # that the tool found; None if it did not look
+    samples: tuple[Seconds, ...] = ()  # of single operations, if it printed those too
+    printed: Mapping[str, Any] = field(default_factory=dict, hash=False)  # fields as printed, by the format's names
+
+    @property
+    def wrong(self) -> str:
+        """How many elements are wrong."""
+        return f"{self.wrong_elements} elements" if self.wrong_elements else ""
+
+    @property
+    def figure(self) -> str:
+        """Which statistic the time is, from the first word of `statistic`; the median where there are samples."""
+        first = (*self.statistic.split(maxsplit=1), "")[0].strip(",:").lower()
+        return "median" if self.samples else stats.FIGURES.get(first, "figure")
+
+    @property
+    def standing(self) -> str:
+        """What the number is worth, in words: another tool reported it, and checked it or not."""
+        return f"reported {self.figure}, {'not checked' if self.wrong_elements is None else 'ok'}"
+
+    @property
+    def check(self) -> str:
+        """The standing."""
+        return self.standing
+
+    @property
+    def right(self) -> bool:
+        """Whether there is a time and no wrong element; some tools do not look for any."""
+        return self.seconds > 0 and not self.wrong
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """The samples, or the one figure that was printed."""
+        return self.samples or (self.seconds,)
+
+
+@dataclass(frozen=True)
+class Prediction(Timed):
+    """What a case should take by the model: seconds of an operation, and the band in which nine of ten should lie."""
+
+    kind: ClassVar[str] = "prediction"
+
+    seconds: Seconds
+    low: Seconds
+    high: Seconds
+    algorithm: str = ""  # that the library would choose
+    protocol: str = ""
+    platform: str = "model"
+    usual: ClassVar[Outcome] = Outcome.PREDICTED
+
+    @property
+    def typical(self) -> float:
+        """The expected seconds."""
+        return self.seconds
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The seconds between which nine of ten should lie."""
+        return self.low, self.high
+
+    @property
+    def check(self) -> str:
+        """The word `predicted`."""
+        return "predicted"
+
+
+@dataclass(frozen=True)
+class Untimed(CaseResult):
+    """A case without a time, and why."""
+
+    platform: str = field()
+    reason: str = field()
+
+
+@dataclass(frozen=True)
+class Skipped(Untimed):
+    """An implementation that cannot do this case, and why."""
+
+    kind: ClassVar[str] = "skipped"
+
+    usual: ClassVar[Outcome] = Outcome.SKIPPED
+
+    def describe(self) -> str:
+        """Return why it was skipped."""
+        return f"skipped: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Failed(Untimed):
+    """A case that crashed or hung, and how."""
+
+    kind: ClassVar[str] = "failed"
+
+    usual: ClassVar[Outcome] = Outcome.FAILED
+
+    def describe(self) -> str:
+        """Return how it failed."""
+        return f"FAILED: {self.reason}"
+
+
+WAITED, MOVED, ADDED, PUBLISHED = "waited", "moved", "added", "published"
+PHASES = (WAITED, MOVED, ADDED, PUBLISHED)
+"""What a rank does in an operation: wait for another; move bytes; add, and move what is added; let others see it."""
+LAUNCH = "launch"
+PARTS = (LAUNCH, *PHASES)
+"""Everything that an operation's time can go to."""
+
+
+class Span(NamedTuple):
+    """Part of a track: a phase, when it began after the track did, and how long it took; both in seconds."""
+
+    phase: str
+    start: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Track:
+    """What one block of a rank did in one operation (a host-driven rank has one block)."""
+
+    rank: int
+    block: int
+    start: float  # seconds, by a clock that all ranks share
+    seconds: Duration
+    spent: Annotated[Mapping[str, Duration], Meta(min_length=len(PHASES))]  # seconds by phase
+    spans: tuple[Span, ...]  # in order
+    lost: Count = 0  # spans that found no room in the log; `spent` has them
+
+
+def mean_spent(tracks: Iterable[Track], phase: str) -> float:
+    """Return the seconds in a phase, the mean over the ranks' longest tracks; NaN without tracks."""
+    longest = {track.rank: track for track in sorted(tracks, key=lambda track: track.seconds)}
+    return fmean(track.spent[phase] for track in longest.values()) if longest else math.nan
+
+
+@dataclass(frozen=True)
+class Explanation(CaseResult):
+    """Where the time of a checked operation went."""
+
+    kind: ClassVar[str] = "explanation"
+
+    platform: str = field()
+    seconds: Seconds  # of an operation, as it is measured: the median
+    traced: Seconds  # the same while a log is kept
+    tracks: tuple[Track, ...]  # of one typical operation; none for a library, which cannot be looked into
+    note: Note = NO_NOTE
+
+    @property
+    def right(self) -> bool:
+        """True: only a checked operation is explained."""
+        return True
+
+    def spent(self, part: str) -> float:
+        """Return the seconds in a phase, the mean over the ranks; NaN without tracks.
+
+        LAUNCH is the time in no phase: before, behind and between kernels.
+        """
+        if part == LAUNCH:
+            return max(0.0, self.traced - sum(map(self.spent, PHASES))) if self.tracks else math.nan
+        return mean_spent(self.tracks, part)
+
+    def share(self, part: str) -> float:
+        """Return the share of a part in the time of all; 0 where the clock saw no time pass, NaN without tracks."""
+        whole = sum(map(self.spent, PARTS))
+        return self.spent(part) / whole if whole else 0.0
+
+    @property
+    def overhead(self) -> float:
+        """What keeping the log added, as a share of the time without it."""
+        return self.traced / self.seconds - 1

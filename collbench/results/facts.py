@@ -1,0 +1,273 @@
+"""Facts of a result: what became of it, its note, how its ranks were scheduled, and what its check found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar, Self
+
+
+class Outcome(Enum):
+    """What became of a case."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    PREDICTED = "predicted"
+    DISTURBED = "disturbed"
+
+    @property
+    def alarming(self) -> bool:
+        """Whether a reader must not overlook it: what is broken, and what says more of the machine than of the code."""
+        return self.bad or self is Outcome.DISTURBED
+
+    @property
+    def bad(self) -> bool:
+        """Whether something is broken."""
+        return self in (Outcome.WRONG, Outcome.FAILED)
+
+
+def family(implementation: str) -> str:
+    """Return what implementations have in common that differ in their library only: `mpi` of `mpi@openmpi`."""
+    return implementation.partition("@")[0]
+
+
+def labelled(implementation: str, library: str) -> str:
+    """Return the name of an implementation with its library: `mpi: MPICH 5.0.2`, or `nccl: 2.30.4` for NCCL itself."""
+    if not library:
+        return implementation
+    name = family(implementation)
+    product, _, version = library.partition(" ")
+    if product.lower() == name and version:
+        return f"{name}: {version}"
+    return f"{name}: {library}"
+
+
+PACED = "the GPUs waited for the host, which enqueues too slowly: compute more in a step, or a process each (mpirun)"
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """More ranks than GPUs: what goes from one rank to another on the same GPU takes no bus."""
+
+    ranks: int
+    gpus: int
+    processes: bool = False  # whether a rank is a process; processes on one GPU run in turns
+
+    def __str__(self) -> str:
+        who = "processes" if self.processes else "ranks"
+        return f"{self.ranks} {who} share {self.gpus} GPU{'s' if self.gpus > 1 else ''}"
+
+
+@dataclass(frozen=True)
+class Note:
+    """Facts about how a number came to be; `str` is their text, empty where nothing is out of the ordinary."""
+
+    shared: Sharing | None = None
+    oversubscribed: bool = False  # more ranks than cores
+    spin: str = ""  # how a waiting rank spins, where the user chose it
+    picked: str = ""  # the implementation that `auto` took
+    remarks: tuple[str, ...] = ()  # all else, in words
+    bound: bool = False  # of a prediction: a lower bound, with no measurement behind it, so it never wins a comparison
+    paced: bool = False  # by the host, which enqueued more slowly than the devices executed
+
+    @staticmethod
+    def of(*remarks: str) -> "Note":
+        """Return a note of these remarks, without the empty ones."""
+        return Note(remarks=tuple(filter(None, remarks)))
+
+    def __or__(self, other: "Note") -> "Note":
+        """Return the facts of both notes."""
+        return Note(
+            self.shared or other.shared,
+            self.oversubscribed or other.oversubscribed,
+            self.spin or other.spin,
+            self.picked or other.picked,
+            self.remarks + other.remarks,
+            self.bound or other.bound,
+            self.paced or other.paced,
+        )
+
+    def __str__(self) -> str:
+        cores = ["oversubscribed" if self.oversubscribed else "", f"--spin {self.spin}" if self.spin else ""]
+        facts = [
+            str(self.shared or ""),
+            ", ".join(filter(None, cores)),
+            f"picked {self.picked}" if self.picked else "",
+            "a bound" if self.bound else "",
+            PACED if self.paced else "",
+            *self.remarks,
+        ]
+        return "; ".join(filter(None, facts))
+
+
+NO_NOTE = Note()
+"""Nothing is out of the ordinary."""
+
+DISTURBED_SHARE = 0.25
+"""Share of a result's samples with a rank off its core from which on the result is disturbed."""
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    """What the operating system did to the ranks on CPUs while the samples of a result were taken.
+
+    A rank that another program pushes off its core makes all ranks wait, for milliseconds where the operation takes a
+    microsecond.
+    """
+
+    off_core: float = 0.0  # share of the samples that a rank spent off its core, although they were repeated
+    repeated: int = 0  # samples that were taken again for that reason
+    switches: int = 0  # involuntary context switches of all ranks, also in repeated samples
+    cores: tuple[tuple[int, ...], ...] = ()  # on which each rank ran; empty where it is not known
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether so many samples are spoiled that the time says more of the machine than of the implementation."""
+        return self.off_core > DISTURBED_SHARE
+
+    def __str__(self) -> str:
+        """Return `disturbed: ranks were off their cores in 80% of the samples`, or nothing where they were not."""
+        return f"disturbed: ranks were off their cores in {self.off_core:.0%} of the samples" if self.disturbed else ""
+
+    @classmethod
+    def of_ranks(cls, spoiled: Sequence[Sequence[bool]], repeated: int = 0) -> Self:
+        """Return the scheduling of samples of which each rank says whether it was off its core."""
+        samples = [any(ranks) for ranks in zip(*spoiled, strict=True)]
+        return cls(sum(samples) / max(1, len(samples)), repeated)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self], samples: Sequence[int]) -> Self:
+        """Return the scheduling of several rounds of a result, which have so many samples each."""
+        spoiled = sum(part.off_core * count for part, count in zip(parts, samples, strict=True))
+        ranks = max(len(part.cores) for part in parts)
+        cores_of_ranks = [set[int]() for _ in range(ranks)]
+        for part in parts:
+            for known, cores in zip(cores_of_ranks, part.cores, strict=False):
+                known.update(cores)
+        return cls(
+            off_core=spoiled / max(1, sum(samples)),
+            repeated=sum(part.repeated for part in parts),
+            switches=sum(part.switches for part in parts),
+            cores=tuple(tuple(sorted(cores)) for cores in cores_of_ranks),
+        )
+
+
+class CheckFailure:
+    """What makes a result wrong: data, memory outside its buffers, or an impossible time; `str` says what and where."""
+
+    kind: ClassVar[str]  # in a run file
+    wrong: int  # number of elements of the result that are known to be wrong, on one rank
+
+
+@dataclass(frozen=True)
+class Mismatch(CheckFailure):
+    """The first wrong element of a result (lowest rank, earliest call, lowest index), and how many there are there."""
+
+    kind: ClassVar[str] = "mismatch"
+
+    rank: int
+    index: int  # element of the receive buffer
+    chunk: int  # index of the chunk (there is one for each rank) that has it: in a ring, chunk = rank + step
+    got: str  # empty where it is known to differ and no more
+    expected: str
+    wrong: int
+    call: int | None = None  # of several calls without a pause between them, counted from 0
+    calls: int | None = None  # number of these calls
+    bound: str | None = None  # allowed distance, where the implementation is not exact
+
+    def __str__(self) -> str:
+        where = f"rank {self.rank}, element {self.index} (chunk {self.chunk})"
+        if self.call is not None:
+            where = f"call {self.call + 1} of {self.calls} back to back, {where}"
+        got = f"got {self.got}, " if self.got else ""
+        within = f" within {self.bound}" if self.bound else ""
+        return f"{where}: {got}expected {self.expected}{within}; {self.wrong} wrong on this rank"
+
+
+@dataclass(frozen=True)
+class Overrun(CheckFailure):
+    """Guard bytes beside a buffer were overwritten."""
+
+    kind: ClassVar[str] = "overrun"
+
+    rank: int
+    buffer: str  # beside which they are
+    offset: int  # of the changed byte nearest to the buffer, from its end; negative, from its start
+    nbytes: int  # changed
+
+    wrong = 0
+
+    def __str__(self) -> str:
+        changed = f"{self.nbytes} byte{'s' if self.nbytes > 1 else ''}"
+        where = f"before the start of the {self.buffer}" if self.offset < 0 else f"past the end of the {self.buffer}"
+        return f"rank {self.rank}: {changed} written {where}, the nearest at {self.offset:+}"
+
+
+@dataclass(frozen=True)
+class Implausible(CheckFailure):
+    """A time that is less than any machine needs, with the arithmetic."""
+
+    kind: ClassVar[str] = "implausible"
+
+    seconds: float  # of an operation, as measured
+    reason: str
+
+    wrong = 0
+
+    def __str__(self) -> str:
+        return f"implausible: {self.reason}"
+
+
+@dataclass(frozen=True)
+class GemmMismatch(CheckFailure):
+    """The first wrong element of the matrix that a rank computed in steps (lowest rank, row, column)."""
+
+    kind: ClassVar[str] = "miscomputed"
+
+    rank: int
+    products: int  # matrix products that the rank should have made by then
+    row: int
+    column: int
+    got: str
+    expected: str
+    wrong: int
+
+    def __str__(self) -> str:
+        where = f"rank {self.rank}, row {self.row}, column {self.column} after {self.products} matrix products"
+        return f"{where}: got {self.got}, expected {self.expected}; {self.wrong} wrong on this rank"
+
+
+@dataclass(frozen=True)
+class Disagreement(CheckFailure):
+    """Ranks hold different results, each of which is within the bound: replicas trained with them would drift apart."""
+
+    kind: ClassVar[str] = "disagreement"
+
+    rank: int
+
+    wrong = 0
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} holds other bits than rank 0, though both are within the bound"
+
+
+@dataclass(frozen=True)
+class WeightMismatch(CheckFailure):
+    """The first weight of an update of a training run that does not follow from its gradients."""
+
+    kind: ClassVar[str] = "unlearned"
+
+    rank: int  # that made the update
+    update: str  # of which weights
+    index: int
+    got: str  # empty where there is no value to compare
+    expected: str
+    bound: float  # distance that rounding alone explains
+    wrong: int
+
+    def __str__(self) -> str:
+        if not self.got:
+            return f"rank {self.rank}, update {self.update}: {self.expected}"
+        where = f"rank {self.rank}, update {self.update}, weight {self.index}"
+        return f"{where}: got {self.got}, expected {self.expected} within {self.bound:.1g}; {self.wrong} weights wrong"

@@ -1,0 +1,354 @@
+"""Results of training steps: moments of every rank in series of steps, predictions, training runs, and plans."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from statistics import fmean
+from typing import Annotated, ClassVar, NamedTuple, Self
+
+from msgspec import Meta
+
+from collbench.results.base import CaseResult, Observed, Timed, joined_scheduling
+from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome
+from collbench.units import Count, Duration, Moment, Seconds
+
+COMPUTED, COMMUNICATED = "computed", "communicated"
+"""What a rank does in a step; both may go on at once."""
+
+
+class Activity(NamedTuple):
+    """What a rank did for a bucket of a step that was traced; seconds since the step's first moment."""
+
+    rank: Count
+    what: Annotated[str, Meta(pattern="^(computed|communicated)$")]
+    bucket: Count
+    start: Moment
+    seconds: Moment
+
+
+@dataclass(frozen=True)
+class Series:
+    """Steps back to back on all ranks, which start together: moments in seconds of one clock.
+
+    `computed` is when a rank had computed, `done` when it had all that the step communicates; both by rank and by step.
+    A rank begins a step when it is done with the step before.
+    """
+
+    begun: tuple[Moment, ...]  # by rank: the first step
+    computed: tuple[tuple[Moment, ...], ...]
+    done: tuple[tuple[Moment, ...], ...]
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return len(self.done[0])
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return len(self.done)
+
+    @property
+    def seconds(self) -> float:
+        """Mean seconds of a step: from the first rank's first moment to the last rank's last."""
+        return (max(moments[-1] for moments in self.done) - min(self.begun)) / self.steps
+
+    def begins(self, rank: int) -> tuple[float, ...]:
+        """Return when a rank began every step."""
+        return (self.begun[rank], *self.done[rank][:-1])
+
+    @cached_property
+    def last_computed(self) -> tuple[float, ...]:
+        """When the last rank had computed, by step."""
+        return tuple(map(max, zip(*self.computed, strict=True)))
+
+    def computing(self, rank: int) -> float:
+        """Return the mean seconds of a step in which a rank computes."""
+        return fmean(self.computed[rank]) - fmean(self.begins(rank))
+
+    def waiting(self, rank: int) -> float:
+        """Return the mean seconds of a step in which a rank has computed and another has not; it may be sending."""
+        until = [min(last, done) for last, done in zip(self.last_computed, self.done[rank], strict=True)]
+        return fmean(until) - fmean(self.computed[rank])
+
+    def exposed(self, rank: int) -> float:
+        """Return the mean seconds of a step in which a rank still communicates and no rank computes any more."""
+        return max(0.0, fmean(self.done[rank]) - fmean(self.computed[rank]) - self.waiting(rank))
+
+
+@dataclass(frozen=True)
+class StepTimes(Observed):
+    """Checked steps of one case by one implementation, in series that take turns with those of others.
+
+    A sample is the mean of a series, so that what a step leaves to the next step counts.
+    """
+
+    kind: ClassVar[str] = "steps"
+
+    series: tuple[Series, ...]
+    mismatch: CheckFailure | None = None
+    library: str = ""
+    rounds: tuple[int, ...] = ()  # series in each round of an interleaved run, in order
+    activities: tuple[Activity, ...] = ()  # of the step of median length among those that were traced
+    clock: Duration = 0.0  # seconds by which moments of different ranks may be off against each other
+
+    @property
+    def right(self) -> bool:
+        """Whether it was timed, and passed its check."""
+        return bool(self.series) and not self.mismatch
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """Seconds of a step in every series."""
+        return tuple(series.seconds for series in self.series)
+
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """The same, as a Measurement has it."""
+        return self.times
+
+    @property
+    def launches(self) -> int:
+        """Steps in a series."""
+        return self.series[0].steps if self.series else 1
+
+    def computing(self) -> float:
+        """Return the seconds of a step in which a rank computes: the mean over ranks and series."""
+        return self._mean(Series.computing)
+
+    def waiting(self) -> float:
+        """Return the seconds of a step in which a rank waits for others to have computed: the mean as well."""
+        return self._mean(Series.waiting)
+
+    def exposed(self) -> float:
+        """Return the seconds of a step of communication that no computing hides: the mean as well."""
+        return self._mean(Series.exposed)
+
+    def _mean(self, part: Callable[[Series, int], float]) -> float:
+        means = [part(series, rank) for series in self.series for rank in range(series.ranks)]
+        return fmean(means) if means else math.nan
+
+    def joined(self, results: Sequence[Self]) -> Self:
+        """Return all rounds of one implementation as one result; this is the last round."""
+        return replace(
+            self,
+            series=tuple(series for result in results for series in result.series),
+            rounds=tuple(len(result.series) for result in results),
+            activities=next((result.activities for result in results if result.activities), ()),
+            scheduling=joined_scheduling(results),
+        )
+
+
+@dataclass(frozen=True)
+class StepPrediction(Timed):
+    """What a step should take by the model, and the band in which nine of ten should lie; all in seconds."""
+
+    kind: ClassVar[str] = "predicted-steps"
+
+    parts: tuple[Moment, Moment, Moment]  # computing, waiting for the slowest rank, exposed communication
+    low: Seconds
+    high: Seconds
+    algorithm: str = ""  # that the library would choose
+    protocol: str = ""
+    platform: str = "model"
+    usual: ClassVar[Outcome] = Outcome.PREDICTED
+
+    @property
+    def typical(self) -> float:
+        """All parts together."""
+        return sum(self.parts)
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The seconds between which nine of ten should lie."""
+        return self.low, self.high
+
+    @property
+    def check(self) -> str:
+        """The word `predicted`."""
+        return "predicted"
+
+    def computing(self) -> float:
+        """Return the seconds of computing."""
+        return self.parts[0]
+
+    def waiting(self) -> float:
+        """Return the seconds of waiting for the slowest rank."""
+        return self.parts[1]
+
+    def exposed(self) -> float:
+        """Return the seconds of exposed communication."""
+        return self.parts[2]
+
+
+StepRow = StepTimes | StepPrediction
+"""A step with a time, measured or predicted."""
+
+
+class Point(NamedTuple):
+    """The loss of weights that all ranks shared."""
+
+    batches: Count  # that went into them, of all ranks
+    seconds: Moment  # after the start
+    loss: float  # on samples that no rank was trained with
+
+
+@dataclass(frozen=True)
+class Trained(CaseResult):
+    """One checked training run; the implementation is its synchronisation strategy."""
+
+    kind: ClassVar[str] = "training"
+
+    platform: str = field()
+    points: tuple[Point, ...]  # from the first weights to the last
+    seconds: Duration  # until the last update
+    steps: tuple[Count, ...]  # of every rank, those that went into the weights
+    computing: tuple[Duration, ...]  # seconds of every rank, for those steps
+    age: float = 0.0  # mean staleness of a gradient: updates between reading the weights and changing them
+    mismatch: CheckFailure | None = None
+    note: Note = field(default=NO_NOTE, kw_only=True)
+
+    @property
+    def right(self) -> bool:
+        """Whether it has figures, and passed its check."""
+        return bool(self.points) and not self.mismatch
+
+    @property
+    def rate(self) -> float:
+        """Samples per second that were trained with, by all ranks together."""
+        assert self.case.job
+        return sum(self.steps) * self.case.job.batch / self.seconds
+
+    @property
+    def least(self) -> float:
+        """The lowest loss at any point; infinite where no loss is a number."""
+        return min((point.loss for point in self.points if not math.isnan(point.loss)), default=math.inf)
+
+    def reached(self, target: float) -> Point | None:
+        """Return where the loss is first as low as *target*, on a line between two points; None if it never is."""
+        if self.points and self.points[0].loss <= target:
+            return self.points[0]
+        for before, after in pairwise(self.points):
+            if before.loss > target >= after.loss:
+                share = (before.loss - target) / (before.loss - after.loss)
+                batches = before.batches + share * (after.batches - before.batches)
+                return Point(round(batches), before.seconds + share * (after.seconds - before.seconds), target)
+        return None
+
+
+PURPOSES = ("layout", "scale", "interconnect", "cost")
+"""The question that a plan answers: how to lay a run out, how it scales, on which system, for how much money."""
+
+STEP_WORDS = {
+    "computing": "computing",
+    "tensor_parallel": "tensor parallelism",
+    "context_parallel": "context parallelism",
+    "expert_parallel": "expert parallelism",
+    "pipeline_parallel": "pipeline parallelism",
+    "data_parallel": "data parallelism",
+    "bubble": "bubble",
+    "optimiser": "optimiser",
+    "stragglers": "stragglers",
+    "loading": "loading of samples",
+}
+"""What people are told that a step is spent on, by the names of its parts."""
+MEMORY_WORDS = {
+    "weights": "weights",
+    "gradients": "gradients",
+    "optimiser_states": "optimiser states",
+    "activations": "activations",
+    "end_activations": "embedding and output",
+    "buffers": "buffers",
+    "context_memory": "CUDA context",
+    "fragments": "fragments",
+}
+"""What people are told that a GPU's memory is needed for, by the names of its parts."""
+
+MOST_STAGES = 2**20
+MOST_BYTES = 2**62
+
+_Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+_SecondsByPart = Annotated[Mapping[_Name, Duration], Meta(max_length=32)]
+_BytesByPart = Annotated[Mapping[_Name, Annotated[float, Meta(ge=0, le=MOST_BYTES)]], Meta(max_length=32)]
+
+
+def words(part: str) -> str:
+    """Return the words for a part of a step or of a memory, also for a part that a newer version wrote."""
+    return STEP_WORDS.get(part) or MEMORY_WORDS.get(part) or part.replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What the timeline of a step's micro-batches follows from; seconds of one micro-batch in one stage."""
+
+    stages: Annotated[int, Meta(ge=1, le=MOST_STAGES)]
+    chunks: Annotated[int, Meta(ge=1, le=MOST_STAGES)]  # of a stage's layers
+    micro_batches: Annotated[int, Meta(ge=1, le=2**30)]
+    forward: Duration
+    backward: Duration
+    weights: Duration  # of `backward`: the part that nothing waits for, if the schedule moves it into the bubble, or 0
+
+
+@dataclass(frozen=True)
+class PlannedStep(Timed):
+    """The expected step of a layout of a training run.
+
+    The case stands for its gradients: bytes that its replicas add up, and as many ranks as GPUs.  The implementation
+    is the layout's name.
+    """
+
+    kind: ClassVar[str] = "planned"
+
+    purpose: Annotated[str, Meta(pattern=f"^({'|'.join(PURPOSES)})$")]
+    system: str  # that the run is planned for
+    parts: _SecondsByPart = field(hash=False)  # seconds of the step by what they are spent on
+    memory: _BytesByPart = field(hash=False)  # bytes of a GPU by what they are needed for
+    capacity: Annotated[float, Meta(gt=0, le=MOST_BYTES)]  # bytes of a GPU
+    low: Duration
+    high: Seconds
+    tokens: Annotated[float, Meta(gt=0, le=1e30)]  # of a step, all GPUs together
+    utilisation: Annotated[
+        float, Meta(ge=0, le=10)
+    ]  # of the data sheet's FLOP/s (MFU); its precision may be a slow one
+    pipeline: Pipeline
+    price: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # of an hour of a GPU; 0: not known
+    total: Annotated[float, Meta(ge=0, le=1e30)] = 0.0  # tokens of the whole run; 0: not known
+    platform: str = "model"
+    usual: ClassVar[Outcome] = Outcome.PREDICTED
+
+    @property
+    def typical(self) -> float:
+        """Seconds of a step."""
+        return sum(self.parts.values())
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The seconds between which a step should lie."""
+        return self.low, self.high
+
+    @property
+    def check(self) -> str:
+        """The word `planned`."""
+        return "planned"
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.case.ranks
+
+    @property
+    def needed(self) -> float:
+        """Bytes of a GPU that the layout needs."""
+        return sum(self.memory.values())
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole run; of a step where the length of the run is not known."""
+        return self.typical * (self.total / self.tokens if self.total else 1.0)
+
+    @property
+    def cost(self) -> float:
+        """Cost of the same, in the price's currency."""
+        return self.seconds / 3600 * self.gpus * self.price

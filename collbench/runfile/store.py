@@ -1,0 +1,283 @@
+"""The run file: JSON Lines, a header and then a line a result, each on disk before the next case starts.
+
+History of the format number (readers refuse newer files, ignore fields they don't know, and may add fields freely):
+1  the first: kinds header, measurement, skipped, failed, end; later explanation, prediction, reported
+2  what was the text `note` of a row are fields: shared, oversubscribed, spin, picked, remarks, later bound and paced; a
+   header leaves out what is empty or not known; later scheduling, spread and barrier of a row, bind and starts of a
+   sweep
+"""
+
+import contextlib
+import json
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from collbench.errors import Notice, RunFileError, StorageError, UsageError
+from collbench.host import sanitize
+from collbench.host.sanitize import text
+from collbench.results import Outcome, Result
+from collbench.runfile.earlier import upgraded
+from collbench.runfile.flat import arrow_table, data_frame, record
+from collbench.runfile.header import Header
+from collbench.runfile.schema import to_line, to_result
+
+FORMAT = 2
+NAME = "run.jsonl"  # of the run file within its folder
+_NAMED = 3  # rows that are left out with a warning of their own; the others are counted
+INTERRUPTED = 128  # exit statuses from here on say which signal ended the run, as shells count it
+CUT_OFF = "cut off"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run file as read: its header and results, and whether its end was written."""
+
+    path: Path
+    header: Header
+    results: tuple[Result, ...]
+    complete: bool  # whether the end was written
+    status: int | None = None  # exit status of the command, if it was
+    left_out: tuple[str, ...] = ()  # line and reason of rows that are no results
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return flat records in bytes, seconds and bytes per second (flat.py), None for what is not known."""
+        return [record(result) for result in self.results]
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas.DataFrame; UsageError where pandas is not installed."""
+        return data_frame(self.rows())
+
+    def to_arrow(self) -> Any:
+        """Return the rows as a pyarrow.Table; UsageError where pyarrow is not installed."""
+        return arrow_table(self.rows())
+
+    @property
+    def whole(self) -> bool:
+        """Whether the end was written, and not because of a signal."""
+        return self.complete and (self.status or 0) < INTERRUPTED
+
+    @property
+    def cut_off(self) -> str:
+        """`cut off after 37 rows`; nothing of a whole run."""
+        rows = len(self.results)
+        return "" if self.whole else f"{CUT_OFF} after {rows} row{'' if rows == 1 else 's'}"
+
+
+def cut_off_notes(runs: Iterable[Run]) -> list[str]:
+    """Return `results/a/run.jsonl: cut off after 37 rows` for each run that is cut off."""
+    return [sanitize.message(f"{run.path}: {run.cut_off}") for run in runs if run.cut_off]
+
+
+def why_none(runs: Sequence[Run]) -> str:
+    """Return why none of these runs has a measurement that a command could use, for its error message."""
+    names = ", ".join(str(run.path) for run in runs)
+    outcomes = {result.outcome for run in runs for result in run.results}
+    if not outcomes:
+        return f"{names}: no results"
+    if Outcome.PREDICTED in outcomes and outcomes <= {Outcome.PREDICTED, Outcome.SKIPPED}:
+        return f"{names}: predictions only; give a run that was measured, or imported"
+    return f"no measurement in {names} was right and undisturbed; its other rows say why"
+
+
+class BadRow(Notice):
+    """A row of a run file that is no result; the others are read."""
+
+
+class TornLine(Notice):
+    """The last line of a run file stops in the middle, as after a power cut, or kill -9 at the wrong moment."""
+
+
+class Writer:
+    """Appends to one new run file; the file is made at once, so that a bad place is found before measuring.
+
+    Every line is written whole or not at all.  All lines are kept in memory too: if the file can take no more, or is no
+    longer where it was, they go to another place, and StorageError names that.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+        self._made = [path for path in (folder, *folder.parents) if not path.exists()]
+        self._lines: list[bytes] = []
+        self._lock = threading.Lock()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            reason = "there is a run already" if self.path.exists() else "it is not a folder"
+            raise UsageError(f"cannot write to {folder}: {reason}; choose another --out") from None
+        except OSError as error:
+            raise UsageError(f"cannot write to {folder}: {error.strerror}; choose another --out") from None
+
+    def header(self, header: Header) -> None:
+        """Write what holds for the whole run."""
+        self._line({"kind": "header", "format": FORMAT} | header.to_json())
+
+    def append(self, result: Result) -> None:
+        """Write one result."""
+        self._line(to_line(result))
+
+    def end(self, finished: str, status: int) -> None:
+        """Write that the run is whole, and its exit status."""
+        self._line({"kind": "end", "finished": finished, "status": status})
+
+    def discard(self) -> None:
+        """Remove the file and the folders that were made for it, because no measurement could be started."""
+        with contextlib.suppress(OSError):  # others may have put something there, or taken it away
+            if self._gone() is None:
+                self.path.unlink()
+            for folder in self._made:
+                folder.rmdir()
+        self.close()
+
+    def _line(self, fields: dict[str, Any]) -> None:
+        line = json.dumps(fields, allow_nan=False).encode() + b"\n"
+        with self._lock:
+            self._lines.append(line)
+            if reason := self._gone() or self._failure(line):
+                place = _keep(self._lines, self.path.parent)
+                more = f"all that was measured is in {place}" if place else "what was measured before is in it"
+                raise StorageError(f"cannot write to {self.path}: {reason}; {more}")
+
+    def _gone(self) -> str | None:
+        """Return why a line written now could not be read under the file's name; None if it could."""
+        try:
+            there, ours = self.path.stat(), os.fstat(self._file)
+        except OSError as error:
+            return f"it was removed ({error.strerror})"
+        return None if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino) else "something else is there now"
+
+    def _failure(self, line: bytes) -> str | None:
+        """Write a line; return why that failed, after which the file ends where it did before."""
+        before = os.lseek(self._file, 0, os.SEEK_END)
+        try:
+            rest = memoryview(line)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, before)
+            return error.strerror or type(error).__name__
+        return None
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._file >= 0:
+            with contextlib.suppress(OSError):  # a full disk was reported when the line was written
+                os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _keep(lines: Sequence[bytes], folder: Path) -> Path | None:
+    """Write these lines as the run file of a new folder: beside *folder*, else here, else where temporary files go.
+
+    Returns None if no place takes all of them.
+    """
+    for home in (folder.parent, Path(), Path(tempfile.gettempdir())):
+        try:
+            place = Path(tempfile.mkdtemp(prefix=f"{folder.name}-rescued-", dir=home))
+        except OSError:
+            continue
+        try:
+            (place / NAME).write_bytes(b"".join(lines))
+        except OSError:
+            with contextlib.suppress(OSError):
+                (place / NAME).unlink(missing_ok=True)
+                place.rmdir()
+            continue
+        return place / NAME
+    return None
+
+
+def read(path: Path) -> Run:
+    """Read a run file, or the run file in a folder.
+
+    A row that cannot be read, or claims what cannot be, costs that row: it is warned of, and stands in `left_out`.
+
+    Raises:
+        RunFileError: The header is wrong, or no row can be read; the message names file and line.
+
+    """
+    place = path / NAME if path.is_dir() else path
+    lines = ((number, line) for number, line in sanitize.read_lines(place, RunFileError) if line.strip())
+    header, number = _header(place, lines)
+    rows = _Rows(place, number < FORMAT)
+    for at, line in lines:
+        rows.take(at, line)
+    if rows.left_out and not rows.results:
+        raise RunFileError(f"{place}:{rows.left_out[0]}")
+    rows.warn()
+    end = rows.last if rows.last.get("kind") == "end" else None
+    status = end.get("status") if end else None
+    return Run(
+        path=place,
+        header=header,
+        results=tuple(rows.results),
+        complete=end is not None,
+        status=status if type(status) is int else None,
+        left_out=tuple(rows.left_out),
+    )
+
+
+def read_header(place: Path) -> Header:
+    """Read the header of a run file alone."""
+    return _header(place, sanitize.read_lines(place, RunFileError))[0]
+
+
+def _header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, int]:
+    """Return the header, and the number of the format."""
+    at, line = next(lines, (1, b"{}"))
+    try:
+        fields = sanitize.parse_object(line)
+    except ValueError as error:
+        raise RunFileError(f"{place}:{at}: {error}") from None
+    if fields.pop("kind", None) != "header":
+        raise RunFileError(f"{place} is not a run file: its first line is no header")
+    number = fields.pop("format", None)
+    if type(number) is not int or not 1 <= number <= FORMAT:
+        raise RunFileError(
+            f"{place} has format {text(repr(number), 24)}, this collbench reads up to {FORMAT}: upgrade collbench"
+        )
+    return Header.from_json(fields), number
+
+
+class _Rows:
+    """The rows of a run file while they are read."""
+
+    def __init__(self, place: Path, old: bool) -> None:
+        self.results: list[Result] = []
+        self.left_out: list[str] = []
+        self.last: dict[str, Any] = {}
+        self._place, self._old = place, old
+
+    def take(self, at: int, line: bytes) -> None:
+        """Read the next row."""
+        try:
+            fields = sanitize.parse_object(line)
+            self.last = fields
+            result = to_result(upgraded(fields) if self._old else fields)
+            self.results += [result] if result else []
+        except ValueError as error:
+            if line.endswith(b"\n"):
+                self.left_out.append(f"{at}: {sanitize.message(str(error))}")
+            else:  # no newline behind it: the writer was stopped in the middle of it
+                words = f"{self._place}:{at}: the last line is torn; read without it"
+                warnings.warn(sanitize.message(words), TornLine, stacklevel=4)
+
+    def warn(self) -> None:
+        """Warn of the first rows that were left out, and say how many more there are."""
+        for reason in self.left_out[:_NAMED]:
+            warnings.warn(sanitize.message(f"{self._place}:{reason}; read without this row"), BadRow, stacklevel=4)
+        if more := len(self.left_out[_NAMED:]):
+            warnings.warn(sanitize.message(f"{self._place}: and without {more} rows more"), BadRow, stacklevel=4)

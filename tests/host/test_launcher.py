@@ -1,0 +1,59 @@
+"""Whether somebody else started the ranks."""
+
+from collbench.host.launcher import launched, neighbours, unlaunched
+
+STEP = {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}
+
+
+PLACES: tuple[tuple[dict[str, str], tuple[int, int] | None], ...] = (
+    ({}, None),
+    ({"PMI_SIZE": "2", "PMI_RANK": "1"}, (1, 2)),
+    ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3"}, (3, 4)),
+    ({"MV2_COMM_WORLD_SIZE": "2", "MV2_COMM_WORLD_RANK": "0"}, (0, 2)),
+    ({"WORLD_SIZE": "8", "RANK": "7"}, (7, 8)),
+    ({"SLURM_STEP_NUM_TASKS": "10", "SLURM_PROCID": "9"}, (9, 10)),
+    ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, None),
+    (STEP, None),
+    ({"PMI_SIZE": "1", "PMI_RANK": "0"}, None),
+    (STEP | {"WORLD_SIZE": "4", "RANK": "2"}, (2, 4)),
+    ({"PMI_SIZE": "1", "PMI_RANK": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}, (1, 2)),
+    ({"PMI_SIZE": "2"}, None),
+    ({"WORLD_SIZE": "", "RANK": ""}, None),
+    ({"WORLD_SIZE": "four", "RANK": "0"}, None),
+)
+NEIGHBOURS: tuple[tuple[dict[str, str], int], ...] = (
+    ({}, 1),
+    ({"PMI_SIZE": "3", "PMI_RANK": "1"}, 3),
+    ({"PMI_SIZE": "8", "PMI_RANK": "1", "MPI_LOCALNRANKS": "4"}, 4),
+    ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 2),
+    ({"MV2_COMM_WORLD_SIZE": "4", "MV2_COMM_WORLD_RANK": "0", "MV2_COMM_WORLD_LOCAL_SIZE": "1"}, 1),
+    ({"WORLD_SIZE": "16", "RANK": "7", "LOCAL_WORLD_SIZE": "8"}, 8),
+    ({"SLURM_STEP_NUM_TASKS": "10", "SLURM_PROCID": "9", "SLURM_STEP_TASKS_PER_NODE": "4(x2),2"}, 4),
+    ({"SLURM_STEP_NUM_TASKS": "24", "SLURM_PROCID": "9", "SLURM_STEP_TASKS_PER_NODE": "2,11(x2)"}, 11),
+    (
+        {"PMI_SIZE": "8", "PMI_RANK": "1", "SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "1"}
+        | {"SLURM_STEP_TASKS_PER_NODE": "2(x4)"},
+        2,
+    ),
+    (STEP | {"SLURM_STEP_TASKS_PER_NODE": "1"}, 1),
+    ({"WORLD_SIZE": "4", "RANK": "0", "LOCAL_WORLD_SIZE": "?"}, 4),
+)
+
+
+def test_a_run_is_launched_by_who_started_several_processes() -> None:
+    for environment, place in PLACES:
+        assert launched(environment) == place, environment
+
+
+def test_launchers_say_how_many_processes_are_here() -> None:
+    for environment, here in NEIGHBOURS:
+        assert neighbours(environment) == here, environment
+
+
+def test_what_launchers_say_is_taken_away_and_nothing_else() -> None:
+    told = ("PMI_FD", "PMI_SIZE", "PMI2_X", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "PRTE_LAUNCHED", "OMPI_MCA_orte_x")
+    told += ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURMD_NODENAME", "LSB_HOSTS", "PBS_NODEFILE", "HYDI_CONTROL_FD")
+    told += ("MPI_LOCALRANKID", "MV2_COMM_WORLD_RANK", "PALS_RANKID", "PE_HOSTFILE", "COBALT_NODEFILE", "OMPI_MCA_ess")
+    mine = {"PATH": "/bin", "OMPI_MCA_btl": "self", "PMIX_MCA_gds": "hash", "PRTE_MCA_x": "1", "MV2_DEBUG": "1"}
+    mine |= {"NCCL_ALGO": "Ring", "MPIR_CVAR_X": "1", "UCX_TLS": "tcp", "MY_SLURM_NOTE": "x", "PE_HOSTFILES": "x"}
+    assert unlaunched(mine | dict.fromkeys(told, "1")) == mine

@@ -1,0 +1,325 @@
+"""Settings and MPI libraries in turn: who is measured when, what becomes of the rounds; by made-up ranks."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from collbench.cases import Case, Sampling, Sweep
+from collbench.errors import PlatformError, UsageError
+from collbench.measure.interleave import (
+    LEAST,
+    ROUNDS,
+    Arm,
+    Interleaving,
+    MultiLibrary,
+    library_suffixes,
+    order,
+    ratios,
+    shares,
+)
+from collbench.measure.protocol import WorkerHello
+from collbench.platforms.cpu.mpi_libraries import KINDS, Library
+from collbench.results import Result
+from collbench.results.collectives import Failed, Measurement, Skipped
+from collbench.results.facts import Mismatch
+from collbench.stats import median_interval
+from tests.conftest import case
+from tests.test_cases import sweep
+
+NAMES = ("one", "two")
+MISMATCH = Mismatch(1, 0, 0, "1", "2", 3)
+Answer = Callable[[Case, str, int], Result]
+
+
+def measured(asked: Case, name: str, *seconds: float, launches: int = 4) -> Measurement:
+    """What ranks say when all went well."""
+    return Measurement(asked, name, "cpu", launches, seconds)
+
+
+@dataclass
+class Acted:
+    """Ranks that answer as told, and note that they were asked; `log` is shared by both settings."""
+
+    setting: str
+    log: list[str]
+    answer: Answer = lambda asked, name, round_: measured(asked, name, 1e-3, 1e-3)
+    greeting: WorkerHello = field(default_factory=WorkerHello)
+    orders: list[tuple[tuple[str, ...], Sampling, dict[str, int]]] = field(default_factory=list)
+    refusal: str = ""
+
+    def __enter__(self) -> "Acted":
+        if self.refusal:
+            raise PlatformError(self.refusal)
+        self.log.append(f"start {self.setting}")
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.log.append(f"end {self.setting}")
+
+    def measure(
+        self, asked: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
+    ) -> Iterator[Result]:
+        self.log.append(self.setting)
+        self.orders.append((tuple(names), sampling, dict(launches or {})))
+        for name in names:
+            yield self.answer(asked, name, len(self.orders))
+
+
+def asked_for() -> Sweep:
+    """Two cases by two implementations."""
+    return replace(sweep(1024, 64), implementations=NAMES)
+
+
+def arms(*ranks: Acted) -> list[Arm]:
+    """Each with the same to measure."""
+    return [Arm(one, asked_for()) for one in ranks]
+
+
+def carried_out(**answers: Answer) -> tuple[list[list[Result]], list[Acted]]:
+    """The results of both settings, `a` and `b`, and what their ranks were asked."""
+    log: list[str] = []
+    ranks = [Acted(name, log, **({"answer": answers[name]} if name in answers else {})) for name in "ab"]
+    with Interleaving("cpu", arms(*ranks)) as pair:
+        return [pair.results(0, place) for place in (0, 1)], ranks
+
+
+def test_every_order_is_balanced_so_that_drift_shifts_all_alike() -> None:
+    _, ranks = carried_out()
+    assert "".join(step for step in ranks[0].log if step in "ab") == "abbabaabbaababba"
+    firsts = [first for first, _ in order(64)]
+    assert all(firsts[place] != firsts[place + 1] for place in range(0, 64, 2))
+    for sets in (3, 4):
+        rounds = list(order(2 * sets, sets))
+        assert all(sorted(turns) == list(range(sets)) for turns in rounds)
+        for forwards, backwards in zip(rounds[::2], rounds[1::2], strict=True):
+            assert backwards == forwards[::-1]
+        assert {turns[0] for turns in rounds[::2]} == set(range(sets))
+
+
+def test_each_arm_has_its_own_budget_and_its_own_implementations() -> None:
+    log: list[str] = []
+    ranks = [Acted("a", log), Acted("b", log)]
+    whole = asked_for()
+    few = replace(whole, implementations=NAMES[:1], sampling=replace(whole.sampling, budget=whole.sampling.budget / 2))
+    with Interleaving("cpu", [Arm(ranks[0], whole), Arm(ranks[1], few)]) as both:
+        found = [[result.implementation for result in both.results(0, place)] for place in (0, 1)]
+    assert found == [list(NAMES), list(NAMES[:1])]
+    budgets = [sum(sampling.budget for _, sampling, _ in one.orders) for one in ranks]
+    assert budgets == pytest.approx([whole.sampling.budget, whole.sampling.budget / 2])
+
+
+def test_a_case_is_measured_once_for_both_and_a_sample_s_length_found_out_once() -> None:
+    log: list[str] = []
+    ranks = Acted("a", log), Acted("b", log)
+    with Interleaving("cpu", arms(*ranks)) as pair:
+        first = pair.results(0, 0)
+        count = len(log)
+        second = pair.results(0, 1)
+        assert len(log) == count
+        orders = list(ranks[0].orders)
+        pair.results(1, 0)
+    assert [result.implementation for result in first] == [result.implementation for result in second] == list(NAMES)
+    assert len(log) == 2 * count
+    assert orders[0][2] == {}
+    assert all(launches == {"one": 4, "two": 4} for _, _, launches in orders[1:])
+
+
+def test_samples_of_all_rounds_are_one_measurement() -> None:
+    results, _ = carried_out(a=lambda asked, name, round_: measured(asked, name, *[round_ * 1e-3] * (round_ + 1)))
+    (one, _), _ = results
+    assert isinstance(one, Measurement)
+    assert one.rounds == (2, 3, 4, 5, 6, 7, 8, 9)
+    assert one.seconds[:5] == (1e-3, 1e-3, 2e-3, 2e-3, 2e-3)
+    assert sum(one.rounds) == len(one.seconds)
+    assert [len(samples) for samples in one.by_round()] == list(one.rounds)
+    plain = measured(case(), "one", 1e-3)
+    assert ratios(plain, plain) == [1.0], "a plain run is one round"
+
+
+def test_drift_of_the_machine_cancels_in_the_ratio() -> None:
+    """B takes 1.1 times as long on a machine that slows down by a fifth, speeds up, or doubles its times in a run."""
+    for drift in (0.2, -0.2, 1.0):
+        passed = count()
+
+        def ranks(factor: float, drift: float = drift, passed: Iterator[int] = passed) -> Answer:
+            def answer(asked: Case, name: str, round_: int) -> Result:
+                times = (1e-6 * factor * (1 + drift * (next(passed) + 1) / (8 * 2 * 2 * ROUNDS)) for _ in range(8))
+                return measured(asked, name, *times)
+
+            return answer
+
+        (base, _), (other, _) = carried_out(a=ranks(1.0), b=ranks(1.1))[0]
+        assert isinstance(base, Measurement)
+        assert isinstance(other, Measurement)
+        found = ratios(base, other)
+        assert len(found) == ROUNDS, drift
+        low, high = median_interval(found)
+        assert low < 1.1 < high, drift
+        assert median(found) == pytest.approx(1.1, rel=0.01), drift
+        assert other.typical / base.typical == pytest.approx(1.1, rel=0.02), drift
+
+
+def test_rounds_together_cost_one_case_and_have_the_wanted_samples() -> None:
+    for iters in (1, 2, 5, 6, 7, 100):
+        counts = [share.iters or 0 for share in shares(Sampling(iters=iters))]
+        assert all(counts), iters
+        assert sum(counts) == iters
+        assert len(counts) == min(ROUNDS, iters)
+        assert max(counts) - min(counts) <= 1, iters
+    parts = shares(Sampling(budget=0.6))
+    assert sum(part.budget for part in parts) == pytest.approx(0.6)
+    assert sum(part.minimum for part in parts) >= Sampling().minimum
+    assert median_interval([1.0] * len(parts)) == (1.0, 1.0)
+
+
+def test_a_case_ends_once_its_budget_is_spent() -> None:
+    budget = asked_for().sampling.budget
+    for share, rounds in ((1 / 8, ROUNDS), (1 / 7, ROUNDS), (1 / 6, LEAST), (10.0, LEAST)):
+
+        def answer(asked: Case, name: str, round_: int, share: float = share) -> Result:
+            return measured(asked, name, 1.001 * share * budget / len(NAMES), launches=1)
+
+        results, _ = carried_out(a=answer, b=answer)
+        found = [len(result.rounds) for arm in results for result in arm if isinstance(result, Measurement)]
+        assert found == [rounds] * 4, share
+
+
+def spoilt(name: str, round_: int, answer: Answer) -> Answer:
+    """Right, but for that implementation in that round."""
+    return lambda asked, who, number: (
+        answer(asked, who, number) if (who, number) == (name, round_) else measured(asked, who, 1e-3)
+    )
+
+
+def raises(asked: Case, name: str, round_: int) -> Result:
+    raise PlatformError("the ranks did not start")
+
+
+def test_what_goes_wrong_in_one_setting_costs_its_implementation_and_the_other_nothing() -> None:
+    wrong = Measurement(case(), "two", "cpu", 1, (), MISMATCH)
+    for answer, at, wanted in (
+        (lambda asked, name, _: Skipped(asked, name, "cpu", "no way"), 1, Skipped(case(), "two", "cpu", "no way")),
+        (
+            lambda asked, name, _: Failed(asked, name, "cpu", "died"),
+            3,
+            Failed(case(), "two", "cpu", "died (in round 3)"),
+        ),
+        (raises, 2, Failed(case(), "two", "cpu", "the ranks did not start (in round 2)")),
+        (lambda asked, name, _: replace(wrong, case=asked), 5, wrong),
+    ):
+        (ours, theirs), ranks = carried_out(b=spoilt("two", at, answer))
+        assert theirs[1] == wanted
+        assert isinstance(theirs[0], Measurement), wanted
+        assert len(theirs[0].rounds) == ROUNDS, wanted
+        assert [names for names, _, _ in ranks[1].orders] == [NAMES] * at + [("one",)] * (ROUNDS - at), wanted
+        assert all(isinstance(outcome, Measurement) and len(outcome.rounds) == ROUNDS for outcome in ours), wanted
+
+
+def test_ranks_that_cannot_start_end_those_that_did_and_the_error_names_the_setting() -> None:
+    log: list[str] = []
+    first, second = arms(Acted("a", log), Acted("b", log, refusal="no such algorithm"))
+    pair = Interleaving("cpu", (first, second._replace(name="X=1")))
+    with pytest.raises(PlatformError, match="with X=1: no such algorithm"), pair:
+        pass
+    assert log == ["start a", "end a"]
+
+
+CALLS = ("mpi", "mpi-python", "two-shot")
+SAID = {"mpich": "MPICH Version: 5.0.2", "openmpi": "Open MPI v5.0.11, package: x", "intel": "Intel(R) MPI Library 1"}
+
+
+def library(key: str, folder: Path | None) -> Library:
+    """One in a folder, or the one that mpi4py loads by itself."""
+    return Library(KINDS[key], (folder or Path("/own")) / "bin" / "mpiexec", folder / "libmpi.so" if folder else None)
+
+
+MPICH, OPEN, INTEL = library("mpich", None), library("openmpi", Path("/ompi")), library("intel", Path("/impi"))
+
+
+def against_each_other() -> Sweep:
+    """Two libraries' implementations and a rung, which calls neither."""
+    return replace(sweep(64, 1024), implementations=CALLS)
+
+
+def against(*libraries: Library, log: list[str], **ranks: Acted) -> MultiLibrary:
+    """Ranks of these libraries that answer at once."""
+
+    def start(_: Sweep, chosen: Library) -> Acted:
+        key = chosen.kind.key
+        return ranks.get(key) or Acted(key, log, greeting=WorkerHello(versions={"mpi": SAID[key]}))
+
+    return MultiLibrary(against_each_other(), libraries, start)
+
+
+def test_rows_are_called_after_their_library_unless_it_is_the_usual_one() -> None:
+    assert library_suffixes([MPICH, OPEN, INTEL]) == ["", "@openmpi", "@intel"]
+    assert library_suffixes([OPEN, MPICH]) == ["@openmpi", ""]
+    second = library("openmpi", Path("/other"))
+    assert library_suffixes([OPEN, second]) == ["@openmpi", "@openmpi-2"]
+    with pytest.raises(UsageError, match=r"--mpi names Open MPI twice \(/ompi/libmpi.so\); leave one out"):
+        library_suffixes([OPEN, MPICH, OPEN])
+
+
+def test_every_library_measures_a_case_before_the_next_and_the_first_alone_the_rungs() -> None:
+    log: list[str] = []
+    with against(MPICH, OPEN, INTEL, log=log) as libraries:
+        results = list(libraries.run())
+    rows = [(result.case.nbytes, result.implementation) for result in results]
+    names = ["mpi", "mpi@openmpi", "mpi@intel"]
+    names += ["mpi-python", "mpi-python@openmpi", "mpi-python@intel", "two-shot"]
+    assert rows == [(size, name) for size in (64, 1024) for name in names]
+    assert list(libraries.sweep.implementations) == names
+    half = (len(log) - 6) // 2  # without the starts and the ends
+    asked = log[3 : 3 + half]
+    assert {asked.count(key) for key in SAID} == {half // 3}
+    assert asked[:6] == ["mpich", "openmpi", "intel", "intel", "openmpi", "mpich"]
+
+
+def test_the_header_says_which_library_each_name_stands_for() -> None:
+    with against(MPICH, OPEN, log=[]) as libraries:
+        assert libraries.greeting.versions == {"mpi": SAID["mpich"], "mpi@openmpi": SAID["openmpi"]}
+    with against(OPEN, log=[]) as alone:
+        assert alone.greeting.versions["mpi@openmpi"] == SAID["openmpi"]
+
+
+def test_one_library_alone_takes_no_turns_and_keeps_the_names_of_the_rungs() -> None:
+    log: list[str] = []
+    with against(OPEN, log=log) as libraries:
+        names = [result.implementation for result in libraries.run()]
+    assert names == ["mpi@openmpi", "mpi-python@openmpi", "two-shot"] * 2
+    assert log == ["start openmpi", "openmpi", "openmpi", "end openmpi"]
+
+
+def test_a_library_whose_ranks_fail_costs_its_own_rows_only() -> None:
+    log: list[str] = []
+
+    def dies(asked: object, name: str, round_: int) -> Result:
+        return Failed(measured(asked, name, 1.0).case, name, "cpu", "a rank died")  # type: ignore[arg-type]
+
+    ranks = Acted("openmpi", log, answer=dies, greeting=WorkerHello(versions={"mpi": SAID["openmpi"]}))
+    with against(MPICH, OPEN, log=log, openmpi=ranks) as libraries:
+        failed = {result.implementation for result in libraries.run() if isinstance(result, Failed)}
+    assert failed == {"mpi@openmpi", "mpi-python@openmpi"}
+
+
+def test_libraries_that_nothing_calls_are_refused() -> None:
+    ladder = replace(against_each_other(), implementations=("two-shot",))
+    with pytest.raises(UsageError, match=r"--impl two-shot calls no MPI library.*; add mpi"):
+        MultiLibrary(ladder, [MPICH, OPEN])
+    assert MultiLibrary(ladder, [OPEN]).sweep.implementations == ("two-shot",)
+
+
+def test_an_implementation_has_as_much_time_with_one_library_as_with_another() -> None:
+    budgets = []
+
+    def start(own: Sweep, chosen: Library) -> Acted:
+        budgets.append(own.sampling.budget / len(own.implementations))
+        return Acted(chosen.kind.key, [])
+
+    MultiLibrary(against_each_other(), (MPICH, OPEN, INTEL), start)
+    assert budgets == pytest.approx([budgets[0]] * 3)

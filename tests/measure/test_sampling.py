@@ -1,0 +1,513 @@
+"""The order of measuring: check, calibrate, warm up, samples in turn, check again; on platforms of made-up times."""
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count, cycle
+from typing import Any
+
+import pytest
+
+from collbench.algorithms import Implementation
+from collbench.cases import Sampling
+from collbench.collectives import COLLECTIVES
+from collbench.errors import CaseFailed, Unsupported
+from collbench.measure.sampling import Reference, left_out, measure
+from collbench.platforms.interface import Limits, Prepared
+from collbench.platforms.scheduling import Watch
+from collbench.platforms.stress import Plan
+from collbench.results.collectives import Measurement, Skipped
+from collbench.results.facts import Mismatch, Note, Overrun
+from tests.conftest import case
+
+LARGE = 2**20  # bytes of a case whose first operation is believed if it takes long
+MISMATCH = Mismatch(1, 0, 0, "1", "2", 3)
+LIMITS = Limits(1e-9, 1e12, "made up")
+OVERRUN = Overrun(1, "send buffer", 4, 8)
+
+TOY_NOTE = Note.of("toy note")
+
+
+@dataclass
+class ToyPlatform:
+    """A platform whose operations take the time that `seconds[name]` says, and are wrong when `wrong` says so."""
+
+    seconds: dict[str, Callable[[], float]]
+    wrong: Callable[[str, int], bool] = lambda name, launch: False
+    name: str = "toy"
+    note: Note = TOY_NOTE
+    region: float = 200e-6
+    log: list[tuple[str, Any]] = field(default_factory=list)
+    running: str = ""
+    together: bool = False
+    floors: tuple[str, ...] = ()  # names of the ways that move the fewest bytes
+    limits: Limits = LIMITS
+    scheduled: Watch = field(default_factory=Watch)
+    stressed: Callable[[str], Mismatch | None] = lambda name: None
+    hesitates: bool = False
+    written: Callable[[str], Overrun | None] = lambda name: None
+
+    @property
+    def clock(self) -> "ToyPlatform":
+        """The toy is all of its parts."""
+        return self
+
+    launcher = checker = clock
+
+    def prepare(self, name: str) -> Prepared:
+        def launch(launches: int) -> None:
+            self.running = name
+
+        assert self.together, "what may fail on one process only runs where all learn of it"
+        return Prepared(launch, note=Note.of(f"{name} note"), estimate=3e-6)
+
+    def floor(self, case: Any) -> list[Prepared]:
+        return [self.prepare(name) for name in self.floors]
+
+    def barrier(self) -> Prepared | None:
+        return self.prepare("barrier") if "barrier" in self.floors else None
+
+    def time(self, prepared: Prepared, launches: int) -> float:
+        prepared.launch(launches)
+        self.log.append((self.running, launches))
+        return self.seconds[self.running]()
+
+    @property
+    def team(self) -> "ToyPlatform":
+        return self
+
+    def exchange(self, mine: Any) -> list[Any]:
+        return [mine]
+
+    @contextmanager
+    def agreeing(self) -> Iterator[None]:
+        self.together = True
+        yield
+        self.together = False
+
+    def singly(self, prepared: Prepared) -> Prepared | None:
+        return None
+
+    def fill(self, case: Any, seed: int, wire: Any = None) -> None:
+        self.log.append(("fill", seed))
+
+    def check(self, case: Any, seed: int, wire: Any = None) -> Mismatch | None:
+        self.log.append(("check", seed))
+        return MISMATCH if self.wrong(self.running, seed) else None
+
+    def stress(self, case: Any, prepared: Prepared, plan: Plan) -> Mismatch | None:
+        prepared.launch(1)
+        self.log.append(("stress", plan))
+        return self.stressed(self.running)
+
+    def hesitant(self, seconds: float) -> "ToyPlatform | None":
+        self.log.append(("hesitant", seconds))
+        return self if self.hesitates else None
+
+    def overrun(self, case: Any) -> Overrun | None:
+        self.log.append(("overrun", self.running))
+        return self.written(self.running)
+
+
+def ways(platform: ToyPlatform, rung: int = 0) -> list[Implementation]:
+    """One implementation for each name that has a time."""
+    return [
+        Implementation(
+            name, "", ("toy",), ("allreduce",), lambda case, _, name=name: platform.prepare(name), order=rung
+        )
+        for name in platform.seconds
+    ]
+
+
+def constant(value: float) -> Callable[[], float]:
+    """The same time always."""
+    return lambda: value
+
+
+def in_turn(*values: float) -> Callable[[], float]:
+    """One after the other, and round again."""
+    times = cycle(values)
+    return lambda: next(times)
+
+
+def run(platform: ToyPlatform, in_place: bool = False, nbytes: int = 1024, **sampling: Any) -> list[Any]:
+    """All results of one case."""
+    return list(measure(case(nbytes=nbytes, in_place=in_place), ways(platform), platform, Sampling(**sampling)))  # type: ignore[arg-type]
+
+
+def carried_out(
+    platform: ToyPlatform, collective: str = "allreduce", nbytes: int = 1024, rung: int = 0, **sampling: Any
+) -> list[Any]:
+    """All results of a case of any collective."""
+    every = [replace(way, collectives=(collective,)) for way in ways(platform, rung)]
+    return list(measure(case(collective, nbytes=nbytes), every, platform, Sampling(**sampling)))  # type: ignore[arg-type]
+
+
+def stressed(platform: ToyPlatform, rung: int) -> tuple[list[Any], list[Plan]]:
+    """The results of a check alone, and the plans of calls back to back."""
+    results = carried_out(platform, rung=rung, check_only=True)
+    return results, [plan for what, plan in platform.log if what == "stress"]
+
+
+def timed_with(platform: ToyPlatform, seconds: Callable[[Prepared, int, float], float]) -> ToyPlatform:
+    """The platform with the seconds of an operation changed by that."""
+    time = platform.clock.time
+    platform.clock.time = lambda prepared, launches: seconds(prepared, launches, time(prepared, launches))  # type: ignore[method-assign]
+    return platform
+
+
+def test_checks_come_first_and_last_and_every_phase_has_fresh_inputs() -> None:
+    platform = ToyPlatform({"a": constant(1e-3)})
+    run(platform, nbytes=LARGE, iters=3)
+    assert platform.log[:3] == [("fill", 1), ("a", 1), ("check", 1)]
+    assert [what for what, _ in platform.log[3:5]] == ["stress", "overrun"]
+    assert platform.log[5] == ("fill", 2), "a result left over from the first check must not pass the second"
+    seeds = [seed for what, seed in platform.log if what == "fill"]
+    (plan,) = [plan for what, plan in platform.log if what == "stress"]
+    assert len({*seeds, *range(plan.seed, plan.seed + plan.calls)}) == len(seeds) + plan.calls
+    short = ToyPlatform({"a": constant(1e-6)})
+    (result,) = run(short, iters=4)
+    assert short.log[-4:] == [("fill", 4), ("a", 256), ("check", 4), ("overrun", "a")], "the last sample is checked"
+    assert len(result.seconds) == 4
+    (result,) = run(short, in_place=True, iters=3)
+    assert short.log[-4:] == [("fill", 4), ("a", 1), ("check", 4), ("overrun", "a")], "timed launches spoil the input"
+    assert len(result.seconds) == 3
+
+
+def test_kernels_of_ladders_are_also_checked_hesitating_and_those_of_libraries_are_not() -> None:
+    platform = ToyPlatform({"a": constant(1e-4)}, hesitates=True)
+    (result,), (plain, slow) = stressed(platform, rung=1)
+    assert result.mismatch is None
+    assert slow.seed >= plain.seed + plain.calls
+    assert ("hesitant", 1e-4) in platform.log
+    assert len(stressed(ToyPlatform({"a": constant(1e-4)}, hesitates=True), rung=0)[1]) == 1
+    assert len(stressed(ToyPlatform({"a": constant(1e-4)}), rung=1)[1]) == 1
+    answers = iter([None, MISMATCH])
+    (result,), plans = stressed(
+        ToyPlatform({"a": constant(1e-4)}, hesitates=True, stressed=lambda name: next(answers)), rung=1
+    )
+    assert (result.mismatch, len(plans)) == (MISMATCH, 2)
+
+
+def test_a_stress_check_that_cannot_be_made_fails_the_case() -> None:
+    def cannot(seconds: float) -> None:
+        raise Unsupported("no room")
+
+    platform = ToyPlatform({"a": constant(1e-4)})
+    platform.hesitant = cannot  # type: ignore[method-assign]
+    with pytest.raises(CaseFailed, match="the stress check cannot be made: no room"):
+        stressed(platform, rung=1)
+
+
+def test_delays_are_planned_by_the_shortest_of_three_operations_unless_these_are_long() -> None:
+    for nbytes, seconds, operations in ((8, 5e-3, 3), (LARGE, 5e-3, 1), (LARGE, 5e-4, 3)):
+        platform = ToyPlatform({"a": in_turn(seconds, seconds / 2, seconds / 4)})
+        carried_out(platform, nbytes=nbytes, check_only=True)
+        (plan,) = [plan for what, plan in platform.log if what == "stress"]
+        assert [what for what, _ in platform.log].count("a") == operations, (nbytes, seconds)
+        late = seconds if operations == 1 else seconds / 4
+        assert plan.late == pytest.approx(late if nbytes == LARGE else 2e-4), (nbytes, seconds)
+
+
+def test_what_is_wrong_at_any_check_has_no_time_and_what_is_wrong_at_first_is_not_launched_again() -> None:
+    first: list[tuple[Any, dict[str, Any]]] = [
+        (MISMATCH, {"wrong": lambda name, seed: name == "a"}),
+        (MISMATCH, {"stressed": lambda name: MISMATCH if name == "a" else None}),
+        (OVERRUN, {"written": lambda name: OVERRUN if name == "a" else None}),
+    ]
+    for flaw, changes in first:
+        platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}, **changes)
+        wrong, right = run(platform, nbytes=LARGE, iters=3)
+        assert (wrong.implementation, wrong.mismatch, wrong.seconds) == ("a", flaw, ()), changes
+        assert (right.mismatch, len(right.seconds)) == (None, 3), changes
+        assert [launches for name, launches in platform.log if name == "a"] == [1], changes
+    (result,) = run(ToyPlatform({"a": constant(1e-3)}, wrong=lambda name, seed: seed == 4), iters=3)
+    assert (result.mismatch, result.seconds) == (MISMATCH, ())
+    platform = ToyPlatform({"a": constant(1e-3)})
+    platform.written = lambda name: OVERRUN if ("fill", 4) in platform.log else None
+    (result,) = run(platform, iters=3)
+    assert (result.mismatch, result.seconds) == (OVERRUN, ())
+
+
+def test_times_are_of_a_part_where_an_operation_has_several() -> None:
+    whole = ToyPlatform({"a": constant(64e-6)})
+    run(whole, nbytes=4, iters=3)
+    for name, collective in COLLECTIVES.items():
+        if collective.parts > 1:
+            platform = ToyPlatform({"a": constant(64e-6)})
+            (result,) = carried_out(platform, name, nbytes=4, iters=3)
+            assert result.seconds == (64e-6 / collective.parts,) * 3, name
+            assert result.launches == 4, name  # 200 us of 64 us each
+            assert dict(platform.log)["stress"] == dict(whole.log)["stress"], name
+    limits = Limits(1e-6, 1e15, "made up")  # a message may be shorter than any operation, the whole window may not
+    for seconds, right in ((64e-6, True), (0.9e-6, False)):
+        (result,) = carried_out(ToyPlatform({"a": constant(seconds)}, limits=limits), "bandwidth", iters=3)
+        assert result.right == right, result.mismatch
+
+
+def test_a_time_that_does_not_grow_with_the_launches_is_implausible() -> None:
+    def once(prepared: Prepared, launches: int, seconds: float) -> float:
+        return 3e-7 / launches if platform.running == "a" else seconds
+
+    platform = timed_with(ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}), once)
+    wrong, right = run(platform, iters=3)
+    assert str(wrong.mismatch) == (
+        "implausible: 2147483648 operations take 300 ns and 32768 take 300 ns: the time does not grow with their number"
+    )
+    assert right.right
+    (result,) = run(ToyPlatform({"a": constant(0.0)}), iters=3)
+    assert result.launches == 2**16, "a clock that sees nothing does not double for ever"
+    assert "does not grow" in str(result.mismatch)
+
+
+def test_slow_starts_and_a_busy_machine_are_no_reason_for_doubt() -> None:
+    slow = timed_with(ToyPlatform({"a": constant(1e-6)}), lambda _, launches, seconds: seconds + 5e-3 / launches)
+    assert run(slow, iters=3)[0].right
+    assert run(ToyPlatform({"a": in_turn(*([1e-5] * 9), 1e-6)}), iters=3)[0].right
+
+
+def test_an_operation_faster_than_the_hardware_is_implausible() -> None:
+    for seconds, right in ((1.1e-9, True), (0.9e-9, False)):  # 1 KiB in 1 ns is this platform's limit, and so is 1 ns
+        (result,) = run(ToyPlatform({"a": constant(seconds)}, limits=Limits(1e-9, 1024e9 / 1.0, "")), iters=3)
+        assert result.right == right
+    assert str(result.mismatch).startswith("implausible: 1 KiB received in 0.9 ns is 1,138 GB/s; more than")
+
+
+def test_a_loop_that_is_faster_than_its_operations_one_by_one_leaves_some_out() -> None:
+    for share, right in ((0.5, False), (1.0, True)):
+        platform = ToyPlatform({"a": constant(1e-6)})
+        singly = Prepared(lambda launches, platform=platform: setattr(platform, "running", "a"))  # type: ignore[misc]
+        platform.clock.singly = lambda prepared, singly=singly: singly  # type: ignore[method-assign, misc]
+        timed_with(
+            platform,
+            lambda prepared, _, seconds, singly=singly, share=share: seconds * (1 if prepared is singly else share),  # type: ignore[misc]
+        )
+        (result,) = run(platform, iters=3)
+        assert result.right == right
+        assert right or str(result.mismatch) == (
+            "implausible: an operation takes 500 ns in its own loop and 1 us one by one, of 512: some are left out"
+        )
+
+
+class Busy:
+    """Ranks wait about 2 ms for a core in every operation; a loop takes `share` of it, and `lucky` hardly waits."""
+
+    limits = LIMITS
+
+    def __init__(self, seed: int, share: float, lucky: int = 0) -> None:
+        self._share, self._lucky, self._calls = share, lucky, 0
+        self._chance = random.Random(seed)
+        self._own = Prepared(lambda launches: None)
+        self.clock = self
+
+    def singly(self, prepared: Prepared) -> Prepared:
+        return self._own
+
+    def time(self, prepared: Prepared, launches: int) -> float:
+        wait = self._chance.lognormvariate(math.log(2e-3), 0.3)
+        if prepared is self._own:
+            return wait
+        self._calls += 1
+        return 0.3e-3 if self._calls == self._lucky else self._share * wait
+
+
+def test_waits_for_a_core_prove_nothing_and_operations_left_out_are_found_in_spite_of_them() -> None:
+    prepared = Prepared(lambda launches: None)
+
+    def doubts(share: float, lucky: int = 0) -> list[Any]:
+        found = (left_out(prepared, Busy(seed, share, lucky), 4) for seed in range(50))  # type: ignore[arg-type]
+        return list(filter(None, found))
+
+    for lucky in (0, 7, 8, 9):
+        assert doubts(1.0, lucky) == [], lucky
+    assert len(found := doubts(1 / 3)) >= 48
+    assert all("some are left out" in str(doubt) for doubt in found)
+
+
+def test_samples_are_taken_in_turn_and_back_after_a_warm_up_that_does_not_count() -> None:
+    def sampled(platform: ToyPlatform) -> str:
+        start = platform.log.index(("fill", 3))
+        return "".join(name for name, _ in platform.log[start:] if name in ("a", "b"))
+
+    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
+    run(platform, iters=5, warmup=0)
+    assert sampled(platform).startswith("abbaabba"), "drift of the machine cancels in the ratio"
+    platform = ToyPlatform({"a": in_turn(*[1e-3] * 9, 5e-3, 5e-3, 5e-3, 1e-3, 1e-3), "b": constant(1e-3)})
+    (result, _) = run(platform, nbytes=LARGE, iters=2, warmup=3)
+    assert sampled(platform) == "ababab" + "ab" + "ab"
+    assert result.seconds == (1e-3, 1e-3)
+
+
+def test_short_operations_are_repeated_until_a_sample_is_long_enough() -> None:
+    """200 us for a sample of 1 us operations: 256 launches, by doubling; one slow trial does not mislead."""
+    assert run(ToyPlatform({"a": constant(1e-6)}), iters=3)[0].launches == 256
+    assert run(ToyPlatform({"a": constant(1e-6)}), iters=3, region=1e-3)[0].launches == 1024
+    assert run(ToyPlatform({"a": in_turn(1e-6, 1e-2)}), iters=3)[0].launches == 256
+    disturbed = iter([1e-6] * 3 + [1e-3] * 2)  # the check's own trials, then those of the calibration
+    assert run(ToyPlatform({"a": lambda: next(disturbed, 1e-6)}), iters=3)[0].launches == 256
+
+
+def test_a_wait_for_a_core_is_no_operation() -> None:
+    """Samples have so many operations that a wait of 4 ms is little; long operations are timed by themselves."""
+    waits = timed_with(ToyPlatform({"a": constant(0.0)}), lambda _, launches, __: 1e-6 + 4e-3 / launches)
+    (result,) = run(waits, iters=3)
+    assert 4096 <= result.launches <= 2**16
+    assert result.typical < 2e-6
+    for seconds, nbytes, tried in ((5e-3, 1024, True), (5e-3, 2**24, False), (50e-3, 1024, False)):
+        platform = ToyPlatform({"a": constant(seconds)})
+        (result,) = run(platform, nbytes=nbytes, iters=3)
+        assert result.launches == 1, (seconds, nbytes)
+        assert (("a", 8) in platform.log) == tried, (seconds, nbytes)
+
+
+def test_what_is_known_of_a_sample_is_not_calibrated_anew() -> None:
+    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
+    sampling = Sampling(iters=2, warmup=1)
+    results = measure(case(), ways(platform), platform, sampling, launches={"a": 64})  # type: ignore[arg-type]
+    assert [result.launches for result in results if isinstance(result, Measurement)] == [64, 1]
+    assert {launches for name, launches in platform.log if name == "a"} == {64}, "no trial, and no check but the last"
+
+
+def test_sampling_stops_when_medians_are_known_and_goes_on_while_one_is_not() -> None:
+    (result,) = run(ToyPlatform({"a": constant(1e-3)}), budget=0.5)
+    assert 0.05 <= sum(result.seconds) <= 0.08, "equal samples need a tenth of the budget"
+    (result,) = run(ToyPlatform({"a": constant(0.0058)}), budget=0.5)
+    assert len(result.seconds) >= 16, "a few equal samples are no evidence"
+    noisy = in_turn(*(1e-3 * (1 + 0.06 * (step % 5)) for step in range(15)))
+    results = run(ToyPlatform({"a": constant(1e-3), "b": noisy}), budget=0.2, precision=0.01)
+    assert sum(sum(result.seconds) for result in results) >= 0.2
+    (result,) = run(ToyPlatform({"a": constant(1.0)}), budget=0.5)
+    assert len(result.seconds) == 7, "slow operations have an interval whatever the budget says"
+    (result,) = run(ToyPlatform({"a": constant(1e-3)}), iters=3)
+    assert len(result.seconds) == 3
+
+
+def test_sampling_stops_when_the_budget_is_spent() -> None:
+    values = count()
+    noisy = lambda: 1e-3 * (1 + next(values) % 7)  # noqa: E731 - a name for a closure
+    results = run(ToyPlatform({"a": noisy, "b": noisy}), budget=0.5, precision=0.0)
+    assert 0.5 <= sum(sum(result.seconds) for result in results) <= 0.53
+    noisy = in_turn(*(1e-6 * (1 + step * 7 % 997 / 997) for step in range(997)))
+    (result,) = run(ToyPlatform({"a": noisy}), budget=0.5, precision=0.0)
+    assert 0.5 <= result.launches * sum(result.seconds) <= 0.51, "a sample spends the seconds of all its launches"
+
+
+def test_what_cannot_be_done_is_skipped_with_the_reason() -> None:
+    def refuse(*ignored: Any) -> Prepared:
+        raise Unsupported("no way")
+
+    platform = ToyPlatform({})
+    unable = [
+        Implementation("record", "", ("toy",), ("broadcast",), refuse),
+        Implementation("supports", "", ("toy",), ("allreduce",), refuse, supports=refuse),
+        Implementation("hardware", "", ("toy",), ("allreduce",), refuse),
+    ]
+    results = list(measure(case(), unable, platform, Sampling()))  # type: ignore[arg-type]
+    assert all(isinstance(result, Skipped) for result in results)
+    assert [result.reason for result in results] == ["record carries out broadcast only", "no way", "no way"]
+    way = replace(ways(ToyPlatform({"a": constant(1e-6)}))[0], collectives=("pingpong",))
+    with pytest.raises(Unsupported, match="pingpong takes 2 ranks"):
+        way.refuse(case("pingpong", ranks=1))
+
+
+def test_a_check_alone_takes_no_samples() -> None:
+    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)}, wrong=lambda name, seed: name == "b")
+    right, wrong = run(platform, nbytes=LARGE, check_only=True)
+    assert (right.mismatch, right.seconds, right.launches) == (None, (), 1)
+    assert wrong.mismatch == MISMATCH
+    assert [what for what, _ in platform.log] == ["fill", "a", "check", "stress", "overrun", "fill", "b", "check"]
+
+
+def test_a_kernel_that_gives_up_ends_the_case() -> None:
+    def give_up() -> float:
+        raise CaseFailed("waited in vain")
+
+    with pytest.raises(CaseFailed, match="in vain"):
+        run(ToyPlatform({"a": give_up}))
+
+
+def test_progress_is_told_before_anything_can_hang() -> None:
+    platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
+    tell = lambda name: platform.log.append(("turn", name))  # noqa: E731 - a name for a closure
+    list(measure(case(), ways(platform), platform, Sampling(iters=2), tell))  # type: ignore[arg-type]
+    turn = ""
+    for what, told in platform.log:
+        turn = told if what == "turn" else turn
+        assert what not in ("a", "b") or what == turn
+
+
+def test_notes_of_platform_and_implementation_reach_the_row() -> None:
+    (result,) = run(ToyPlatform({"a": constant(1e-3)}), iters=1)
+    assert str(result.note) == "toy note; a note"
+    assert result.estimate == 3e-6
+
+
+def with_floors(**seconds: Callable[[], float]) -> ToyPlatform:
+    """A platform whose ways to move the fewest bytes take so long, with one implementation."""
+    return ToyPlatform({"mpi": constant(1e-3)} | seconds, floors=tuple(seconds))
+
+
+def test_the_floor_is_the_median_of_the_fastest_way_without_its_first_reading() -> None:
+    readings = cycle([9e-3, 3e-3, 1e-3, 2e-3])
+    floor = Reference(case(), with_floors(slow=constant(5e-3), fast=lambda: next(readings)))
+    assert [floor.sample() for _ in range(3)] == [8e-3, 6e-3, 7e-3]
+    assert floor.copy_seconds == 2e-3
+    nothing = Reference(case(), with_floors())
+    assert (nothing.sample(), nothing.copy_seconds) == (0, None)
+    assert Reference(case("sendrecv"), with_floors(bare=constant(1e-3))).sample() == 1e-3
+    assert Reference(case("bandwidth"), with_floors(bare=constant(1e-3))).sample() == 0, (
+        "the same bytes again and again"
+    )
+
+
+def test_rows_have_the_floor_measured_in_their_own_rounds() -> None:
+    readings = count(1)
+    toy = with_floors(bare=lambda: next(readings) * 1e-3)
+    (row,) = measure(case(), [ways(toy)[0]], toy, Sampling(iters=7))
+    assert isinstance(row, Measurement)
+    names = [name for name, _ in toy.log if name in ("bare", "mpi")]
+    assert names.count("bare") == 7, "one that does not count, and one for each of the 6 samples before the last"
+    assert row.floor == pytest.approx(4.5e-3)
+    assert names[-1] == "mpi", "all before the closing check"
+
+
+@dataclass
+class BusyPlatform(ToyPlatform):
+    """An operation takes 1 us; in the calls that are chosen a rank is off its core, and the call takes 5 ms more."""
+
+    off: Callable[[int, int], bool] = lambda call, launches: False
+    calls: int = 0
+
+    def time(self, prepared: Prepared, launches: int) -> float:
+        seconds = super().time(prepared, launches)
+        spoiled = self.off(self.calls, launches)
+        self.calls += 1
+        self.scheduled.off_core = 0.9 if spoiled else 0.001
+        self.scheduled.switches += spoiled
+        self.scheduled.cores.add(3)
+        return seconds + (5e-3 / launches if spoiled else 0.0)
+
+
+def test_samples_in_which_a_rank_was_off_its_core_are_taken_again() -> None:
+    (result,) = run(BusyPlatform({"a": constant(1e-6)}, off=lambda call, _: call % 3 == 1), budget=0.2)
+    assert result.launches == 256, "calibration is not misled"
+    assert set(result.seconds) == {1e-6}
+    assert result.scheduling
+    assert (result.scheduling.off_core, result.scheduling.cores) == (0.0, ((3,),))
+    assert result.scheduling.repeated == result.scheduling.switches > 0
+    assert not result.disturbed
+
+
+def test_a_row_is_disturbed_where_repeating_does_not_help_and_costs_no_more_than_half_the_budget() -> None:
+    (result,) = run(BusyPlatform({"a": constant(1e-6)}, off=lambda call, _: call > 30), budget=0.2)
+    assert result.disturbed
+    assert result.right
+    assert result.scheduling
+    assert 0.08 < result.scheduling.repeated * 5.256e-3 <= 0.1
+    assert len(result.seconds) >= Sampling().minimum
+
+
+def test_nobody_looks_where_ranks_have_no_cores() -> None:
+    assert run(ToyPlatform({"a": constant(1e-6)}), iters=3)[0].scheduling is None

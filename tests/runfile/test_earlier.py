@@ -1,0 +1,112 @@
+"""Headers of any content and run files of format 1: read as if written today, and written as they were."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from collbench.results import Measurement, Note, Outcome, Sharing, Timed
+from collbench.runfile.earlier import note_of
+from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart
+from collbench.runfile.store import FORMAT, NAME, Run, Writer, read
+from tests.conftest import ROOT
+
+OLD = Path(__file__).with_name("data") / "format_1.jsonl"
+COMMITTED = [path for path in sorted(ROOT.glob("results/**/run.jsonl")) if '"format": 1,' in path.read_text()[:99]]
+WHOLE: dict[str, Any] = {
+    "collbench": "0.1",
+    "command": ["collbench", "sweep"],
+    "started": "2026-01-01T00:00:00+00:00",
+    "environment": {"host": "vm", "versions": {"mpi": "4.2"}, "variables": {}},
+    "topology": {"name": "2 GPUs", "ranks": 2, "shared": False, "gpus": [{"name": "H100", "index": 0}], "links": []},
+    "sweep": {"collectives": ["allreduce"], "sizes": [8, 16], "ranks": 2, "spin": "auto", "sampling": {"budget": 0.5}},
+    "imported": {"tool": "osu", "complete": False, "tests": [{"format": "osu", "layout": {"a": [1]}}]},
+    "interleaved": {"id": "7", "setting": "", "cores": [0, 1]},
+}
+ODD: list[Any] = [5, None, "text", True, [1, [2]], {"a": {"b": 1}}, 1.5, [{"name": 3}]]
+
+
+def again(run: Run, folder: Path) -> Path:
+    with Writer(folder) as writer:
+        writer.header(run.header)
+        for result in run.results:
+            writer.append(result)
+        if run.complete and run.status is not None:
+            writer.end("2026-01-01T00:00:00+00:00", run.status)
+    return folder / NAME
+
+
+NO_TIME = (Outcome.SKIPPED, Outcome.FAILED)
+
+
+def texts(path: Path) -> list[str]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [line.get("note", "") for line in lines if line["kind"] not in ("header", "end", "skipped", "failed")]
+
+
+def test_the_facts_of_a_note_of_format_1_become_fields() -> None:
+    shared, crowded, wrong, reported, predicted, explained, skipped = read(OLD).results
+    assert isinstance(shared, Measurement)
+    remark = "one process for all GPUs: NCCL registers no buffers"
+    assert shared.note == Note(Sharing(2, 1, processes=True), picked="one-shot-ll", remarks=(remark,))
+    assert isinstance(crowded, Timed)
+    assert crowded.note == Note(oversubscribed=True, spin="busy", remarks=("sum, then divided",))
+    assert wrong.wrong.startswith("rank 1, element 0")
+    assert reported.wrong == "3 elements"
+    assert isinstance(predicted, Timed)
+    assert predicted.note == Note(picked="ring-ll", remarks=("NICs at 50%",))
+    outcomes = [result.outcome.value for result in (shared, wrong, reported, predicted, explained, skipped)]
+    assert outcomes == ["ok", "wrong", "wrong", "predicted", "ok", "skipped"]
+    assert [outcome for outcome in Outcome if outcome.bad] == [Outcome.WRONG, Outcome.FAILED]
+    for text, note in (
+        ("", Note()),
+        ("4 ranks share 2 GPUs", Note(Sharing(4, 2))),
+        ("oversubscribed", Note(oversubscribed=True)),
+        ("--spin yield", Note(spin="yield")),
+        ("oversubscribed: 4 ranks share 2 cores", Note.of("oversubscribed: 4 ranks share 2 cores")),
+        ("some ranks share a secret; picked two-shot", Note(picked="two-shot", remarks=("some ranks share a secret",))),
+    ):
+        assert note_of(text) == note, text
+    for note in (Note(Sharing(4, 1), True, "busy", "ring-ll", ("a", "b")), Note.of("a", "", "b")):
+        assert note_of(str(note)) == note, "as a CSV holds it"
+
+
+def test_a_run_of_format_1_says_the_same_in_the_format_of_today(tmp_path: Path) -> None:
+    for number, path in enumerate((OLD, *COMMITTED)):
+        old = read(path)
+        new_path = again(old, tmp_path / str(number))
+        new = read(new_path)
+        for part in ("header", "results", "complete", "status"):
+            assert getattr(new, part) == getattr(old, part), path
+        first = json.loads(new_path.read_text().splitlines()[0])
+        assert first == json.loads(path.read_text().splitlines()[0]) | {"format": FORMAT}, path
+        assert [str(result.note) for result in new.results if result.outcome not in NO_TIME] == texts(path), path
+        assert '"note"' not in new_path.read_text(), path
+
+
+def test_a_header_is_read_by_the_names_of_its_parts_and_written_as_it_was_given() -> None:
+    header = Header.from_json(WHOLE)
+    assert (header.environment.host, header.environment.versions) == ("vm", {"mpi": "4.2"})
+    assert (header.topology.ranks, header.topology.gpus[0].name) == (2, "H100")
+    assert (header.sweep.collectives, header.sweep.sampling) == (("allreduce",), {"budget": 0.5})
+    assert header.imported.tests == (ForeignTest(format="osu", layout={"a": [1]}),)
+    assert header.interleaved.cores == (0, 1)
+    environment = Environment.from_json({"versions": {"nccl": 23007, "odd": [1]}})
+    assert environment.versions == {"nccl": "23007"}, "a number for some tools"
+    assert environment.to_json() == {"versions": {"nccl": 23007, "odd": [1]}}
+    made = Header(imported=ImportedPart(tool="osu", tests=(ForeignTest(complete=False),)))
+    assert made.to_json() == {"imported": {"tool": "osu", "tests": [{"complete": False}]}}
+
+
+def test_what_is_of_another_type_in_a_header_is_empty_and_kept() -> None:
+    for value in ODD:
+        for name in (*WHOLE, "weather", "rest"):
+            for record in (
+                {name: value},
+                WHOLE | {name: value},
+                {"topology": {name: value, "name": value, "ranks": value}},
+            ):
+                header = Header.from_json(record)
+                assert header.to_json() == record
+                assert Header.from_json(header.to_json()) == header
+    ranks = Header.from_json({"topology": {"ranks": True}}).topology.ranks
+    assert (type(ranks), ranks) == (int, 0)

@@ -1,0 +1,214 @@
+"""Plans, steps, training runs and check failures as lines: written and read again, refused where they cannot be."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collbench.cases import Step
+from collbench.datatypes import DATATYPES
+from collbench.results import (
+    COMMUNICATED,
+    COMPUTED,
+    MOST_STAGES,
+    PURPOSES,
+    Activity,
+    GemmMismatch,
+    Implausible,
+    Mismatch,
+    Note,
+    Overrun,
+    Pipeline,
+    PlannedStep,
+    Point,
+    Result,
+    Series,
+    StepPrediction,
+    StepTimes,
+    Trained,
+)
+from collbench.runfile.schema import sweep_fields, to_line, to_result, to_sweep
+from collbench.runfile.store import FORMAT, NAME, read
+from tests.conftest import case, measurement
+from tests.runfile.test_store import RESULTS
+from tests.test_cases import sweep
+from tests.test_step_times import LATE
+
+PLAN = PlannedStep(
+    case(nbytes=2**30, dtype=DATATYPES["bfloat16"], ranks=1024),
+    "tp8 pp16 dp8 v2 mb1 zero1 full",
+    purpose="layout",
+    system="dgx-a100",
+    parts={"computing": 10.0, "bubble": 1.5, "loading": 0.0},
+    memory={"weights": 2e9, "activations": 3.5e10},
+    capacity=8e10,
+    low=10.0,
+    high=13.0,
+    tokens=3145728.0,
+    utilisation=0.45,
+    pipeline=Pipeline(16, 2, 192, 0.01, 0.02, 0.0),
+    price=2.5,
+    total=3e11,
+    note=Note.of("1 of 2 nodes"),
+)
+PLAIN = replace(PLAN, price=0.0, total=0.0, note=Note(), pipeline=Pipeline(1, 1, 1, 0.0, 0.0, 0.0))
+STEP = Step(12, 256, "thread", 4096, ((1, 1.5),))
+MEASURED = StepTimes(
+    case(nbytes=65536, step=STEP),
+    "two-shot",
+    "cpu",
+    series=(LATE, LATE),
+    note=Note.of("4 threads on 2 cores"),
+    rounds=(1, 1),
+    activities=(Activity(0, COMPUTED, 0, 0.0, 1e-3), Activity(1, COMMUNICATED, 3, 2e-3, 1e-6)),
+    clock=1e-7,
+    library="MPICH 5",
+)
+LATER = StepPrediction(case(ranks=8, step=Step(0, 0, seconds=0.1)), "nccl", (0.1, 1e-4, 3e-3), 0.1, 0.2, "ring", "ll")
+WRONG = StepTimes(case(step=STEP), "mpi", "cpu", series=(), mismatch=GemmMismatch(1, 9, 2, 3, "1", "2", wrong=4))
+(TRAINED,) = (result for result in RESULTS if isinstance(result, Trained))
+
+
+def through_json(row: Result) -> Result | None:
+    return to_result(json.loads(json.dumps(to_line(row), allow_nan=False)))
+
+
+def test_plans_and_steps_are_read_as_they_were_written() -> None:
+    for row in (PLAIN, *(replace(PLAN, purpose=name) for name in PURPOSES), MEASURED, LATER, WRONG):
+        back = through_json(row)
+        assert back == row
+        if isinstance(row, PlannedStep):
+            assert isinstance(back, PlannedStep)
+            assert to_line(row)["kind"] == "planned"
+            assert (list(back.parts.items()), back.memory) == (list(row.parts.items()), row.memory)
+    with_steps = replace(sweep(64), steps=(STEP, None))
+    assert to_sweep(json.loads(json.dumps(sweep_fields(with_steps)))) == with_steps
+    assert "steps" not in sweep_fields(sweep(64))
+
+
+def pipeline(**changes: Any) -> dict[str, Any]:
+    return {"pipeline": to_line(PLAN)["pipeline"] | changes}
+
+
+def series(begun: Any, computed: Any, done: Any) -> dict[str, Any]:
+    return {"series": [{"begun": begun, "computed": computed, "done": done}]}
+
+
+PLANS: list[dict[str, Any]] = [
+    {"purpose": "guesswork"},
+    {"parts": [1.0]},
+    {"parts": {"Not a name": 1.0}},
+    {"parts": {f"part{number}": 1.0 for number in range(33)}},
+    {"parts": {"computing": "1"}},
+    {"parts": {"computing": True}},
+    {"memory": {"weights": None}},
+    {"capacity": [8]},
+    {"pipeline": {}},
+    {"pipeline": [1, 2]},
+    pipeline(stages=1.5),
+    {"price": "2"},
+    {"parts": {}},
+    {"parts": {"computing": 1e10}},
+    {"high": math.nan},
+    {"high": 0},
+    {"low": -1.0},
+    {"parts": {"computing": 2.0, "bubble": -1.0}},
+    {"memory": {"weights": -1.0}},
+    {"memory": {"weights": 1e300}},
+    {"capacity": 0},
+    {"capacity": math.inf},
+    {"tokens": 0},
+    {"total": -1},
+    {"price": 1e300},
+    {"utilisation": 10.5},
+    {"utilisation": -0.1},
+    pipeline(stages=0),
+    pipeline(stages=MOST_STAGES + 1),
+    pipeline(chunks=MOST_STAGES + 1),
+    pipeline(micro_batches=2**30 + 1),
+    pipeline(forward=-1.0),
+    pipeline(backward=1e300),
+    pipeline(weights=0.03),
+    {"ranks": 0},
+]
+STEPS: list[dict[str, Any]] = [
+    series([0, 0], [[2], [2]], [[1], [3]]),
+    series([0], [[1]], [[2]]),
+    series([0, 0], [[1], [1]], [[2], [2, 3]]),
+    series([0, 0], [[1], [1]], [[2], [1e400]]),
+    series([0, 0], [[1], ["1"]], [[2], [2]]),
+    {"step": {"products": 1.5, "size": 8, "bucket": 0, "schedule": "x", "slow": []}},
+    {"step": {"products": 1, "size": 8, "bucket": 0, "schedule": "x", "slow": [[0, -1]]}},
+    {"activities": [[0, "slept", 0, 0.0, 1.0]]},
+    *({"rounds": rounds} for rounds in ([1], [2, 0], [1, 1, 1], [3, -1])),
+]
+TRAINING: list[dict[str, Any]] = [
+    {"points": [[0, 0.0, 4.5], [7, -1.0, 0.5]]},
+    {"points": [[0.5, 0.0, 4.5]]},
+    {"points": [[1, "x", 4.5]]},
+    {"steps": [-1, 2]},
+    {"seconds": "1"},
+    *({"job": to_line(TRAINED)["job"] | job} for job in ({"rate": 0.0}, {"steps": -1}, {"seed": 1.5})),
+    {"job": to_line(TRAINED)["job"] | {"slow": [[1, -2.0]]}},
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_plan_a_step_or_a_training_run_that_cannot_be_costs_its_row_with_the_reason(tmp_path: Path) -> None:
+    for row, broken in ((PLAN, PLANS), (MEASURED, STEPS), (TRAINED, TRAINING)):
+        lines = [{"kind": "header", "format": FORMAT}, to_line(row), *(to_line(row) | changes for changes in broken)]
+        (tmp_path / NAME).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        run = read(tmp_path)
+        assert run.results == (row,)
+        for changes, told in zip(broken, run.left_out, strict=True):
+            (field,) = changes
+            assert field in told or "is no number" in told, changes
+
+
+def test_a_loss_that_was_no_number_is_read_as_infinite() -> None:
+    again = through_json(replace(TRAINED, points=(Point(0, 0.0, float("nan")),)))
+    assert isinstance(again, Trained)
+    assert again.points[0].loss == float("inf")
+
+
+def test_a_series_keeps_its_moments_to_the_nanosecond() -> None:
+    fine = Series((0.0, 1e-10), ((1.23456789012,), (2.0,)), ((3.0,), (4.0,)))
+    row = through_json(StepTimes(case(step=STEP), "mpi", "cpu", series=(fine,)))
+    assert isinstance(row, StepTimes)
+    assert row.series[0].computed[0] == (1.23456789,)
+
+
+def test_time_and_cost_follow_from_a_plan() -> None:
+    assert PLAN.typical == 11.5
+    assert PLAN.needed == 3.7e10
+    assert PLAN.seconds == pytest.approx(11.5 * 3e11 / 3145728)
+    assert PLAN.cost == pytest.approx(PLAN.seconds / 3600 * 1024 * 2.5)
+    assert replace(PLAN, total=0.0).seconds == 11.5, "of a step where the length of the run is not known"
+
+
+FAILURES = {
+    "rank 1, element 7 (chunk 0): got 3.5, expected 4.5; 12 wrong on this rank": Mismatch(1, 7, 0, "3.5", "4.5", 12),
+    "call 3 of 16 back to back, rank 1, element 7 (chunk 0): expected 4.5; 12 wrong on this rank": Mismatch(
+        1, 7, 0, "", "4.5", 12, call=2, calls=16
+    ),
+    "rank 0: 16 bytes written past the end of the send buffer, the nearest at +8": Overrun(0, "send buffer", 8, 16),
+    "rank 2: 1 byte written before the start of the receive buffer, the nearest at -1": Overrun(
+        2, "receive buffer", -1, 1
+    ),
+    "implausible: too good": Implausible(1e-12, "too good"),
+}
+
+
+def test_a_check_failure_reads_back_and_readers_that_know_mismatches_only_find_one() -> None:
+    for text, failure in FAILURES.items():
+        assert str(failure) == text
+        row = replace(measurement(seconds=()), mismatch=failure)
+        line = to_line(row)
+        assert through_json(row) == row, text
+        assert Mismatch(**line["mismatch"]).wrong == failure.wrong, text
+        later = to_result(line | {"flaw": {"kind": "haunted", "by": "ghosts"}})
+        assert later
+        assert isinstance(later.failure, Mismatch)
