@@ -8,7 +8,7 @@ from collbench.algorithms import find
 from collbench.api.reading import RunOrPath, as_run
 from collbench.errors import UsageError, unknown
 from collbench.plots.kinds import Wanted, draw, lacking
-from collbench.plots.styles import STYLES
+from collbench.plots.style import STYLES
 from collbench.plots.views import named
 from collbench.runfile.store import Run, cut_off_notes
 from collbench.topology.files import load

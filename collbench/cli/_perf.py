@@ -185,7 +185,7 @@ def _row(results: "list[Result]") -> Iterator[str]:
     """Yield the row of one implementation and size, and a comment where it has no time or is wrong."""
     from collbench.formats.exported import ExportLine
     from collbench.formats.nccl_tests_write import empty_row, row
-    from collbench.results import Measurement, Untimed
+    from collbench.results.collectives import Measurement, Untimed
 
     measured = {result.case.in_place: result for result in results if isinstance(result, Measurement)}
     line = ExportLine(measured.get(False), measured.get(True))

@@ -101,7 +101,7 @@ def _store(imported: "Imported", folder: Path) -> None:
 
 def _figures(results: "Sequence[Result]") -> str:
     """Return what the times are: of a few kinds in words, of more by their kind only."""
-    from collbench.results import Reported
+    from collbench.results.collectives import Reported
 
     reported = [result for result in results if isinstance(result, Reported)]
     statistics = dict.fromkeys("median of the samples" if row.samples else row.statistic for row in reported)

@@ -48,7 +48,7 @@ def command(runs: tuple[Path, ...], out: Path | None, name: str | None) -> int:
 
 
 def _refuse(place: Path, runs: Sequence[Path]) -> None:
-    """A folder, or a file that is a run: reports are written over, and runs must not be."""
+    """Raise UsageError for a folder, and for a run file: reports are written over, and runs must not be."""
     if place.is_dir():
         raise UsageError(f"{place} is a folder; give a file with --out, such as {place / 'report.html'}")
     if any(place.exists() and place.samefile(run) for run in runs) or _is_run(place):
@@ -56,7 +56,7 @@ def _refuse(place: Path, runs: Sequence[Path]) -> None:
 
 
 def _is_run(place: Path) -> bool:
-    """Whether a file begins as every run file does."""
+    """Return whether a file begins as every run file does."""
     try:
         with safe_read(place, RunFileError) as file:
             start = file.read(200)

@@ -9,7 +9,9 @@ from typing import TypeGuard
 from collbench.cases import Case
 from collbench.errors import UsageError
 from collbench.formats.source import as_mapping
-from collbench.results import Measurement, Observed, Prediction, Reported, Result
+from collbench.results import Result
+from collbench.results.base import Observed
+from collbench.results.collectives import Measurement, Prediction, Reported
 from collbench.runfile.header import ForeignTest, Header
 from collbench.runfile.store import Run
 

@@ -14,7 +14,9 @@ from collbench.collectives import Collective, find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.formats.source import GREATEST, clean
-from collbench.results import Note, Reported, Result
+from collbench.results import Result
+from collbench.results.collectives import Reported
+from collbench.results.facts import Note
 from collbench.runfile.environment import variables
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 

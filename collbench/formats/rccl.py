@@ -33,7 +33,7 @@ from collbench.formats.source import (
     number,
     seconds_of,
 )
-from collbench.results import Reported
+from collbench.results.collectives import Reported
 
 NAME = "rccl"
 NEEDED = {"collective", "size", "type", "time"}

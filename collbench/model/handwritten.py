@@ -12,6 +12,7 @@ from typing import NamedTuple
 from collbench.algorithms import Implementation, find, implementations
 from collbench.cases import Case
 from collbench.errors import Unsupported
+from collbench.platforms.cost import Hardware, Wait
 from collbench.platforms.gpu.hardware import gpus
 from collbench.topology.products import ARCHITECTURES
 from collbench.topology.system import System

@@ -8,7 +8,7 @@ from collbench.analysis.scaling.laws import best, fits
 from collbench.analysis.scaling.points import Curve, curves
 from collbench.analysis.scaling.verdict import USUAL
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
-from collbench.plots.styles import SCREEN, Look, looks, style
+from collbench.plots.style import SCREEN, Look, looks, style
 from collbench.results import StepPrediction, StepTimes, family
 from collbench.runfile.store import Run
 

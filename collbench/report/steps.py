@@ -13,10 +13,9 @@ from collbench.analysis.jitter.lateness import witnesses
 from collbench.analysis.race import race
 from collbench.analysis.scaling.points import Curve, curves
 from collbench.analysis.scaling.verdict import lines
-from collbench.report.anchors import Anchors
-from collbench.report.pictures import Picture, pictures
-from collbench.report.sanitize import plain
-from collbench.report.sections import AnalysedRun, TextTable
+from collbench.report.analysed import AnalysedRun
+from collbench.report.sanitize import safe_text
+from collbench.report.sections import Anchors, Picture, TextTable, pictures
 from collbench.results import Result, StepPrediction, StepTimes, Trained
 from collbench.units import format_seconds, format_size
 
@@ -36,11 +35,11 @@ class Steps(NamedTuple):
 
 def steps(analysed: AnalysedRun, room: int, anchors: Anchors) -> Steps:
     """By the steps and the training of a run, with pictures of so many bytes; nothing where it has none."""
-    found = [part(analysed.run.run.results) for part in PARTS]
+    found = [part(analysed.run.results) for part in PARTS]
     tables = [table for part in found for table in part.tables]
     words = [line for part in found for line in part.words]
-    drawn, left_out = pictures(analysed.run.run, STEPPED, room, anchors) if tables else ([], 0)
-    return Steps(tables[:_MOST], [plain(line, 600) for line in words[:_MOST]], drawn, left_out)
+    drawn, left_out = pictures(analysed.run, STEPPED, room, anchors) if tables else ([], 0)
+    return Steps(tables[:_MOST], [safe_text(line, 600) for line in words[:_MOST]], drawn, left_out)
 
 
 def _scaled(results: Sequence[Result]) -> Steps:
@@ -60,7 +59,7 @@ def _scaling(curve: Curve) -> TextTable:
         for point in curve.points[:_MOST]
     ]
     return TextTable(
-        plain(f"{curve.mode} scaling, {curve.name}", 120), ("ranks", "step", "speed-up", "efficiency"), rows
+        safe_text(f"{curve.mode} scaling, {curve.name}", 120), ("ranks", "step", "speed-up", "efficiency"), rows
     )
 
 
@@ -68,8 +67,8 @@ def _overlapped(results: Sequence[Result]) -> Steps:
     """What overlap hides."""
     rows = [
         (
-            plain(one.row.label, 60),
-            plain(one.step.way, 40),
+            safe_text(one.row.label, 60),
+            safe_text(one.step.way, 40),
             format_size(one.step.bucket) if one.step.bucket else "all",
             format_seconds(one.row.typical),
             one.gain.text("x"),
@@ -101,7 +100,7 @@ def _lateness(label: str, moments: Moments) -> TextTable:
         for one in costly[:_MOST_LATE]
     ]
     more = f"; {len(costly) - _MOST_LATE} ranks cost less" if len(costly) > _MOST_LATE else ""
-    caption = f"Late ranks, {plain(label, 60)}: {moments.count:,} steps{more}"
+    caption = f"Late ranks, {safe_text(label, 60)}: {moments.count:,} steps{more}"
     return TextTable(caption, ("rank", "was the last", "late", "costs the others", "finding"), rows)
 
 
@@ -110,7 +109,7 @@ def _raced(results: Sequence[Result]) -> Steps:
     told = race(results)
     if not told:
         return Steps([], [])
-    rows = [tuple(plain(text, 60) for text in one) for one in standings.standings(told)][:_MOST]
+    rows = [tuple(safe_text(text, 60) for text in one) for one in standings.standings(told)][:_MOST]
     return Steps([TextTable(f"Styles: to loss {told.target:g}", standings.COLUMNS, rows)], [*standings.verdict(told)])
 
 

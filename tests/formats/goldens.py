@@ -6,7 +6,7 @@ from pathlib import Path
 from collbench.formats import read_tests
 from collbench.formats.imported import Hints, Imported, ImportedTest, grouped
 from collbench.formats.source import decode, load
-from collbench.results import Reported
+from collbench.results.collectives import Reported
 from collbench.runfile.store import Run
 from tools.fuzz import as_run
 

@@ -15,7 +15,10 @@ from collbench.errors import UsageError
 from collbench.formats import find_format, written
 from collbench.formats.exported import select
 from collbench.formats.nccl_tests_write import shrunk, version_code
-from collbench.results import NO_NOTE, Failed, Measurement, Mismatch, Observed, Prediction, Reported, Result
+from collbench.results import Result
+from collbench.results.base import Observed
+from collbench.results.collectives import Failed, Measurement, Prediction, Reported
+from collbench.results.facts import NO_NOTE, Mismatch
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from tests.conftest import case

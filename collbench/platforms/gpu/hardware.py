@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from collbench.cost import Hardware, Wait
+from collbench.platforms.cost import Hardware, Wait
 
 _HOPPER = Hardware(
     launch=3.9e-6,

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from collbench.note import Sharing
 from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.gpu.probe import too_large
 from collbench.platforms.processes import Team

@@ -9,7 +9,7 @@ from collbench.algorithms import is_library
 from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
 from collbench.plots.panels import share_a_device
-from collbench.report.sanitize import Sound, plain
+from collbench.report.sanitize import SafeRun, safe_text
 from collbench.report.sections import distinct
 from collbench.results import (
     PARTS,
@@ -29,18 +29,17 @@ from collbench.results import (
 )
 from collbench.units import format_rate, format_seconds, format_size
 
-NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs library")
-MEANINGS = {
+_NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs library")
+_MEANINGS = {
     "time": "time: the median, of imported rows what their check says",
     "interval": "interval: 95 % of the median, or nine in ten of a prediction",
     "algbw": "algbw, busbw: GB/s, 1e9 bytes/s",
 }
-TAGS = 4  # bytes around the text of a cell
-MARKS = 80  # bytes around a row
+_CELL_BYTES, _ROW_BYTES = 4, 80  # of the page around the text of a cell, and around a row
 
 
 class TableRow(NamedTuple):
-    """A row of the table; of its numbers there are as many as it has, from the first on."""
+    """A row of the table; it has as many of the numbers as are known, from the first on."""
 
     implementation: str
     about: str  # run and operation, where they differ among the rows
@@ -53,10 +52,10 @@ class TableRow(NamedTuple):
     def nbytes(self) -> int:
         """About how long it is in the page."""
         texts = (self.implementation, self.about, self.size, *self.numbers, self.check)
-        return MARKS + sum(len(escape(text).encode()) + TAGS for text in texts)
+        return _ROW_BYTES + sum(len(escape(text).encode()) + _CELL_BYTES for text in texts)
 
 
-class RawTable(NamedTuple):
+class AllRows(NamedTuple):
     """As many rows as there is room for, and only columns that have a number."""
 
     caption: str
@@ -66,12 +65,12 @@ class RawTable(NamedTuple):
     meanings: list[str]  # of the columns
 
     def span(self, row: TableRow) -> int:
-        """Columns of a row's check, which has those of the missing numbers."""
+        """Return how many columns a row's check takes, which has those of the missing numbers."""
         return len(self.heading) - 2 - len(row.numbers)
 
 
-def raw_table(runs: Sequence[Sound], room: int) -> RawTable:
-    """Every row of the runs until the room, in bytes, is used up."""
+def all_rows(runs: Sequence[SafeRun], room: int) -> AllRows:
+    """Return every row of the runs until the room, in bytes, is used up."""
     operations = distinct(result.case.title for run in runs for result in run.every)
     rows: list[TableRow] = []
     for run in runs:
@@ -81,37 +80,42 @@ def raw_table(runs: Sequence[Sound], room: int) -> RawTable:
                 break
             rows.append(row)
     every = sum(len(run.every) + len(run.unread) for run in runs)
-    kept = [place for place in range(len(NUMBERS)) if any(any(row.numbers[place : place + 1]) for row in rows)]
+    kept = [place for place in range(len(_NUMBERS)) if any(any(row.numbers[place : place + 1]) for row in rows)]
     few = [row._replace(numbers=tuple(row.numbers[place] for place in kept if row.numbers[place:])) for row in rows]
-    shown = [NUMBERS[place] for place in kept]
-    meanings = [MEANINGS[name] for name in shown if name in MEANINGS]
-    caption = plain(operations[0], 120) if len(operations) == 1 else "Every row"
-    return RawTable(caption, ("implementation", "size", *shown, "check"), few, every - len(rows), meanings)
+    shown = [_NUMBERS[place] for place in kept]
+    meanings = [_MEANINGS[name] for name in shown if name in _MEANINGS]
+    caption = safe_text(operations[0], 120) if len(operations) == 1 else "Every row"
+    return AllRows(caption, ("implementation", "size", *shown, "check"), few, every - len(rows), meanings)
 
 
-def _rows(run: Sound, several_runs: bool, several_operations: bool) -> Iterable[TableRow]:
-    """Those of a run; what is the same in all rows of the table is not said of each."""
+def _rows(run: SafeRun, several_runs: bool, several_operations: bool) -> Iterable[TableRow]:
+    """Yield the rows of a run; what is the same in all rows of the table is not said of each."""
     odd = {id(result): reason for result, reason in run.odd}
     references = _references(run.run.results)
     for result in run.every:
-        status, numbers, check = _told(run, result, odd.get(id(result), ""), references)
+        status, numbers, words = _cells(run, result, odd.get(id(result), ""), references)
         size = format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
-        title = plain(result.case.title, 120) if several_operations else ""
+        title = safe_text(result.case.title, 120) if several_operations else ""
         about = ", ".join(filter(None, (run.label if several_runs else "", title)))
-        yield TableRow(result.label, about, size, numbers, check, status)
+        yield TableRow(result.label, about, size, numbers, words, status)
     label = run.label if several_runs else ""
-    yield from (TableRow("?", label, "?", (), f"not usable: line {why}", "bad") for why in run.unread)
+    for why in run.unread:
+        yield TableRow("?", label, "?", (), f"not usable: line {why}", "bad")
 
 
 def _references(results: Iterable[Result]) -> dict[Case, Timed]:
-    """The library's result for each case that it has a time for: the last, and of several libraries the fastest."""
+    """Return the library's last result for each case; of several libraries that of the fastest."""
     last = {(result.case, result.implementation): result for result in timed(results)}
-    every = sorted((one for one in last.values() if is_library(one.implementation)), key=lambda one: -one.typical)
-    return {result.case: result for result in every}
+    fastest: dict[Case, Timed] = {}
+    for result in last.values():
+        case = result.case
+        if is_library(result.implementation) and (case not in fastest or result.typical < fastest[case].typical):
+            fastest[case] = result
+    return fastest
 
 
-def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -> tuple[str, tuple[str, ...], str]:
-    """How its check is to look, its numbers, and its check, which is the reason where there are no numbers."""
+def _cells(run: SafeRun, result: Result, odd: str, references: dict[Case, Timed]) -> tuple[str, tuple[str, ...], str]:
+    """Return a row's status, its numbers, and its check, which is the reason where there are no numbers."""
     if odd:
         return "bad", (), f"not usable: {odd}"
     if isinstance(result, Skipped):
@@ -121,17 +125,18 @@ def _told(run: Sound, result: Result, odd: str, references: dict[Case, Timed]) -
     if isinstance(result, Explanation):
         return "plain", (format_seconds(result.seconds),), _explained(result)
     if result.wrong:
-        return "bad", (), f"WRONG: {plain(result.wrong)}"
+        return "bad", (), f"WRONG: {safe_text(result.wrong)}"
     if isinstance(result, StepRow):
         return "ok", (format_seconds(result.typical),), _stepped(result)
     if isinstance(result, PlannedStep):
-        return "ok", _planned(result), f"predicted {result.purpose} plan: MFU {result.utilisation:.0%}"
+        numbers = format_seconds(result.typical), " - ".join(map(format_seconds, result.band))
+        return "ok", numbers, f"predicted {result.purpose} plan: MFU {result.utilisation:.0%}"
     if isinstance(result, Trained):
         return "ok", (format_seconds(result.seconds),), f"ok, training to loss {result.least:.4g}"
     return "ok", _numbers(run, result, references.get(result.case)), check(result)
 
 
-def _numbers(run: Sound, result: Timed, library: Timed | None) -> tuple[str, ...]:
+def _numbers(run: SafeRun, result: Timed, library: Timed | None) -> tuple[str, ...]:
     low, high = result.band
     spread = ["", "", ""]
     if isinstance(result, Observed) and len(result.times) > 1:
@@ -149,28 +154,21 @@ def _numbers(run: Sound, result: Timed, library: Timed | None) -> tuple[str, ...
 
 
 def check(result: Timed) -> str:
-    """What a right row says of itself, in the table and at its point of a curve: its check, its bound, its note."""
+    """Return what a right row says in the table and at its point of a curve: its check, its bound, its note."""
     if isinstance(result, Prediction):
-        said = "predicted" + (
-            f", {how}" if (how := "/".join(filter(None, (result.algorithm, result.protocol)))) else ""
-        )
+        method = "/".join(filter(None, (result.algorithm, result.protocol)))
+        words = f"predicted, {method}" if method else "predicted"
     else:
-        said = result.standing if isinstance(result, Reported) else "ok"
-    return ", ".join(filter(None, (said, share_in_words(result), str(result.note))))
+        words = result.standing if isinstance(result, Reported) else "ok"
+    return ", ".join(filter(None, (words, share_in_words(result), str(result.note))))
 
 
 def _stepped(result: StepRow) -> str:
     parts = {"computing": result.computing(), "waiting": result.waiting(), "exposed": result.exposed()}
     whole = sum(parts.values())
-    said = ", ".join(f"{name} {part / whole:.0%}" for name, part in parts.items()) if whole > 0 else ""
+    shares = ", ".join(f"{name} {part / whole:.0%}" for name, part in parts.items()) if whole > 0 else ""
     known = "predicted step" if isinstance(result, StepPrediction) else "step, ok"
-    return ", ".join(filter(None, (f"{known}: {said}", str(result.note))))
-
-
-def _planned(result: PlannedStep) -> tuple[str, ...]:
-    """A step and its band; no bandwidth, since it is no collective alone."""
-    low, high = result.band
-    return format_seconds(result.typical), f"{format_seconds(low)} - {format_seconds(high)}"
+    return ", ".join(filter(None, (f"{known}: {shares}", str(result.note))))
 
 
 def _explained(result: Explanation) -> str:
