@@ -12,7 +12,7 @@ from subprocess import CompletedProcess
 import click
 import pytest
 
-from collbench.cli._commands import group
+from collbench.cli.commands import group
 from tests.conftest import ROOT
 from tools import file_map
 from tools.shown import LOG, LOG_NAME, RUN, shown, with_own
@@ -25,7 +25,6 @@ QUICK = {  # what makes commands that measure short
     "all_reduce_perf": "-e 1K -n 3",
     "explain": "--impl mpi,one-shot",
     "step stragglers": "--steps 40 --budget 0.2 --compute 50us",
-    "osu_bw": "-m 8:64 -i 3",
     "sweep": "-e 64 -n 7 --impl mpi --no-plot",
     "verify": "--impl mpi --op broadcast",
 }

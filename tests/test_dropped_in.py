@@ -72,6 +72,8 @@ from collbench.collectives import find_collective
 from collbench.formats import Format
 from collbench.formats.imported import Machine, Test, make_case
 from collbench.results import Reported
+from collbench.formats.imported import ImportedTest, Machine, make_case
+from collbench.measurement import Reported
 
 
 def recognises(source):
@@ -84,7 +86,8 @@ def read(source, hints):
         size, time = line.split()
         case = make_case(find_collective("allreduce"), int(size), "float", "sum", 0, 4, False)
         results.append(Reported(case, "nccl", "gpu", float(time) / 1e6, "by hand", None, printed={"row": row}))
-    return [Test(format="stopwatch", file=source.file, machine=Machine(4, "stopwatch"), results=tuple(results))]
+    machine = Machine(4, "stopwatch")
+    return [ImportedTest(format="stopwatch", file=source.file, machine=machine, results=tuple(results))]
 
 
 def write(selection):

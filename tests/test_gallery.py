@@ -6,7 +6,7 @@ import pytest
 from PIL import Image, ImageChops, ImageStat
 
 from collbench.plots.kinds import kinds
-from collbench.plots.views import QUANTITIES, SAMPLES
+from collbench.plots.views import SAMPLES, VIEWS
 from tools import gallery
 from tools.gallery import FOLDER, PICTURES, SOURCE
 
@@ -16,7 +16,7 @@ LARGEST = 150_000  # bytes of a committed picture
 def test_every_kind_and_view_is_shown_by_a_picture_of_the_run_files_as_they_are() -> None:
     assert {shown.shows for shown in PICTURES} == {
         *kinds(),
-        *(view.name for view in QUANTITIES),
+        *(view.name for view in VIEWS),
         *(SAMPLES, "ratios", "system"),
     }
     assert gallery.PAGE.read_text(encoding="utf-8") == gallery.page(), "make gallery"

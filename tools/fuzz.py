@@ -14,7 +14,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from collbench.cli._table import row
+from collbench.cli.results_table import row
 from collbench.errors import CollbenchError
 from collbench.formats import read_tests, written
 from collbench.formats.exported import select
@@ -106,7 +106,7 @@ def _exported(run: Run, name: str) -> None:
     assert wanted.write
     for implementation in dict.fromkeys(result.implementation for result in run.results):
         try:
-            text = wanted.write(select(run, implementation, wanted.mixed, lambda reason: None))
+            text = wanted.write(select(run, implementation, wanted.mixed))
             if text.strip():
                 read_tests(decode("exported", text.encode()), Hints(4), name)
         except CollbenchError:

@@ -361,11 +361,11 @@ _OPTIONS = {
     "explain": "--op",
     "topo": "--on -o",
     "list": "--nothing",
-    "report": "--as",
+    "report": "--on",
     "fit": "--held-back",
     "export": "--to",
     "import": "--as --op",
-    "diagnose": "--as",
+    "diagnose": "--on",
 }
 _TAKING = [(command, option) for command, options in _OPTIONS.items() for option in options.split()]
 

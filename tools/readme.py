@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, fastest_in_words, in_words, library_of, rivals, winners
-from collbench.cli._table import heading, row
+from collbench.cli.results_table import heading, row
 from collbench.results import family
 from collbench.runfile.store import read
 from tools import ROOT
 
 README = ROOT / "README.md"
-PAGES = (README, ROOT / "docs" / "model.md", ROOT / "docs" / "reading.md")
+PAGES = (README, ROOT / "docs" / "model.md", ROOT / "docs" / "formats.md")
 BLOCK = re.compile(r"\$ collbench (predict [^\n]*)\n(.*?)```", re.DOTALL)
 TABLE = re.compile(r"```\nallreduce, float, sum, 2 ranks\n.*?```", re.DOTALL)
 SHOWN = {8: ("mpi", "ring-host", "one-shot-ll", "auto"), 2**27: ("mpi", "ring-flags", "two-shot")}

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from collbench.cli._json import STANDARD
+from collbench.cli.options import STANDARD
 from collbench.errors import StorageError, UsageError, writing
 from collbench.measure.session import Session
 from collbench.results import Measurement
@@ -17,23 +17,23 @@ from collbench.results import Measurement
 
 @dataclass
 class Outputs:
-    """As the options say."""
+    """What a command writes, as its options say."""
 
     plot: bool = True
-    quiet: bool = False  # rows and where they are, and no more
+    quiet: bool = False  # print rows and the run file's path, and no more
     json: Path | None = None
     foreign: Path | None = None  # nccl-tests' JSON
     _texts: list[str] = field(default_factory=list)  # for standard output
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Outputs":
-        """Of a command's options, which may be fewer."""
+        """Return the outputs that a command's options ask for; a command may have fewer options."""
         words = {"plot": "plot", "quiet": "quiet", "json": "as_json", "foreign": "output_file"}
         return cls(**{name: options[option] for name, option in words.items() if options.get(option) is not None})
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """With JSON on standard output all else goes to standard error, and the JSON comes last."""
+        """Send all else to standard error where JSON goes to standard output, and print the JSON last."""
         if self.json != STANDARD:
             yield
             return
@@ -43,7 +43,7 @@ class Outputs:
             click.echo(text)
 
     def write(self, session: Session) -> None:
-        """Both kinds of JSON, of all that has been measured, if that is wanted."""
+        """Write the JSON files that the user asked for, of all that has been measured."""
         if not session.leader:
             return
         if self.json:
@@ -59,10 +59,10 @@ class Outputs:
 
 
 def write_foreign(session: Session, path: Path) -> None:
-    """The JSON of nccl-tests into that file; of several implementations the library's rows."""
+    """Write the JSON of nccl-tests into a file; of several implementations the library's rows."""
     from collbench.algorithms import is_library
     from collbench.formats.exported import ExportSelection
-    from collbench.formats.nccl_tests.write_json import write
+    from collbench.formats.nccl_tests_write import write_json
 
     results = [result for result in session.results if isinstance(result, Measurement)]
     names = list(dict.fromkeys(result.implementation for result in results))
@@ -70,7 +70,7 @@ def write_foreign(session: Session, path: Path) -> None:
     kept = tuple(result for result in results if result.implementation == chosen)
     if not kept:
         raise UsageError(f"-J {path}: no row has a time, so there is nothing to write")
-    _write(path, "-J FILE", write(ExportSelection(session.header, kept, lambda reason: None)))
+    _write(path, "-J FILE", write_json(ExportSelection(session.header, kept)))
 
 
 def _write(path: Path, option: str, text: str) -> None:

@@ -1,13 +1,13 @@
 """`all_reduce_perf` and its like: a sweep with the options, the usual values and the table of nccl-tests.
 
 The table is the one that `collbench export --to nccl-tests` writes, row by row as results arrive: means of the samples,
-out of place and in place side by side.  What a program is called is nccl-tests' word for its collective.
+out of place and in place side by side.
 """
 
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 SUFFIX = "_perf"
 LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
 """A variable of nccl-tests: the average bus bandwidth in GB/s below which a test has failed."""
-
+OPTIONS = (
+    *("minbytes", "maxbytes", "stepfactor", "stepbytes", "iters", "warmup", "check", "datatype", "redop", "root"),
+    *("impl", "ranks", "cudagraph", "budget", "timeout", "spin", "bind", "out", "quiet"),
+)
+"""Options of `collbench sweep` that the programs have."""
 USUAL = {
     "impl": "library",
     "minbytes": "32M",
@@ -33,18 +37,18 @@ USUAL = {
     "ranks": 1,
     "cudagraph": 0,
 }
-"""Of nccl-tests, where a sweep's are others."""
+"""Defaults of nccl-tests, where a sweep has others."""
 
 
 def programs() -> list[str]:
-    """What nccl-tests calls its programs."""
-    from collbench.formats.nccl_tests.write_text import program
+    """Return what nccl-tests calls its programs."""
+    from collbench.formats.nccl_tests_write import program
 
     return [program(collective) for collective in of_nccl_tests()]
 
 
 def perf(name: str) -> click.Command | None:
-    """The command of a program's name; None if nccl-tests has none of that name."""
+    """Return the command of a program's name; None if nccl-tests has no program of that name."""
     if not name.endswith(SUFFIX):
         return None
     with suppress(UsageError):
@@ -55,19 +59,16 @@ def perf(name: str) -> click.Command | None:
 
 def _command(collective: Collective, name: str) -> click.Command:
     from collbench.cli._nccl_options import nccl_options
-    from collbench.cli._sweep_options import HERE, shared
+    from collbench.cli.options import HERE, shared
 
-    first = ("minbytes", "maxbytes", "stepfactor", "stepbytes", "iters", "warmup", "check", "datatype", "redop", "root")
-    more = ("impl", "ranks", "cudagraph", "budget", "timeout", "spin", "bind", "out", "quiet")
-    usual = {name: value for name, value in USUAL.items() if name in (*first, *more)}
-    params = [*shared(*first, *more, **usual), HERE]
-    for option in params:
+    options = shared(*OPTIONS, **USUAL)
+    for option in options:
         if option.name == "redop":
             option.opts = [*option.opts, "--op"]  # what nccl-tests calls it
     return click.Command(
         name,
-        params=[*params, *nccl_options()],
-        callback=lambda **options: _carry_out(collective, options),
+        params=[*options, HERE, *nccl_options()],
+        callback=lambda **options: _run(collective, options),
         help=f"Measure {collective.name} as nccl-tests' {name} does, and print its table.\n\n"
         "Its options keep their meaning; `collbench help nccl-tests` lists those without effect.  Nothing is "
         "stored unless --out or -J says where.",
@@ -76,126 +77,127 @@ def _command(collective: Collective, name: str) -> click.Command:
     )
 
 
-def _carry_out(collective: Collective, options: dict[str, Any]) -> int:
-    from collbench.api.wanted import make_sweep
+def _run(collective: Collective, options: dict[str, Any]) -> int:
+    from collbench.api.requests import measured_sweep
     from collbench.cli import _nccl_options
-    from collbench.cli._carried_out import carried_out
-    from collbench.cli._sweep_options import DEFAULTS
+    from collbench.cli.options import sweep_request
+    from collbench.cli.running import finish, run_session
     from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
-    joined, _ = launched(), _least()  # which is refused before anything is measured
-    threads, gpus, foreign = options["nthreads"], options["ranks"], options["output_file"]
-    said = list(_nccl_options.remarks(options))
+    joined, least = launched(), _least_bandwidth()  # which may be refused, and then before anything is measured
+    threads, gpus = options["nthreads"], options["ranks"]
+    remarks = list(_nccl_options.remarks(options))
     if joined:
-        _refuse_several(gpus, joined)
+        if gpus > 1:
+            raise UsageError(f"-g {gpus}: the launcher started {joined[1]} processes, and each is a rank; leave -g out")
         options["ranks"] = None  # as many as the launcher started
     options |= _sizes(options)
-    platform, sweep = make_sweep(DEFAULTS | _nccl_options.understood(options, joined) | {"op": collective.name}, joined)
-    named = sweep.implementations[: 1 if options["impl"] == USUAL["impl"] else None]
-    session = Session(platform, replace(sweep, implementations=named, both_places=True), joined, options["out"])
-    table = _Table(session, collective, platform, (threads, gpus))
-    status = carried_out(session, table.show, lambda: table.close(foreign), said, options["quiet"])
-    return status or table.status
-
-
-def _refuse_several(gpus: int, joined: tuple[int, int]) -> None:
-    if gpus > 1:
-        raise UsageError(f"-g {gpus}: the launcher started {joined[1]} processes, and each is a rank; leave -g out")
+    request = sweep_request(_nccl_options.understood(options, joined), op=collective.name, starts=1)
+    platform, sweep = measured_sweep(request, joined)
+    implementations = sweep.implementations[: 1 if options["impl"] == USUAL["impl"] else None]
+    sweep = replace(sweep, implementations=implementations, both_places=True)
+    session = Session(platform, sweep, joined, options["out"])
+    table = _Table(session, collective, platform, threads, gpus)
+    if interrupted := run_session(session, table, remarks, options["quiet"]):
+        return interrupted
+    enough = table.end(least, options["output_file"])
+    return finish([session]) or int(not enough)
 
 
 def _sizes(options: Mapping[str, Any]) -> dict[str, Any]:
-    """A factor of 1, as nccl-tests has it without -f, leaves the steps of -i: by default 1 MiB."""
+    """Without -f, which is a factor of 1 in nccl-tests, sizes are steps of -i apart: by default 1 MiB."""
     if options["stepfactor"] > 1 and not options["stepbytes"]:
         return {}
     return {"stepfactor": 2.0, "stepbytes": options["stepbytes"] or "1M"}
 
 
-def _least() -> float | None:
-    """Of the average bus bandwidth, in GB/s; None where nobody wants one."""
-    said = os.environ.get(LEAST_BANDWIDTH, "")
+def _least_bandwidth() -> float | None:
+    """Return the least average bus bandwidth in GB/s; None where there is no limit."""
+    value = os.environ.get(LEAST_BANDWIDTH, "")
     try:
-        return float(said) if said else None
+        return float(value) if value else None
     except ValueError:
-        raise UsageError(f"{LEAST_BANDWIDTH}={said} is no bandwidth; give GB/s, or unset it") from None
+        raise UsageError(f"{LEAST_BANDWIDTH}={value} is no bandwidth; give GB/s, or unset it") from None
 
 
+@dataclass(frozen=True)
 class _Table:
     """The lines of the program, as results arrive."""
 
-    def __init__(self, session: "Session", collective: Collective, platform: str, per: tuple[int, int]) -> None:
-        self._session, self._collective, self._platform = session, collective, platform
-        self._per = per  # process: threads, and GPUs of each
-        self.status = 0
+    session: "Session"
+    collective: Collective
+    platform: str
+    threads: int  # of a process
+    gpus: int  # of a thread
 
-    def show(self) -> None:
-        """All rows; every process takes part, and one prints."""
-        held: list[Result] = []
-        for line in self._opening() if self._session.leader else ():
-            click.echo(line)
-        for result in self._session.run():
-            held.append(result)
-            if len(held) < len(self._places) * len(self._session.sweep.implementations):
-                continue
-            for line in self._lines(held) if self._session.leader else ():
-                click.echo(line)
-            held = []
+    of_size: "list[Result]" = field(default_factory=list)  # results of the size whose row is not complete yet
 
-    def close(self, foreign: Path | None) -> None:
-        """What stands below the rows, and the JSON of -J."""
+    def begin(self) -> None:
+        """Print what stands above the rows."""
+        self._print(self._opening())
+
+    def add(self, result: "Result") -> None:
+        """Print the rows of a size once all its results are there."""
+        sweep = self.session.sweep
+        expected = (2 if self.collective.in_place else 1) * len(sweep.implementations)
+        self.of_size.append(result)
+        if len(self.of_size) < expected:
+            return
+        for name in dict.fromkeys(result.implementation for result in self.of_size):
+            self._print(_row([result for result in self.of_size if result.implementation == name]))
+        self.of_size.clear()
+
+    def close(self) -> None:
+        """Do nothing: there is no line of progress."""
+
+    def end(self, least: float | None, foreign: Path | None) -> bool:
+        """Print what stands below the rows and write the JSON of -J; return whether the bandwidth is enough."""
+        if not self.session.leader:
+            return True
         from collbench.cli._outputs import write_foreign
-        from collbench.formats.nccl_tests.write_text import average, footer
+        from collbench.formats.nccl_tests_write import average, footer
         from collbench.results import observed
 
-        results = list(observed(self._session.results))
-        least = _least()
-        verdict = "" if least is None else "OK" if average(results) >= least else "FAILED"
-        self.status = int(verdict == "FAILED")
-        for line in footer(self._collective, results, verdict):
-            click.echo(line)
+        results = list(observed(self.session.results))
+        passed = least is None or average(results) >= least
+        verdict = "" if least is None else "OK" if passed else "FAILED"
+        self._print(footer(self.collective, results, verdict))
         if foreign:
-            write_foreign(self._session, foreign)
-        if self._session.path:
-            click.echo(f"run file: {self._session.path}", err=True)
+            write_foreign(self.session, foreign)
+        if self.session.path:
+            click.echo(f"run file: {self.session.path}", err=True)
+        return passed
 
-    @property
-    def _places(self) -> tuple[bool, ...]:
-        return (False, True) if self._collective.in_place else (False,)
+    def _print(self, lines: Iterator[str]) -> None:
+        for line in lines if self.session.leader else ():
+            click.echo(line)
 
     def _opening(self) -> Iterator[str]:
-        from collbench.formats.exported import ExportSelection, signed
-        from collbench.formats.nccl_tests.settings import settings
-        from collbench.formats.nccl_tests.write_text import listed, opening
+        from collbench.formats.nccl_tests_write import opening, settings, signature
 
-        sweep, header = self._session.sweep, self._session.header
+        sweep, header = self.session.sweep, self.session.header
         sizes = sorted({case.nbytes for case in sweep.cases()})
-        threads, gpus = self._per
         iterations = sweep.sampling.iters or 0
-        said = settings(header, sweep.ranks, sizes, iterations=iterations, threads=threads, gpus=gpus)
-        selection = ExportSelection(header, (), lambda reason: None)
-        yield signed(sweep.implementations[0], self._platform, sweep.ranks)
-        yield from opening(self._collective, said, listed(selection, sweep.ranks))
+        options = settings(header, sweep.ranks, sizes, iterations=iterations, threads=self.threads, gpus=self.gpus)
+        yield signature(sweep.implementations[0], self.platform, sweep.ranks)
+        yield from opening(self.collective, options, header, sweep.ranks)
 
-    def _lines(self, results: "list[Result]") -> Iterator[str]:
-        """A row for the results of a size, and a comment where one has no time."""
-        from collbench.formats.exported import ExportLine
-        from collbench.formats.nccl_tests.write_text import MISSING, row, start
-        from collbench.results import Measurement, Untimed
 
-        for name in dict.fromkeys(result.implementation for result in results):
-            own = [result for result in results if result.implementation == name]
-            out, inside = (
-                next((one for one in own if isinstance(one, Measurement) and one.case.in_place == place), None)
-                for place in (False, True)
-            )
-            yield row(ExportLine(out, inside)) if out or inside else start(own[0].case) + MISSING * 2
-            for result in own:
-                reason = result.reason if isinstance(result, Untimed) else result.wrong
-                if result.scheduling and result.scheduling.off_core:
-                    place = ", in place" if result.case.in_place else ""
-                    share = f"{result.scheduling.off_core:.0%} of the samples, which the mean is made of too"
-                    click.echo(
-                        f"{name}, {result.case.nbytes} B{place}: ranks were off their cores in {share}", err=True
-                    )
-                if reason:
-                    yield f"# {name}{', in place' if result.case.in_place else ''}: {reason}"
+def _row(results: "list[Result]") -> Iterator[str]:
+    """Yield the row of one implementation and size, and a comment where it has no time or is wrong."""
+    from collbench.formats.exported import ExportLine
+    from collbench.formats.nccl_tests_write import empty_row, row
+    from collbench.results.collectives import Measurement, Untimed
+
+    measured = {result.case.in_place: result for result in results if isinstance(result, Measurement)}
+    line = ExportLine(measured.get(False), measured.get(True))
+    yield row(line) if measured else empty_row(results[0].case)
+    for result in results:
+        name = f"{result.implementation}{', in place' if result.case.in_place else ''}"
+        if result.scheduling and result.scheduling.off_core:
+            share = f"{result.scheduling.off_core:.0%} of the samples, which the mean is made of too"
+            click.echo(f"{name}, {result.case.nbytes} B: ranks were off their cores in {share}", err=True)
+        reason = result.reason if isinstance(result, Untimed) else result.wrong
+        if reason:
+            yield f"# {name}: {reason}"

@@ -12,11 +12,17 @@ from typing import Any
 import click
 
 from collbench.algorithms import choose, implementations, libraries, needs
-from collbench.api.patience import RANKS, leads, said_if_long, say
-from collbench.api.predicting import find_system
-from collbench.api.wanted import default_folder, left_aside, make_cases, make_sweep, new_folder
+from collbench.api.notices import RANKS, announced_if_slow, is_leader, say
+from collbench.api.requests import (
+    SweepRequest,
+    default_folder,
+    find_system,
+    measured_sweep,
+    new_folder,
+    passed_over,
+)
 from collbench.cases import BUCKET_UNIT, Job, Sampling, Step, Sweep
-from collbench.cli._sweep_options import DEFAULTS
+from collbench.cli.options import sweep_request
 from collbench.errors import PlatformError, UsageError
 from collbench.host.launcher import launched
 from collbench.measure import strategies
@@ -65,12 +71,12 @@ class StepOptions:
     matrix: int | None = None
     noise: float = 0.0  # per cent
 
-    def for_sweep(self, gradients: str, **more: Any) -> dict[str, Any]:
-        """Return the options of a sweep of one size, which is *gradients* if none is given."""
+    def for_sweep(self, gradients: str, **more: Any) -> SweepRequest:
+        """Return the request of a sweep of one size, which is *gradients* if none is given."""
         size = self.gradients or gradients
         names = ("op", "datatype", "timeout", "spin", "bind", "budget")
         given = {name: getattr(self, name) for name in names}
-        return DEFAULTS | given | {"minbytes": size, "maxbytes": size} | more
+        return sweep_request(given, minbytes=size, maxbytes=size, starts=1, **more)
 
 
 # Scaling.
@@ -87,8 +93,8 @@ def scale_session(options: StepOptions, ranks: str | None, mode: str) -> Session
     slow = parse_slow(options.slow_rank, counts[-1])
     work = parse_work(options.compute or "10ms")
     size = options.matrix or find_platform(platform).matrix
-    words = options.for_sweep("4M", on=platform, ranks=counts[-1], impl=options.impl or usual(platform))
-    _, sweep = make_sweep(words, None)
+    request = options.for_sweep("4M", on=platform, ranks=counts[-1], impl=options.impl or usual(platform))
+    _, sweep = measured_sweep(request)
     _refuse_too_large(replace(sweep, steps=(Step(1, size),)), counts, platform)
     step = Step(work.products(platform, size), size, slow=slow)
     scaling = Scaling(replace(sweep, steps=(step,)), counts, modes)
@@ -129,8 +135,8 @@ def overlap_session(
     if system := described(options.on):
         return _predicted_overlap(options, system, system.ranks if ranks is None else ranks, buckets, ctas)
     platform = platform_of(options.on)
-    words = options.for_sweep("8M", on=platform, ranks=ranks, impl=options.impl or usual(platform))
-    _, sweep = make_sweep(words, None)
+    request = options.for_sweep("8M", on=platform, ranks=ranks, impl=options.impl or usual(platform))
+    _, sweep = measured_sweep(request)
     if sweep.ranks < 2:
         raise UsageError("--ranks 1 has nothing to communicate; give at least 2")
     slow = parse_slow(options.slow_rank, sweep.ranks)
@@ -168,8 +174,8 @@ def stragglers_session(
     *joined* is the rank and the number of processes of an outside launcher.
     """
     work = parse_work(options.compute or "1ms")
-    words = options.for_sweep("64K", on=options.on, ranks=ranks, impl=options.impl or "library,auto")
-    platform, sweep = make_sweep(words, joined)
+    request = options.for_sweep("64K", on=options.on, ranks=ranks, impl=options.impl or "library,auto")
+    platform, sweep = measured_sweep(request, joined)
     if sweep.ranks < 2:
         raise UsageError("--ranks 1 has nobody to be late for; give at least 2")
     most = MOST_MOMENTS // sweep.ranks
@@ -179,7 +185,7 @@ def stragglers_session(
     if not options.impl:  # a library once, not by every method of calling it
         names = tuple(name for name in sweep.implementations if not implementations()[name].calls)
         sweep = replace(sweep, implementations=names)
-    with said_if_long(RANKS):
+    with announced_if_slow(RANKS):
         step = replace(calibrated(work, platform, sweep, joined), slow=slow)
     sampling = _straggler_sampling(sweep, step, work, steps or min(STEPS, most))
     sweep = replace(sweep, steps=(step,), sampling=sampling)
@@ -236,10 +242,19 @@ def strategies_session(options: StrategyOptions, joined: tuple[int, int] | None)
         rate=options.rate,
         target=options.target or 0.0,
     )
-    words = DEFAULTS | {name: getattr(options, name) for name in ("ranks", "timeout", "spin", "bind")}
-    words |= {"on": _trained_on(options.on, names, joined), "impl": "ladder", "op": "allreduce"}
-    words |= {"minbytes": f"{job.nbytes}", "maxbytes": f"{job.nbytes}"}
-    platform, sweep = make_sweep(words, joined)
+    request = SweepRequest.parse(
+        "allreduce",
+        impl="ladder",
+        on=_trained_on(options.on, names, joined),
+        ranks=options.ranks,
+        minbytes=job.nbytes,
+        maxbytes=job.nbytes,
+        timeout=options.timeout,
+        spin=options.spin,
+        bind=options.bind,
+        starts=1,
+    )
+    platform, sweep = measured_sweep(request, joined)
     job = replace(job, slow=parse_slow(options.slow_rank, sweep.ranks, SLOW_TRAINER))
     _refuse_too_long(job, platform, sweep.ranks)
     jobs = tuple(replace(job, seed=seed) for seed in range(1, options.seeds + 1))
@@ -262,7 +277,7 @@ def _trained_on(on: str, names: Sequence[str], joined: tuple[int, int] | None) -
             raise UsageError(f"--on {on}: the job is computed by NumPy, on {first} alone; use --on {first}")
         return on
     before = takewhile(lambda name: name != first, platforms())
-    passed = [name for name in before if find_platform(name).installed()] if leads(joined) else []
+    passed = [name for name in before if find_platform(name).installed()] if is_leader(joined) else []
     if passed:
         say(f"collbench: the job is computed by NumPy, so this is the {first}, and no {' or '.join(passed)} is used")
     return first
@@ -287,13 +302,13 @@ def refuse_launcher(command: str, more: str = "") -> None:
 
 def described(on: str) -> System | None:
     """Return the described system that `--on` names, on which nothing runs; None for a platform."""
-    return find_system(on) if on not in ("auto", *platforms()) else None
+    return find_system(on, ("auto", *platforms())) if on not in ("auto", *platforms()) else None
 
 
 def platform_of(on: str) -> str:
     """Return the platform that `--on` names; stderr says where another one is there but cannot be used."""
     platform = on_auto() if on == "auto" else find_platform(on).name
-    if remark := left_aside(on, platform):
+    if remark := passed_over(on, platform):
         click.echo(f"collbench: {remark}", err=True)
     return platform
 
@@ -322,8 +337,7 @@ def _described_step(options: StepOptions) -> Step:
 
 
 def _described_sweep(options: StepOptions, system: System, ranks: int) -> Sweep:
-    words = options.for_sweep("1G")
-    return make_cases(words, ranks, choose(options.impl or "nccl", system.platform), parse_size(words["maxbytes"]))
+    return options.for_sweep("1G").on_ranks(ranks, choose(options.impl or "nccl", system.platform), 0)
 
 
 def parse_work(text: str) -> Work:

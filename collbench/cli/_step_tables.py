@@ -21,7 +21,7 @@ from collbench.analysis.stragglers import (
     verdicts,
 )
 from collbench.analysis.strategies import COLUMNS, Ranking, TableRow, table
-from collbench.cli._columns import Table
+from collbench.cli.tables import Table
 from collbench.measure.step_runs import MODES
 from collbench.results import Result, StepPrediction, StepRow, StepTimes, Trained, Untimed
 from collbench.units import format_figure, format_seconds, format_size

@@ -1,42 +1,38 @@
-"""Write a run file as another tool's output: nccl-tests, OSU, or tidy CSV.
+"""Write a run file as another tool's output: nccl-tests or tidy CSV.
 
 For example:
   collbench export results/runs/... --to nccl-tests --impl mpi
   collbench export run.jsonl --to csv --out run.csv
 """
 
-from collections import Counter
 from pathlib import Path
 
 import click
 
-from collbench.cli._paths import PATH, RUN, Where
+from collbench.cli.options import PATH, RUN, Renamed
 
 
 @click.command("export")
 @RUN
-@click.option("--to", "name", required=True, metavar="FORMAT", help="nccl-tests, nccl-tests-json, osu or csv.")
+@click.option("--to", "name", required=True, metavar="FORMAT", help="nccl-tests, nccl-tests-json or csv.")
 @click.option("--impl", metavar="NAME", help="The implementation, where a format holds one only.")
-@click.option("-o", "--out", cls=Where, type=PATH, metavar="FILE", help="[default: standard output]")
+@click.option("-o", "--out", cls=Renamed, type=PATH, metavar="FILE", help="[default: standard output]")
 def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
     """Write a run as another tool would have printed it, for what reads that tool's output.
 
-    RUN is a run file or the folder that holds it.  Rows that were imported from the same format come out as they were;
-    of measured ones, nccl-tests and OSU get the mean of the samples.  What a format cannot hold is said on stderr.
+    RUN is a run file or the folder that holds it.  Of measured rows, nccl-tests gets the mean of the samples; rows that
+    were imported from nccl-tests keep their words.  What a format cannot hold is said on stderr.
     """
     from collbench.errors import StorageError, UsageError, writing
     from collbench.formats import find_format, written
     from collbench.formats.exported import select
     from collbench.runfile import store
 
-    format_, left_out = find_format(name, written()), Counter[str]()
-
-    def leave(reason: str) -> None:
-        left_out[reason] += 1
-
+    format_ = find_format(name, written())
     assert format_.write
-    text = format_.write(select(store.read(run), impl, format_.mixed, leave))
-    for reason, count in left_out.items():
+    selection = select(store.read(run), impl, format_.mixed)
+    text = format_.write(selection)
+    for reason, count in selection.left_out.items():
         click.echo(f"left out: {count} row{'s' if count > 1 else ''}: {reason}", err=True)
     if not text.strip():
         raise UsageError(f"nothing to export: {name} can hold no row of {run}")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from collbench.cli._paths import PATH, Where
+from collbench.cli.options import PATH, Renamed
 
 if TYPE_CHECKING:
-    from collbench.formats.imported import Imported, Test
+    from collbench.formats.imported import Imported, ImportedTest
     from collbench.results import Result
 
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     "--as",
     "name",
     metavar="FORMAT",
-    help="nccl-tests, nccl-tests-json, rccl-csv, rccl-json, osu or csv.  [default: as the content shows]",
+    help="nccl-tests, nccl-tests-json, rccl, osu or csv.  [default: as the content shows]",
 )
 @click.option("--ranks", type=int, metavar="N", help="Number of ranks, where a file does not tell it.")
 @click.option("--op", default="", metavar="NAME", help="Collective, where a file does not tell it.")
 @click.option(
     "-o",
     "--out",
-    cls=Where,
+    cls=Renamed,
     type=PATH,
     metavar="DIR",
     help="Folder to make for the run file.  [default: results/runs/...]",
@@ -61,7 +61,8 @@ def command(files: tuple[Path, ...], name: str | None, ranks: int | None, op: st
     return 0
 
 
-def _refuse(groups: "Sequence[Imported]", tests: "Sequence[Test]") -> None:
+def _refuse(groups: "Sequence[Imported]", tests: "Sequence[ImportedTest]") -> None:
+    """Raise RunFileError, with the reasons, if no row is left."""
     from collbench.errors import RunFileError
 
     if not groups:
@@ -71,8 +72,8 @@ def _refuse(groups: "Sequence[Imported]", tests: "Sequence[Test]") -> None:
 
 
 def _folder(imported: "Imported", out: Path | None, number: int) -> Path:
-    """As wanted, with a folder in it for each run where there are several; else as a sweep's."""
-    from collbench.api.wanted import new_folder
+    """Return the folder of --out, with a folder in it for each run where there are several; else one as of a sweep."""
+    from collbench.api.requests import new_folder
 
     names = [collective.name for collective in imported.collectives]
     if out:
@@ -83,7 +84,7 @@ def _folder(imported: "Imported", out: Path | None, number: int) -> Path:
 
 def _store(imported: "Imported", folder: Path) -> None:
     """Write the run file and print its rows."""
-    from collbench.cli._table import REPORTED_LEGEND
+    from collbench.cli.results_table import REPORTED_LEGEND
     from collbench.runfile.store import Writer
 
     results = imported.results
@@ -93,25 +94,28 @@ def _store(imported: "Imported", folder: Path) -> None:
             writer.append(result)
         writer.end(datetime.now(UTC).isoformat(timespec="seconds"), 0)
     click.echo(imported.tests[0].machine.name, err=True)
-    _print(results)
+    _print_rows(results)
     click.echo("\n" + REPORTED_LEGEND.format(figures=_figures(results)), err=True)
     click.echo(f"run file: {writer.path}")
 
 
 def _figures(results: "Sequence[Result]") -> str:
-    """What the times are: of a few kinds in words, of more by their kind only."""
-    from collbench.results import Reported
+    """Return what the times are: of a few kinds in words, of more by their kind only."""
+    from collbench.results.collectives import Reported
 
     reported = [result for result in results if isinstance(result, Reported)]
-    said = dict.fromkeys("median of the samples" if row.samples else row.statistic for row in reported)
-    return "; ".join(said) if len(said) < 4 else ", ".join(dict.fromkeys(row.figure for row in reported))
+    statistics = dict.fromkeys("median of the samples" if row.samples else row.statistic for row in reported)
+    if len(statistics) < 4:
+        return "; ".join(statistics)
+    return ", ".join(dict.fromkeys(row.figure for row in reported))
 
 
-def _print(results: "Sequence[Result]") -> None:
-    from collbench.cli._live_table import LiveTable
-    from collbench.cli._table import heading, row
+def _print_rows(results: "Sequence[Result]") -> None:
+    """Print a table for each collective, type and place, in the order in which they come."""
+    from collbench.cli.progress import LiveTable
+    from collbench.cli.results_table import heading, row
 
     table = LiveTable()
-    titles = {title: at for at, title in enumerate(dict.fromkeys(result.case.title for result in results))}
-    for result in sorted(results, key=lambda result: titles[result.case.title]):
+    titles = list(dict.fromkeys(result.case.title for result in results))
+    for result in sorted(results, key=lambda result: titles.index(result.case.title)):
         table.show(result.case.title, heading(""), [(result, row(result, None))])

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from collbench.cli._paths import FORMATS, PATH, RUNS, Where
+from collbench.cli.options import FORMATS, PATH, RUNS, Renamed
 from collbench.errors import UsageError
 
 _DIGITS = 6  # of a number of lines
@@ -21,7 +21,7 @@ _DIGITS = 6  # of a number of lines
 @click.option(
     "-o",
     "--out",
-    cls=Where,
+    cls=Renamed,
     type=PATH,
     metavar="FOLDER",
     help="Where to write the figures.  [default: the folder of the first run]",
@@ -40,7 +40,7 @@ _DIGITS = 6  # of a number of lines
     default="screen",
     show_default=True,
     metavar="screen|paper|slide",
-    help="What the figures are for: sizes, fonts and lines of those against message size.",
+    help="What the figures against message size are for: it sets their sizes, fonts and lines.",
 )
 @click.option(
     "--view",
@@ -49,7 +49,7 @@ _DIGITS = 6  # of a number of lines
     show_default=True,
     metavar="NAME[,NAME]|all",
     help="What stands along y: bandwidth, latency, ratio (the library's time over this one's), "
-    "bound (the share of what the line rate allows); or samples (each of every row, around their median).",
+    "bound (the share of what the line rate allows); or samples (every sample, around the median of its row).",
 )
 @click.option(
     "--impl",
@@ -68,8 +68,10 @@ _DIGITS = 6  # of a number of lines
 @click.option("--overlay", is_flag=True, help="All topologies in one panel, a colour each.")
 @click.option("--apart", is_flag=True, help="Give predictions panels of their own.")
 @click.option(
+    "--on",
     "--as",
-    "system",
+    "on",
+    cls=Renamed,
     metavar="SYSTEM|FILE.toml",
     help="What machine the measured runs are of, for the view bound.  [default: as each run file says]",
 )
@@ -81,9 +83,9 @@ def command(runs: tuple[Path, ...], out: Path | None, names: str | None, lines: 
     the speed-up over the library stands beside the bandwidth, unless --view asks for it too.
 
     Of runs of scale, overlap, jitter, styles and explain, and of narrow wires, the pictures are those that the command
-    drew; of the second run given their names end in -2.
+    drew; names of the second run's pictures end in -2.
     """
-    from collbench.api.drawing import plot
+    from collbench.api.reading import plot
 
     folder = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
     options |= {"impl": names or "", "lines": _count(lines)}
@@ -93,7 +95,7 @@ def command(runs: tuple[Path, ...], out: Path | None, names: str | None, lines: 
 
 
 def _count(lines: str) -> int | None:
-    """How many lines have a colour; UsageError for what is neither a number nor `all`."""
+    """Return how many lines have a colour, None for all; UsageError for what is neither a number nor `all`."""
     if lines == "all":
         return None
     if not lines.isascii() or not lines.isdecimal() or len(lines) > _DIGITS:

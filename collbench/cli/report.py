@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from collbench.cli._paths import PATH, RUNS, Where
+from collbench.cli.options import PATH, RUNS, Renamed, machine_option
 from collbench.errors import CollbenchError, RunFileError, UsageError, unlinked, writing
 from collbench.host.sanitize import safe_read
 
@@ -20,13 +20,13 @@ from collbench.host.sanitize import safe_read
 @click.option(
     "-o",
     "--out",
-    cls=Where,
+    cls=Renamed,
     type=PATH,
     metavar="FILE",
     help="Where to write it.  [default: report.html beside the first run]",
 )
-@click.option("--as", "name", metavar="SYSTEM|FILE.toml", help="What the machine is.  [default: as the run files say]")
-def command(runs: tuple[Path, ...], out: Path | None, name: str | None) -> int:
+@machine_option("as the run files say")
+def command(runs: tuple[Path, ...], out: Path | None, on: str | None) -> int:
     """Put runs into one HTML file: curves to look into, who wins where, verdicts, the machine, and every row.
 
     RUN is a run file or the folder that holds it: measured, predicted, imported or explained.  Prints the path of the
@@ -40,7 +40,7 @@ def command(runs: tuple[Path, ...], out: Path | None, name: str | None) -> int:
     _refuse(place, [run.path for run in shown])
     if not out:
         unlinked(place, "--out")
-    text = report.build(shown, name)
+    text = report.build(shown, on)
     with writing(place, "file with --out"):
         place.write_text(text, encoding="utf-8")
     click.echo(place)
@@ -48,7 +48,7 @@ def command(runs: tuple[Path, ...], out: Path | None, name: str | None) -> int:
 
 
 def _refuse(place: Path, runs: Sequence[Path]) -> None:
-    """A folder, or a file that is a run: reports are written over, and runs must not be."""
+    """Raise UsageError for a folder, and for a run file: reports are written over, and runs must not be."""
     if place.is_dir():
         raise UsageError(f"{place} is a folder; give a file with --out, such as {place / 'report.html'}")
     if any(place.exists() and place.samefile(run) for run in runs) or _is_run(place):
@@ -56,7 +56,7 @@ def _refuse(place: Path, runs: Sequence[Path]) -> None:
 
 
 def _is_run(place: Path) -> bool:
-    """Whether a file begins as every run file does."""
+    """Return whether a file begins as every run file does."""
     try:
         with safe_read(place, RunFileError) as file:
             start = file.read(200)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._sweep_options import HERE, shared, writes
-from collbench.platforms import platforms
+from collbench.cli.options import ANYWHERE, HERE, shared, writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -49,12 +48,6 @@ def _number(name: str, default: int, most: int, words: str, metavar: str | None 
     return click.Option([name], type=click.IntRange(least, most), default=default, metavar=metavar, help=words)
 
 
-_ANYWHERE = click.Option(
-    ["--on"],
-    default="auto",
-    metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
-    help="Where the ranks live; on a described system nothing runs, a model predicts.",
-)
 _MOST_SEEDS, _MOST_STEPS = 1000, 10_000  # of training
 _MATRIX = click.Option(
     ["--matrix"],
@@ -68,7 +61,7 @@ _NOISE = click.Option(
 )
 _SETTINGS = {"show_default": True}
 _SCALE = [
-    _ANYWHERE,
+    ANYWHERE,
     click.Option(
         ["-g", "--ranks"],
         metavar="N,N|N..N",
@@ -90,7 +83,7 @@ _SCALE = [
     *writes("run file and plot"),
 ]
 _OVERLAP = [
-    _ANYWHERE,
+    ANYWHERE,
     *shared("ranks"),
     _implementations("the library and auto"),
     _compute("10ms, predicted 100ms"),
@@ -218,10 +211,6 @@ def strategies(**options: Any) -> int:
     return _run(session, STRATEGIES, conclusion, request.formats, total)
 
 
-EARLIER = {"scale": scale, "overlap": overlap, "jitter": stragglers, "styles": strategies}
-"""What the commands were called before; these names still answer."""
-
-
 def _run(
     session: "Session",
     table: "StepTable",
@@ -230,29 +219,22 @@ def _run(
     total: int = 0,
 ) -> int:
     """Measure or predict everything, show each row as it arrives, then the conclusion and where everything is."""
-    from collbench.cli._carried_out import carried_out
+    from collbench.cli.progress import ResultTable
+    from collbench.cli.running import finish, run_session
 
-    return carried_out(
-        session, lambda: _show(session, table, total), lambda: _close(session, table, conclusion, formats)
-    )
-
-
-def _show(session: "Session", table: "StepTable", total: int) -> None:
-    from collbench.cli._live_table import LiveTable
-    from collbench.cli._progress import awaited
-
-    live = LiveTable(total)
-    for result in awaited(session.run()):
-        if session.leader:
-            live.show(table.title(result), table.heading(), [(result, table.row(result, session.results))])
-    live.close()
+    rows = ResultTable(table.title, table.heading, lambda result: table.row(result, session.results), total)
+    if interrupted := run_session(session, rows):
+        return interrupted
+    if session.leader:
+        _close(session, table, conclusion, formats)
+    return finish([session])
 
 
 def _close(
     session: "Session", table: "StepTable", conclusion: "Callable[[], Iterable[str]]", formats: tuple[str, ...]
 ) -> None:
-    from collbench.cli._carried_out import say_where
     from collbench.cli._step_tables import PREDICTED
+    from collbench.cli.running import say_where
     from collbench.plots import perfetto
     from collbench.results import StepTimes
 

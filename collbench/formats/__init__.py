@@ -1,7 +1,7 @@
-"""Formats of other tools: every module below this folder that defines FORMAT, found by the file's presence.
+"""Formats of other tools: every module of this folder that defines FORMAT, found by the file's presence.
 
-Another format is one file dropped in, here or in a folder of its own.  Which format a file has is told from its
-content, by the first in `order` that recognises it.
+Another format is one file dropped in.  Which format a file has is told from its content, by the first in `order` that
+recognises it.  `imported` has what readers return, `exported` what writers get.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from functools import cache
 
 from collbench.errors import RunFileError, unknown
 from collbench.formats.exported import ExportSelection
-from collbench.formats.imported import Hints, Test
+from collbench.formats.imported import Hints, ImportedTest
 from collbench.formats.source import Source
 
 
@@ -20,15 +20,15 @@ from collbench.formats.source import Source
 class Format:
     """How another tool writes its results.
 
-    `read(source, hints)` yields the tests of a file that has this format, at least one; RunFileError names file and
-    line of what cannot be read, UsageError what the file does not tell.  `write(selection)` is the text of a file,
-    without what the selection was told to leave out.
+    `read(source, hints)` returns the tests of a file that has this format, at least one; RunFileError names file and
+    line of what cannot be read, UsageError what the file does not tell.  `write(selection)` returns the text of a
+    file, and counts in the selection what it leaves out.
     """
 
     name: str
     summary: str  # one line for lists of formats
     recognises: Callable[[Source], bool]
-    read: Callable[[Source, Hints], Sequence[Test]]
+    read: Callable[[Source, Hints], Sequence[ImportedTest]]
     write: Callable[[ExportSelection], str] | None = None
     mixed: bool = False  # whether one file holds several implementations
     among: bool = False  # whether its tables may stand in one log with those of other tools
@@ -37,26 +37,26 @@ class Format:
 
 @cache
 def formats() -> dict[str, Format]:
-    """Every format by name, in the order in which they are tried."""
-    modules = [importlib.import_module(module.name) for module in pkgutil.walk_packages(__path__, f"{__name__}.")]
+    """Return every format by name, in the order in which they are tried."""
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     known: list[Format] = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
     return {format_.name: format_ for format_ in sorted(known, key=lambda format_: (format_.order, format_.name))}
 
 
 def written() -> dict[str, Format]:
-    """Those that can be written too."""
+    """Return the formats that can be written too."""
     return {name: format_ for name, format_ in formats().items() if format_.write}
 
 
 def find_format(name: str, known: dict[str, Format]) -> Format:
-    """The format of that name among those."""
+    """Return the format of that name; UsageError with the choices if there is none."""
     if name not in known:
         raise unknown("format", name, known)
     return known[name]
 
 
 def detect(source: Source) -> Format:
-    """The format that a file's content shows; RunFileError with all of them if it shows none."""
+    """Return the format that a file's content shows; RunFileError with all of them if it shows none."""
     for format_ in formats().values():
         if format_.recognises(source):
             return format_
@@ -64,29 +64,39 @@ def detect(source: Source) -> Format:
     raise RunFileError(f"{source.name}: nothing in it looks like results of a known tool; known are: {known}")
 
 
-def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequence[Test]:
-    """The tests of a file, in the format of that name or as its content shows; RunFileError for our own run files."""
+def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequence[ImportedTest]:
+    """Read a file.
+
+    Args:
+        source: The file.
+        hints: What the user says of it.
+        name: The name of its format, None to tell it from the content.
+
+    Raises:
+        RunFileError: It has no such format, or is a run file of collbench already.
+        UsageError: It does not tell its collective or its number of ranks.
+
+    """
     if source.first.startswith('{"kind": "header"'):
         raise RunFileError(f"{source.name} is a run file of collbench already; give it to the commands as it is")
     if name:
         return find_format(name, formats()).read(source, hints)
     first = detect(source)
-    others = [format_ for format_ in formats().values() if format_.among and format_ is not first]
-    if not first.among or not any(format_.recognises(source) for format_ in others):
+    among = [format_ for format_ in formats().values() if format_.among and format_.recognises(source)]
+    if not first.among or len(among) < 2:
         return first.read(source, hints)
-    return _mixed(source, hints)
+    return _read_mixed(among, source, hints)
 
 
-def _mixed(source: Source, hints: Hints) -> Sequence[Test]:
-    """The tests of a log in which several tools speak; of those that have no row in it, nothing."""
-    tests: list[Test] = []
-    refused: list[RunFileError] = []
-    for format_ in formats().values():
-        if format_.among and format_.recognises(source):
-            try:
-                tests += format_.read(source, hints)
-            except RunFileError as error:
-                refused.append(error)
+def _read_mixed(among: Sequence[Format], source: Source, hints: Hints) -> Sequence[ImportedTest]:
+    """Read a log in which several tools print; a tool without a row in it does not matter."""
+    tests: list[ImportedTest] = []
+    errors: list[RunFileError] = []
+    for format_ in among:
+        try:
+            tests += format_.read(source, hints)
+        except RunFileError as error:
+            errors.append(error)
     if not tests:
-        raise refused[0]
+        raise errors[0]
     return tests

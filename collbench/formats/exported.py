@@ -1,31 +1,35 @@
 """What of a run goes into a file of another tool, sorted as such tools print it: a part for each of their tests."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
-from collbench import __version__
 from collbench.cases import Case
 from collbench.errors import UsageError
-from collbench.results import Measurement, Observed, Prediction, Reported, Result
+from collbench.formats.source import as_mapping
+from collbench.results import Result
+from collbench.results.base import Observed
+from collbench.results.collectives import Measurement, Prediction, Reported
 from collbench.runfile.header import ForeignTest, Header
 from collbench.runfile.store import Run
 
-Leave = Callable[[str], None]
-"""Told the reason for every result that a format cannot hold."""
 MOST_LISTED = 2**17  # ranks of all tests of a file, which list each of them
 Exported = Measurement | Reported | Prediction
 
 
 @dataclass(frozen=True)
 class ExportSelection:
-    """The results to write, and the header of their run."""
+    """The results to write, the header of their run, and why rows are left out."""
 
     header: Header
     results: tuple[Exported, ...]
-    leave: Leave
+    left_out: Counter[str] = field(default_factory=Counter)  # rows by the reason, filled by whoever writes
+
+    def leave(self, reason: str) -> None:
+        """Count a row that the format cannot hold."""
+        self.left_out[reason] += 1
 
 
 @dataclass(frozen=True)
@@ -37,25 +41,25 @@ class ExportLine:
 
     @property
     def places(self) -> tuple[Observed | None, Observed | None]:
-        """Both."""
+        """Both places."""
         return self.out, self.inside
 
     @property
     def any(self) -> Observed:
-        """The first that is there."""
+        """The first place that is there."""
         result = self.out or self.inside
         assert result
         return result
 
     @property
     def case(self) -> Case:
-        """That of the row."""
+        """The case of the row."""
         return self.any.case
 
     @property
-    def printed(self) -> Mapping[str, Any]:
-        """The row's own words, if it is a foreign one."""
-        return self.any.printed if isinstance(self.any, Reported) else {}
+    def printed(self) -> str:
+        """The row as another tool printed it, if one did."""
+        return str(as_mapping(self.any.printed).get("line", "")) if isinstance(self.any, Reported) else ""
 
 
 @dataclass(frozen=True)
@@ -66,26 +70,30 @@ class Part:
     lines: tuple[ExportLine, ...]
 
     @property
+    def results(self) -> list[Observed]:
+        """Every place of every row."""
+        return [place for line in self.lines for place in line.places if place]
+
+    @property
     def iterations(self) -> int:
         """What each time is the mean of: as the other tool said, or the fewest samples."""
         said = self.test.sweep.get("iters")
-        fewest = min(len(place.times) for line in self.lines for place in line.places if place)
-        return said if isinstance(said, int) else fewest
+        return said if isinstance(said, int) else min(len(result.times) for result in self.results)
 
 
-def mapping(value: object) -> Mapping[str, Any]:
-    """The value if it is a mapping, else an empty one: run files may come from anywhere."""
-    return value if isinstance(value, Mapping) else {}
+def select(run: Run, implementation: str | None, mixed: bool) -> ExportSelection:
+    """Choose the results of a run that can be written.
 
+    Args:
+        run: The run.
+        implementation: The implementation that is wanted, None for all.
+        mixed: Whether the format can hold several implementations.
 
-def texts(value: object) -> list[str]:
-    """The value if it is a list of lines, else none."""
-    return [line for line in value if isinstance(line, str)] if isinstance(value, list) else []
+    Raises:
+        UsageError: There are no such results, or an implementation must be named.
 
-
-def select(run: Run, implementation: str | None, mixed: bool, leave: Leave) -> ExportSelection:
-    """The results of a run that can be written; UsageError if there is none, or an implementation must be named."""
-    timed = [result for result in run.results if _writable(result, lambda reason: None)]
+    """
+    timed = [result for result in run.results if _has_time(result)]
     names = list(dict.fromkeys(result.implementation for result in timed))
     if implementation is not None and implementation not in names:
         choices = ", ".join(names) or "none"
@@ -94,25 +102,26 @@ def select(run: Run, implementation: str | None, mixed: bool, leave: Leave) -> E
         raise UsageError(f"{run.path} has several implementations; choose one with --impl: {', '.join(names)}")
     if not timed:
         raise UsageError(f"nothing to export: {run.path} has no results with a time")
-    wanted = (result for result in run.results if implementation in (None, result.implementation))
-    return ExportSelection(run.header, tuple(result for result in wanted if _writable(result, leave)), leave)
+    wanted = [result for result in run.results if implementation in (None, result.implementation)]
+    selection = ExportSelection(run.header, tuple(result for result in wanted if _has_time(result)))
+    for result in wanted:
+        if not _has_time(result):
+            selection.leave(f"{type(result).__name__.lower()} rows have no time")
+    return selection
 
 
-def _writable(result: Result, leave: Leave) -> TypeGuard[Exported]:
-    if isinstance(result, Measurement | Reported | Prediction):
-        return True
-    leave(f"{type(result).__name__.lower()} rows have no time")
-    return False
+def _has_time(result: Result) -> TypeGuard[Exported]:
+    return isinstance(result, Measurement | Reported | Prediction)
 
 
 def parts(selection: ExportSelection) -> list[Part]:
-    """The results as tests of another tool: of one collective, implementation and number of ranks each.
+    """Return the results as tests of another tool: of one collective, implementation and number of ranks each.
 
-    Rows of foreign tests come as those had them.  Predictions are left out: such files hold what was measured.
+    Rows of foreign tests come as those tests had them.  Predictions are left out: such files hold what was measured.
     """
     tests = selection.header.imported.tests
     lines: dict[object, dict[object, ExportLine]] = {}
-    noted: dict[object, ForeignTest] = {}
+    test_of: dict[object, ForeignTest] = {}
     seen, room = Counter[object](), MOST_LISTED
     for result in selection.results:
         if isinstance(result, Prediction):
@@ -124,63 +133,46 @@ def parts(selection: ExportSelection) -> list[Part]:
             selection.leave(f"its ranks, of which each has a line, are more than {MOST_LISTED} with those before")
             continue
         room -= needed
-        noted[key] = test
+        test_of[key] = test
         _put(lines.setdefault(key, {}), row, result, seen)
-    return [Part(noted[key], tuple(rows.values())) for key, rows in lines.items()]
+    return [Part(test_of[key], tuple(rows.values())) for key, rows in lines.items()]
 
 
 def _place(result: Observed, tests: Sequence[ForeignTest]) -> tuple[object, object, ForeignTest]:
-    """Which test and row a result belongs to."""
+    """Return keys of the test and the row that a result belongs to, and the test if another tool ran it."""
     case = result.case
-    own = case.collective.name, case.ranks, result.implementation, result.platform
-    printed = mapping(result.printed) if isinstance(result, Reported) else {}
+    kind = case.collective.name, case.ranks, result.implementation, result.platform
+    printed = as_mapping(result.printed) if isinstance(result, Reported) else {}
     test, row = printed.get("test"), printed.get("row")
     if isinstance(test, int) and isinstance(row, int) and 0 <= test < len(tests):
-        return (test, *own), row, tests[test]
-    return own, replace(case, in_place=False), ForeignTest()
+        return (test, *kind), row, tests[test]
+    return kind, replace(case, in_place=False), ForeignTest()
 
 
 def _put(lines: dict[object, ExportLine], row: object, result: Observed, seen: Counter[object]) -> None:
-    """Beside the other place of its row; a repetition becomes a row of its own."""
+    """Put a result next to the other place of its row; a repetition becomes another row."""
     name = "inside" if result.case.in_place else "out"
     counted = id(lines), row, name
-    again = seen[counted]
+    repetition = seen[counted]
     seen[counted] += 1
-    lines[row, again] = replace(lines.get((row, again), ExportLine()), **{name: result})
+    lines[row, repetition] = replace(lines.get((row, repetition), ExportLine()), **{name: result})
 
 
 def mean_seconds(result: Observed) -> float:
-    """What these tools print: the mean; 0 where there is no time."""
+    """Return the mean, which is what these tools print; 0 where there is no time."""
     if isinstance(result, Reported):
         return result.seconds
     return fmean(result.times) if result.times else 0.0
 
 
 def rates(result: Observed) -> tuple[float, float]:
-    """Algorithm and bus bandwidth in GB/s by that mean, as these tools print it; the mean must not be 0."""
+    """Return algorithm and bus bandwidth in GB/s by the mean time, which must not be 0."""
     algbw = result.case.nbytes / mean_seconds(result) / 1e9
     return algbw, algbw * result.case.collective.bus_factor(result.case.ranks)
 
 
 def wrong_elements(result: Observed) -> int | None:
-    """Wrong elements; None if nobody looked."""
+    """Return how many elements are wrong; None if nobody looked."""
     if isinstance(result, Measurement):
         return result.mismatch.wrong if result.mismatch else 0
     return result.wrong_elements if isinstance(result, Reported) else None
-
-
-def other_figures(results: Iterable[Observed]) -> list[str]:
-    """The comment that says which times are no means, though these tables have only those; an import heeds it."""
-    kinds = dict.fromkeys(result.figure for result in results if isinstance(result, Reported) and not result.samples)
-    others = [kind for kind in kinds if kind != "mean"]
-    return [f"# collbench {__version__}: times are of the kind {' or '.join(others)}"] if others else []
-
-
-def signature(result: Observed) -> str:
-    """The comment that says whose results follow, since such tables have no word for it; an import heeds it."""
-    return signed(result.implementation, result.platform, result.case.ranks)
-
-
-def signed(implementation: str, platform: str, ranks: int) -> str:
-    """The same of these."""
-    return f"# collbench {__version__}: {implementation} on {platform}, {ranks} rank{'s' if ranks > 1 else ''}"

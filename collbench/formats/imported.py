@@ -1,9 +1,12 @@
-"""What a foreign file tells: its tests, each with its rows, its machine, and what a run file cannot hold."""
+"""What a foreign file holds: its tests, each with its rows and its machine, and what a run file cannot hold of it."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal
+from statistics import median
+from typing import Any
 
 from collbench import __version__
 from collbench.cases import Case
@@ -11,17 +14,22 @@ from collbench.collectives import Collective, find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.formats.source import GREATEST, clean
-from collbench.results import Reported, Result
+from collbench.results import Result
+from collbench.results.collectives import Reported
+from collbench.results.facts import Note
 from collbench.runfile.environment import variables
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 
 MOST_RANKS = 2**20
+MOST_GUESSED = 4096  # ranks that bandwidths may tell; more are too close together
 SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
+RANKS_TOLERANCE = 0.03  # by which bus bandwidths may differ from those of so many ranks
+ROW_TOLERANCE = 0.1  # by which a row's bandwidth may differ from its size and time: `1e+07` has one digit
 
 
 @dataclass(frozen=True)
 class Hints:
-    """What the user says that a file may not tell."""
+    """What the user says of a file, which may not say it itself."""
 
     ranks: int | None = None
     collective: str = ""
@@ -40,8 +48,6 @@ class Device:
     name: str
     group: int = 0
     pid: int = 0
-    number: int = 0
-    bus: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,18 +64,43 @@ class Machine:
 
     @property
     def environment(self) -> Environment:
-        """For a header."""
+        """The part of a header."""
         return Environment(host=self.host or "unknown", versions=dict(self.versions), variables=dict(self.variables))
 
     @property
     def topology(self) -> TopologyPart:
-        """For a header."""
+        """The part of a header."""
         nodes = {"nodes": self.nodes} if self.nodes else {}
         return TopologyPart(name=self.name, platform=self.platform, ranks=self.ranks, rest=nodes)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Test(ForeignTest):
+class ForeignRow:
+    """A result as another tool printed it: one place of one line."""
+
+    number: int  # of its line among those of the test
+    nbytes: int | None  # of the whole array
+    dtype: str
+    redop: str = "sum"
+    root: int = 0
+    in_place: bool = False
+    seconds: float  # of an operation; 0 where it is no time
+    busbw: float | None = None  # in GB/s
+    wrong: int | None = None  # elements; None if nobody looked
+    samples: tuple[float, ...] = ()  # seconds of single operations
+    note: str = ""
+    printed: Mapping[str, Any] = field(default_factory=dict)
+
+    def bandwidth_ratio(self, factor: float) -> float | None:
+        """Return the printed bus bandwidth over size, time and that factor; None where too few digits are printed."""
+        if not self.nbytes or not self.seconds or self.busbw is None or self.busbw < 1:
+            return None
+        expected = self.nbytes / self.seconds / 1e9 * factor
+        return self.busbw / expected if expected else float("inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedTest(ForeignTest):
     """One test of a file: what a header says of it, its machine and its rows."""
 
     machine: Machine
@@ -83,50 +114,49 @@ class UnfitRow(Exception):
     """A row that no run file can hold, and why."""
 
 
-class Rows:
-    """Results of a test as they are gathered; what cannot be kept is counted by its reason."""
+class LeftOut:
+    """The rows of a test that cannot be kept, by the reason."""
 
-    def __init__(self) -> None:
-        self.results: list[Result] = []
-        self._left: Counter[str] = Counter()
+    def __init__(self, reasons: Iterable[str] = ()) -> None:
+        self._rows: dict[str, set[int]] = {}
+        for number, reason in enumerate(reasons):
+            self.add(reason, -1 - number)
 
-    def leave(self, reason: str) -> None:
-        """Count a row that is left out."""
-        self._left[reason] += 1
-
-    def add(self, results: Iterable[Result]) -> None:
-        """Keep the results of one row, or count it as left out if it is an UnfitRow."""
-        try:
-            self.results += list(results)
-        except UnfitRow as error:
-            self.leave(str(error))
+    def add(self, reason: str, number: int) -> None:
+        """Leave out the row of that number; its two places count once."""
+        self._rows.setdefault(reason, set()).add(number)
 
     @property
-    def left_out(self) -> tuple[str, ...]:
-        """How many rows for each reason."""
-        return tuple(f"{count} row{'s' if count > 1 else ''}: {reason}" for reason, count in self._left.items())
+    def reasons(self) -> tuple[str, ...]:
+        """How many rows are left out for each reason."""
+        counts = ((len(numbers), reason) for reason, numbers in self._rows.items())
+        return tuple(f"{count} row{'s' if count > 1 else ''}: {reason}" for count, reason in counts)
 
 
 def known_collective(word: str) -> Collective | None:
-    """The collective that a tool calls so, whatever its capitals and path; None if collbench has none like it."""
+    """Return the collective that a tool calls so, whatever its capitals and path; None for one that is not here."""
     name = word.replace("\\", "/").rsplit("/", 1)[-1].lower().replace("-", "_").removesuffix(".exe")
-    name = SUFFIX.sub("", name)
     try:
-        return find_collective(name)
+        return find_collective(SUFFIX.sub("", name))
     except UsageError:
         return None
 
 
+def no_collective(word: str) -> str:
+    """Return the reason for leaving out rows of something that is not here."""
+    return f"collbench has no collective like {clean(word, 60)!r}"
+
+
 def make_case(
-    collective: Collective, nbytes: int, dtype: str, redop: str, root: int, ranks: int, in_place: bool
+    collective: Collective, nbytes: int | None, dtype: str, redop: str, root: int, ranks: int, in_place: bool
 ) -> Case:
-    """A case by a tool's own words; UnfitRow if there is none such.  `redop` means nothing where nothing is reduced."""
+    """Return a case by a tool's words; UnfitRow if there is none.  `redop` means nothing where nothing is reduced."""
     try:
         element = find_datatype(dtype.lower().removeprefix("nccl"))
         reduction = find_reduction(redop.lower().removeprefix("nccl")) if collective.reduces else NONE
     except UsageError:
         raise UnfitRow(f"type {clean(dtype, 20)!r} with operation {clean(redop, 20)!r} is not known") from None
-    if not 0 <= nbytes <= GREATEST:
+    if nbytes is None or not 0 <= nbytes <= GREATEST:
         raise UnfitRow("its size is impossible")
     root = root if collective.rooted else 0
     if not 0 <= root < ranks:
@@ -134,13 +164,104 @@ def make_case(
     return Case(collective, nbytes, element, reduction, root, ranks, in_place)
 
 
+def make_results(
+    rows: Iterable[ForeignRow],
+    collective: Collective,
+    ranks: int,
+    *,
+    implementation: str,
+    platform: str,
+    statistic: str,
+    left_out: LeftOut,
+) -> list[Reported]:
+    """Return the rows as results; those that cannot be kept are added to `left_out`."""
+    results = []
+    for row in rows:
+        try:
+            case = make_case(collective, row.nbytes, row.dtype, row.redop, row.root, ranks, row.in_place)
+            _require_consistent(row, case)
+        except UnfitRow as error:
+            left_out.add(str(error), row.number)
+            continue
+        results.append(
+            Reported(
+                case,
+                implementation,
+                platform,
+                row.seconds,
+                statistic,
+                row.wrong,
+                row.samples,
+                {"row": row.number, **row.printed},
+                note=Note.of(row.note),
+            )
+        )
+    return results
+
+
+def _require_consistent(row: ForeignRow, case: Case) -> None:
+    """Refuse a row that was glued together wrongly: its numbers contradict each other."""
+    ratio = row.bandwidth_ratio(case.collective.bus_factor(case.ranks))
+    if ratio is not None and abs(ratio - 1) > ROW_TOLERANCE:
+        time = f"{row.seconds * 1e6:.6g} us"
+        raise UnfitRow(f"{row.nbytes} bytes in {time} are not {row.busbw} GB/s of bus bandwidth")
+
+
+def require_bandwidths(name: str, rows: Iterable[ForeignRow], collective: Collective, ranks: int) -> None:
+    """Check the number of ranks, and the collective, against the bus bandwidths that were printed.
+
+    Lists of ranks are trimmed and logs are mislabelled; the bus bandwidth is size over time, times a factor of both.
+
+    Raises:
+        UsageError: They are of another number of ranks, or of another collective.
+
+    """
+    ratios = [row.bandwidth_ratio(collective.bus_factor(ranks)) for row in rows]
+    known = [ratio for ratio in ratios if ratio is not None]
+    if known and abs(median(known) - 1) > RANKS_TOLERANCE:
+        raise UsageError(
+            f"{name}: its bus bandwidths are not those of {collective.name} on {ranks} ranks; "
+            "give --ranks N or --op NAME"
+        )
+
+
+def ranks_of_bandwidths(rows: Iterable[ForeignRow], collective: Collective) -> int | None:
+    """Return the one number of ranks that the printed bus bandwidths leave, None if they leave several."""
+    low, high = 0.0, float("inf")
+    for row in rows:
+        factor = row.bandwidth_ratio(1.0)
+        if factor is not None and row.busbw is not None:
+            error = _rounding(row.busbw) + _rounding(row.seconds)
+            low, high = max(low, factor * (1 - error)), min(high, factor * (1 + error))
+    possible = [ranks for ranks in range(1, MOST_GUESSED) if low <= collective.bus_factor(ranks) <= high]
+    return possible[0] if len(possible) == 1 else None
+
+
+def _rounding(value: float) -> float:
+    """Return by which share a number may have been rounded, from its digits."""
+    digits = Decimal(repr(value)).as_tuple()
+    return float(Decimal(5).scaleb(int(digits.exponent) - 1)) / value
+
+
+def require_ranks(name: str, hints: Hints, ranks: int | None, why: str) -> int:
+    """Return the number of ranks: the user's word, else that of the file; UsageError if there is neither."""
+    ranks = ranks if hints.ranks is None else hints.ranks
+    if ranks is None:
+        raise UsageError(f"{name}: {why}; give --ranks N")
+    if not 1 <= ranks <= MOST_RANKS:
+        raise UsageError(f"{name}: {ranks} is no number of ranks; give --ranks N")
+    return ranks
+
+
 def machine_of(
     devices: Sequence[Device], ranks: int, versions: Mapping[str, str], environment: Mapping[str, str]
 ) -> Machine:
-    """The machine that a list of devices shows; of the environment only what changes measurements is kept."""
-    names = Counter(device.name or "GPU" for device in devices)
-    what = " + ".join(f"{count} x {name}" for name, count in names.items()) or f"{ranks} x unknown GPU"
+    """Return the machine that a list of devices shows; of the environment only what changes measurements is kept."""
     hosts = list(dict.fromkeys(device.host for device in devices))
+    names = Counter(device.name or "GPU" for device in devices)
+    if len(names) == 1:  # the list may be trimmed, or have an entry for each process only
+        names = Counter({next(iter(names)): max(ranks, len(devices))})
+    what = " + ".join(f"{count} x {name}" for name, count in names.items()) or f"{ranks} x unknown GPU"
     kept = {clean(name): clean(value, 1000) for name, value in variables(environment).items()}
     return Machine(
         ranks=ranks,
@@ -152,42 +273,32 @@ def machine_of(
     )
 
 
-def dotted(code: int) -> str:
-    """NCCL's version code as people write it: 23007 is 2.30.7, 2708 is 2.7.8."""
+def dotted_version(code: int) -> str:
+    """Return NCCL's version code as people write it: 23007 is 2.30.7, 2708 is 2.7.8."""
     if not 1000 <= code < 10**7:
         return ""
     scale = 10000 if code >= 10000 else 1000
     return f"{code // scale}.{code % scale // 100}.{code % 100}"
 
 
-def said_ranks(hints: Hints, told: int | None, name: str, why: str) -> int:
-    """The number of ranks: the user's word, else what the file told; UsageError if neither."""
-    ranks = told if hints.ranks is None else hints.ranks
-    if ranks is None:
-        raise UsageError(f"{name}: {why}; give --ranks N")
-    if not 1 <= ranks <= MOST_RANKS:
-        raise UsageError(f"{name}: {ranks} is no number of ranks; give --ranks N")
-    return ranks
-
-
 @dataclass(frozen=True)
 class Imported:
     """What goes into one run file."""
 
-    tests: tuple[Test, ...]
+    tests: tuple[ImportedTest, ...]
 
     @property
     def results(self) -> list[Result]:
-        """Every row; what a foreign row printed says which of the header's tests it belongs to."""
+        """Every row; `printed` of a foreign row says which of the header's tests it belongs to."""
         return [_numbered(result, number) for number, test in enumerate(self.tests) for result in test.results]
 
     @property
     def collectives(self) -> list[Collective]:
-        """Those that occur, in order."""
+        """The collectives that occur, in order."""
         return list({result.case.collective.name: result.case.collective for result in self.results}.values())
 
     def header(self, command: Sequence[str]) -> Header:
-        """The run file's header."""
+        """Return the header of the run file."""
         return Header(
             collbench=__version__,
             command=tuple(command),
@@ -199,7 +310,6 @@ class Imported:
         )
 
     def _sweep(self) -> SweepPart:
-        """What is known of it."""
         results = self.results
         cases = [result.case for result in results]
         redops = dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)
@@ -213,16 +323,14 @@ class Imported:
 
     def _imported(self) -> ImportedPart:
         first = self.tests[0]
+        kept = [part.name for part in fields(ForeignTest)]
         return ImportedPart(
             tool=first.tool,
             version=first.version,
             file=first.file,
             complete=all(test.complete for test in self.tests),
             left_out=tuple(reason for test in self.tests for reason in test.left_out),
-            tests=tuple(
-                ForeignTest(**{part.name: getattr(test, part.name) for part in fields(ForeignTest)})
-                for test in self.tests
-            ),
+            tests=tuple(ForeignTest(**{name: getattr(test, name) for name in kept}) for test in self.tests),
         )
 
 
@@ -230,16 +338,16 @@ def _numbered(result: Result, number: int) -> Result:
     return replace(result, printed={"test": number} | dict(result.printed)) if isinstance(result, Reported) else result
 
 
-def grouped(tests: Sequence[Test]) -> list[Imported]:
-    """One run if all tests are of one machine, else a run for each; tests without a row are in none."""
+def grouped(tests: Sequence[ImportedTest]) -> list[Imported]:
+    """Return one run if all tests are of one machine, else a run for each; tests without a row are in none."""
     kept = [test for test in tests if test.results]
     if len({test.machine for test in kept}) == 1:
         return [Imported(tuple(kept))]
     return [Imported((test,)) for test in kept]
 
 
-def remarks(tests: Sequence[Test]) -> Iterator[str]:
-    """What the user must know of what was read, one line each."""
+def remarks(tests: Sequence[ImportedTest]) -> Iterator[str]:
+    """Yield what the user must know of what was read, one line each."""
     for test in tests:
         for remark in test.remarks:
             yield f"{test.file}: {remark}"

@@ -12,16 +12,32 @@ from collbench.collectives import COLLECTIVES, Collective
 from collbench.datatypes import DATATYPES, find_datatype
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats.commands import started
-from collbench.formats.imported import Hints, Machine, Rows, Test, UnfitRow, make_case, said_ranks
-from collbench.formats.nccl_tests.columns import begins
-from collbench.formats.nccl_tests.lines import EXPORTED, body, without_log
-from collbench.formats.osu_tests import TESTS, TYPES, OsuKind
-from collbench.formats.osu_write import NAME, write
-from collbench.formats.source import SHORTEST, Source, clean, exact, microseconds, number
-from collbench.formats.wrapping import bare
-from collbench.results import Note, Reported
+from collbench.formats.imported import (
+    ForeignRow,
+    Hints,
+    ImportedTest,
+    LeftOut,
+    Machine,
+    UnfitRow,
+    make_results,
+    no_collective,
+    require_ranks,
+)
+from collbench.formats.nccl_tests_log import without_log
+from collbench.formats.nccl_tests_table import begins_row
+from collbench.formats.source import (
+    SHORTEST,
+    Source,
+    bare,
+    body,
+    clean,
+    exact,
+    number,
+    processes_started,
+    seconds_of,
+)
 
+NAME = "osu"
 TITLE = re.compile(
     r"OSU ([\w+]{1,20})(?:-(\w{1,20}))? (\S[^#]{0,80}?)(?:\s[Tt]est)?(?:[\s,]+\(?(?:[vV]ersion )?v?(\d\S{0,20}?)\)?)?$"
 )
@@ -35,6 +51,57 @@ TYPE = re.compile(r"Datatype:\s*(\w+)")
 TIME = re.compile(r"(?:Avg |Average )?Lat(?:ency)?\s*\(us\)")
 RATE = re.compile(r"Bandwidth\s*\(MB/s\)|MB/s")
 PAIRS = re.compile(r"\[ pairs: (\d{1,6}) \]")
+TYPES = {
+    "MPI_CHAR": "int8",
+    "MPI_SIGNED_CHAR": "int8",
+    "MPI_INT8_T": "int8",
+    "MPI_BYTE": "uint8",
+    "MPI_UNSIGNED_CHAR": "uint8",
+    "MPI_UINT8_T": "uint8",
+    "MPI_INT": "int32",
+    "MPI_INT32_T": "int32",
+    "MPI_UNSIGNED": "uint32",
+    "MPI_UINT32_T": "uint32",
+    "MPI_LONG": "int64",
+    "MPI_INT64_T": "int64",
+    "MPI_UINT64_T": "uint64",
+    "MPI_FLOAT": "float",
+    "MPI_DOUBLE": "double",
+}
+VALIDATION = {"pass": 0, "fail": 1}  # how many elements are wrong is not printed
+
+
+@dataclass(frozen=True)
+class OsuTest:
+    """What one test of OSU measures."""
+
+    collective: str  # that its rows are read as; empty if they are left out unless --op names `exactly`
+    per_rank: bool = False  # whether its sizes are of each rank's message and not of the whole array
+    pair: bool = False  # whether it is of two ranks, whatever was started
+    exactly: str = ""  # the collective that is just this, where `collective` is not quite it
+    note: str = ""  # what two ranks do, where `collective` is not quite it
+
+
+_ONE_WAY = "one direction, many messages in flight"
+_BOTH_WAYS = "both directions together, many messages in flight"
+_PING_PONG = "half a round trip, one direction at a time"
+TESTS = {  # by their titles
+    "allreduce latency": OsuTest("allreduce"),
+    "reduce latency": OsuTest("reduce"),
+    "broadcast latency": OsuTest("broadcast"),
+    "bcast latency": OsuTest("broadcast"),
+    "reduce_scatter latency": OsuTest("reducescatter"),
+    "allgather latency": OsuTest("allgather", per_rank=True),
+    "gather latency": OsuTest("gather", per_rank=True),
+    "scatter latency": OsuTest("scatter", per_rank=True),
+    "all-to-all personalized exchange latency": OsuTest("alltoall", per_rank=True),
+    "alltoall latency": OsuTest("alltoall", per_rank=True),
+    "barrier latency": OsuTest("barrier"),
+    "latency": OsuTest("sendrecv", pair=True, exactly="pingpong", note=_PING_PONG),
+    "bandwidth": OsuTest("sendrecv", pair=True, exactly="bandwidth", note=_ONE_WAY),
+    "bi-directional bandwidth": OsuTest("sendrecv", pair=True, exactly="bidirectional", note=_BOTH_WAYS),
+    "multiple bandwidth / message rate": OsuTest("", exactly="multipair"),
+}
 
 
 @dataclass
@@ -47,22 +114,19 @@ class _Section:
     version: str = ""
     dtype: str = ""
     columns: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
     rows: list[tuple[int, str]] = field(default_factory=list)
-    exported: tuple[str, str, int] | None = None
     started: int | None = None  # processes, by the last command line above it
     pairs: int | None = None
 
-    def heads(self, line: str, text: str) -> bool:
-        """Take a line in if it stands above a table."""
-        title, dtype, exported = TITLE.match(text), TYPE.match(text), EXPORTED.match(text)
-        if title:
-            known = title[1] in LIBRARIES  # of MPI_Put and OpenSHMEM it is part of what is measured
+    def take_head(self, text: str) -> bool:
+        """Take in a line if it stands above a table."""
+        if title := TITLE.match(text):
+            known = title[1] in LIBRARIES  # of MPI_Put and OpenSHMEM the word is part of what is measured
             self.library, self.device = title[1] if known else "MPI", title[2] or ""
             self.title, self.version = title[3] if known else f"{title[1]} {title[3]}", title[4] or ""
         elif ONE_SIDED.match(text):
             self.title = self.title if "one-sided" in self.title else f"one-sided {self.title}"
-        elif dtype:
+        elif dtype := TYPE.match(text):
             self.dtype = dtype[1]
         elif pairs := PAIRS.match(text):
             self.pairs = int(pairs[1])
@@ -70,176 +134,149 @@ class _Section:
             self.columns = _columns(text[5:].strip())
         elif self.title.lower() == "barrier latency" and TIME.match(text):
             self.columns = _columns(text)
-        elif exported:
-            self.exported = exported[1], exported[2], int(exported[3])
         else:
             return False
-        self.lines.append(line)
         return True
 
-    def after(self, text: str) -> "_Section":
-        """The next table, whose first line is this one: a title begins anew, else the last one holds."""
-        return _Section() if TITLE.match(text) else replace(self, columns=[], lines=[], rows=[])
+    @property
+    def on_gpu(self) -> bool:
+        """Whether buffers are the GPU's."""
+        return self.library in ("NCCL", "RCCL") or bool(self.device)
 
 
 def _columns(text: str) -> list[str]:
-    """The names of the columns behind the first; documents may leave one blank between them."""
+    """Return the names of the columns behind the first; documents may leave one blank between them."""
     names = COLUMN.findall(text)
     return names if "".join("".join(names).split()) == "".join(text.split()) else re.split(r"\s{2,}|\t", text)
 
 
 def recognises(source: Source) -> bool:
-    """By a title."""
+    """Whether a line is a title of OSU."""
     return any("OSU " in line and TITLE.match(body(bare(line))) for _, line in source.lines())
 
 
-def read(source: Source, hints: Hints) -> list[Test]:
-    """Every table."""
+def read(source: Source, hints: Hints) -> list[ImportedTest]:
+    """Read every table."""
     sections = [section for section in _sections(source) if section.rows]
     if not sections:
         raise RunFileError(f"{source.name}: text of the OSU benchmarks without a row of results")
-    return [_test(source, section, hints) for section in sections]
+    return [_read_test(source, section, hints) for section in sections]
 
 
 def _sections(source: Source) -> Iterator[_Section]:
     section, processes = _Section(), None
-    for number_, raw in source.lines():
+    for line_number, raw in source.lines():
         line = without_log(bare(raw), {})
         text = body(line)
-        processes = started(line) or processes
-        if section.rows and _Section().heads(line, text):
+        processes = processes_started(line) or processes
+        if section.rows and _Section().take_head(text):
             yield section
-            section = section.after(text)
-        row = text[:1].isdigit() and not line.lstrip().startswith("#") and not begins(line, known=False)
-        if section.heads(line, text):
+            section = _Section() if TITLE.match(text) else replace(section, columns=[], rows=[])
+        is_row = text[:1].isdigit() and not line.lstrip().startswith("#") and not begins_row(line, known=False)
+        if section.take_head(text):
             section.started = processes
-        elif section.columns and row:
-            section.rows.append((number_, line))
+        elif section.columns and is_row:
+            section.rows.append((line_number, line))
     yield section
 
 
-def _test(source: Source, section: _Section, hints: Hints) -> Test:
-    kind, rows = TESTS.get(section.title.lower()), Rows()
-    collective = _meant(section, kind, hints)
-    kind = kind if collective else None
-    ranks = _ranks(source, section, kind, hints)
-    gpu = section.library in ("NCCL", "RCCL") or bool(section.device)
-    name, platform, _ = section.exported or (LIBRARIES[section.library], "gpu" if gpu else "cpu", ranks)
-    for at, (number_, line) in enumerate(section.rows):
-        try:
-            if not kind or not collective:
-                raise UnfitRow(f"collbench has no collective like {clean(section.title, 60)!r}")
-            row = _Row(line, section, kind, collective, ranks)
-            rows.results.append(row.reported(at, (name, platform)))
-        except UnfitRow as error:
-            torn = " (torn?)" if source.torn and source.text.endswith(line) else ""
-            rows.leave(f"line {number_}: {error}{torn}" if kind else str(error))
-    return Test(
+def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
+    test, left_out = TESTS.get(section.title.lower(), OsuTest("")), LeftOut()
+    collective = COLLECTIVES.get(test.collective)
+    if test.exactly and hints.collective == test.exactly:
+        collective = COLLECTIVES[test.exactly]
+    platform = "gpu" if section.on_gpu else "cpu"
+    ranks, results, remarks = hints.ranks or 1, [], []
+    if collective:
+        ranks = _count_ranks(source.name, section, test, hints)
+        results = make_results(
+            _rows(source, section, test, collective, ranks, left_out),
+            collective,
+            ranks,
+            implementation=LIBRARIES[section.library],
+            platform=platform,
+            statistic=_statistic(section.columns),
+            left_out=left_out,
+        )
+        remarks = [] if section.on_gpu else ["buffers taken to be the host's, since its title names no device"]
+    else:
+        for at in range(len(section.rows)):
+            left_out.add(no_collective(section.title), at)
+    return ImportedTest(
         format=NAME,
         tool="OSU Micro-Benchmarks",
         version=clean(section.version, 20),
         file=source.file,
-        machine=Machine(ranks, f"{ranks} {'x unknown GPU' if platform == 'gpu' else 'ranks'}", platform),
-        results=tuple(rows.results),
-        layout={"before": section.lines},
-        left_out=rows.left_out,
-        remarks=tuple(_remarks(section, kind, hints, ranks, gpu)),
+        machine=Machine(ranks, f"{ranks} {'x unknown GPU' if section.on_gpu else 'ranks'}", platform),
+        results=tuple(results),
+        left_out=left_out.reasons,
+        remarks=tuple(remarks),
     )
 
 
-def _remarks(section: _Section, kind: OsuKind | None, hints: Hints, ranks: int, gpu: bool) -> Iterator[str]:
-    """What a reader of its rows may want to know."""
-    if section.exported or not kind:
-        return
-    if not hints.ranks and not kind.pair:
-        said = "the pairs above its table say" if section.pairs else "its command line says"
-        yield f"{ranks} ranks, as {said}"
-    if not gpu:
-        yield "buffers taken to be the host's, since its title names no device"
-
-
-def _ranks(source: Source, section: _Section, kind: OsuKind | None, hints: Hints) -> int:
-    """Only tests of pairs tell it."""
-    if kind is None:  # none of its rows is kept
-        return hints.ranks or 1
-    if kind.pair and not section.exported:
+def _count_ranks(name: str, section: _Section, test: OsuTest, hints: Hints) -> int:
+    if test.pair:
         return 2
-    said = section.exported[2] if section.exported else 2 * section.pairs if section.pairs else section.started
-    return said_ranks(hints, said, source.name, "tables of OSU do not tell the number of ranks")
+    ranks = 2 * section.pairs if section.pairs else section.started
+    return require_ranks(name, hints, ranks, "tables of OSU do not tell the number of ranks")
 
 
-def _meant(section: _Section, kind: OsuKind | None, hints: Hints) -> Collective | None:
-    """What a table's rows are of: just what its test does, if we wrote it or the user says so; None for nothing here.
-
-    A pair of a foreign log is taken for `sendrecv` else, with a note.
-    """
-    if kind and kind.own and (section.exported or hints.collective == kind.own):
-        return COLLECTIVES[kind.own]
-    return COLLECTIVES.get(kind.collective) if kind else None
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A line of a table, and what the table says of it."""
-
-    line: str
-    section: _Section
-    kind: OsuKind
-    collective: Collective
-    ranks: int
-
-    def reported(self, at: int, who: tuple[str, str]) -> Reported:
-        """The row as a result, by this implementation and platform; UnfitRow if it is none."""
-        dtype = self._dtype()
-        size, printed = self._words(dtype)
-        seconds, statistic = _seconds(printed, size * self.collective.bus_factor(self.ranks))
-        case = make_case(self.collective, size * self.kind.messages(self.ranks), dtype, "sum", 0, self.ranks, False)
-        verdict = printed.get("Validation", "").lower()
-        return Reported(
-            case,
-            *who,
+def _rows(
+    source: Source, section: _Section, test: OsuTest, collective: Collective, ranks: int, left_out: LeftOut
+) -> Iterator[ForeignRow]:
+    dtype = TYPES.get(section.dtype.upper(), section.dtype) or ("float" if collective.reduces else "int8")
+    note = test.note if collective.name == test.collective else ""
+    for at, (line_number, line) in enumerate(section.rows):
+        try:
+            size, words = _words(line, section.columns, collective, dtype)
+            seconds = _seconds(words, size * collective.bus_factor(ranks))
+        except UnfitRow as error:
+            torn = " (torn?)" if source.torn and source.text.endswith(line) else ""
+            left_out.add(f"line {line_number}: {error}{torn}", at)
+            continue
+        verdict = words.get("Validation", "").lower()
+        failed = "validation failed; how many elements is not said" if verdict == "fail" else ""
+        notes = (note, failed, "" if section.dtype else "type not said")
+        yield ForeignRow(
+            number=at,
+            nbytes=size * (ranks if test.per_rank else 1),
+            dtype=dtype,
             seconds=seconds,
-            statistic=statistic,
-            wrong_elements={"pass": 0, "fail": 1}.get(verdict),
-            printed={"row": at, "line": self.line, **printed},
-            note=Note.of(", ".join(filter(None, self._notes(verdict == "fail")))),
+            wrong=VALIDATION.get(verdict),
+            note=", ".join(filter(None, notes)),
+            printed={"line": line, **words},
         )
 
-    def _dtype(self) -> str:
-        said = self.section.dtype
-        return TYPES.get(said.upper(), said) if said else "float" if self.collective.reduces else "int8"
 
-    def _words(self, dtype: str) -> tuple[int, dict[str, str]]:
-        """The size, which for a barrier is the element that it takes here, and what stands in the columns."""
-        words, names = self.line.split(), self.section.columns
-        if not self.collective.sized:
-            words = [str(find_datatype(dtype).itemsize) if dtype in DATATYPES else "1", *words]
-        size = exact(words[0])
-        whole = len(words) == len(names) + 1
-        if size is None or not whole or any(number(word) is None for word in words[1:] if word[0].isdigit()):
-            raise UnfitRow(f"it is no whole row ({clean(self.line, 40)!r})")
-        return size, dict(zip(names, words[1:], strict=True))
-
-    def _notes(self, failed: bool) -> Iterator[str]:
-        yield self.kind.note if self.collective.name == self.kind.collective else ""
-        yield "validation failed; how many elements is not said" if failed else ""
-        yield "" if self.section.dtype else "type not said"
+def _words(line: str, names: list[str], collective: Collective, dtype: str) -> tuple[int, Mapping[str, str]]:
+    """Return the size and what stands in the columns; the size of a barrier is the element that it takes here."""
+    words = line.split()
+    if not collective.sized:
+        words = [str(find_datatype(dtype).itemsize) if dtype in DATATYPES else "1", *words]
+    size = exact(words[0])
+    numbers = [word for word in words[1:] if word[0].isdigit()]
+    if size is None or len(words) != len(names) + 1 or any(number(word) is None for word in numbers):
+        raise UnfitRow(f"it is no whole row ({clean(line, 40)!r})")
+    return size, dict(zip(names, words[1:], strict=True))
 
 
-def _seconds(printed: Mapping[str, str], moved: float) -> tuple[float, str]:
-    """Of an operation, and what that is of which; `moved` are the bytes that its rate counts."""
-    for name, word in printed.items():
+def _seconds(words: Mapping[str, str], nbytes: float) -> float:
+    """Return seconds of an operation, from its latency or from a rate that counts so many bytes."""
+    for name, word in words.items():
         if TIME.fullmatch(name):
-            return microseconds(word), "mean of the operations, mean over ranks"
-    for name, word in printed.items():
+            return seconds_of(word)
+    for name, word in words.items():
         rate = number(word) if RATE.fullmatch(name) else None
         if rate and rate > 0:
-            seconds = moved / (rate * 1e6)
-            return (
-                seconds if seconds >= SHORTEST else 0.0,
-                "mean of a message's share of a window of messages in flight",
-            )
+            seconds = nbytes / (rate * 1e6)
+            return seconds if seconds >= SHORTEST else 0.0
     raise UnfitRow("it has neither a latency nor a bandwidth")
 
 
-FORMAT = Format(NAME, "text of the OSU Micro-Benchmarks", recognises, read, write, among=True, order=2)
+def _statistic(columns: list[str]) -> str:
+    if any(TIME.fullmatch(name) for name in columns):
+        return "mean of the operations, mean over ranks"
+    return "mean of a message's share of a window of messages in flight"
+
+
+FORMAT = Format(NAME, "text of the OSU Micro-Benchmarks", recognises, read, among=True, order=2)

@@ -1,13 +1,19 @@
-"""A foreign file as text, and the numbers in it: what is too large or no number is refused, not guessed."""
+"""A foreign file as text: its lines without what others put round them, its numbers, command lines and CSV rows.
 
+What is too large or no number is refused, not guessed.
+"""
+
+import csv
+import html
 import math
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from collbench.errors import RunFileError
 from collbench.host.sanitize import safe_read
@@ -15,10 +21,10 @@ from collbench.host.sanitize import safe_read
 LARGEST = 2**28  # bytes of a file
 LONGEST = 2**14  # characters of a line that may say something
 HEAD = 2**16  # characters in which signs of a format are looked for first
-GREATEST = 2**62  # that a size in bytes may be
-SHORTEST, LASTING = 1e-12, 1e9  # seconds that an operation may take
+GREATEST = 2**62  # bytes of a message
+SHORTEST, LASTING = 1e-12, 1e9  # seconds of an operation
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-LONG = 64  # characters of a number
+LONGEST_NUMBER = 64  # characters
 STDIN = "-"
 
 
@@ -30,13 +36,13 @@ class Source:
     text: str
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Number and text of each line, without its end; lines that are too long to mean anything come as empty."""
-        start, number = 0, 1
+        """Yield number and text of each line, without its end; lines too long to mean anything come as empty."""
+        start, number_ = 0, 1
         while start < len(self.text):
             end = self.text.find("\n", start)
             end = len(self.text) if end < 0 else end
-            yield number, self.text[start:end].rstrip("\r") if end - start <= LONGEST else ""
-            start, number = end + 1, number + 1
+            yield number_, self.text[start:end].rstrip("\r") if end - start <= LONGEST else ""
+            start, number_ = end + 1, number_ + 1
 
     @cached_property
     def first(self) -> str:
@@ -45,17 +51,17 @@ class Source:
 
     @property
     def torn(self) -> bool:
-        """Whether it stops in the middle of a line."""
+        """Whether the file stops in the middle of a line."""
         return not self.text.endswith("\n")
 
     @property
     def file(self) -> str:
-        """The file's own name, for a header."""
+        """The name of the file without its folder, for a header."""
         return clean(Path(self.name).name) or "stdin"
 
 
 def load(path: Path) -> Source:
-    """A file, or standard input for `-`; RunFileError if it cannot be read or is too large."""
+    """Read a file, or standard input for `-`; RunFileError if it cannot be read or is too large."""
     if str(path) != STDIN:
         with safe_read(path, RunFileError, LARGEST) as file:
             return decode(str(path), file.read(LARGEST + 1))
@@ -66,7 +72,7 @@ def load(path: Path) -> Source:
 
 
 def decode(name: str, raw: bytes) -> Source:
-    """The text of a file's bytes."""
+    """Decode the bytes of a file."""
     if len(raw) > LARGEST:
         raise RunFileError(f"{name} is larger than {LARGEST >> 20} MiB; cut out the part with the results")
     wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
@@ -74,17 +80,21 @@ def decode(name: str, raw: bytes) -> Source:
 
 
 def clean(text: object, longest: int = 120) -> str:
-    """A foreign word that can be printed: one line, nothing that a terminal would act upon."""
+    """Return a foreign word as it can be printed: one line, nothing that a terminal would act upon."""
     shown = "".join(char if char.isprintable() else " " for char in str(text)[: 4 * longest])
     return " ".join(shown.split())[:longest]
 
 
+# Numbers
+
+
 def number(word: object) -> float | None:
-    """A finite number, or None for `N/A`, `nan`, `inf` and everything else."""
+    """Return a finite number, or None for `N/A`, `nan`, `inf` and everything else."""
     if isinstance(word, bool) or not isinstance(word, str | int | float):
         return None
-    if isinstance(word, str) and not (len(word) <= LONG and NUMBER.fullmatch(word)):
-        return None  # Python's own idea of a number has underscores and digits of every script
+    # Python also takes underscores and the digits of every script for a number; no benchmark prints those.
+    if isinstance(word, str) and not (len(word) <= LONGEST_NUMBER and NUMBER.fullmatch(word)):
+        return None
     try:
         value = float(word)
     except OverflowError:
@@ -93,29 +103,202 @@ def number(word: object) -> float | None:
 
 
 def whole(word: object) -> int | None:
-    """A whole number from 0 to what a size may be, or None."""
+    """Return a whole number from 0 to the largest size, or None."""
     value = number(word)
     return int(value) if value is not None and 0 <= value <= GREATEST and value == int(value) else None
 
 
 def exact(word: str) -> int | None:
-    """The same, written in digits only."""
+    """Return a whole number that is written in digits only, or None."""
     return int(word) if len(word) <= 20 and word.isascii() and word.isdigit() and int(word) <= GREATEST else None
 
 
-def microseconds(word: object) -> float:
-    """Seconds from a word in us; 0 where it is no time that an operation could take."""
-    return seconds_of(word, 1e-6)
-
-
-def seconds_of(word: object, unit: float) -> float:
-    """Seconds from a word that counts that power of ten of them; 0 where it is no time that an operation could take."""
+def seconds_of(word: object, unit: float = 1e-6) -> float:
+    """Return seconds from a word that counts `unit`, a power of ten; 0 where no operation could take that time."""
     value, power = number(word), round(math.log10(unit))
-    seconds = 0.0 if value is None else float(f"{Decimal(repr(value)).scaleb(power)}")  # 12.87 us is 1.287e-05
+    if value is None:
+        return 0.0
+    seconds = float(Decimal(repr(value)).scaleb(power))  # decimal, so that 12.87 us is 1.287e-05
     return seconds if SHORTEST <= seconds <= LASTING else 0.0
 
 
 def count(word: object) -> int | None:
-    """How many elements are wrong, printed with six digits at most; None where it does not say."""
+    """Return a number of wrong elements, which may be printed with an exponent; None where nobody counted."""
     value = number(word)
     return None if value is None or value < 0 else int(min(value, float(GREATEST)))
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, else an empty one: files may come from anywhere."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """Return the value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_texts(value: object) -> list[str]:
+    """Return the texts of a list; none of anything else."""
+    return [line for line in as_list(value) if isinstance(line, str)]
+
+
+# What stands round the lines of a log.  Every expression takes time in proportion to the line: none may try the same
+# characters in several ways.
+
+ESCAPES = re.compile(r"\x1b\[[0-?]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b]*+(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+MARKUP = re.compile(r"</?(?:br|p|pre|code|span|div|td|tr|th|li|font|b|strong|samp)\b[^<>]{0,200}>", re.IGNORECASE)
+UNSEEN = re.compile(r"[\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+_CLOCK = r"\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?"
+_DAY, _ZONE = r"\d{4}[-/]\d\d[-/]\d\d", r"(?:Z|[+-]\d\d:?\d\d)?"
+_WHEN = rf"{_DAY}[T ]{_CLOCK}{_ZONE}"
+_NUMBER = r"(?:\d[\d.]*+(?:e[+-]\d++)?+|N/A)"
+# Followed by a comment, by a row or by the rest of a row:
+_TEXT = rf"(?=\s*+(?:#|\[\d{{1,9}},\d|{_NUMBER}\s++(?:{_NUMBER}(?!\S)|\w)|{_NUMBER}\s*+$))"
+TAGS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"\s*+\[[^\[\]\s]{0,80},\d{1,9}\](?:<std(?:out|err|diag)>)?:\s?+",  # mpirun --tag-output, also of Open MPI 5
+        r"\s*+(?:\[\d{1,9}\]|<std(?:out|err)>):?\s?+" + _TEXT,  # mpiexec -prepend-rank, IBM's mpirun
+        r"\s*+\d{1,9}:(?: |$)",  # srun --label
+        r"\s*+\[(?:pod/)?[\w./-]{1,200}(?: [\w.-]{1,80})?\]:?\s" + _TEXT,  # kubectl logs --prefix
+        r"\s*+[\w.@/-]{1,200}:\s" + _TEXT,  # pdsh, clush, ansible
+        r"\s*+[\w.@/ -]{1,200}\|\s" + _TEXT,  # docker compose, stern
+        rf"\s*+[A-Z][a-z]{{2}} +\d{{1,2}} {_CLOCK} \S{{1,80}} \S{{1,80}}:\s" + _TEXT,  # journals
+        rf"\s*+[\[(]?{_WHEN}[\])]?(?: (?:std(?:out|err) [FP]|[-:|]|INFO|DEBUG)){{1,3}}:?\s" + _TEXT,  # loggers
+        rf"\s*+[\[(]?{_DAY}T{_CLOCK}{_ZONE}[\])]?:?\s" + _TEXT,  # kubectl, continuous integration
+        rf"\s*+[\[(]?{_WHEN}[\])]?:?\s(?=\s*+#)",  # before a row it is the time stamp of nccl-tests' -S
+        rf"\s*+[\[(]?{_CLOCK}[\])]:?\s" + _TEXT,
+        r"\s*+(?:>|[*+-]|•|//|\$|\d{1,3}\.)\s" + _TEXT,  # quotes, bullets, fences
+        r"\s*+(?:>\s?+){1,9}",
+    )
+)
+MOST_TAGS = 6  # of a line
+
+
+def bare(line: str) -> str:
+    """Return a line without what others put round it; spaces between its words stay as they are."""
+    if "\x1b" in line:
+        line = ESCAPES.sub("", line)
+    if "\r" in line:  # keep what a terminal would show in the end
+        line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
+    if "<" in line:
+        line = MARKUP.sub("", line)
+    if "&" in line:
+        line = html.unescape(line)
+    if "`" in line:
+        line = line.replace("`", " ")
+    if not line.isascii():
+        line = UNSEEN.sub("", line).replace("\u00a0", " ")
+    for _ in range(MOST_TAGS):
+        shorter = _without_tag(line)
+        if shorter == line:
+            return line
+        line = shorter
+    return line
+
+
+def _without_tag(line: str) -> str:
+    for tag in TAGS:
+        match = tag.match(line)
+        if match and match.end():
+            return line[match.end() :]
+    return line
+
+
+def cells(line: str) -> str:
+    """Return a line of a table in Markdown as words between blanks, and other lines as they are."""
+    if line.count("|") < 8:
+        return line
+    return line.replace("|", " ").replace("`", " ").replace("*", " ")
+
+
+def body(line: str) -> str:
+    """Return the words of a line, whatever marks it as a comment."""
+    return line.strip().lstrip("#").strip()
+
+
+# Command lines
+
+LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec(?:\.hydra)?|srun|prun|prterun|jsrun|aprun|orterun)\b")
+_COUNT = r"(?:[ =]\s{0,8})(\d{1,7})(?![\w.])"
+_PROCESSES = re.compile(r"(?<!\S)(?:-np|-n|--n|--ntasks|--np)" + _COUNT)
+_NODES = re.compile(r"(?<!\S)(?:-N|--nodes|-nnodes|--nnodes)[ =]?\s{0,8}(\d{1,6})(?![\w.])")
+_PER_NODE = re.compile(r"(?<!\S)(?:--?ntasks-per-node|-npernode|--?npernode|-ppn|--?ppn|-N)" + _COUNT)
+
+
+def processes_started(line: str) -> int | None:
+    """Return how many processes the command of a launcher starts; None if the line is none or does not say.
+
+    Only what stands before the program counts: `-n` means something else to a benchmark.
+    """
+    launcher = LAUNCHERS.search(line)
+    if not launcher:
+        return None
+    words = line[launcher.start() :]
+    program = re.search(r"\S*(?:_perf|_test|osu_\w{1,40})", words)
+    before = words[: program.start()] if program else words
+    if match := _PROCESSES.search(before):
+        return int(match[1])
+    per_node, nodes = _PER_NODE.search(before), _NODES.search(before)
+    if per_node and nodes and per_node.start() != nodes.start():
+        return int(per_node[1]) * int(nodes[1])
+    return None
+
+
+# CSV
+
+CsvRow = tuple[int, Mapping[str, str]]  # number of the line, and its words by the names of the columns
+
+
+@dataclass
+class CsvTable:
+    """The whole rows of a file, and why other lines are no rows."""
+
+    rows: list[CsvRow] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+
+
+def csv_table(
+    source: Source,
+    needed: Collection[str],
+    names_for: Callable[[list[str], list[str]], list[str]] = lambda names, words: names,
+) -> CsvTable:
+    """Read a CSV file.
+
+    Args:
+        source: The file.
+        needed: Columns that it must have, in lower case.
+        names_for: Returns the names of a row's columns, from those of the header and the words of the row.
+
+    Raises:
+        RunFileError: A column is missing, or there is no row.
+
+    """
+    table = CsvTable()
+    names: list[str] = []
+    for line_number, line in source.lines():
+        if not line.strip():
+            continue
+        words = _csv_words(line)
+        if not names:
+            names = [word.strip().lower() for word in words]
+            missing = sorted(set(needed) - set(names))
+            if missing:
+                raise RunFileError(f"{source.name}:{line_number}: no column {', '.join(missing)}")
+            continue
+        columns = names_for(names, words)
+        if len(words) != len(columns):
+            table.bad.append(f"line {line_number} has {len(words)} columns, not {len(columns)} ({clean(line, 40)!r})")
+            continue
+        table.rows.append((line_number, dict(zip(columns, map(str.strip, words), strict=True))))
+    if not table.rows:
+        raise RunFileError(f"{source.name}: no row with results")
+    return table
+
+
+def _csv_words(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []

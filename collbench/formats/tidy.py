@@ -1,20 +1,19 @@
-"""Our own tidy CSV: a row for each case and implementation, in seconds and bytes, for notebooks and spreadsheets."""
+"""Our tidy CSV: a row for each case and implementation, in seconds and bytes, for notebooks and spreadsheets."""
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from collbench.collectives import COLLECTIVES
 from collbench.formats import Format
-from collbench.formats.csv_rows import CsvRow, table
 from collbench.formats.exported import Exported, ExportSelection, wrong_elements
-from collbench.formats.imported import Hints, Machine, Rows, Test, UnfitRow, make_case, said_ranks
-from collbench.formats.source import LASTING, SHORTEST, Source, clean, count, exact, number
+from collbench.formats.imported import Hints, ImportedTest, LeftOut, Machine, UnfitRow, make_case, require_ranks
+from collbench.formats.source import LASTING, SHORTEST, CsvRow, Source, clean, count, csv_table, exact, number
 from collbench.host.sanitize import cell
-from collbench.results import Measurement, Prediction, Reported
+from collbench.results.collectives import Measurement, Prediction, Reported
 from collbench.runfile.earlier import note_of
-from collbench.runfile.header import ForeignTest
 
 NAME = "csv"
 CASE = ("collective", "ranks", "nbytes", "dtype", "redop", "root", "in_place")
@@ -26,50 +25,28 @@ NEEDED = {"implementation", *CASE, "seconds"}
 
 
 def recognises(source: Source) -> bool:
-    """By the names of its columns."""
+    """Whether the first line has the names of its columns."""
     return set(source.first.lower().split(",")) >= NEEDED
 
 
 def write(selection: ExportSelection) -> str:
-    """Every result with a time or a wrong one, predictions too, a row each."""
-    text, name = io.StringIO(), clean(selection.header.topology.name)
+    """Write every result with a time or a wrong one, predictions too, a row each."""
+    text, topology = io.StringIO(), clean(selection.header.topology.name)
     rows = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     rows.writeheader()
-    tests = selection.header.imported.tests
     for result in selection.results:
-        own = _line(result, tests)
-        if own:
-            text.write(_spread(own) + "\n")
-        else:
-            rows.writerow({field: cell(word) for field, word in (_fields(result) | {"topology": name}).items()})
+        fields = {"topology": topology} | _fields(result)
+        rows.writerow({name: cell(value) for name, value in fields.items()})
     return text.getvalue()
-
-
-def _spread(line: str) -> str:
-    """A row as it was, unless a spreadsheet would reckon with its words."""
-    words = next(csv.reader([line]), [])
-    safe = [cell(word) for word in words]
-    if safe == words:
-        return line
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(safe)
-    return text.getvalue()
-
-
-def _line(result: Exported, tests: Sequence[ForeignTest]) -> str:
-    """The row that such a file had, if its columns are these; else nothing."""
-    printed = result.printed if isinstance(result, Reported) else {}
-    test = printed.get("test")
-    of = tests[test] if isinstance(test, int) and 0 <= test < len(tests) else ForeignTest()
-    alike = of.format == NAME and of.layout.get("header") == ",".join(COLUMNS)
-    return str(printed.get("line", "")) if alike else ""
 
 
 def _fields(result: Exported) -> dict[str, Any]:
     case = result.case
     timed = isinstance(result, Prediction) or min(result.times, default=0) > 0
-    low, high = result.band if timed else (float("nan"), float("nan"))
-    elements = None if isinstance(result, Prediction) else wrong_elements(result)
+    low, high = result.band if timed else (math.nan, math.nan)
+    wrong = None if isinstance(result, Prediction) else wrong_elements(result)
+    seconds = result.seconds if isinstance(result, Reported) else result.typical if timed else math.nan
+    rated = timed and case.collective.sized
     return {
         "implementation": result.implementation,
         "platform": result.platform,
@@ -81,14 +58,14 @@ def _fields(result: Exported) -> dict[str, Any]:
         "root": case.root,
         "in_place": int(case.in_place),
         "kind": type(result).__name__.lower(),
-        "seconds": repr(result.seconds if isinstance(result, Reported) else result.typical) if timed else "",
-        "low": repr(low) if low == low else "",
-        "high": repr(high) if high == high else "",
+        "seconds": repr(seconds) if timed else "",
+        "low": "" if math.isnan(low) else repr(low),
+        "high": "" if math.isnan(high) else repr(high),
         "statistic": _statistic(result),
         "samples": "" if isinstance(result, Prediction) else len(result.times),
-        "wrong": "" if elements is None else elements,
-        "algbw": f"{result.algbw:.6g}" if timed and case.collective.sized else "",
-        "busbw": f"{result.busbw:.6g}" if timed and case.collective.sized else "",
+        "wrong": "" if wrong is None else wrong,
+        "algbw": f"{result.algbw:.6g}" if rated else "",
+        "busbw": f"{result.busbw:.6g}" if rated else "",
         "note": str(result.note),
     }
 
@@ -99,57 +76,58 @@ def _statistic(result: Exported) -> str:
     return "median of the slowest rank" if isinstance(result, Measurement) else result.statistic
 
 
-def read(source: Source, hints: Hints) -> list[Test]:
-    """Its rows, a test for each topology, platform and number of ranks; missing optional columns are as empty."""
-    whole = table(source, NEEDED, lambda names, words: names)
-    tests: dict[tuple[str, str, int], list[CsvRow]] = {}
-    for row in whole.rows:
-        words = row[2]
-        ranks = said_ranks(hints, exact(words["ranks"]), source.name, f"line {row[0]} has no number of ranks")
+def read(source: Source, hints: Hints) -> list[ImportedTest]:
+    """Read the rows, a test for each topology, platform and number of ranks; missing optional columns are empty."""
+    table = csv_table(source, NEEDED)
+    by_machine: dict[tuple[str, str, int], list[CsvRow]] = {}
+    for line_number, words in table.rows:
+        why = f"line {line_number} has no number of ranks"
+        ranks = require_ranks(source.name, hints, exact(words["ranks"]), why)
         platform = clean(words.get("platform") or "gpu", 16)
-        tests.setdefault((clean(words.get("topology") or f"{ranks} ranks"), platform, ranks), []).append(row)
-    made: list[Test] = []
-    for (name, platform, ranks), rows in tests.items():
-        kept = Rows()
-        for reason in whole.bad if not made else ():
-            kept.leave(reason)
-        for at, row in enumerate(rows):
-            kept.add(_result(at, row, platform, ranks))
-        made.append(
-            Test(
+        name = clean(words.get("topology") or f"{ranks} ranks")
+        by_machine.setdefault((name, platform, ranks), []).append((line_number, words))
+    tests: list[ImportedTest] = []
+    for (name, platform, ranks), rows in by_machine.items():
+        left_out = LeftOut(() if tests else table.bad)
+        results = []
+        for line_number, words in rows:
+            try:
+                results.append(_result(line_number, words, platform, ranks))
+            except UnfitRow as error:
+                left_out.add(str(error), line_number)
+        tests.append(
+            ImportedTest(
                 format=NAME,
                 tool="csv",
                 version="1",
                 file=source.file,
                 machine=Machine(ranks, name, platform),
-                results=tuple(kept.results),
-                layout={"header": whole.header},
-                left_out=kept.left_out,
+                results=tuple(results),
+                left_out=left_out.reasons,
             )
         )
-    return made
+    return tests
 
 
-def _result(at: int, row: CsvRow, platform: str, ranks: int) -> Iterator[Reported | Prediction]:
-    _, line, words = row
-    collective, nbytes, root = COLLECTIVES.get(words["collective"]), exact(words["nbytes"]), exact(words["root"])
-    if collective is None or nbytes is None:
-        raise UnfitRow("its collective or size is not known")
-    place = words["in_place"].lower() in ("1", "true")
-    case = make_case(collective, nbytes, words["dtype"], words["redop"], root or 0, ranks, place)
+def _result(line_number: int, words: Mapping[str, str], platform: str, ranks: int) -> Reported | Prediction:
+    collective = COLLECTIVES.get(words["collective"])
+    if collective is None:
+        raise UnfitRow("its collective is not known")
+    root, in_place = exact(words["root"]) or 0, words["in_place"].lower() in ("1", "true")
+    case = make_case(collective, exact(words["nbytes"]), words["dtype"], words["redop"], root, ranks, in_place)
     name, note = clean(words["implementation"], 40), note_of(clean(words.get("note", "")))
-    seconds, low, high = (_time(words.get(name, "")) for name in ("seconds", "low", "high"))
+    seconds = _seconds(words["seconds"])
     if words.get("kind") == "prediction":
+        low, high = _seconds(words.get("low", "")), _seconds(words.get("high", ""))
         if not seconds or not low or not high:
             raise UnfitRow("a prediction without its band")
-        yield Prediction(case, name, seconds, low, high, note=note, platform=platform)
-        return
-    said = clean(words.get("statistic") or "not said")
-    printed = {"row": at, "line": line}
-    yield Reported(case, name, platform, seconds, said, count(words.get("wrong", "")), printed=printed, note=note)
+        return Prediction(case, name, seconds, low, high, note=note, platform=platform)
+    statistic = clean(words.get("statistic") or "not said")
+    wrong = count(words.get("wrong", ""))
+    return Reported(case, name, platform, seconds, statistic, wrong, printed={"row": line_number}, note=note)
 
 
-def _time(word: str) -> float:
+def _seconds(word: str) -> float:
     value = number(word)
     return value if value is not None and SHORTEST <= value <= LASTING else 0.0
 

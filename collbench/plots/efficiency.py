@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from collbench.analysis.plans import LEVELS, Scaled, planned, scaled
 from collbench.host.sanitize import text
-from collbench.plots.bars import MACHINE
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
-from collbench.plots.styles import SCREEN, looks, style
+from collbench.plots.planner import MACHINE
+from collbench.plots.style import SCREEN, looks, style
 from collbench.results import PlannedStep
 from collbench.runfile.store import Run
 

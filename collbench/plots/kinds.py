@@ -1,4 +1,4 @@
-"""Kinds of figures: every module of this folder that defines KIND, found by its presence; and drawing what runs hold.
+"""Kinds of figures: every module of this folder that defines KIND or KINDS, found by its presence; and drawing runs.
 
 Another kind is one file dropped in: it says of which results it is drawn, and yields the figures of a run.  A command
 that measures and `collbench plot` draw by the same function, so a run file gives the same pictures again.
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from collbench import plots
 from collbench.host.sanitize import text
-from collbench.plots.pictures import save
-from collbench.plots.styles import COLOURED, SCREEN, Style
-from collbench.plots.views import DEFAULT
+from collbench.plots.save import save
+from collbench.plots.style import COLOURED, SCREEN, Style
 from collbench.results import Result
 from collbench.runfile.store import Run, why_none
 
@@ -27,17 +26,17 @@ if TYPE_CHECKING:
 class Wanted(NamedTuple):
     """What to draw of the runs, and how."""
 
-    views: Sequence[str] = DEFAULT  # names of views.QUANTITIES, or "all"
+    views: Sequence[str] = ("bandwidth", "latency")  # names of views.VIEWS, "samples" or "all"
     style: Style = SCREEN
     overlay: bool = False  # all topologies of a figure in one panel
-    implementations: Collection[str] = ()  # those alone; none: all
-    machine: str | None = None  # the system that measured runs are of, if their files are not to say
+    implementations: Collection[str] = ()  # only these; empty: all
+    machine: str | None = None  # the system that measured runs are of; None: as their files say
     apart: bool = False  # predictions in panels of their own, not laid over measurements
     linear: bool = False  # bandwidth from zero on a linear axis
     coloured: int = COLOURED  # lines with a colour; more are grey
 
     def shows(self, implementation: str) -> bool:
-        """Whether what is of that implementation is drawn."""
+        """Return whether results of that implementation are drawn."""
         return not self.implementations or implementation in self.implementations
 
 
@@ -45,48 +44,44 @@ _LONGEST = 40  # characters of a run's name in a picture
 PLAIN = Wanted()
 Say = Callable[[str], None]
 Named = Iterator[tuple[str, "Figure"]]
-"""Figures, each after the file name that it should have but for the suffix."""
-
-
-def _silent(reason: str) -> None:
-    """Nobody asked why something is left out."""
+"""Figures, each after the name of its file without the suffix."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of figure.
-
-    `figures(runs, wanted, say)` yields all of them; `say` is told of each that has to be left out, and why.
-    """
+    """One kind of figure."""
 
     order: int  # place among the figures of a run
     rows: tuple[type, ...]  # the results that it may be drawn of
     needs: str  # of which of them it is drawn, after "NAME is drawn of"
-    figures: Callable[[Sequence[Run], Wanted, Say], Named]
-    styled: bool = False  # whether it has the style that is wanted; else it is for the screen
+    figures: Callable[[Sequence[Run], Wanted, Say], Named]  # Say is told of each figure that is left out, and why
+    styled: bool = False  # whether it has the plot style of the request; else it is for the screen
 
     def concerns(self, result: Result) -> bool:
-        """Whether it may be drawn of this result, which is right."""
+        """Return whether it may be drawn of this result, which is right."""
         return isinstance(result, self.rows) and not result.outcome.bad
 
 
 def run_by_run(drawn: Callable[[Run, Wanted], Named]) -> Callable[[Sequence[Run], Wanted, Say], Named]:
-    """Of each run by itself; names of the second run's figures end in -2, and so on."""
+    """Return a function that draws each run by itself; names of the second run's figures end in -2, and so on."""
 
-    def of_all(runs: Sequence[Run], wanted: Wanted, say: Say) -> Named:
+    def figures(runs: Sequence[Run], wanted: Wanted, say: Say) -> Named:
         for place, run in enumerate(runs, 1):
             for stem, figure in drawn(run, wanted):
                 yield f"{stem}-{place}" if place > 1 else stem, figure
 
-    return of_all
+    return figures
 
 
 @cache
 def kinds() -> dict[str, Kind]:
-    """Every kind by the name of its module, in the order in which figures are listed."""
-    names = [module.name for module in pkgutil.iter_modules(plots.__path__)]
-    modules = {name: importlib.import_module(f"{__package__}.{name}") for name in names}
-    known: dict[str, Kind] = {name: module.KIND for name, module in modules.items() if hasattr(module, "KIND")}
+    """Return every kind by its name, in the order of the figures: KIND by the name of its module, KINDS by its keys."""
+    known: dict[str, Kind] = {}
+    for info in pkgutil.iter_modules(plots.__path__):
+        module = importlib.import_module(f"{__package__}.{info.name}")
+        known |= getattr(module, "KINDS", {})
+        if hasattr(module, "KIND"):
+            known[info.name] = module.KIND
     return dict(sorted(known.items(), key=lambda item: item[1].order))
 
 
@@ -95,34 +90,37 @@ def draw(
     folder: Path,
     formats: Sequence[str] = ("png",),
     wanted: Wanted = PLAIN,
-    say: Say = _silent,
+    say: Say = lambda reason: None,
 ) -> list[Path]:
-    """Write every figure of every kind of these runs into `folder` and say which files; none if there is nothing.
+    """Write every figure of every kind of these runs into `folder` and return the files; none if there is nothing.
 
     The same runs give the same bytes, whatever the user's Matplotlib configuration.
     """
-    return [
-        path
-        for kind in kinds().values()
-        for stem, figure in kind.figures(runs, wanted, say)
-        for path in save(_marked(figure, runs), folder, stem, formats, wanted.style if kind.styled else SCREEN)
-    ]
+    paths: list[Path] = []
+    for kind in kinds().values():
+        for stem, figure in kind.figures(runs, wanted, say):
+            _mark_cut_off(figure, runs)
+            paths += save(figure, folder, stem, formats, wanted.style if kind.styled else SCREEN)
+    return paths
 
 
-def _marked(figure: "Figure", runs: Sequence[Run]) -> "Figure":
-    """With a line below its title that says which runs were cut off."""
-    cut = [(text(run.path.parent.name, _LONGEST), words) for run in runs if (words := run.cut_off)]
-    if below := "\n".join(f"{name}: {words}" if len(runs) > 1 else words for name, words in cut):
-        title = next((words for words in figure.texts if words.get_text() == figure.get_suptitle()), None)
-        if title:
-            title.set_text(f"{title.get_text()}\n{below}")
-        else:
-            figure.suptitle(below, x=0.01, ha="left", fontsize="small")
-    return figure
+def _mark_cut_off(figure: "Figure", runs: Sequence[Run]) -> None:
+    """Add a line below the title that says which runs were cut off."""
+    lines = []
+    for run in runs:
+        if words := run.cut_off:
+            lines.append(f"{text(run.path.parent.name, _LONGEST)}: {words}" if len(runs) > 1 else words)
+    if not lines:
+        return
+    title = next((words for words in figure.texts if words.get_text() == figure.get_suptitle()), None)
+    if title:
+        title.set_text("\n".join([title.get_text(), *lines]))
+    else:
+        figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize="small")
 
 
 def lacking(runs: Sequence[Run]) -> str:
-    """Why nothing can be drawn of these runs, in one line."""
+    """Return why nothing can be drawn of these runs, in one line."""
     results = [result for run in runs for result in run.results]
     needs = [f"{name} is drawn of {kind.needs}" for name, kind in kinds().items() if any(map(kind.concerns, results))]
     return f"{', '.join(str(run.path) for run in runs)}: {'; '.join(needs)}" if needs else why_none(runs)

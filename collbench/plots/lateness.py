@@ -10,7 +10,7 @@ import numpy as np
 
 from collbench.analysis.stragglers import Floats, StepArrays, straggler_rows
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
-from collbench.plots.styles import style
+from collbench.plots.style import style
 from collbench.results import StepTimes
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size

@@ -9,7 +9,7 @@ import numpy as np
 
 from collbench.analysis.strategies import Effort, GeometricMean, Ranking, StrategyRuns, geometric_mean, ranking
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
-from collbench.plots.styles import SCREEN, looks, style
+from collbench.plots.style import SCREEN, looks, style
 from collbench.results import Point, Trained
 from collbench.runfile.store import Run
 from collbench.units import format_seconds

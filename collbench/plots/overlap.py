@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from collbench.analysis.overlap import Overlap, best_of_schedules, overlaps
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
-from collbench.plots.palette import ACTIVITIES
-from collbench.plots.styles import COLORS, SCREEN, style
+from collbench.plots.style import ACTIVITIES, COLORS, SCREEN, style
 from collbench.results import COMMUNICATED, COMPUTED, Activity, StepPrediction, StepTimes
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size

@@ -1,17 +1,19 @@
-"""What to draw: results sorted into figures and panels.
+"""What figures against message size show: results sorted into panels and lines, and the lines that have a colour.
 
-A prediction of as many GPUs is laid over what was measured on them, since that is what it is for.
+A prediction for as many GPUs is laid over what was measured on them, since that is what it is for.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import NamedTuple, TypeGuard
 
 from collbench.algorithms import is_library, libraries
 from collbench.analysis.crossover import library_of
 from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
 from collbench.errors import UsageError
-from collbench.plots.styles import TOLD_APART
+from collbench.plots.style import COLORS, COLOURED, TOLD_APART, Look
 from collbench.results import Measurement, Prediction, Reported, Result, Timed, labelled
 from collbench.runfile.store import NAME, Run
 
@@ -34,34 +36,39 @@ class Line(NamedTuple):
 
     implementation: str
     predicted: bool
-    library: str = ""  # that it calls, so that no line mixes the points of two
+    library: str = ""  # that the implementation calls, so that no line mixes the points of two
 
     @property
     def label(self) -> str:
-        """What the legend calls it."""
+        """Name of the line in the legend."""
         return labelled(self.implementation, self.library)
+
+    @property
+    def measured(self) -> "Line":
+        """The line of what was measured, which shares its colour with its prediction."""
+        return self._replace(predicted=False)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """The right results of one combination on one topology, and which implementations also had wrong ones."""
+    """The right results of one combination on one topology."""
 
     topology: str
     ranks: int
-    origin: str  # tells runs of one topology apart where they cannot share a panel
+    origin: str  # name of the run, for topologies that several runs have
     factor: float  # bandwidth to show over algbw: the bus factor, or 0 where there is no bus to speak of
-    platform: str  # what the ranks live on
+    platform: str  # cpu or gpu
     results: tuple[Drawn, ...]
-    wrong: frozenset[str]
+    wrong: frozenset[str]  # implementations that also had wrong results
     expectation: str = ""  # the system whose predictions are laid over measurements of another name
-    libraries: tuple[Drawn, ...] = ()  # what the others are compared with, drawn or not
-    bound: LinkRoofline | MemoryRoofline | None = None  # what the lines or the memory allow
+    libraries: tuple[Drawn, ...] = ()  # results that the others are compared with, drawn or not
+    bound: LinkRoofline | MemoryRoofline | None = None  # what the line rate or the memory allow
     unbounded: str = ""  # why that is not known
-    tools: frozenset[str] = frozenset()  # what reported, where nobody here measured
+    tools: frozenset[str] = frozenset()  # names of other tools that reported results
 
     @property
     def points(self) -> dict[tuple[Line, int], Drawn]:
-        """Each result by line and size; of one measured twice in a run, the later."""
+        """Each result by line and size; the later of two for the same case."""
         return {(line_of(result), result.case.nbytes): result for result in self.results}
 
     @property
@@ -70,56 +77,85 @@ class Panel:
         return all(line.predicted for line, _ in self.points)
 
     @property
+    def place(self) -> str:
+        """The topology and its ranks, unless its name says them: `4 ranks on ...`, `DGX H100, 8 GPUs`."""
+        ranks = f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"
+        if self.topology.startswith(ranks) or self.topology.endswith(f", {self.ranks} GPUs"):
+            return self.topology
+        return f"{self.topology}, {ranks}"
+
+    @property
     def remarks(self) -> list[str]:
         """What a reader must know of these numbers, and of which implementations unless it is all."""
         concerned: dict[str, set[str]] = {}
         for result in self.results:
-            own = str(replace(result.note, picked=""))  # what `auto` picks differs by size, and the table says it there
-            for note in filter(None, (own, self._reported(result))):
+            # What `auto` picks differs by size, and the table says it there.
+            notes = [str(replace(result.note, picked=""))]
+            if isinstance(result, Reported):
+                notes.append(f"reported by {', '.join(sorted(self.tools)) or 'another tool'}")
+            for note in filter(None, notes):
                 concerned.setdefault(note, set()).add(result.implementation)
-        concerned |= {"wrong results not drawn": set(self.wrong)} if self.wrong else {}
-        every = {line.implementation for line, _ in self.points}
-        told = [note if names == every else f"{', '.join(sorted(names))}: {note}" for note, names in concerned.items()]
-        return [*told, f"predicted: {self.expectation}"] if self.expectation else told
-
-    def _reported(self, result: Drawn) -> str:
-        tools = ", ".join(sorted(self.tools)) or "another tool"
-        return f"reported by {tools}" if isinstance(result, Reported) else ""
+        if self.wrong:
+            concerned["wrong results not drawn"] = set(self.wrong)
+        everybody = {line.implementation for line, _ in self.points}
+        remarks = []
+        for note, names in concerned.items():
+            remarks.append(note if names == everybody else f"{', '.join(sorted(names))}: {note}")
+        if self.expectation:
+            remarks.append(f"predicted: {self.expectation}")
+        return remarks
 
     def library(self, result: Drawn) -> Timed | None:
-        """The library's time for the same case, expected if this one is; of several libraries the first that has one.
+        """Return the library's time for the same case, predicted if the result is; the first of several libraries.
 
-        None for that library itself, and where there is none.
+        None for a result of that library, and where there is none.
         """
         library = library_of(self.libraries, libraries(), result)
         return None if library and library.implementation == result.implementation else library
 
 
 def line_of(result: Drawn) -> Line:
-    """The line that a result is a point of."""
+    """Return the line that a result is a point of."""
     library = result.library if isinstance(result, Measurement) else ""
     return Line(result.implementation, isinstance(result, Prediction), library)
 
 
 def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None) -> dict[Combination, list[Panel]]:
-    """What to draw, figure by figure; runs of one topology share a panel unless both measured the same.
+    """Sort results into panels, figure by figure; runs of one topology share a panel unless both measured the same.
 
-    A prediction is laid over what was measured on as many ranks, unless it is to stand `apart` or there are several.
-    `machine` names the system that measured runs are of, whatever their files say.
+    Args:
+        runs: The runs to draw.
+        apart: Give predictions panels of their own; else a prediction is laid over what was measured on as many ranks,
+            if there is only one such prediction.
+        machine: The system that measured runs are of, whatever their files say.
+
     """
-    rows = _by_topology(runs, machine)
+    rows: dict[Combination, list[Panel]] = {}
+    for run in runs:
+        for combination, panel in _panels_of(run, machine):
+            _add(rows.setdefault(combination, []), panel)
     return rows if apart else {combination: _laid_over(row) for combination, row in rows.items()}
+
+
+def _add(row: list[Panel], panel: Panel) -> None:
+    """Join the panel with one of the same topology that measured other cases, or append it."""
+    for place, other in enumerate(row):
+        same = _alike(other, panel) and (other.topology, other.predicted) == (panel.topology, panel.predicted)
+        if same and other.points.keys().isdisjoint(panel.points):
+            row[place] = _joined(other, panel)
+            return
+    row.append(panel)
 
 
 def _laid_over(row: list[Panel]) -> list[Panel]:
     kept = []
     for panel in row:
         others = [other for other in row if other.predicted != panel.predicted and _alike(other, panel)]
-        rivals = [other for other in row if other.predicted and _alike(other, panel)]
-        if not others or len(rivals) > 1:
+        predictions = [other for other in row if other.predicted and _alike(other, panel)]
+        if not others or len(predictions) > 1:
             kept.append(panel)
         elif not panel.predicted:
-            (expected,) = rivals
+            (expected,) = predictions
             both = _joined(panel, expected)
             kept.append(replace(both, expectation=expected.topology, bound=panel.bound or expected.bound))
     return kept
@@ -130,7 +166,6 @@ def _alike(one: Panel, other: Panel) -> bool:
 
 
 def _joined(one: Panel, other: Panel) -> Panel:
-    """One panel of what two hold."""
     return replace(
         one,
         results=one.results + other.results,
@@ -140,21 +175,8 @@ def _joined(one: Panel, other: Panel) -> Panel:
     )
 
 
-def _by_topology(runs: Sequence[Run], machine: str | None) -> dict[Combination, list[Panel]]:
-    rows: dict[Combination, list[Panel]] = {}
-    for combination, panel in (part for run in runs for part in _panels_of(run, machine)):
-        row = rows.setdefault(combination, [])
-        for place, other in enumerate(row):
-            same = _alike(other, panel) and (other.topology, other.predicted) == (panel.topology, panel.predicted)
-            if same and other.points.keys().isdisjoint(panel.points):
-                row[place] = _joined(other, panel)
-                break
-        else:
-            row.append(panel)
-    return rows
-
-
 def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Panel]]:
+    """Yield the panels of a run; results of several numbers of ranks have a panel each."""
     parts: dict[tuple[Combination, int], list[Drawn]] = {}
     for result in run.results:
         if _drawable(result):
@@ -167,13 +189,12 @@ def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Pan
         right = tuple(result for result in results if not result.wrong)
         wrong = frozenset(result.implementation for result in results if result.wrong)
         if right:
-            panel = _panel(run, ranks, right, wrong)
-            yield combination, _bounded(panel, run, machine)
+            yield combination, _panel(run, ranks, right, wrong, machine)
 
 
-def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str]) -> Panel:
+def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str], machine: str | None) -> Panel:
     topology = run.header.topology
-    return Panel(
+    panel = Panel(
         topology=topology.name or "unknown topology",
         ranks=ranks,
         origin=run.path.parent.name if run.path.name == NAME else run.path.stem,
@@ -184,26 +205,10 @@ def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str]
         libraries=tuple(result for result in right if is_library(result.implementation)),
         tools=frozenset(filter(None, [run.header.imported.tool])),
     )
-
-
-def _bounded(panel: Panel, run: Run, machine: str | None) -> Panel:
     try:
-        return replace(panel, bound=roofline(run, panel.results[0].case, machine))
+        return replace(panel, bound=roofline(run, right[0].case, machine))
     except UsageError as reason:
         return replace(panel, unbounded=str(reason))
-
-
-def only(row: Sequence[Panel], names: Collection[str]) -> list[Panel]:
-    """The panels with these implementations alone, if they have any; what they are compared with stays known."""
-    kept = [
-        replace(
-            panel,
-            results=tuple(result for result in panel.results if result.implementation in names),
-            wrong=panel.wrong & set(names),
-        )
-        for panel in row
-    ]
-    return [panel for panel in kept if panel.results]
 
 
 def _drawable(result: Result) -> TypeGuard[Drawn]:
@@ -212,8 +217,23 @@ def _drawable(result: Result) -> TypeGuard[Drawn]:
     return isinstance(result, Measurement | Reported) and result.case.nbytes > 0 and min(result.times, default=0) > 0
 
 
+def share_a_device(run: Run, results: Iterable[Timed]) -> bool:
+    """Return whether ranks live on one GPU, where no bus lies between them and bus bandwidth means nothing."""
+    return any(result.note.shared for result in results) or run.header.topology.shared
+
+
+def only(row: Sequence[Panel], names: Collection[str]) -> list[Panel]:
+    """Return the panels with these implementations alone; what they are compared with stays known."""
+    kept = []
+    for panel in row:
+        results = tuple(result for result in panel.results if result.implementation in names)
+        if results:
+            kept.append(replace(panel, results=results, wrong=panel.wrong & set(names)))
+    return kept
+
+
 def told_apart(rows: dict[Combination, list[Panel]], say: Callable[[str], None]) -> dict[Combination, list[Panel]]:
-    """As much as one figure can hold, and a word on the rest."""
+    """Return as much as one figure can hold; `say` is told how much is left out."""
     lines = (line for row in rows.values() for panel in row for line, _ in panel.points)
     names = list(dict.fromkeys(line.implementation for line in lines))
     if len(names) > TOLD_APART:
@@ -224,6 +244,115 @@ def told_apart(rows: dict[Combination, list[Panel]], say: Callable[[str], None])
     return {combination: row[:TOLD_APART] for combination, row in rows.items() if row}
 
 
-def share_a_device(run: Run, results: Iterable[Timed]) -> bool:
-    """Whether ranks live on one GPU, where no bus lies between them and bus bandwidth means nothing."""
-    return any(result.note.shared for result in results) or run.header.topology.shared
+# ---- panels whose lines share their axes (--overlay)
+
+
+class Layer(NamedTuple):
+    """A panel's lines in a figure; with a name and a colour where other layers share their axes."""
+
+    panel: Panel
+    name: str = ""
+    color: str = ""
+
+    def look(self, look: Look) -> Look:
+        """Return how a line looks in this layer."""
+        return look._replace(color=self.color) if self.color else look
+
+
+def overlaid(row: Sequence[Panel]) -> tuple[Layer, ...]:
+    """Return all panels of a figure as layers that share their axes, a colour each.
+
+    They show one kind of bandwidth: the algorithm's, if one of them has no bus to speak of.
+
+    Raises:
+        UsageError: There are more panels than colours.
+
+    """
+    if len(row) > len(COLORS):
+        raise UsageError(
+            f"--overlay can tell {len(COLORS)} topologies apart by colour, and these are {len(row)}; "
+            "give fewer runs, or leave --overlay out"
+        )
+    buses = all(panel.factor for panel in row)
+    same = [panel if buses else replace(panel, factor=0.0) for panel in row]
+    return tuple(Layer(*parts) for parts in zip(same, _names(row), COLORS, strict=False))
+
+
+def _names(row: Sequence[Panel]) -> list[str]:
+    """Return what tells the panels apart: the topology, the ranks where they differ, the run, and a number at last."""
+    several_ranks = len({panel.ranks for panel in row}) > 1
+    topologies = [panel.place if several_ranks else panel.topology for panel in row]
+    names: list[str] = []
+    for panel, topology in zip(row, topologies, strict=True):
+        if one_topology(row):
+            name = panel.origin
+        else:
+            name = f"{topology}, {panel.origin}" if topologies.count(topology) > 1 else topology
+        names.append(name)
+    for name in {name for name in names if names.count(name) > 1}:
+        for number in range(1, names.count(name) + 1):
+            names[names.index(name)] = f"{name} ({number})"
+    return names
+
+
+def one_topology(row: Sequence[Panel]) -> bool:
+    """Return whether all panels are of one topology, so that it need not be said of each."""
+    return len({panel.place for panel in row}) == 1
+
+
+# ---- lines that have a colour (--lines)
+
+
+def coloured(row: Sequence[Panel], most: int = COLOURED) -> set[Line]:
+    """Return the lines that a reader looks for first, at most `most` of what was measured, each with its prediction.
+
+    The libraries that others are compared with come first, then the fastest at some size, those at most sizes first,
+    then those that are nearest to the fastest over all sizes.  Marks on other lines always have their colour.
+    """
+    lines = {line for panel in row for line, _ in panel.points}
+    ranked: list[tuple[bool, int, float, Line]] = []
+    marks = {line for line in {line.measured for line in lines} if only_marks(row, line)}
+    for line in {line.measured for line in lines} - marks:
+        ratios = _times_over_fastest(line, row)
+        distance = fmean(map(math.log, ratios)) if ratios else math.inf
+        ranked.append((not is_library(line.implementation), -ratios.count(1.0), distance, line))
+    chosen = {line for *_, line in sorted(ranked)[:most]} | marks
+    return {line for line in lines if line.measured in chosen}
+
+
+def only_marks(row: Iterable[Panel], line: Line) -> bool:
+    """Return whether all points of a line lie on other lines, as those of `auto`, which picks an implementation.
+
+    Such a line needs only marks on those others.
+    """
+    picked = []
+    for panel in row:
+        for result in panel.results:
+            if line_of(result).measured == line.measured:
+                picked.append(_has_point_of_picked(panel, result))
+    return bool(picked) and all(picked)
+
+
+def _has_point_of_picked(panel: Panel, result: Drawn) -> bool:
+    """Return whether the implementation that the result picked has a point of that size, as measured or predicted."""
+    picked = (result.note.picked, line_of(result).predicted)
+    for line, size in panel.points:
+        if (line.implementation, line.predicted) == picked and size == result.case.nbytes:
+            return True
+    return False
+
+
+def _times_over_fastest(measured: Line, row: Sequence[Panel]) -> list[float]:
+    """Return a line's times over the least of all lines for the same case, measured or predicted: 1 where it wins."""
+    ratios = []
+    for panel in row:
+        fastest: dict[tuple[bool, int], float] = {}
+        for (line, size), result in panel.points.items():
+            if not result.note.picked:
+                key = line.predicted, size
+                fastest[key] = min(result.typical, fastest.get(key, math.inf))
+        for (line, size), result in panel.points.items():
+            key = line.predicted, size
+            if line.measured == measured and key in fastest and result.typical > 0:
+                ratios.append(max(1.0, result.typical / fastest[key]))
+    return ratios

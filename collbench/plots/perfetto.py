@@ -10,18 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from collbench.errors import StorageError
-from collbench.results import COMMUNICATED, COMPUTED, Explanation, StepTimes, Track
+from collbench.results import COMMUNICATED, COMPUTED, Explanation, StepTimes
 from collbench.units import format_size
 
 
 def write(explanations: Sequence[Explanation], path: Path) -> None:
-    """Write all tracks into one file; StorageError if it cannot be written."""
-    _write([event for number, one in enumerate(explanations) for event in _events(one, 1000 * number)], path)
+    """Write all tracks of explanations into one file; StorageError if it cannot be written."""
+    events: list[dict[str, Any]] = []
+    for number, explanation in enumerate(explanations):
+        events += _events_of(explanation, 1000 * number)
+    _write(events, path)
 
 
 def write_steps(results: Sequence[StepTimes], path: Path) -> None:
-    """The same of steps that were looked at closely: a rank is a process, with a track for what it does."""
-    _write([event for number, result in enumerate(results) for event in _step_events(result, 1000 * number)], path)
+    """Write traced steps into one file: a rank is a process, with a track for what it computes and communicates."""
+    events: list[dict[str, Any]] = []
+    for number, result in enumerate(results):
+        events += _events_of_step(result, 1000 * number)
+    _write(events, path)
 
 
 def _write(events: Sequence[dict[str, Any]], path: Path) -> None:
@@ -31,48 +37,37 @@ def _write(events: Sequence[dict[str, Any]], path: Path) -> None:
         raise StorageError(f"cannot write {path}: {error.strerror}; choose another --out") from None
 
 
-def _events(explanation: Explanation, first: int) -> Iterator[dict[str, Any]]:
+def _events_of(explanation: Explanation, first_process: int) -> Iterator[dict[str, Any]]:
     case = explanation.case
-    what = f"{explanation.implementation} {case.collective.name} {format_size(case.nbytes)}"
+    operation = f"{explanation.implementation} {case.collective.name} {format_size(case.nbytes)}"
     for rank in sorted({track.rank for track in explanation.tracks}):
-        yield _name("process", first + rank, 0, f"{what} rank {rank}")
+        yield _named("process", first_process + rank, 0, f"{operation} rank {rank}")
     for track in explanation.tracks:
-        yield _name("thread", first + track.rank, track.block, f"block {track.block}")
-        yield from _spans(track, first + track.rank)
+        process = first_process + track.rank
+        yield _named("thread", process, track.block, f"block {track.block}")
+        for span in track.spans:
+            yield _complete(span.phase, "collective", (process, track.block), track.start + span.start, span.seconds)
 
 
-def _step_events(result: StepTimes, first: int) -> Iterator[dict[str, Any]]:
+def _events_of_step(result: StepTimes, first_process: int) -> Iterator[dict[str, Any]]:
     case, threads = result.case, {COMPUTED: 0, COMMUNICATED: 1}
     assert case.step
-    what = f"{result.implementation} {case.step.schedule} {format_size(case.nbytes)}"
+    step = f"{result.implementation} {case.step.schedule} {format_size(case.nbytes)}"
     for rank in sorted({activity.rank for activity in result.activities}):
-        yield _name("process", first + rank, 0, f"{what} rank {rank}")
+        yield _named("process", first_process + rank, 0, f"{step} rank {rank}")
         for name, thread in threads.items():
-            yield _name("thread", first + rank, thread, name)
+            yield _named("thread", first_process + rank, thread, name)
     for activity in result.activities:
-        yield {
-            "ph": "X",
-            "name": f"bucket {activity.bucket}",
-            "cat": activity.what,
-            "pid": first + activity.rank,
-            "tid": threads[activity.what],
-            "ts": round(activity.start * 1e6, 4),
-            "dur": round(activity.seconds * 1e6, 4),
-        }
+        track = first_process + activity.rank, threads[activity.what]
+        yield _complete(f"bucket {activity.bucket}", activity.what, track, activity.start, activity.seconds)
 
 
-def _name(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
+def _named(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": f"{kind}_name", "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def _spans(track: Track, process: int) -> Iterator[dict[str, Any]]:
-    for span in track.spans:
-        yield {
-            "ph": "X",
-            "name": span.phase,
-            "cat": "collective",
-            "pid": process,
-            "tid": track.block,
-            "ts": round((track.start + span.start) * 1e6, 4),
-            "dur": round(span.seconds * 1e6, 4),
-        }
+def _complete(name: str, category: str, track: tuple[int, int], start: float, seconds: float) -> dict[str, Any]:
+    """Return a complete event; `track` is its process and its thread, times are in seconds."""
+    process, thread = track
+    times = {"ts": round(start * 1e6, 4), "dur": round(seconds * 1e6, 4)}
+    return {"ph": "X", "name": name, "cat": category, "pid": process, "tid": thread} | times

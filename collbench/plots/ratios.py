@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from collbench.analysis.compare import Comparison, Row
 from collbench.errors import UsageError
 from collbench.plots.axes import size_axis
-from collbench.plots.pictures import save
-from collbench.plots.styles import FORMATS, SCREEN, TOLD_APART, Look, looks, style
+from collbench.plots.save import save
+from collbench.plots.style import FORMATS, GREY, SCREEN, TOLD_APART, Look, looks, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ _FARTHEST = 4.0  # times beyond the ratios themselves that an interval may stret
 
 
 def check(paths: Sequence[Path]) -> None:
-    """UsageError for a file whose suffix is none of FORMATS."""
+    """Raise UsageError for a file whose suffix is none of FORMATS."""
     for path in paths:
         if path.suffix[1:].lower() not in FORMATS:
             choices = ", ".join(f".{suffix}" for suffix in FORMATS)
@@ -27,7 +27,7 @@ def check(paths: Sequence[Path]) -> None:
 
 
 def draw(comparisons: Sequence[Comparison], paths: Sequence[Path]) -> list[Path]:
-    """Write the figure to each of the files, and say which; none if there is no ratio to draw."""
+    """Write the figure to each of the files and return them; none if there is no ratio to draw."""
     check(paths)
     drawn = figure(comparisons) if paths else None
     if drawn is None:
@@ -39,7 +39,7 @@ def draw(comparisons: Sequence[Comparison], paths: Sequence[Path]) -> list[Path]
 
 
 def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
-    """A panel for each kind of case of each comparison; None if there is nothing to draw."""
+    """Return a figure with a panel for each kind of case of each comparison; None if there is nothing to draw."""
     every = [(comparison, rows) for comparison in comparisons for rows in _kinds(comparison)]
     if not every:
         return None
@@ -56,13 +56,10 @@ def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
             _panel(axes, comparison, rows, chosen)
         for unused in grid.flat[len(panels) :]:
             unused.remove()
-        drawn.suptitle(f"Time NEW/BASE: above 1 is slower{_cut(len(every))}", x=0.01, ha="left")
+        cut = f" (the first {TOLD_APART} of {len(every)} kinds of cases)" if len(every) > TOLD_APART else ""
+        drawn.suptitle(f"Time NEW/BASE: above 1 is slower{cut}", x=0.01, ha="left")
         _legend(drawn, comparisons, chosen)
     return drawn
-
-
-def _cut(kinds: int) -> str:
-    return f" (the first {TOLD_APART} of {kinds} kinds of cases)" if kinds > TOLD_APART else ""
 
 
 def _kinds(comparison: Comparison) -> list[list[Row]]:
@@ -75,22 +72,23 @@ def _kinds(comparison: Comparison) -> list[list[Row]]:
 def _panel(axes: "Axes", comparison: Comparison, rows: Sequence[Row], chosen: dict[str, Look]) -> None:
     names = [name for name in chosen if any(row.base.implementation == name for row in rows)]
     axes.axhspan(1 / (1 + comparison.margin), 1 + comparison.margin, color="#808080", alpha=0.18, linewidth=0)
-    axes.axhline(1, color="#606060", linewidth=1)
+    axes.axhline(1, color=GREY, linewidth=1)
     for place, name in enumerate(names):
-        aside = 2 ** (0.5 * (place - (len(names) - 1) / 2) / len(names))  # so that intervals do not cover each other
+        # Points of one size stand beside each other, so that intervals do not cover each other.
+        aside = 2 ** (0.5 * (place - (len(names) - 1) / 2) / len(names))
         _line(axes, [row for row in rows if row.base.implementation == name], chosen[name], aside)
     _axes(axes, rows, comparison.margin)
     axes.set_title(f"{rows[0].base.case.title}\n{_origin(comparison.new.path)} against {_origin(comparison.base.path)}")
 
 
 def _origin(path: Path) -> str:
-    """A run as its folder is called, or its file."""
+    """Return the name of a run's folder, or of its file."""
     name = path.parent.name if path.stem == "run" and path.parent.name else path.name
     return name if len(name) <= 24 else f"{name[:21]}..."
 
 
 def _line(axes: "Axes", rows: Sequence[Row], look: Look, aside: float) -> None:
-    """Ratios joined by a line, hollow where nothing can be concluded, and their intervals."""
+    """Draw ratios joined by a line, hollow where nothing can be concluded, and their intervals."""
     sizes, ratios = [row.base.case.nbytes * aside for row in rows], [row.ratio for row in rows]
     axes.plot(sizes, ratios, color=look.color, linestyle=look.linestyle, linewidth=1, alpha=0.7)
     for size, row in zip(sizes, rows, strict=True):
@@ -116,10 +114,11 @@ def _axes(axes: "Axes", rows: Sequence[Row], margin: float) -> None:
 
 
 def _limits(rows: Sequence[Row], margin: float) -> tuple[float, float]:
-    """As far above 1 as below it; an interval of nearly everything does not make the rest invisible."""
-    ratios = [abs(math.log(row.ratio)) for row in rows]
+    """Return the ends of the y axis, as far above 1 as below it; a very wide interval does not hide the rest."""
+    farthest_ratio = max(abs(math.log(row.ratio)) for row in rows)
     ends = [abs(math.log(max(end, 1e-9))) for row in rows for end in row.interval if math.isfinite(end)]
-    most = max(*ratios, min(max(ends, default=0.0), max(*ratios, 0.0) + math.log(_FARTHEST)), 1.6 * math.log1p(margin))
+    farthest_end = min(max(ends, default=0.0), farthest_ratio + math.log(_FARTHEST))
+    most = max(farthest_ratio, farthest_end, 1.6 * math.log1p(margin))
     return math.exp(-1.1 * most), math.exp(1.1 * most)
 
 

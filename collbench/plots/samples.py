@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collbench.plots.axes import line_name
-from collbench.plots.overlay import place
+from collbench.plots.axes import grid_along_x
 from collbench.plots.panels import Drawn, Line, Panel
-from collbench.plots.styles import SCREEN, Look, style
+from collbench.plots.style import DARK, SCREEN, Look, style
 from collbench.plots.views import SAMPLES
 from collbench.results import Measurement, Reported
 from collbench.units import format_seconds, format_size
@@ -29,30 +28,32 @@ _FEW = 400  # points that a vector picture holds one by one
 def figures(
     row: Sequence[Panel], looks: Mapping[Line, Look], say: Callable[[str], None]
 ) -> "Iterator[tuple[str, Figure]]":
-    """A figure by name for each topology with samples; `say` is told why another has none, and how many sizes lack.
+    """Yield a figure for each topology with samples; `say` is told why another has none, and how many sizes lack.
 
-    It is for the screen alone: so many points are no slide.
+    They have the plot style of the screen whatever the user asked for: so many points are no slide.
     """
     for number, panel in enumerate(row, 1):
         sampled = {key: result for key, result in panel.points.items() if len(_samples(result)) > 1}
         if not sampled:
-            say(f"{SAMPLES} not drawn for {place(panel)}: {_lacking(panel)}")
+            say(f"{SAMPLES} not drawn for {panel.place}: {_lacking(panel)}")
             continue
         sizes = sorted({size for _, size in sampled})
         shown = spaced(sizes, _PANELS)
         if len(shown) < len(sizes):
-            say(f"{SAMPLES} of {len(sizes) - len(shown)} of {len(sizes)} sizes not drawn for {place(panel)}")
+            say(f"{SAMPLES} of {len(sizes) - len(shown)} of {len(sizes)} sizes not drawn for {panel.place}")
         name = SAMPLES if number == 1 else f"{SAMPLES}-{number}"
         yield name, _figure(panel, sampled, shown, looks)
 
 
 def _samples(result: Drawn) -> tuple[float, ...]:
-    """Seconds; none of what is only predicted, or of which only a statistic is known."""
-    return result.times if isinstance(result, Measurement) else result.samples if isinstance(result, Reported) else ()
+    """Return seconds; none of a prediction, or where only a statistic is known."""
+    if isinstance(result, Measurement):
+        return result.times
+    return result.samples if isinstance(result, Reported) else ()
 
 
 def _lacking(panel: Panel) -> str:
-    """Why it has no samples."""
+    """Return why a panel has no samples."""
     statistics = dict.fromkeys(result.statistic for result in panel.results if isinstance(result, Reported))
     if statistics:
         return f"the other tool printed no samples but {'; '.join(filter(None, statistics)) or 'one figure'}"
@@ -60,7 +61,7 @@ def _lacking(panel: Panel) -> str:
 
 
 def spaced(sizes: Sequence[int], most: int) -> list[int]:
-    """At most so many, the first and the last among them, evenly."""
+    """Return at most that many sizes, evenly spaced, the first and the last among them."""
     if len(sizes) <= most:
         return [*sizes]
     return [sizes[round(number * (len(sizes) - 1) / (most - 1))] for number in range(most)]
@@ -84,27 +85,27 @@ def _figure(
         grid = drawn.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         low, high = _limits([result for (_, size), result in sampled.items() if size in sizes])
         for axes, size in zip(grid.flat, sizes, strict=False):
-            own = [result for (_, other), result in sampled.items() if other == size]
-            axes.set_title(f"{format_size(size)}, {_counts(own)} samples a row")
+            of_size = [result for (_, other), result in sampled.items() if other == size]
+            axes.set_title(f"{format_size(size)}, {_counts(of_size)} samples a row")
             for number, line in enumerate(names):
                 if result := sampled.get((line, size)):
                     _strip(axes, number, result, looks[line], (low, high))
         for unused in grid.flat[len(sizes) :]:
             unused.remove()
-        _finish(drawn, [line_name(line, panel.predicted) for line in names], (low, high))
-        heading = f"Samples of {panel.results[0].case.title} against the median of each row\n{place(panel)}"
+        _finish(drawn, [line.label for line in names], (low, high))
+        heading = f"Samples of {panel.results[0].case.title} against the median of each row\n{panel.place}"
         drawn.suptitle(heading, x=0.01, ha="left", fontsize=SCREEN.labels)
     return drawn
 
 
 def _counts(results: Sequence[Drawn]) -> str:
-    """`96`, or `7 to 15` where rows differ."""
+    """Return `96`, or `7 to 15` where rows differ."""
     counts = sorted(len(_samples(result)) for result in results)
     return f"{counts[0]:,}" if counts[0] == counts[-1] else f"{counts[0]:,} to {counts[-1]:,}"
 
 
 def _limits(results: Sequence[Drawn]) -> tuple[float, float]:
-    """Of the axis: nearly all samples, and every interval as far as that is below twice the median."""
+    """Return the ends of the axis: nearly all samples, and every interval as far as it is below twice the median."""
     ratios = np.concatenate([np.array(_samples(result)) / result.typical for result in results])
     least, most = np.percentile(ratios, [_TAILS, 100 - _TAILS])
     ends = [end / result.typical for result in results for end in result.band if math.isfinite(end)]
@@ -113,31 +114,30 @@ def _limits(results: Sequence[Drawn]) -> tuple[float, float]:
 
 
 def _strip(axes: "Axes", row: int, result: Drawn, look: Look, limits: tuple[float, float]) -> None:
-    """Points in the order in which they were taken, from above to below; median and interval across them."""
+    """Draw points in the order in which they were taken, from above to below; median and interval across them."""
     ratios = np.array(_samples(result)) / result.typical
     heights = row + np.linspace(-0.3, 0.3, len(ratios))
     inside = (ratios >= limits[0]) & (ratios <= limits[1])
-    size, flat = 3 if len(ratios) > _MANY else 6, len(ratios) > _FEW
     points: dict[str, Any] = {
         "color": look.color,
-        "markersize": size,
+        "markersize": 3 if len(ratios) > _MANY else 6,
         "alpha": 0.55,
         "markeredgewidth": 0,
-        "rasterized": flat,
+        "rasterized": len(ratios) > _FEW,
     }
     axes.plot(ratios[inside], heights[inside], ".", label="_samples", **points)
     low, high = (end / result.typical for end in result.band)
     if math.isfinite(high):
         (bar,) = axes.barh(row, high - low, left=low, height=0.72, color=look.color, alpha=0.25, linewidth=0)
         bar.set_label("_interval")
-    axes.plot((1, 1), (row - 0.4, row + 0.4), color="#202020", linewidth=1.2 * SCREEN.lines, label="_median")
+    axes.plot((1, 1), (row - 0.4, row + 0.4), color=DARK, linewidth=1.2 * SCREEN.lines, label="_median")
     beyond = int((~inside).sum())
     said = format_seconds(result.typical) + (f", {beyond:,} outside" if beyond else "")
     axes.text(1.01, row, said, transform=axes.get_yaxis_transform(), va="center", fontsize=0.75 * SCREEN.remarks)
 
 
 def _finish(drawn: "Figure", names: Sequence[str], limits: tuple[float, float]) -> None:
-    """Shared axes: implementations from above, per cent of the median along x."""
+    """Set up the axes: implementations from above, per cent of the median along x."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     for axes in drawn.axes:
@@ -146,10 +146,9 @@ def _finish(drawn: "Figure", names: Sequence[str], limits: tuple[float, float]) 
         axes.set_yticks(range(len(names)), names, fontsize=0.85 * SCREEN.remarks)
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(_per_cent))
-        axes.grid(visible=False, axis="y")
-        axes.grid(visible=True, axis="x")
+        grid_along_x(axes)
 
 
 def _per_cent(ratio: float, position: int) -> str:
-    """Of the median, above or below it."""
+    """Return a ratio as a tick: how far it is above or below the median."""
     return "median" if abs(ratio - 1) < 1e-9 else f"{100 * (ratio - 1):+.3g} %"

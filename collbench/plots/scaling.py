@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from collbench.analysis.scaling import USUAL, Curve, curves, fit_laws, nearest_law
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
-from collbench.plots.styles import SCREEN, Look, looks, style
+from collbench.plots.style import SCREEN, Look, looks, style
 from collbench.results import StepPrediction, StepTimes, family
 from collbench.runfile.store import Run
 

@@ -1,4 +1,7 @@
-"""A system as a picture: the network above its first and last node, with GPUs, what joins them, CPUs and cards."""
+"""A system as a picture: the network above its first and last node, with GPUs, what joins them, CPUs and cards.
+
+Lengths are in units of SCALE inches.
+"""
 
 import math
 import textwrap
@@ -6,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from collbench.errors import UsageError
-from collbench.plots.pictures import save
-from collbench.plots.styles import FORMATS, style
+from collbench.plots.save import save
+from collbench.plots.style import FORMATS, style
 from collbench.topology.render import fabric_words, nic_words, tiers
 from collbench.topology.system import System
 
@@ -15,13 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLORS = {
-    "gpu": "#9AD8C4",
-    "fabric": "#F5CF7F",
-    "nic": "#AEDCF5",
-    "cpu": "#DCDCDC",
-    "tier": "#9CC3DE",
-}  # pale, for text
+# pale, so that text on them can be read
+COLORS = {"gpu": "#9AD8C4", "fabric": "#F5CF7F", "nic": "#AEDCF5", "cpu": "#DCDCDC", "tier": "#9CC3DE"}
+NVLINK = "#C98A00"
 LINK = "#333333"
 NODE = 8.0  # width of a node's frame
 GAP = 2.0  # between two nodes
@@ -34,7 +33,7 @@ Place = tuple[float, float]
 
 
 class _Frame(NamedTuple):
-    """Where a node's parts are, from its lower left corner: what joins the GPUs, GPUs, PCIe and CPUs, cards."""
+    """Where a node's parts are, from its lower left corner: what joins the GPUs, GPUs, PCIe switches, CPUs, cards."""
 
     places: list[Place]  # centres of its GPUs
     size: float  # of a GPU's square
@@ -45,9 +44,13 @@ class _Frame(NamedTuple):
 
 
 def draw(system: System, path: Path) -> Path:
-    """Write the picture in the format that the file's name ends in; UsageError for another one.
+    """Write the picture in the format that the file's name ends in, and return the file.
 
     The same system gives the same bytes, whatever the user's Matplotlib configuration.
+
+    Raises:
+        UsageError: The name ends in none of FORMATS.
+
     """
     if path.suffix[1:] not in FORMATS:
         raise UsageError(f"{path} is no picture's name; let it end in .{', .'.join(FORMATS)}")
@@ -55,7 +58,7 @@ def draw(system: System, path: Path) -> Path:
 
 
 def figure(system: System) -> "Figure":
-    """The picture itself."""
+    """Return the picture of a system."""
     frame = _frame(system)
     nodes = min(system.nodes, 2)
     network = tiers(system) if system.nodes > 1 else []
@@ -87,10 +90,8 @@ def _frame(system: System) -> _Frame:
         step = 2 * math.pi / system.gpus
         radius = 1.6
         middle = (NODE / 2, bottom + radius + 0.4)
-        places = [
-            (middle[0] + 1.6 * radius * math.sin(step * gpu), middle[1] + radius * math.cos(step * gpu))
-            for gpu in range(system.gpus)
-        ]
+        angles = [step * gpu for gpu in range(system.gpus)]
+        places = [(middle[0] + 1.6 * radius * math.sin(at), middle[1] + radius * math.cos(at)) for at in angles]
         return _above(system, places, 0.62, middle[1] + radius + 0.4)
     row = FEW if system.gpus <= 2 * FEW else 12
     columns, step = min(row, system.gpus), _INSIDE / row
@@ -101,19 +102,19 @@ def _frame(system: System) -> _Frame:
 
 
 def _above(system: System, places: list[Place], size: float, end: float) -> _Frame:
-    """The frame of GPUs that end at that height."""
+    """Return the frame of a node whose GPUs end at that height."""
     cpus = end + (1.5 if system.switches and system.gpus <= FEW else 0.65)
     cards = cpus + (0.9 if system.nics else 0.0)
     return _Frame(places, size, end, cpus, cards, cards + 0.45)
 
 
 def _in_circle(system: System) -> bool:
-    """Whether lines cross between GPUs, which a row would hide."""
+    """Return whether lines cross between GPUs, which a row of them would hide."""
     return system.fabric in ("mesh", "hybrid-cube") and 2 < system.gpus <= FEW
 
 
 def _node(axes: "Axes", system: System, frame: _Frame, x: float, name: str) -> list[Place]:
-    """One node at x; the centres of its network cards."""
+    """Draw a node at x, and return the centres of its network cards."""
     from matplotlib.patches import Rectangle
 
     axes.add_patch(Rectangle((x, 0), NODE, frame.height - 0.15, fill=False, edgecolor="#888888"))
@@ -135,7 +136,7 @@ def _node(axes: "Axes", system: System, frame: _Frame, x: float, name: str) -> l
 
 
 def _links(axes: "Axes", system: System, frame: _Frame, x: float) -> None:
-    """NVLinks between GPUs, as many times as thick; or the ways to what joins them all."""
+    """Draw NVLinks between GPUs, the more the thicker; or the lines to the NVSwitch that joins them all."""
     places = [(x + left, low) for left, low in frame.places]
     for a in range(system.gpus):
         for b in range(a + 1, system.gpus):
@@ -143,27 +144,27 @@ def _links(axes: "Axes", system: System, frame: _Frame, x: float) -> None:
             if count:
                 ends = zip(places[a], places[b], strict=True)
                 share = count / system.nvlinks
-                axes.plot(*ends, color="#C98A00", linewidth=1 + 6 * share, zorder=1, solid_capstyle="butt")
+                axes.plot(*ends, color=NVLINK, linewidth=1 + 6 * share, zorder=1, solid_capstyle="butt")
     if system.fabric == "nvswitch" and system.gpus <= FEW:
         for left, low in places:
-            axes.plot((left, left), (low, 1.0), color="#C98A00", linewidth=2, zorder=0)
+            axes.plot((left, left), (low, 1.0), color=NVLINK, linewidth=2, zorder=0)
 
 
 class _Host(NamedTuple):
-    """A box that cards and GPUs hang at: a PCIe switch, a CPU, or all CPUs of a large node."""
+    """A box that cards and GPUs are attached to: a PCIe switch, a CPU, or all CPUs of a large node."""
 
     centre: Place
     width: float
-    span: float  # of the node's width that is its own
+    span: float  # its share of the node's width
 
     def below(self, place: Place) -> Place:
-        """Where a line from there meets it: straight down if it can."""
+        """Return where a line from there meets it: straight down if it can."""
         half = self.width / 2 - 0.1
         return min(max(place[0], self.centre[0] - half), self.centre[0] + half), self.centre[1]
 
 
 def _hosts(axes: "Axes", system: System, frame: _Frame, x: float) -> list[_Host]:
-    """CPUs and PCIe switches, with the ways to the GPUs; those of them that network cards are at."""
+    """Draw CPUs and PCIe switches, with lines to the GPUs, and return those that network cards are attached to."""
     if system.gpus > FEW:
         words = f"{system.sockets} CPUs, {-(-system.gpus // system.sockets)} GPUs at each"
         host = _Host((x + NODE / 2, frame.cpus), _INSIDE, _INSIDE)
@@ -186,7 +187,7 @@ def _hosts(axes: "Axes", system: System, frame: _Frame, x: float) -> list[_Host]
 
 
 def _cpus(axes: "Axes", system: System, frame: _Frame, x: float) -> list[_Host]:
-    """In a row, joined; above PCIe switches they stand where no way from a card leads."""
+    """Draw CPUs in a row, joined; above PCIe switches they stand where no line from a card leads."""
     width = _INSIDE / system.sockets
     inner = width * 0.3 if len(system.switches) in range(1, 2 * system.sockets) else 0.0
     wide = 0.85 if system.switches else min(width - 0.4, 2.6)
@@ -205,13 +206,13 @@ def _cpus(axes: "Axes", system: System, frame: _Frame, x: float) -> list[_Host]:
 
 
 def _dealt(system: System, hosts: list[_Host]) -> list[_Host]:
-    """The host of every network card, evenly and in order."""
+    """Return the host of every network card, evenly and in order."""
     count = min(system.nics.per_node, MOST_CARDS) if system.nics else 0
     return [hosts[card * len(hosts) // count] for card in range(count)]
 
 
 def _pitch(system: System, hosts: list[_Host]) -> float:
-    """From one network card to the next."""
+    """Return the distance from one network card to the next."""
     dealt = _dealt(system, hosts)
     most = max((dealt.count(host) for host in hosts), default=1)
     crowded = 0.55 if system.switches else 0.96  # CPUs stand between the ways to PCIe switches
@@ -219,25 +220,24 @@ def _pitch(system: System, hosts: list[_Host]) -> float:
 
 
 def _cards(system: System, frame: _Frame, hosts: list[_Host]) -> list[Place]:
-    """Centres of the network cards, each above its host."""
+    """Return the centres of the network cards, each above its host."""
     dealt, step = _dealt(system, hosts), _pitch(system, hosts)
-    return [
-        (host.centre[0] + step * (number - (count - 1) / 2), frame.cards)
-        for host in hosts
-        for count in [dealt.count(host)]
-        for number in range(count)
-    ]
+    places = []
+    for host in hosts:
+        count = dealt.count(host)
+        places += [(host.centre[0] + step * (number - (count - 1) / 2), frame.cards) for number in range(count)]
+    return places
 
 
 def _network(axes: "Axes", tiers_in_words: list[str], low: float, width: float, cards: list[Place]) -> None:
-    """A bar for each tier, with ways to what is below it: of the lowest one from each network card."""
+    """Draw a bar for each tier of switches, with lines to what is below it: to each network card below the lowest."""
     for place, words in enumerate(tiers_in_words):
         middle = low + 0.75 + 1.3 * place
-        for x, y in cards if place == 0 else [(width * share, middle - 1.0) for share in (0.2, 0.3, 0.7, 0.8)]:
-            thin = 1.0 if len(cards) <= 4 * FEW or place else 0.5
-            axes.plot(
-                (x, x), (y, middle), color=LINK, linewidth=thin, zorder=0, label="_uplink" if place == 0 else "_up"
-            )
+        below, label, thick = cards, "_uplink", 1.0 if len(cards) <= 4 * FEW else 0.5
+        if place:
+            below, label, thick = [(width * share, middle - 1.0) for share in (0.2, 0.3, 0.7, 0.8)], "_up", 1.0
+        for x, y in below:
+            axes.plot((x, x), (y, middle), color=LINK, linewidth=thick, zorder=0, label=label)
         _box(axes, (width / 2, middle), (width - 0.2, 0.7), "tier", textwrap.fill(words, 100), 10)
 
 
@@ -245,14 +245,7 @@ def _line(axes: "Axes", start: Place, end: Place, label: str = "_way") -> None:
     axes.plot((start[0], end[0]), (start[1], end[1]), color=LINK, linewidth=1, zorder=0, label=label)
 
 
-def _box(
-    axes: "Axes",
-    centre: Place,
-    size: Place,
-    color: str,
-    words: str,
-    fontsize: float = 9,
-) -> None:
+def _box(axes: "Axes", centre: Place, size: Place, color: str, words: str, fontsize: float = 9) -> None:
     from matplotlib.patches import Rectangle
 
     corner = (centre[0] - size[0] / 2, centre[1] - size[1] / 2)

@@ -1,7 +1,6 @@
-"""Pictures of explanations: what each rank did when, and the shares of all implementations side by side.
+"""Figures of explanations: what each rank did when, and where the time of all implementations goes, side by side.
 
 Of an operation with more hops than can be seen, a row is shares of time by bin, and a stretch below shows single hops.
-Matplotlib is imported at the first figure.
 """
 
 from collections.abc import Sequence
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collbench.cases import Case
-from collbench.plots import palette, shares
+from collbench.plots.axes import grid_along_x, seconds_tick
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
-from collbench.plots.styles import style
-from collbench.results import PHASES, Explanation, Track
+from collbench.plots.style import DARK, OTHERS, style
+from collbench.plots.style import PHASES as COLOURS
+from collbench.results import PARTS, PHASES, Explanation, Track
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
 
@@ -28,45 +28,44 @@ _MOST_BINS, _IN_A_BIN = 120, 12  # bins of a row; spans of a bin at least
 _IN_A_STRETCH = 24  # spans of a track that are shown one by one, about
 _STRETCHES = 64  # that are looked at for the one to show
 _WIDTH, _ROW = 9.0, 0.35  # inches
+_SHARES_WIDTH, _SHARES_ROW = 11.0, 0.4  # inches
+_ROOM = 1.15  # axis over the longest bar, for the time that stands behind it
 
 
 def figures(run: Run, wanted: Wanted) -> Named:
-    """A timeline for each explanation that has tracks, and for each case its shares."""
+    """Yield a timeline for each explanation that has tracks, and for each case its shares."""
     explained = [result for result in run.results if isinstance(result, Explanation)]
     shown = [result for result in explained if wanted.shows(result.implementation)]
-    if any(result.tracks for result in shown):
-        yield from _of_explanations(shown)
-
-
-def _of_explanations(explanations: Sequence[Explanation]) -> Named:
-    for explanation in explanations:
+    if not any(result.tracks for result in shown):
+        return
+    for explanation in shown:
         if explanation.tracks:
             yield f"timeline-{_stem(explanation)}-{explanation.implementation}", _timeline(explanation)
     groups: dict[Case, list[Explanation]] = {}
-    for explanation in explanations:
+    for explanation in shown:
         groups.setdefault(explanation.case, []).append(explanation)
     for group in groups.values():
         if len(group) > 1:
-            yield f"shares-{_stem(group[0])}", shares.figure(group)
+            yield f"shares-{_stem(group[0])}", _shares(group)
 
 
 def _stem(explanation: Explanation) -> str:
     case = explanation.case
-    words = [case.collective.name, case.dtype.name, case.redop.name if case.collective.reduces else ""]
-    return "-".join([*filter(None, words), *(["in-place"] if case.in_place else []), f"{case.nbytes}B"])
+    redop = case.redop.name if case.collective.reduces else ""
+    words = [case.collective.name, case.dtype.name, redop, "in-place" * case.in_place, f"{case.nbytes}B"]
+    return "-".join(filter(None, words))
 
 
 def _timeline(explanation: Explanation) -> "Figure":
     shown = _shown(explanation.tracks)
     crowded = max(len(track.spans) for track in shown) > _MOST_SPANS
+    end = max(track.start + track.seconds for track in shown)
     with style():
         from matplotlib.figure import Figure
-        from matplotlib.patches import Patch
 
-        height = (2 if crowded else 1) * _ROW * len(shown) + (3.2 if crowded else 1.9)
-        drawn = Figure(figsize=(_WIDTH, height), layout="constrained")
-        whole, *below = drawn.subplots(2 if crowded else 1, 1, squeeze=False)[:, 0]
-        end = max(track.start + track.seconds for track in shown)
+        panels, margin = (2, 3.2) if crowded else (1, 1.9)
+        drawn = Figure(figsize=(_WIDTH, panels * _ROW * len(shown) + margin), layout="constrained")
+        whole, *below = drawn.subplots(panels, 1, squeeze=False)[:, 0]
         if crowded:
             _binned(whole, shown, end)
             _stretch(whole, below[0], shown, end)
@@ -76,12 +75,19 @@ def _timeline(explanation: Explanation) -> "Figure":
         case = explanation.case
         drawn.suptitle(f"{explanation.implementation}: one {case.title}, {format_size(case.nbytes)}", x=0.01, ha="left")
         (below or [whole])[-1].set_xlabel(_remark(explanation))
-        entries = [Patch(color=palette.PHASES[phase], label=phase) for phase in PHASES]
-        drawn.legend(handles=entries, loc="outside lower center", ncols=len(entries))
+        _legend(drawn, PHASES)
     return drawn
 
 
+def _legend(drawn: "Figure", phases: Sequence[str]) -> None:
+    from matplotlib.patches import Patch
+
+    entries = [Patch(color=COLOURS[phase], label=phase) for phase in phases]
+    drawn.legend(handles=entries, loc="outside lower center", ncols=len(entries))
+
+
 def _remark(explanation: Explanation) -> str:
+    """Return how long the operation took, and how much of it the log has no room for."""
     words = (
         f"this one took {format_seconds(explanation.traced)} with its log, "
         f"{format_seconds(explanation.seconds)} is usual without"
@@ -92,32 +98,29 @@ def _remark(explanation: Explanation) -> str:
 
 
 def _shown(tracks: Sequence[Track]) -> list[Track]:
-    """As many of each rank as there is room for, the first blocks."""
-    ranks = len({track.rank for track in tracks})
-    each = max(1, _MOST_TRACKS // ranks)
-    kept: dict[int, int] = {}
-    shown = []
+    """Return as many tracks of each rank as there is room for, the first blocks."""
+    by_rank: dict[int, list[Track]] = {}
     for track in sorted(tracks, key=lambda track: (track.rank, track.block)):
-        kept[track.rank] = kept.get(track.rank, 0) + 1
-        if kept[track.rank] <= each:
-            shown.append(track)
+        by_rank.setdefault(track.rank, []).append(track)
+    each = max(1, _MOST_TRACKS // len(by_rank))
+    shown = [track for blocks in by_rank.values() for track in blocks[:each]]
     return shown[:_MOST_TRACKS]
 
 
 def _spans(axes: "Axes", shown: Sequence[Track]) -> None:
-    """Every piece as it was."""
+    """Draw every piece as it was."""
     for row, track in enumerate(shown):
         for phase in PHASES:
             pieces = [(track.start + span.start, span.seconds) for span in track.spans if span.phase == phase]
-            axes.broken_barh(pieces, (row - 0.4, 0.8), color=palette.PHASES[phase], linewidth=0)
+            axes.broken_barh(pieces, (row - 0.4, 0.8), color=COLOURS[phase], linewidth=0)
 
 
 def spent(track: Track, edges: Floats) -> Floats:
-    """Seconds of each phase between neighbouring edges: (phases, edges - 1)."""
+    """Return the seconds of each phase between neighbouring edges, of shape (phases, edges - 1)."""
     rows = []
     for phase in PHASES:
-        own = [(track.start + span.start, span.seconds) for span in track.spans if span.phase == phase]
-        starts, seconds = np.array(own or [(0.0, 0.0)]).T
+        spans = [(track.start + span.start, span.seconds) for span in track.spans if span.phase == phase]
+        starts, seconds = np.array(spans or [(0.0, 0.0)]).T
         places = np.stack([starts, starts + seconds], 1).ravel()
         done = np.cumsum(np.stack([np.zeros_like(seconds), seconds], 1).ravel())
         rows.append(np.diff(np.interp(edges, places, done)))
@@ -125,21 +128,20 @@ def spent(track: Track, edges: Floats) -> Floats:
 
 
 def _binned(axes: "Axes", shown: Sequence[Track], end: float) -> None:
-    """What every rank did in each stretch of time, as shares that lie on each other."""
+    """Draw what every rank did in each bin of time, as shares stacked on each other."""
     spans = max(len(track.spans) for track in shown)
     edges = np.linspace(0.0, end, 1 + max(1, min(_MOST_BINS, spans // _IN_A_BIN)))
     for row, track in enumerate(shown):
         height = 0.8 * np.cumsum(spent(track, edges) / np.diff(edges), axis=0)
         low = np.zeros(len(edges) - 1)
         for phase, high in zip(PHASES, height, strict=True):
-            axes.stairs(row + 0.4 - high, edges, baseline=row + 0.4 - low, fill=True, color=palette.PHASES[phase])
+            axes.stairs(row + 0.4 - high, edges, baseline=row + 0.4 - low, fill=True, color=COLOURS[phase])
             low = high
-    each = format_seconds(edges[1])
-    axes.set_title(f"shares of every {each}", fontsize="small")
+    axes.set_title(f"shares of every {format_seconds(edges[1])}", fontsize="small")
 
 
 def _stretch(whole: "Axes", axes: "Axes", shown: Sequence[Track], end: float) -> None:
-    """The stretch whose time goes to phases most as that of the whole, close enough to see single pieces."""
+    """Draw single pieces of the stretch whose time goes to the phases most as that of the whole."""
     first = max(shown, key=lambda track: len(track.spans))
     ends = [first.start + span.start for span in first.spans]
     logged = first.start + first.spans[-1].start + first.spans[-1].seconds
@@ -151,26 +153,77 @@ def _stretch(whole: "Axes", axes: "Axes", shown: Sequence[Track], end: float) ->
     _spans(axes, shown)
     _finish(axes, shown, (start, start + length))
     axes.set_title(f"{format_seconds(length)} of it, piece by piece", fontsize="small")
-    whole.axvspan(start, start + length, facecolor="none", edgecolor="#202020", linewidth=1.2, zorder=3, gid="stretch")
+    whole.axvspan(start, start + length, facecolor="none", edgecolor=DARK, linewidth=1.2, zorder=3, gid="stretch")
 
 
 def _rates(shown: Sequence[Track], start: float, length: float) -> Floats:
-    """Of each phase, how many ranks are in it on average."""
+    """Return how many ranks are in each phase on average."""
     edges = np.array([start, start + length])
     rates: Floats = np.array([spent(track, edges)[:, 0] for track in shown]).sum(0) / length
     return rates
 
 
 def _finish(axes: "Axes", shown: Sequence[Track], view: tuple[float, float]) -> None:
-    """Names of rows, and time along x."""
+    """Name the rows, and set up the axis of time."""
     several = len({track.block for track in shown}) > 1
     labels = [f"rank {track.rank}" + (f", block {track.block}" if several else "") for track in shown]
     axes.set_yticks(range(len(shown)), labels)
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.set_xlim(*view)
-    axes.grid(visible=False, axis="y")
-    axes.grid(visible=True, axis="x")
-    axes.xaxis.set_major_formatter(lambda value, position: format_seconds(value) if value > 0 else "0")
+    grid_along_x(axes)
+    axes.xaxis.set_major_formatter(seconds_tick)
+
+
+def _shares(group: Sequence[Explanation]) -> "Figure":
+    """Draw bars as long as their time, and the same in per cent, a row for each implementation of one case."""
+    with style():
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
+
+        drawn = Figure(figsize=(_SHARES_WIDTH, _SHARES_ROW * len(group) + 2.0), layout="constrained")
+        times, shares = drawn.subplots(1, 2, sharey=True, width_ratios=(1.7, 1))
+        for row, explanation in enumerate(group):
+            _times_bar(times, row, explanation)
+            _shares_bar(shares, row, explanation)
+        times.set_yticks(range(len(group)), [explanation.implementation for explanation in group])
+        times.set_ylim(len(group) - 0.5, -0.5)
+        times.set_xlim(0, _ROOM * max(explanation.seconds for explanation in group))
+        times.xaxis.set_major_locator(MaxNLocator(6))
+        times.xaxis.set_major_formatter(seconds_tick)
+        shares.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
+        shares.set_xlim(0, 1)
+        for axes, name in ((times, "an operation, without its log"), (shares, "the same in per cent")):
+            grid_along_x(axes)
+            axes.set_xlabel(name)
+        case = group[0].case
+        drawn.suptitle(f"Where the time goes: {case.title}, {format_size(case.nbytes)}", x=0.01, ha="left")
+        _legend(drawn, PARTS)
+    return drawn
+
+
+def _times_bar(axes: "Axes", row: int, explanation: Explanation) -> None:
+    """Draw the time without a log, divided as it was with a log; an empty bar for what has no tracks."""
+    whole = explanation.seconds
+    if explanation.tracks:
+        _stacked(axes, row, explanation, whole)
+    else:
+        axes.barh(row, whole, height=0.8, facecolor="white", edgecolor=OTHERS, linewidth=0.8)
+    axes.annotate(format_seconds(whole), (whole, row), (5, 0), textcoords="offset points", va="center")
+
+
+def _shares_bar(axes: "Axes", row: int, explanation: Explanation) -> None:
+    if explanation.tracks:
+        _stacked(axes, row, explanation, 1.0)
+    else:
+        axes.text(0.02, row, "cannot be looked into", va="center", color=OTHERS)
+
+
+def _stacked(axes: "Axes", row: int, explanation: Explanation, length: float) -> None:
+    left = 0.0
+    for part in PARTS:
+        width = explanation.share(part) * length
+        axes.barh(row, width, left=left, height=0.8, color=COLOURS[part])
+        left += width
 
 
 KIND = Kind(order=60, rows=(Explanation,), needs="operations that kept a log", figures=run_by_run(figures))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from collbench.analysis.wires import Tradeoff, tradeoffs
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
-from collbench.plots.styles import SCREEN, looks, style
+from collbench.plots.style import SCREEN, looks, style
 from collbench.results import Measurement
 from collbench.runfile.store import Run
 from collbench.units import format_size

@@ -30,7 +30,7 @@
     const [middle, low, high] = VIEWS[view].at(line, i, bus), write = VIEWS[view].write;
     const band = low && high ? `${line.predicted ? "nine in ten" : "95 % interval"}: ${write(low)} - ${write(high)}` : "no interval";
     const also = view === "latency" ? [] : [`time: ${time(line.seconds[i])}`];
-    return [line.label, `${size(line.sizes[i])}: ${write(middle)}`, band, ...also, line.said[line.says[i]]];
+    return [line.label, `${size(line.sizes[i])}: ${write(middle)}`, band, ...also, line.checks[line.check_of[i]]];
   }
 
   // ---- drawing ----
@@ -49,8 +49,7 @@
   }
 
   function shade() {
-    const said = root.dataset.theme;
-    return said || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    return root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   }
   function traces() {
     const bands = [], curves = [];
@@ -214,7 +213,7 @@
     place = [curve, line.sizes[places[at]]];
     const number = $("plot").data.findIndex((trace) => trace.uid === `line-${line.id}`);
     Plotly.Fx.hover("plot", [{ curveNumber: number, pointNumber: at }]);
-    $("said").textContent = words(line, places[at]).join("; ");
+    $("point").textContent = words(line, places[at]).join("; ");
   }
 
   function chart() {

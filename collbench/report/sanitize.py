@@ -1,9 +1,9 @@
-"""Runs made safe to reckon with: a run file may come from anywhere, and hold whatever JSON can.
+"""Runs made safe to calculate with: a run file may come from anywhere, and hold whatever JSON can.
 
-What cannot be a time, a size or a text is set aside with the reason; nothing behind this module meets it.
+What cannot be a time, a size or a text is set aside with the reason; no other module of the report meets it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -12,33 +12,33 @@ from collbench.runfile.header import Header
 from collbench.runfile.store import NAME, Run
 from collbench.units import visible
 
-SHOWN = 100  # rows that are none
-_TEXTS = ("reason", "statistic", "algorithm", "protocol", "system")  # of results, beside the note
-LONGEST = 300  # characters of a text that are shown
+_MOST_UNREAD = 100  # rows of a file that are no results, which are shown
+_LONGEST = 300  # characters of a text
+_TEXTS = ("reason", "statistic", "algorithm", "protocol", "system")  # fields of results, beside the note
 
 
 @dataclass(frozen=True)
-class Sound:
-    """A run with a header that can be shown, its usable results, and the others with what is wrong with them."""
+class SafeRun:
+    """A run whose header and texts can be shown, with its usable results; the others with what is wrong with them."""
 
     label: str  # tells it from the other runs of the report
     run: Run
-    odd: tuple[tuple[Result, str], ...]  # a time of zero, a size that no memory has: reason
-    every: tuple[Result, ...]  # both, in the file's order
+    odd: tuple[tuple[Result, str], ...]  # results without numbers: reason
+    every: tuple[Result, ...]  # usable and odd results, in the file's order
 
     @property
     def unread(self) -> tuple[str, ...]:
         """Line and reason of rows that were no results at all, as many as can be looked at."""
-        return self.run.left_out[:SHOWN]
+        return self.run.left_out[:_MOST_UNREAD]
 
     @property
     def machine(self) -> str:
-        """What the header calls it."""
+        """Name of the machine in the header."""
         return self.run.header.topology.name or "unknown topology"
 
 
-def plain(value: object, longest: int = LONGEST) -> str:
-    """Text of any value on one line: cut where it is long, without what no text should hold."""
+def safe_text(value: object, longest: int = _LONGEST) -> str:
+    """Return any value as text of one line: cut where it is long, without characters that no text should hold."""
     try:
         text = value if isinstance(value, str) else repr(value)
     except (ValueError, RecursionError):  # integers of more digits than Python writes; nests too deep
@@ -47,26 +47,40 @@ def plain(value: object, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def sound(runs: Sequence[Run]) -> list[Sound]:
-    """The runs of a report, in its order, each under a label of its own."""
-    labels = _labels(runs)
-    return [_sound(run, label) for run, label in zip(runs, labels, strict=True)]
+def safe_runs(runs: Sequence[Run]) -> list[SafeRun]:
+    """Return the runs of a report, in its order, each under a label of its own.
 
-
-def _labels(runs: Sequence[Run]) -> list[str]:
-    """The name of the folder, or of a file that is called otherwise; numbered where two are alike."""
+    A label is the name of the folder, or of a file that is called otherwise; numbered where two are alike.
+    """
     paths = [run.path.resolve() for run in runs]
-    names = [plain(path.parent.name if path.name == NAME else path.stem, 60) or "run" for path in paths]
-    counts = [names[: place + 1].count(name) for place, name in enumerate(names)]
-    return [f"{name} ({count})" if names.count(name) > 1 else name for name, count in zip(names, counts, strict=True)]
+    names = [safe_text(path.parent.name if path.name == NAME else path.stem, 60) or "run" for path in paths]
+    found = []
+    for place, (run, name) in enumerate(zip(runs, names, strict=True)):
+        number = names[: place + 1].count(name)
+        found.append(_safe_run(run, f"{name} ({number})" if names.count(name) > 1 else name))
+    return found
 
 
-def _sound(run: Run, label: str) -> Sound:
-    every = tuple(_shown(result) for result in run.results)
-    odd = [(result, reason) for result in every if (reason := _unusable(result))]
-    left = {id(result) for result, _ in odd}
-    kept = tuple(result for result in every if id(result) not in left)
-    return Sound(label, replace(run, header=_header(run.header), results=kept), tuple(odd), every)
+def _safe_run(run: Run, label: str) -> SafeRun:
+    every = tuple(_safe_result(result) for result in run.results)
+    usable, odd = [], []
+    for result in every:
+        if reason := _unusable(result):
+            odd.append((result, reason))
+        else:
+            usable.append(result)
+    kept = replace(run, header=_safe_header(run.header), results=tuple(usable))
+    return SafeRun(label, kept, tuple(odd), every)
+
+
+def _safe_result(result: Result) -> Result:
+    changed: dict[str, Any] = {"implementation": safe_text(result.implementation, 60) or "(no name)"}
+    for field in fields(result):
+        if field.name in _TEXTS:
+            changed[field.name] = safe_text(getattr(result, field.name))
+        elif field.name == "note":
+            changed["note"] = _safe_note(result.note)
+    return replace(result, **changed)
 
 
 def _unusable(result: Result) -> str:
@@ -76,31 +90,22 @@ def _unusable(result: Result) -> str:
     return "it was checked, and not timed"
 
 
-def _shown(result: Result) -> Result:
-    """Return the result with texts that can be shown."""
-    changed: dict[str, Any] = {"implementation": plain(result.implementation, 60) or "(no name)"}
-    for field in fields(result):
-        if field.name in _TEXTS:
-            changed[field.name] = plain(getattr(result, field.name))
-        elif field.name == "note":
-            changed["note"] = _note(result.note)
-    return replace(result, **changed)
+def _safe_note(note: Note) -> Note:
+    remarks = Note.of(safe_text("; ".join(note.remarks)))
+    return replace(note, spin=safe_text(note.spin, 60), picked=safe_text(note.picked, 60), remarks=()) | remarks
 
 
-def _note(note: Note) -> Note:
-    remarks = Note.of(plain("; ".join(note.remarks)))
-    return replace(note, spin=plain(note.spin, 60), picked=plain(note.picked, 60), remarks=()) | remarks
-
-
-def _header(header: Header) -> Header:
-    """With texts that can be shown."""
-    said = header.environment
-    versions, variables = (
-        {plain(key, 80): plain(text) for key, text in part.items()} for part in (said.versions, said.variables)
-    )
+def _safe_header(header: Header) -> Header:
     environment = replace(
-        said, host=plain(said.host), system=plain(said.system), versions=versions, variables=variables
+        header.environment,
+        host=safe_text(header.environment.host),
+        system=safe_text(header.environment.system),
+        versions=_safe_table(header.environment.versions),
+        variables=_safe_table(header.environment.variables),
     )
-    return replace(
-        header, environment=environment, topology=replace(header.topology, name=plain(header.topology.name, 200))
-    )
+    topology = replace(header.topology, name=safe_text(header.topology.name, 200))
+    return replace(header, environment=environment, topology=topology)
+
+
+def _safe_table(table: Mapping[Any, Any]) -> dict[str, str]:
+    return {safe_text(key, 80): safe_text(value) for key, value in table.items()}

@@ -1,34 +1,75 @@
-"""What most parts of the page say of each run; `templates/sections.html` lays it out."""
+"""What the parts of the page say of each run, but for its summary, its curves, its steps and the table of all rows.
 
+`templates/sections.html` lays it out.
+"""
+
+import base64
+import io
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
+from markupsafe import Markup
+
 from collbench.algorithms import libraries
+from collbench.analysis import plans as analysis
 from collbench.analysis.crossover import contests, format_span, in_words, rivals, winners
-from collbench.analysis.fit import HEADING, Curve, columns
+from collbench.analysis.fit import HEADING, columns
+from collbench.analysis.interconnects import Cell, Table, left_out, of_run, tables
+from collbench.analysis.machine import discovered
+from collbench.analysis.matching import several_machines
 from collbench.cases import Case
-from collbench.report.anchors import Anchors
-from collbench.report.sanitize import Sound
-from collbench.report.verdicts import RunVerdicts
-from collbench.results import PARTS, Explanation
+from collbench.errors import CollbenchError
+from collbench.plots.kinds import PLAIN, kinds
+from collbench.report.analysed import AnalysedRun
+from collbench.report.sanitize import SafeRun, safe_text
+from collbench.results import PARTS, Explanation, PlannedStep
+from collbench.runfile.store import Run
+from collbench.topology import render
 from collbench.topology.system import System
-from collbench.units import format_seconds, format_size
+from collbench.units import format_count, format_duration, format_figure, format_seconds, format_size, visible
 
-MOST_CONTESTS = 60  # in words, of a run
-MOST_SPENT = 60  # explanations of a run
-MOST_KINDS = 40  # of cases of a run whose winners are listed
+SECTIONS = {
+    "verdict": "Verdict",
+    "curves": "Curves",
+    "lesson": "What the size does",
+    "which": "Which interconnect",
+    "steps": "Steps and training",
+    "plans": "Plans of a training run",
+    "spent": "Where the time goes",
+    "crossovers": "Crossovers",
+    "fits": "Latency and bandwidth",
+    "verdicts": "Are the numbers right?",
+    "machine": "The machine",
+    "environment": "Environment",
+    "table": "All rows",
+}
+"""Titles of the parts of the page by their names, in its order."""
+MOST = 60  # rows of a table, sentences and explanations of a run
+_MOST_TABLES = 40  # of crossovers or interconnects
+_LONGEST_ANCHOR = 80
+_WIDEST = 84  # columns of a topology in words
+_MOST_LINES = 200  # of a topology in words
+_MOST_MACHINES = 4  # with a picture
+_LARGEST_SVG = 100_000  # characters
 
 
-@dataclass(frozen=True)
-class AnalysedRun:
-    """A run and what its analyses say."""
+class Anchors:
+    """Names of places that can be linked to: of plain letters, and no two alike; the same texts give the same names."""
 
-    run: Sound
-    system: System | None
-    why_not: str  # there is no system
-    curves: Sequence[Curve]  # with their fits
-    verdicts: RunVerdicts
+    def __init__(self) -> None:
+        self._taken = {*SECTIONS}
+
+    def new(self, *words: str) -> str:
+        """Return a name made of these words, numbered where it is taken."""
+        plain = re.sub("[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")[:_LONGEST_ANCHOR] or "figure"
+        name, count = plain, 1
+        while name in self._taken:
+            count += 1
+            name = f"{plain}-{count}"
+        self._taken.add(name)
+        return name
 
 
 class TextTable(NamedTuple):
@@ -40,23 +81,71 @@ class TextTable(NamedTuple):
 
     @property
     def dense(self) -> "TextTable":
-        """Without columns in which no row of texts has anything; the first, which names the rows, always stays."""
+        """The table without columns in which no row has anything; the first, which names the rows, always stays."""
         kept = [place for place in range(len(self.heading)) if not place or any(row[place] for row in self.rows)]
         rows = [tuple(row[place] for place in kept) for row in self.rows]
         return TextTable(self.caption, [self.heading[place] for place in kept], rows)
 
 
 Part = TypeVar("Part", bound=tuple[Any, ...])
+Value = TypeVar("Value")
 
 
 def by_run(analysed: Sequence[AnalysedRun], part_of: Callable[[AnalysedRun], Part]) -> list[tuple[str, Part]]:
-    """What a part of the page says of each run that it says anything of, with the run's label if there are several."""
-    parts = [(one.run.label if len(analysed) > 1 else "", part_of(one)) for one in analysed]
+    """Return a part of the page for each run of which it has anything to say, with its label if there are several."""
+    parts = [(run.label if len(analysed) > 1 else "", part_of(run)) for run in analysed]
     return [(label, part) for label, part in parts if any(part)]
 
 
+def distinct(values: Iterable[Value]) -> list[Value]:
+    """Return the values without repetitions, in their order."""
+    return list(dict.fromkeys(values))
+
+
+def listed(names: Sequence[str], between: str = ", ") -> str:
+    """Return the first three names, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return between.join(names[:3]) + more
+
+
+# ---- pictures that `collbench plot` draws
+
+
+class Picture(NamedTuple):
+    """A figure as the page holds it."""
+
+    address: str  # that holds all of it
+    words: str
+    anchor: str
+
+
+def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> tuple[list[Picture], int]:
+    """Return the figures that are drawn of such rows alone, as many as fit into `room` bytes, and how many do not."""
+    from collbench.plots.save import page_png
+
+    drawn: list[Picture] = []
+    left_out = 0
+    for kind in kinds().values():
+        if not set(kind.rows) <= set(rows):
+            continue
+        try:
+            for stem, figure in kind.figures([run], PLAIN, lambda reason: None):
+                address = f"data:image/png;base64,{base64.b64encode(page_png(figure)).decode()}"
+                room -= len(address)
+                if room >= 0:
+                    drawn.append(Picture(address, stem, anchors.new("figure", stem)))
+                else:
+                    left_out += 1
+        except CollbenchError:  # what cannot be drawn has its tables
+            continue
+    return drawn, left_out
+
+
+# ---- crossovers, explained operations, fits, verdicts
+
+
 class Crossovers(NamedTuple):
-    """Who wins where, and each hand-written implementation against the library in words."""
+    """Which implementation is fastest where, and each hand-written implementation against the library in words."""
 
     winners: list[TextTable]
     contests: list[str]
@@ -64,45 +153,39 @@ class Crossovers(NamedTuple):
 
 
 def crossovers(analysed: AnalysedRun) -> Crossovers:
-    """By the times of the run."""
-    timed = rivals(analysed.run.run.results)
+    """Return who is fastest where, by the times of a run."""
+    timed = rivals(analysed.run.results)
     names: dict[Case, set[str]] = {}
     for row in timed:
         names.setdefault(row.case.kind, set()).add(row.implementation)
-    # One alone wins everywhere, which says nothing.
-    fastest = [(case, ranges) for case, ranges in winners(timed) if len(names[case.kind]) > 1]
-    tables = [
-        TextTable(
-            f"Fastest: {case.title}",
-            ("size", "implementation"),
-            [(format_span(these.first, these.last), " or ".join(these.names)) for these in ranges],
-        )
-        for case, ranges in fastest[:MOST_KINDS]
-    ]
+    found = []
+    for case, ranges in winners(timed):
+        # An implementation without rivals is fastest everywhere, which says nothing.
+        if len(names[case.kind]) > 1:
+            rows = [(format_span(span.first, span.last), " or ".join(span.names)) for span in ranges]
+            found.append(TextTable(f"Fastest: {case.title}", ("size", "implementation"), rows))
     words = [in_words(contest) for contest in contests(timed, libraries())]
-    left_out = max(0, len(words) - MOST_CONTESTS) + max(0, len(fastest) - MOST_KINDS)
-    return Crossovers(tables, words[:MOST_CONTESTS], left_out)
+    left_out = max(0, len(words) - MOST) + max(0, len(found) - _MOST_TABLES)
+    return Crossovers(found[:_MOST_TABLES], words[:MOST], left_out)
 
 
 class Spent(NamedTuple):
     """Where the time of explained operations goes: rows of (implementation, time, share of each part)."""
 
-    tables: list[tuple[str, TextTable]]  # each after the place that it can be linked to by
+    tables: list[tuple[str, TextTable]]  # each after its anchor
 
 
 def spent(analysed: AnalysedRun, anchors: Anchors) -> Spent:
-    """The first explanations of the run that are more than a time; a table for each case."""
-    explained = [result for result in analysed.run.run.results if isinstance(result, Explanation)]
-    looked_into = [result for result in explained if result.tracks][:MOST_SPENT]
+    """Return a table for each case of the first explanations that are more than a time."""
+    explained = [result for result in analysed.run.results if isinstance(result, Explanation) and result.tracks]
+    rows: dict[Case, list[tuple[Any, ...]]] = {}
+    for result in explained[:MOST]:
+        shares = {part: result.share(part) for part in PARTS}
+        rows.setdefault(result.case, []).append((result.implementation, format_seconds(result.seconds), shares))
     tables = []
-    for case in distinct(result.case for result in looked_into):
-        rows = [
-            (result.implementation, format_seconds(result.seconds), {part: result.share(part) for part in PARTS})
-            for result in looked_into
-            if result.case == case
-        ]
+    for case, of_case in rows.items():
         caption = f"{case.title}, {format_size(case.nbytes)}"
-        table = TextTable(caption, ("implementation", "time", "shares", *PARTS), rows)
+        table = TextTable(caption, ("implementation", "time", "shares", *PARTS), of_case)
         tables.append((anchors.new("spent", caption), table))
     return Spent(tables)
 
@@ -115,57 +198,239 @@ class Fits(NamedTuple):
 
 
 def fits(analysed: AnalysedRun) -> Fits:
-    """A table for each kind of case."""
-    tables = []
-    for case in distinct(curve.case for curve in analysed.curves if curve.fit):
-        rows = [columns(curve) for curve in analysed.curves if curve.fit and curve.case == case]
-        tables.append(TextTable(f"Fitted: {case.title}", ("implementation", *HEADING[1:]), rows))
-    reasons = [
-        f"{curve.case.title}, {curve.implementation}: no fit, {curve.reason}."
-        for curve in analysed.curves
-        if not curve.fit
-    ]
-    return Fits(tables, reasons)
+    """Return a table of fits for each kind of case."""
+    rows: dict[str, list[Any]] = {}
+    reasons = []
+    for curve in analysed.curves:
+        if curve.fit:
+            rows.setdefault(curve.case.title, []).append(columns(curve))
+        else:
+            reasons.append(f"{curve.case.title}, {curve.implementation}: no fit, {curve.reason}.")
+    heading = ("implementation", *HEADING[1:])
+    return Fits([TextTable(f"Fitted: {title}", heading, of_kind) for title, of_kind in rows.items()], reasons)
 
 
 class Verdicts(NamedTuple):
     """What `collbench diagnose` says of each curve: rows are CurveVerdict."""
 
     notes: Sequence[str]
-    unknown: str  # why there is no verdict, or none that compares with the machine
+    unknown: str  # why there is no verdict that compares with the machine
     tables: list[TextTable]
 
 
 def verdicts(analysed: AnalysedRun) -> Verdicts:
-    """A table for each kind of case."""
-    judged, system = analysed.verdicts, analysed.system
-    if judged.silence:  # nothing was measured: the run's status says that
-        return Verdicts(judged.notes, "", [])
-    curves = [  # without the reason that stands above the table already
-        curve._replace(because=tuple(reason for reason in curve.because if reason != analysed.why_not))
-        for curve in judged.curves
-    ]
-    against = f", against {system.title}" if system else ""
+    """Return a table of verdicts for each kind of case; none where nothing was measured, as the run's status says."""
+    if not analysed.verdicts:
+        return Verdicts(analysed.notes, "", [])
+    curves = []
+    for curve in analysed.verdicts:
+        # The reason for no system stands above the table already.
+        because = tuple(reason for reason in curve.because if reason != analysed.why_not)
+        curves.append(curve._replace(because=because))
+    heading = ["implementation", "verdict", *(["because"] if any(curve.because for curve in curves) else [])]
+    against = f", against {analysed.system.title}" if analysed.system else ""
+    tables = []
+    for kind in distinct(curve.kind for curve in curves):
+        tables.append(TextTable(f"{kind}{against}", heading, [curve for curve in curves if curve.kind == kind]))
+    return Verdicts(analysed.notes, "" if analysed.system else f"{analysed.why_not}.", tables)
+
+
+# ---- interconnects side by side
+
+
+class Which(NamedTuple):
+    """Runs of several machines or systems side by side: what is compared, which is fastest, and tables."""
+
+    who: list[str]
+    sentences: list[str]
+    tables: list[TextTable]
+
+
+def which(runs: Sequence[SafeRun]) -> Which | None:
+    """Return None where all runs are of one machine, or have no size of a case in common."""
+    if not several_machines(run.run.header for run in runs):
+        return None
+    every = [of_run(run.label, run.run) for run in runs]
+    found = tables(every)[:_MOST_TABLES]
+    if not found:
+        return None
+    sentences = []
+    for table in found:
+        sentences += [f"{table.title}: {line}" if len(found) > 1 else line for line in table.verdict()]
+    sentences += distinct(table.unlike for table in found if table.unlike)
+    sentences += [f"left out: {safe_text(reason)}" for reason in left_out(every, found)]
+    who = []
+    for one in every:
+        if any(one in table.interconnects for table in found):
+            who.append(f"{one.name}, {one.origin}: {safe_text('; '.join((one.title, *one.remarks)))}")
+    return Which(who, sentences, [_interconnect_table(table) for table in found])
+
+
+def _interconnect_table(table: Table) -> TextTable:
+    """Return a row for each size: the time of each, after the first with its ratio to that."""
+    first, *others = (one.name for one in table.interconnects)
+    heading = ("size", first, *(f"{name} (vs {first})" for name in others), "fastest")
+    rows = []
+    for line in table.lines[:MOST]:
+        rows.append((format_size(line.nbytes), *map(_interconnect_cell, line.cells), str(line.ranking)))
+    return TextTable(table.title, heading, rows)
+
+
+def _interconnect_cell(cell: Cell | None) -> str:
+    """Return `13.2 us (0.9x)`."""
+    if cell is None:
+        return ""
+    return f"{format_seconds(cell.row.typical)}{f' ({cell.ratio})' if cell.ratio else ''}"
+
+
+# ---- plans of a training run
+
+
+class Plans(NamedTuple):
+    """Words, pictures and tables; all of it is predicted."""
+
+    words: list[str]
+    pictures: list[Picture]
+    tables: list[TextTable]
+    left_out: int  # pictures
+
+
+def plans(analysed: AnalysedRun, room: int, anchors: Anchors) -> Plans:
+    """Return what a run plans, with pictures of so many bytes; nothing where it has no plans."""
+    results = analysed.run.results
     tables = [
-        TextTable(
-            f"{kind}{against}",
-            ("implementation", "verdict", *(["because"] if any(curve.because for curve in curves) else [])),
-            [curve for curve in curves if curve.kind == kind],
-        )
-        for kind in distinct(curve.kind for curve in curves)
+        _layouts(analysis.planned(results, "layout")),
+        _scales(analysis.planned(results, "scale")),
+        _interconnects(analysis.planned(results, "interconnect")),
+        _costs([row for row in analysis.planned(results, "cost") if row.price > 0]),
     ]
-    return Verdicts(judged.notes, "" if system else f"{analysed.why_not}.", tables)
+    tables = [table for table in tables if table.rows]
+    drawn, left_out = pictures(analysed.run, (PlannedStep,), room, anchors) if tables else ([], 0)
+    return Plans([safe_text(line, 600) for line in analysis.verdicts(results)[:MOST]], drawn, tables, left_out)
 
 
-Value = TypeVar("Value")
+_PLAN = ("layout", "system", "GPUs", "step", "band", "MFU", "tokens/s")
 
 
-def distinct(values: Iterable[Value]) -> list[Value]:
-    """Without repetitions, in their order."""
-    return list(dict.fromkeys(values))
+def _plan(row: PlannedStep) -> tuple[str, ...]:
+    """Return the cells that every table of plans has."""
+    return (
+        safe_text(row.implementation, 60),
+        safe_text(row.system, 60),
+        f"{row.gpus:,}",
+        format_seconds(row.typical),
+        " - ".join(map(format_seconds, row.band)),
+        f"{row.utilisation:.0%}",
+        format_count(analysis.rate(row) * row.gpus),
+    )
 
 
-def listed(names: Sequence[str], between: str = ", ") -> str:
-    """A few of them, and how many more there are."""
-    shown = list(names[:3])
-    return between.join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def _layouts(plans: Sequence[PlannedStep]) -> TextTable:
+    rows = []
+    for row in plans[:MOST]:
+        memory = format_size(row.needed), format_size(row.capacity)
+        rows.append((*_plan(row), f"{analysis.communication(row):.1%}", *memory))
+    return TextTable("Layouts, predicted", (*_PLAN, "communication", "memory", "of"), rows)
+
+
+def _scales(plans: Sequence[PlannedStep]) -> TextTable:
+    rows = []
+    for scale in analysis.scaled(plans):
+        rows += [(*_plan(row), f"{scale.efficiency(row):.1%}") for row in scale.rows]
+    return TextTable("Scaling, predicted", (*_PLAN, "efficiency"), rows[:MOST])
+
+
+def _interconnects(plans: Sequence[PlannedStep]) -> TextTable:
+    best = min((row.typical / row.tokens for row in plans), default=1.0)
+    rows = []
+    for row in plans[:MOST]:
+        times = f"{format_figure(row.typical / row.tokens / best)}x"
+        rows.append((*_plan(row), f"{analysis.communication(row):.1%}", times))
+    return TextTable("Interconnects, predicted", (*_PLAN, "communication", "time of a token"), rows)
+
+
+def _costs(plans: Sequence[PlannedStep]) -> TextTable:
+    best = set(map(id, analysis.front(plans)))
+    rows = []
+    for row in plans[:MOST]:
+        worth = "yes" if id(row) in best else "no"
+        rows.append((*_plan(row), format_duration(row.seconds), format_count(row.cost), worth))
+    return TextTable("Cost, predicted", (*_PLAN, "time", "cost", "worth it"), rows)
+
+
+# ---- the machine and its environment
+
+
+class MachineView(NamedTuple):
+    """What is known of a machine: a picture, or why there is none, and words."""
+
+    name: str
+    picture: Markup
+    why_not: str
+    guesses: list[str]
+    words: str  # lines
+    anchor: str  # of the picture
+
+
+def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[str, MachineView]]:
+    """Return every machine of the runs once, by name; the first few with a picture."""
+    machines: dict[str, MachineView] = {}
+    for number, run in enumerate(analysed):
+        words = "\n".join(_topology_lines(run))
+        key = f"{run.system}{words}{run.why_not}"
+        if key not in machines:
+            drawn = _picture(run.system, f"m{number}-") if run.system and len(machines) < _MOST_MACHINES else ""
+            guesses = [safe_text(guess) for guess in run.system.guesses] if run.system else []
+            name = run.safe.machine
+            anchor = anchors.new("figure", name) if drawn else ""
+            machines[key] = MachineView(name, Markup(drawn), run.why_not, guesses, words, anchor)
+    return [(machine.name, machine) for machine in machines.values()]
+
+
+def _picture(system: System, prefix: str) -> str:
+    """Return the system as an SVG element whose names start with `prefix`; empty if it is too large.
+
+    The text stays text; nothing in it refers to anything outside.
+    """
+    from collbench.plots.style import UNDATED, matplotlib, style
+    from collbench.plots.system import figure
+
+    file = io.StringIO()
+    with style(), matplotlib().rc_context({"svg.fonttype": "none"}):
+        figure(system).savefig(file, format="svg", transparent=True, metadata=UNDATED["svg"])
+    svg = re.sub(r"\A.*?(?=<svg)|<!--.*?-->|<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
+    svg = re.sub(r' id="', f' id="{prefix}', svg)
+    svg = re.sub(r'(url\(|xlink:href=")#', rf"\1#{prefix}", svg)
+    svg = re.sub(r' (?:width|height)="[^"]*"', "", svg, count=2)  # of the svg element, which comes first
+    return svg if len(svg) <= _LARGEST_SVG else ""
+
+
+def _topology_lines(run: AnalysedRun) -> list[str]:
+    """Return the topology in lines; none where the header does not know it."""
+    try:
+        topology = discovered(run.run)
+        if topology:
+            lines = islice(render.topology_lines(topology, _WIDEST), _MOST_LINES)
+            return [visible(line[: 2 * _WIDEST]) for line in lines]
+        return [visible(line) for line in render.system_lines(run.system, _WIDEST)] if run.system else []
+    except Exception:  # any type may stand in a foreign header
+        return []
+
+
+class EnvironmentView(NamedTuple):
+    """Host, versions and variables of a run; none where its file says nothing."""
+
+    tables: list[TextTable]
+
+
+def environment(analysed: AnalysedRun) -> EnvironmentView:
+    """Return what the header says of the environment of a run."""
+    header = analysed.run.header
+    known = header.environment
+    rows = [("host", known.host), ("system", known.system)]
+    rows += list(known.versions.items())[:MOST]
+    rows += [(f"${name}", value) for name, value in list(known.variables.items())[:MOST]]
+    rows += [(safe_text(name, 80), safe_text(value)) for name, value in list(known.rest.items())[:MOST] if value]
+    rows.append(("command", safe_text(" ".join(header.command))))
+    rows = [(name, value) for name, value in rows if value]
+    return EnvironmentView([TextTable(f"Environment of {analysed.label}", ("what", "value"), rows)] if rows else [])

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from collbench.analysis import overlap, scaling, stragglers, strategies
-from collbench.report.anchors import Anchors
-from collbench.report.pictures import Picture, pictures
-from collbench.report.sanitize import plain
-from collbench.report.sections import AnalysedRun, TextTable
+from collbench.report.analysed import AnalysedRun
+from collbench.report.sanitize import safe_text
+from collbench.report.sections import Anchors, Picture, TextTable, pictures
 from collbench.results import Result, StepPrediction, StepTimes, Trained
 from collbench.units import format_seconds, format_size
 
@@ -33,11 +32,11 @@ def steps(analysed: AnalysedRun, room: int, anchors: Anchors) -> Steps:
     tables: list[TextTable] = []
     words: list[str] = []
     for part in PARTS:
-        found = part(analysed.run.run.results)
+        found = part(analysed.run.results)
         tables += found.tables
         words += found.words
-    drawn, left_out = pictures(analysed.run.run, STEPPED, room, anchors) if tables else ([], 0)
-    return Steps(tables[:_MOST], [plain(line, 600) for line in words[:_MOST]], drawn, left_out)
+    drawn, left_out = pictures(analysed.run, STEPPED, room, anchors) if tables else ([], 0)
+    return Steps(tables[:_MOST], [safe_text(line, 600) for line in words[:_MOST]], drawn, left_out)
 
 
 def _scaling(results: Sequence[Result]) -> Steps:
@@ -59,15 +58,15 @@ def _scaling_table(curve: scaling.Curve) -> TextTable:
         )
         for point in curve.points[:_MOST]
     ]
-    caption = plain(f"{curve.mode} scaling, {curve.name}", 120)
+    caption = safe_text(f"{curve.mode} scaling, {curve.name}", 120)
     return TextTable(caption, ("ranks", "step", "speed-up", "efficiency"), rows)
 
 
 def _overlap(results: Sequence[Result]) -> Steps:
     rows = [
         (
-            plain(found.row.label, 60),
-            plain(found.step.way, 40),
+            safe_text(found.row.label, 60),
+            safe_text(found.step.way, 40),
             format_size(found.step.bucket) if found.step.bucket else "all",
             format_seconds(found.row.typical),
             found.gain.text("x"),
@@ -98,7 +97,7 @@ def _straggler_table(label: str, moments: stragglers.StepArrays) -> TextTable:
         for rank in costly[:_MOST_LATE]
     ]
     more = f"; {len(costly) - _MOST_LATE} ranks cost less" if len(costly) > _MOST_LATE else ""
-    caption = f"Late ranks, {plain(label, 60)}: {moments.count:,} steps{more}"
+    caption = f"Late ranks, {safe_text(label, 60)}: {moments.count:,} steps{more}"
     return TextTable(caption, ("rank", "was the last", "late", "costs the others", "finding"), rows)
 
 
@@ -106,7 +105,7 @@ def _strategies(results: Sequence[Result]) -> Steps:
     found = strategies.ranking(results)
     if not found:
         return Steps([], [])
-    rows = [tuple(plain(text, 60) for text in row) for row in strategies.table(found)][:_MOST]
+    rows = [tuple(safe_text(text, 60) for text in row) for row in strategies.table(found)][:_MOST]
     caption = f"Strategies: to loss {found.target:g}"
     return Steps([TextTable(caption, strategies.COLUMNS, rows)], [*strategies.verdict(found)])
 

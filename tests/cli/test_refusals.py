@@ -126,11 +126,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--fitted", "is described"),
     ),
     "": (
-        ("swep", "unknown command 'swep'; choose from: ... sweep"),
-        ("osu_bcats", "unknown command 'osu_bcats'"),
-        ("osu_latency -d rocm", "unknown -d 'rocm'; choose from: cuda, host"),
-        ("osu_iallreduce -d cuda", "osu_iallreduce is of MPI on CPUs; leave --on and -d out"),
-        ("osu_allreduce D D", "unexpected extra arguments (D D)"),
+        ("swep", "unknown command 'swep'; choose from: ... did you mean sweep"),
         ("sweep --minbyte 8", "did you mean --minbytes"),
         ("all_reduce_perf --iter 9", "did you mean --iters"),
         ("runs nowhere", "no folder nowhere"),

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collbench.formats import read_tests
-from collbench.formats.imported import Hints, Imported, Test, grouped
+from collbench.formats.imported import Hints, Imported, ImportedTest, grouped
 from collbench.formats.source import decode, load
-from collbench.results import Reported
+from collbench.results.collectives import Reported
 from collbench.runfile.store import Run
 from tools.fuzz import as_run
 
@@ -63,11 +63,11 @@ GOLDENS = {
     "osu_mpi_datatypes.txt": Golden("osu", 6, 4, "mpi", ("allgather",), (1.2, 2.4, 21.7, 1.25), given=4),
     "osu_mpi_nonblocking.txt": Golden("osu", 2, 4, "mpi", ("reducescatter",), (1.42, 1.44), left_out=1, given=4),
     "osu_nccl_full.txt": Golden("osu", 3, 8, "nccl", ("allreduce",), (18.4, 19.1, 52.3), given=8),
-    "rccl_lines.json": Golden("rccl-json", 4, 8, "rccl", ("reducescatter",), (21.316819, 22.316819), left_out=1),
-    "rccl_list.json": Golden("rccl-json", 4, 16, "rccl", ("allreduce",), (31.512595, 32.512595)),
-    "rccl_mpi.csv": Golden("rccl-csv", 4, 16, "rccl", ("allreduce",), (41.2, 41.0, 82.4, 82.1), left_out=1),
-    "rccl_old_header.csv": Golden("rccl-csv", 2, 16, "rccl", ("reducescatter",), (35.1, 70.2)),
-    "rccl_one_process.csv": Golden("rccl-csv", 2, 8, "rccl", ("allgather",), (22.1, 41.2)),
+    "rccl_lines.json": Golden("rccl", 4, 8, "rccl", ("reducescatter",), (21.316819, 22.316819), left_out=1),
+    "rccl_list.json": Golden("rccl", 4, 16, "rccl", ("allreduce",), (31.512595, 32.512595)),
+    "rccl_mpi.csv": Golden("rccl", 4, 16, "rccl", ("allreduce",), (41.2, 41.0, 82.4, 82.1), left_out=1),
+    "rccl_old_header.csv": Golden("rccl", 2, 16, "rccl", ("reducescatter",), (35.1, 70.2)),
+    "rccl_one_process.csv": Golden("rccl", 2, 8, "rccl", ("allgather",), (22.1, 41.2)),
     "rccl_tests_appended.txt": Golden("nccl-tests", 4, 2, "rccl", ("allreduce",), (21.1, 20.9, 25.2, 25.0)),
     "rccl_tests_asterisk.txt": Golden("nccl-tests", 6, 2, "rccl", ("allreduce",), (170.2, 170.2)),
     "rccl_tests_one_place.txt": Golden("nccl-tests", 3, 4, "rccl", ("reducescatter",), (21.1, 25.2, 40.2)),
@@ -75,12 +75,12 @@ GOLDENS = {
 }
 
 
-def golden_tests(name: str) -> list[Test]:
+def golden_tests(name: str) -> list[ImportedTest]:
     """The tests of a golden, its format told from its content."""
     return list(read_tests(load(DATA / name), Hints(GOLDENS[name].given)))
 
 
-def run_of(tests: list[Test]) -> Run:
+def run_of(tests: list[ImportedTest]) -> Run:
     """The one run that they make, as it would be read from its file."""
     groups = grouped(tests)
     assert len(groups) == 1
@@ -92,11 +92,11 @@ def stored(imported: Imported) -> Run:
     return as_run(imported.header(["collbench", "import"]), list(imported.results))
 
 
-def parsed(text: str, ranks: int | None = None, name: str | None = None, collective: str = "") -> list[Test]:
+def parsed(text: str, ranks: int | None = None, name: str | None = None, collective: str = "") -> list[ImportedTest]:
     """The tests of a text."""
     return list(read_tests(decode("log", text.encode()), Hints(ranks, collective), name))
 
 
-def reported(tests: list[Test]) -> list[Reported]:
+def reported(tests: list[ImportedTest]) -> list[Reported]:
     """Their rows."""
     return [result for test in tests for result in test.results if isinstance(result, Reported)]

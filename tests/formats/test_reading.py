@@ -88,7 +88,6 @@ def test_a_report_in_json_keeps_no_secrets_and_its_samples_and_ranks() -> None:
     assert "made-up-secret" not in json.dumps(header.to_json())
     assert header.environment.variables == {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7", "NCCL_ALGO": "Ring"}
     assert tests[0].machine.ranks == 8, "it lists one device for each process, and one process had eight"
-    assert tests[0].layout["values"]["config"]["devices"][0]["rank"] == 0
     row = reported(tests)[0]
     assert row.samples == pytest.approx((13.9e-6, 14.04e-6, 14.2e-6, 14.7e-6))
     assert row.seconds == pytest.approx(14.21e-6)
@@ -181,8 +180,6 @@ def test_ranks_and_a_collective_that_nobody_tells_are_asked_for() -> None:
         parsed(text[at:])
     assert {row.case.ranks for row in reported(parsed(text[at:], 3))} == {3}
     assert {row.case.ranks for row in reported(parsed(text[:at]))} == {2}
-    with pytest.raises(UsageError, match="--op NAME"):
-        parsed(text_of("nccl_tests_no_ranks_no_name.txt").replace("sum      -1", "none      -1"))
 
 
 def test_what_cannot_be_read_is_named_in_one_line_with_the_file() -> None:

@@ -6,15 +6,15 @@ from contextlib import suppress
 import pytest
 
 from collbench.errors import CollbenchError, UsageError
-from collbench.formats import imported
-from collbench.formats.imported import Hints, known_collective, remarks
-from tests.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported, run_of
-from tests.formats.test_writing import export
+from collbench.formats.imported import Hints, ImportedTest, known_collective, remarks
+from tests.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported
 from tests.formats.wrapped import TABLES, WRAPPINGS
 
 LOG = (DATA / "nccl_tests_2_19.txt").read_text()
 TRIMMED = (DATA / "nccl_tests_trimmed_ranks.txt").read_text()
 COMMANDS = (DATA / "nccl_tests_several_commands.txt").read_text()
+GATHERED = COMMANDS[COMMANDS.index("./build/all_gather") : COMMANDS.index("./build/alltoall")]
+SILENT = GATHERED[GATHERED.index("#") :]  # no command
 BROADCAST = COMMANDS[COMMANDS.index("./build/broadcast") : COMMANDS.index("./build/sendrecv")]
 PLAIN = ("nccl_tests_2_19.txt", "nccl_tests_2018_error_column.txt", "nccl_tests_several_tests.txt")
 OSU = ("osu_nccl_full.txt", "osu_mpi_datatypes.txt", "osu_mpi_cuda_bandwidth.txt")
@@ -38,23 +38,23 @@ $ srun -N2 --ntasks-per-node=4 ./collective/osu_allgather -f
 """
 
 
-def facts(tests: list[imported.Test]) -> list[object]:
+def facts(tests: list[ImportedTest]) -> list[object]:
     return [(row.case, row.seconds, row.wrong_elements) for row in reported(tests)]
 
 
-def read(text: str, collective: str = "", ranks: int | None = None) -> list[imported.Test]:
+def read(text: str, collective: str = "", ranks: int | None = None) -> list[ImportedTest]:
     return parsed(text, ranks, collective=collective)
 
 
-def ranks_of(tests: list[imported.Test]) -> set[int]:
+def ranks_of(tests: list[ImportedTest]) -> set[int]:
     return {row.case.ranks for row in reported(tests)}
 
 
-def collectives_of(tests: list[imported.Test]) -> list[str]:
+def collectives_of(tests: list[ImportedTest]) -> list[str]:
     return [row.case.collective.name for row in reported(tests)]
 
 
-def said(tests: list[imported.Test]) -> str:
+def said(tests: list[ImportedTest]) -> str:
     return "\n".join(remarks(tests))
 
 
@@ -69,22 +69,44 @@ def test_what_surrounds_a_log_does_not_matter() -> None:
 
 
 def test_a_trimmed_list_of_ranks_does_not_make_a_smaller_run() -> None:
+    """The highest rank counts; where that one is missing, bandwidths tell that ranks are, and the user how many."""
     first = next(line for line in TRIMMED.splitlines() if "Rank  0" in line)
     bare = [line for line in TRIMMED.splitlines() if " Rank " not in line and "..." not in line]
     at = bare.index("# Using devices") + 1
-    for kept, words in (
-        ((0, 7, 8, 15), "12 of 16 are not there"),
-        ((15,), "15 of 16 are not there"),
-        ((0, 1, 2, 3), "it lists 4 ranks, and its rows are those of 16"),
-        ((8, 9, 10), "it lists 11 ranks, and its rows are those of 16"),
-    ):
+    for kept, missing, given in (((0, 7, 8, 15), 12, None), ((15,), 15, None), ((0, 1), 14, 16), ((8, 9, 10), 13, 16)):
         listed = [first.replace("Rank  0", f"Rank {rank:2d}") for rank in kept]
-        tests = read("\n".join([*bare[:at], *listed, *bare[at:]]) + "\n")
+        text = "\n".join([*bare[:at], *listed, *bare[at:]]) + "\n"
+        if given:
+            with pytest.raises(UsageError, match=f"not those of allreduce on {kept[-1] + 1} ranks; give --ranks N"):
+                read(text)
+        tests = read(text, ranks=given)
         assert ranks_of(tests) == {16}, kept
-        assert words in said(tests)
-        for row in reported(tests):
-            assert row.busbw / 1e9 == pytest.approx(float(row.printed["busbw"]), rel=0.01)
+        assert f"{missing} of 16 are not there" in said(tests)
         assert tests[0].machine.name.startswith("16 x ")
+
+
+def test_numbers_tell_no_more_than_their_digits_do() -> None:
+    """128 ranks need five of them; counts that are no share of the size say nothing of the collective."""
+    header = LOG[LOG.index("#       size") : LOG.index("#        (B)")]
+    row = "17179869184 4294967296 float sum -1 91237 188.30 {0} 0 91237 188.30 {0} 0\n"
+    assert ranks_of(read(header + row.format("373.66"))) == {128}
+    with pytest.raises(UsageError, match="give --ranks N"):
+        read(header + row.format("373.7"))
+    odd = header + "1028 64 float sum -1 10.0 0.10 0.10 0 10.0 0.10 0.10 0\n"
+    for name in ("allreduce", "reducescatter"):
+        assert set(collectives_of(read(odd, name, 4))) == {name}
+
+
+def test_ranks_that_nobody_lists_are_those_of_the_command_or_the_one_number_that_rows_leave() -> None:
+    command, rest = COMMANDS[COMMANDS.index("./build/all_reduce") :].split("\n", 1)
+    table = rest[rest.index("#       size") : rest.index("# Out of")]
+    assert ranks_of(read(f"{command}\n{table}")) == {4}
+    assert ranks_of(read(table)) == {4}, "by its bus bandwidths"
+    assert ranks_of(read(GATHERED[GATHERED.index("#       size") :], "allgather")) == {4}, "by its counts"
+    with pytest.raises(UsageError, match="it lists no ranks; give --ranks N"):
+        read(BROADCAST[BROADCAST.index("#       size") :])  # whose bus bandwidth is that of any number
+    started = "mpirun -np 2 --map-by node ./build/broadcast_perf -g 2\n" + BROADCAST[BROADCAST.index("#       size") :]
+    assert ranks_of(read(started)) == {4}
 
 
 def test_without_a_bandwidth_that_tells_the_highest_rank_counts() -> None:
@@ -96,97 +118,73 @@ def test_without_a_bandwidth_that_tells_the_highest_rank_counts() -> None:
     assert cut.machine.ranks == 8
 
 
-def test_rows_that_fit_no_number_of_ranks_are_refused() -> None:
-    impossible = with_bandwidths("   50.00  150.00")
-    (test,) = read(impossible)
-    assert test.left_out == ("7 rows: not of all_reduce_perf: its bus bandwidths are another collective's",)
-    vague = re.sub(r"(?m)^#  Rank  [0-2] .*\n", "", with_bandwidths("     1.0     1.6")).replace("Rank  3", "Rank 99")
-    vague = vague.replace("nGpus 4", "nGpus 1")
-    with pytest.raises(UsageError, match="it lists 100 ranks, and its rows are not those of so many; give --ranks N"):
-        read(vague)
-    assert ranks_of(read(vague, ranks=4)) == {4}
-
-
-def with_bandwidths(words: str) -> str:
-    """The log with these in every row, as long as those of the other place."""
-    rows = re.compile(r"(?m)^( +\d+ +\d+ +float +sum +-1 +\S+) +\S+ +\S+( +\S+ +\S+) +\S+ +\S+( +\S+)$")
-    changed, times = rows.subn(rf"\1{words}\2{words}\3", LOG)
-    assert times == 7
-    return changed
-
-
 def test_a_number_of_ranks_that_the_rows_contradict_is_not_taken_on_anyones_word() -> None:
-    tests = read(LOG, ranks=16)
-    assert ranks_of(tests) == {4}
-    assert "it is of 4 ranks by its list or its rows, not of the 16 of --ranks" in said(tests)
-    assert ranks_of(read(TRIMMED.replace("Rank", "rank"), "allreduce", 16)) == {16}
-    assert ranks_of(read(BROADCAST, ranks=3)) == {4}  # a list may be too short, and is never too long
-    assert "not of the 3 of --ranks" in said(read(BROADCAST, ranks=3))
+    with pytest.raises(UsageError, match="not those of allreduce on 16 ranks; give --ranks N"):
+        read(LOG, ranks=16)
+    assert ranks_of(read(BROADCAST, ranks=3)) == {4}, "a list may be too short, and is never too long"
     assert ranks_of(read(BROADCAST, ranks=16)) == {16}
-    assert "read as the 16 ranks of --ranks, though it lists 4" in said(read(BROADCAST, ranks=16))
     for ranks in (0, -1, 2**70):
         with pytest.raises(UsageError, match="is no number of ranks"):
             Hints(ranks)
 
 
 def test_a_word_of_the_user_does_not_relabel_several_tests() -> None:
-    plain, tests = read(COMMANDS), read(COMMANDS, "broadcast")
-    assert collectives_of(tests) == collectives_of(plain)
-    assert len(set(collectives_of(plain))) == 5
-    assert said(tests).count("not read as the broadcast of --op") == 4
-    assert "--op" not in said(plain)
-    itself = read(LOG, "reducescatter")
-    assert set(collectives_of(itself)) == {"allreduce"}
-    assert "it says all_reduce_perf, so it is not read as the reducescatter of --op" in said(itself)
+    assert collectives_of(read(COMMANDS, "broadcast")) == collectives_of(read(COMMANDS))
+    assert len(set(collectives_of(read(COMMANDS)))) == 5
+    assert set(collectives_of(read(LOG, "reducescatter"))) == {"allreduce"}
 
 
 def test_a_word_of_the_user_tells_what_the_log_does_not() -> None:
-    text = "".join(f"{line}\n" for line in LOG.splitlines() if "Collective test" not in line)
-    assert set(collectives_of(read(text, "allreduce"))) == {"allreduce"}
-    with pytest.raises(UsageError, match="give --op"):
-        read(text.replace("     sum      -1", "    none      -1"))
-    pair = COMMANDS[COMMANDS.index("./build/sendrecv") :]
-    assert set(collectives_of(read(pair))) == {"sendrecv"}
-    tests = read("built reduce_perf and all_reduce_perf\n" + pair[pair.index("# nThread") :], "sendrecv")
-    assert set(collectives_of(tests)) == {"sendrecv"}
+    with pytest.raises(UsageError, match="allgather, alltoall would fit; give --op NAME"):
+        read(SILENT)
+    with pytest.raises(UsageError, match="alltoall_perf, all_gather_perf would fit; give --op"):
+        read("built alltoall_perf and all_gather_perf\n" + SILENT)
+    assert set(collectives_of(read("built alltoall_perf\n" + SILENT, "allgather"))) == {"allgather"}
+    for wrong in ("broadcast", "allreduce", "gather"):
+        with pytest.raises(UsageError, match=f"its columns are not those of {wrong}; give another --op NAME"):
+            read(SILENT, wrong)
+
+
+def test_a_table_may_tell_its_collective_by_its_columns() -> None:
+    for name in ("all_reduce", "reduce_scatter", "reduce", "broadcast", "sendrecv"):
+        case = {"all_reduce": "1024 256 float sum -1", "reduce_scatter": "1024 64 float sum -1"}
+        case |= {"reduce": "1024 256 float sum 0", "broadcast": "1024 256 float none 0"}
+        row = f"{case.get(name, '1024 256 float none -1')} 10.0 0.10 0.10 0 10.0 0.10 0.10 0\n"
+        header = LOG[LOG.index("#       size") : LOG.index("#        (B)")]
+        assert collectives_of(read(header + row, ranks=4)) == [known_collective(name).name] * 2, name  # type: ignore[union-attr]
 
 
 def test_a_test_that_does_not_tell_its_collective_costs_itself_only() -> None:
-    silent = "".join(f"{line}\n" for line in LOG.splitlines() if "Collective test" not in line)
-    tests = read("# nccl-tests version 2.19.6\n" + silent.replace("     sum  ", "    none  ") + LOG)
+    tests = read("# nccl-tests version 2.19.6\n" + SILENT + LOG)
     assert facts(tests) == facts(golden_tests("nccl_tests_2_19.txt"))
-    assert "7 rows: log does not say which collective it is of" in said(tests)
+    assert "give --op NAME" in said(tests)
 
 
 def test_a_test_whose_rows_are_of_another_collective_is_left_out() -> None:
-    gathered = COMMANDS[COMMANDS.index("./build/all_gather") : COMMANDS.index("./build/alltoall")]
-    for text, words in (
-        (LOG.replace("     sum  ", "    none  "), "not of all_reduce_perf: its rows reduce nothing"),
-        (LOG.replace("     sum      -1", "     sum       3"), "not of all_reduce_perf: its rows have a root"),
-        ("# Collective test starting: broadcast_perf\n" + gathered, "not of broadcast_perf: its "),
-        (LOG.replace("all_reduce", "all_gather"), "not of all_gather_perf"),
+    for text, name in (
+        (LOG.replace("     sum  ", "    none  "), "allreduce"),
+        (LOG.replace("     sum      -1", "     sum       3"), "allreduce"),
+        ("# Collective test starting: broadcast_perf\n" + GATHERED, "broadcast"),
+        (LOG.replace("all_reduce", "all_gather"), "allgather"),
     ):
         (test,) = read(text)
-        assert not test.results, words
-        assert words in test.left_out[0]
+        assert not test.results, name
+        assert f"its columns are not those of {name}" in test.left_out[0]
+    with pytest.raises(UsageError, match="not those of sendrecv on 4 ranks; give --ranks N or --op NAME"):
+        read(LOG.replace("all_reduce", "sendrecv"))
 
 
 def test_a_row_that_contradicts_itself_is_left_out_and_named() -> None:
-    for pattern, by, words in (
-        (r"(1048576        262144     float     sum      -1) +([\d.]+)", r"\1   9999.9", "bytes in 9999.9 us are not"),
-        (r"1048576        262144     float", "2048576        262144     float", "are not"),
+    """Of a place, or of both."""
+    for pattern, by, kept in (
+        (r"(1048576        262144     float     sum      -1) +([\d.]+)", r"\1   9999.9", 9),
+        (r"1048576        262144     float", "2048576        262144     float", 8),
     ):
         changed, times = re.subn(pattern, by, TRIMMED, count=1)
         assert times == 1
         (test,) = read(changed)
-        assert (len(test.results), len(test.left_out)) == (8, 1)
-        assert words in test.left_out[0]
-
-
-def test_a_type_that_its_bandwidth_belies_is_remarked() -> None:
-    tests = read(TRIMMED.replace("1048576        262144     float", "1048576         26214     float"))
-    assert len(reported(tests)) == 10
-    assert "count and type do not make the size in 1 rows" in said(tests)
+        assert len(test.results) == kept
+        assert all("of bus bandwidth" in reason for reason in test.left_out)
 
 
 def test_every_line_that_looks_like_a_row_is_counted() -> None:
@@ -213,7 +211,6 @@ def test_one_sided_tests_are_no_collective() -> None:
     assert [reason for test in tests for reason in test.left_out] == [
         "2 rows: collbench has no collective like 'one-sided MPI_Put Latency'"
     ]
-    assert "8 ranks, as its command line says" in said(tests)
 
 
 def test_tests_of_other_kinds_never_become_a_pairs() -> None:
@@ -232,36 +229,6 @@ def test_programs_have_suffixes() -> None:
         assert collective, word
         assert collective.name == "allreduce"
     assert known_collective("all_reduce_mpi_perfect") is None
-
-
-def test_an_exported_log_says_by_itself_what_had_to_be_found_out() -> None:
-    for name in (name for name, golden in GOLDENS.items() if golden.format == "nccl-tests"):
-        tests = golden_tests(name)
-        text, _ = export(run_of(tests), "nccl-tests")
-        assert facts(read(text, ranks=GOLDENS[name].given)) == facts(tests), name
-
-
-def test_means_are_called_means() -> None:
-    kinds = {
-        "nccl_tests_2_19.txt": "mean",
-        "osu_nccl_full.txt": "mean",
-        "rccl_list.json": "mean",
-        "json_v3_percentiles.json": "median",
-    }
-    for name, kind in kinds.items():
-        assert reported(golden_tests(name))[0].figure == kind
-    assert "slowest rank" in reported(golden_tests("nccl_tests_several_commands.txt"))[0].statistic
-    assert reported(golden_tests("nccl_tests_2_19.txt"))[0].standing == "reported mean, ok"
-
-
-def test_what_is_no_mean_says_so_in_another_tools_table() -> None:
-    text = (DATA / "tidy.csv").read_text()
-    (test,) = parsed(text)
-    row = reported([test])[0]
-    assert row.figure != "mean"
-    exported, _ = export(run_of([test]), "nccl-tests", row.implementation)
-    assert f"times are of the kind {row.figure}" in exported
-    assert {again.figure for again in reported(read(exported))} == {row.figure}
 
 
 HOSTILE = (

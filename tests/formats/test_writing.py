@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
 from collbench.formats import find_format, written
 from collbench.formats.exported import select
-from collbench.formats.nccl_tests.loose_json import parse
-from collbench.formats.nccl_tests.write_text import shrunk
-from collbench.formats.osu_tests import MEASURED
-from collbench.formats.source import decode
-from collbench.results import Failed, Measurement, Mismatch, Observed, Prediction, Result
+from collbench.formats.nccl_tests_write import shrunk, version_code
+from collbench.results import Result
+from collbench.results.base import Observed
+from collbench.results.collectives import Failed, Measurement, Prediction, Reported
+from collbench.results.facts import NO_NOTE, Mismatch
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from tests.conftest import case
@@ -25,10 +26,10 @@ from tests.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported,
 
 
 def export(run: Run, name: str, implementation: str | None = None) -> tuple[str, list[str]]:
-    left: list[str] = []
     wanted = find_format(name, written())
     assert wanted.write
-    return wanted.write(select(run, implementation, wanted.mixed, left.append)), left
+    selection = select(run, implementation, wanted.mixed)
+    return wanted.write(selection), list(selection.left_out)
 
 
 def own_run(*results: Result, **header: object) -> Run:
@@ -55,14 +56,20 @@ def rows_of(text: str) -> list[str]:
     return [line for line in text.splitlines() if re.match(stamp + r"\d+(\s+\d+\s+[a-z]|\s+[\d.]+)", line)]
 
 
-def test_rows_go_back_byte_for_byte_but_for_what_other_programs_put_between_them() -> None:
+def test_rows_of_nccl_tests_keep_their_words_and_what_an_import_found_out_is_said() -> None:
+    """Whatever the columns are; what was read is read again without hints, as means where they are means."""
     for name, golden in GOLDENS.items():
-        if name.endswith(".txt") and "warnings" not in name:
-            text, _ = export(run_of(golden_tests(name)), golden.format)
+        if golden.format != "nccl-tests":
+            continue
+        text, _ = export(run_of(golden_tests(name)), golden.format)
+        if "warnings" not in name:  # where NCCL's lines stand in the middle of rows
             rows = rows_of((DATA / name).read_text())
             kept = rows[golden.left_out :] if "hypercube" in name else rows[: len(rows) - golden.left_out]
-            assert kept, name
             assert rows_of(text) == kept, name
+        before, after = reported(golden_tests(name)), reported(parsed(text))
+        assert [(row.case, row.seconds, row.figure) for row in after] == [
+            (row.case, row.seconds, row.figure) for row in before
+        ], name
     text, left = export(run_of(golden_tests("nccl_tests_stamped_percentiles_warnings.txt")), "nccl-tests")
     first, second, last = rows_of(text)
     assert first == (
@@ -73,19 +80,35 @@ def test_rows_go_back_byte_for_byte_but_for_what_other_programs_put_between_them
     assert (second.split()[5], last.split()[-3:]) == ("13.10", ["11.90", "2026-07-09", "10:00:02"])
     assert "NCCL WARN" not in text
     assert not left
-    assert export(run_of(golden_tests("tidy.csv")), "csv")[0] == (DATA / "tidy.csv").read_text()
 
 
-def test_json_goes_back_as_the_same_values() -> None:
+def test_runs_that_were_imported_before_are_written_as_well() -> None:
+    """Their headers had all lines above and below the rows."""
+    name = "nccl_tests_2018_error_column.txt"
+    run = run_of(golden_tests(name))
+    lines = (DATA / name).read_text().splitlines()
+    (test,) = run.header.imported.tests
+    older = replace(test, layout={"before": [line for line in lines if line not in rows_of("\n".join(lines))]})
+    header = replace(run.header, imported=replace(run.header.imported, tests=(older,)))
+    assert export(replace(run, header=header), "nccl-tests") == export(run, "nccl-tests")
+
+
+def test_json_is_read_again_as_it_was() -> None:
+    """But for single operations of which only some are known."""
     for name in (name for name, golden in GOLDENS.items() if golden.format == "nccl-tests-json"):
-        before, complete = parse(decode(name, (DATA / name).read_bytes()), "results")
-        text, _ = export(run_of(golden_tests(name)), "nccl-tests-json")
-        after, _ = parse(decode(name, text.encode()), "results")
-        assert repr(after["results"]) == repr(before["results"]), "as text: nan is not nan"
-        if complete:
-            assert list(after) == list(before), name
-            kept = {key for key in before if key != "env"}
-            assert repr({key: after[key] for key in kept}) == repr({key: before[key] for key in kept}), name
+        before = run_of(golden_tests(name))
+        text, left = export(before, "nccl-tests-json")
+        assert not left
+        after = parsed(text)
+        again = run_of(after)
+        assert [replace(row, printed={}, statistic="", note=NO_NOTE) for row in reported(after)] == [
+            replace(row, printed={}, statistic="", note=NO_NOTE) for row in before.results if isinstance(row, Reported)
+        ], name
+        assert again.header.environment.versions == before.header.environment.versions
+        assert again.header.imported.tests[0].sweep == before.header.imported.tests[0].sweep, name
+        assert "secret" not in text
+    versions = {"2.30.7": 23007, "2.9.6": 20906, "2.8.4": 2804, "2.7": 0, "": 0}
+    assert {version: version_code(version) for version in versions} == versions
 
 
 def test_bandwidths_are_written_where_messages_have_a_size() -> None:
@@ -101,7 +124,6 @@ def test_bandwidths_are_written_where_messages_have_a_size() -> None:
 def test_what_is_written_reads_back_to_the_same_values_as_far_as_a_format_can_hold_them() -> None:
     for name in written():
         held = [row for row in OWN if name != "nccl-tests-json" or row.case.collective.name == "allreduce"]
-        held = [row for row in held if name != "osu" or not (row.case.in_place or row.case.root)]
         text, left = export(own_run(*(held if name == "nccl-tests-json" else OWN)), name)
         read = {row.case: row for row in reported(parsed(text, name=name))}
         assert set(read) == {row.case for row in held}, name
@@ -111,7 +133,7 @@ def test_what_is_written_reads_back_to_the_same_values_as_far_as_a_format_can_ho
             expected = row.typical if name == "csv" else sum(row.seconds) / len(row.seconds)
             assert again.seconds == pytest.approx(expected, rel=0, abs=0.0051e-6), name
             assert again.wrong_elements in (0, None)
-        assert len(left) == (2 if name == "osu" else 0)
+        assert not left
 
 
 def test_every_import_can_be_written_as_every_format_and_read_again_to_the_same_times() -> None:
@@ -261,25 +283,22 @@ def test_statistics_of_single_operations_are_written_where_there_are_any() -> No
     assert (own["min_us"], own["p50_us"], own["max_us"], own["times_us"]) == (1.0, 2.0, 6.0, [1.0, 2.0, 6.0])
 
 
-def test_the_tests_of_osu_go_there_and_back_and_nccl_tests_has_none_of_them() -> None:
-    for name in (name for name, collective in COLLECTIVES.items() if collective.suite == "osu"):
-        sizes = [4, 65536] if COLLECTIVES[name].sized else [4]
-        rows = [measured(size, 2e-6, 4e-6, name="mpi", collective=name, ranks=4) for size in sizes]
-        text, left = export(own_run(*rows), "osu")
-        back = reported(parsed(text))
-        assert [(row.case.collective.name, row.case.ranks, row.case.nbytes) for row in back] == [
-            (name, 4, size) for size in sizes
-        ]
-        assert [row.seconds for row in back] == pytest.approx([3e-6] * len(sizes), rel=0.01), name
-        assert not any(str(row.note) for row in back), name
-        assert not left
-    for name, pairs in (("bandwidth", 1), ("bidirectional", 2), ("multipair", 2)):
-        row = measured(3000, 3e-6, name="mpi", collective=name, ranks=4)
-        figures = [float(figure) for figure in MEASURED[name].figures(row, 3e-6)]
-        assert figures == pytest.approx([pairs * 1000.0, pairs / 3e-6][: len(figures)], abs=0.01), name
+def test_nccl_tests_has_no_messages_between_pairs() -> None:
     pair, other = (measured(8, 1e-6, name="mpi", collective=name) for name in ("pingpong", "sendrecv"))
     text, left = export(own_run(pair, other), "nccl-tests")
     assert "sendrecv_perf" in text
     assert left == ["nccl-tests has no pingpong"]
-    with pytest.raises(UsageError, match="nothing to export: nccl-tests has no pingpong; choose --to osu or csv"):
+    with pytest.raises(UsageError, match="nothing to export: nccl-tests has no pingpong; choose --to csv"):
         export(own_run(pair), "nccl-tests")
+
+
+def test_means_are_called_means_and_what_is_none_says_so_in_a_table_of_means() -> None:
+    kinds = {"nccl_tests_2_19.txt": "mean", "osu_nccl_full.txt": "mean", "rccl_list.json": "mean"}
+    for name, kind in (kinds | {"json_v3_percentiles.json": "median"}).items():
+        assert reported(golden_tests(name))[0].figure == kind
+    assert "slowest rank" in reported(golden_tests("nccl_tests_several_commands.txt"))[0].statistic
+    assert reported(golden_tests("nccl_tests_2_19.txt"))[0].standing == "reported mean, ok"
+    row = reported(golden_tests("tidy.csv"))[0]
+    exported, _ = export(run_of(golden_tests("tidy.csv")), "nccl-tests", row.implementation)
+    assert row.figure != "mean"
+    assert {again.figure for again in reported(parsed(exported))} == {row.figure}

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from collbench.cli._jitter_table import _noise
 
-from collbench.cli import _noise
 from collbench.measure.disturbance import Watch
 from tests.conftest import measurement
 

@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from collbench.cases import Case, geometric
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.plots import curves, styles
+from collbench.plots import curves
+from collbench.plots import style as styles
 from collbench.plots.kinds import Wanted
-from collbench.plots.styles import SCREEN
+from collbench.plots.style import SCREEN
 from collbench.results import Measurement, Mismatch, Prediction, Result
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run

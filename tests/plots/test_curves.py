@@ -1,14 +1,18 @@
-"""Curves over message sizes: panels, lines, bands, scales and files, read back from the figures."""
+"""Curves over message sizes: panels, lines, bands, scales, colours and files, read back from the figures."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from PIL import Image
 
-from collbench.plots import axes as scales
-from collbench.plots import curves, kinds, styles
-from collbench.results import Failed, Measurement, Note, Prediction, Sharing, Skipped
+from collbench.plots import curves, kinds
+from collbench.plots import style as styles
+from collbench.plots.style import COLOURED, MUTED
+from collbench.results import Measurement, Note, Prediction, Sharing
 from tests.plots.made_up_sweeps import (
     SIZES,
     WRONG,
@@ -49,16 +53,6 @@ def test_figures_are_written_in_every_format_and_again_to_the_same_bytes(
     assert again.name == "bandwidth.png", "the format that nobody needs to ask for"
     assert again.read_bytes() == png.read_bytes()
     assert matplotlib.rcParams["font.size"] == 25
-
-
-def test_nothing_right_gives_no_picture_and_no_folder(tmp_path: Path) -> None:
-    rows = (
-        Skipped(case(64), "nvls", "gpu", "needs NVSwitch"),
-        Failed(case(64), "nccl", "gpu", "hung"),
-        measured("ring-ll", case(64), mismatch=WRONG),
-    )
-    assert kinds.draw([run(*rows), run()], tmp_path / "new") == []
-    assert not (tmp_path / "new").exists()
 
 
 def test_file_names_say_what_tells_the_figures_apart_and_nothing_else() -> None:
@@ -152,19 +146,6 @@ def test_an_implementation_always_looks_the_same_and_unknown_ones_never_alike() 
     assert len({look.color for look in styles.looks([*names[:5], "nccl", "mpi"]).values()}) == 7
 
 
-def test_size_ticks_are_few_round_and_evenly_spaced() -> None:
-    for least, most, room, expected in (
-        (1024, 8192, 6, [1024, 2048, 4096, 8192]),
-        (8, 2**27, 8, [2**exponent for exponent in (4, 8, 12, 16, 20, 24)]),
-        (8, 2**33, 4, [2**10, 2**20, 2**30]),
-        (1, 2**40, 6, [1, 2**10, 2**20, 2**30, 2**40]),
-        (96, 96, 6, [96]),
-        (1000, 1900, 6, [1000, 1900]),
-        (1, 1, 6, [1]),
-    ):
-        assert scales.size_ticks(least, most, room) == expected, (least, most)
-
-
 def test_ticks_are_written_in_units_for_people() -> None:
     results = run(*sweep("nccl"))
     latency, bandwidth = laid_out("latency", results).axes[0], laid_out("bandwidth", results).axes[0]
@@ -217,3 +198,58 @@ def test_the_legend_names_the_library_and_no_line_mixes_two() -> None:
     found = [line for axes in figure.axes for line in axes.get_lines() if str(line.get_label()).startswith("mpi")]
     assert sorted(len(line.get_xdata()) for line in found) == sorted(map(len, sizes.values()))  # type: ignore[arg-type]
     assert len({(line.get_color(), line.get_marker()) for line in found}) == 2
+
+
+CROWD = run(*sweep(*styles.LOOKS, "a", "b", "c"))
+
+
+def by_name(figure: Figure) -> dict[str, Line2D]:
+    return {str(line.get_label()): line for line in figure.axes[0].lines if not str(line.get_label()).startswith("_")}
+
+
+def coloured(figure: Figure) -> set[str]:
+    return {name for name, line in by_name(figure).items() if line.get_color() != MUTED}
+
+
+def times(name: str, *seconds: float) -> list[Measurement]:
+    rows = sweep(name, sizes=SIZES[: len(seconds)])
+    return [replace(row, seconds=(value,) * 9) for row, value in zip(rows, seconds, strict=True)]
+
+
+def test_at_most_seven_lines_have_a_colour_unless_more_are_asked_for() -> None:
+    for wanted, most in (({}, COLOURED), ({"coloured": 3}, 3), ({"coloured": 99}, 15)):
+        figure = drawn("bandwidth", CROWD, **wanted)
+        found = by_name(figure)
+        grey = set(found) - coloured(figure)
+        assert (len(found), len(found) - len(grey)) == (15, most)
+        assert not {"nccl", "mpi"} & grey
+        assert all(found[name].get_linewidth() < found["nccl"].get_linewidth() for name in grey)
+        assert set(found) <= set(labels(figure)), most
+
+
+def test_libraries_have_a_colour_then_whoever_wins_somewhere_then_the_nearest() -> None:
+    rows = [
+        *times("mpi", 9.0, 9.0, 9.0),
+        *times("wins-once", 1.0, 8.0, 8.0),
+        *times("wins-twice", 2.0, 1.0, 1.0),
+        *times("near", 1.5, 1.5, 1.5),
+        *times("far", 3.0, 3.0, 3.0),
+    ]
+    order = ["mpi", "wins-twice", "wins-once", "near", "far"]
+    for most in range(len(order) + 1):
+        assert coloured(drawn("bandwidth", run(*rows), coloured=most)) == set(order[:most])
+
+
+def test_auto_is_a_mark_on_the_line_of_what_it_picked() -> None:
+    picks = ["ring-ll" if number < 5 else "nccl" for number in range(len(SIZES))]
+    rows = [replace(row, note=Note(picked=pick)) for row, pick in zip(sweep("auto"), picks, strict=True)]
+    figure = drawn("bandwidth", run(*sweep("nccl", "ring-ll"), *rows), coloured=2)
+    found = by_name(figure)
+    assert found["auto"].get_linestyle() == "None"
+    assert found["auto"].get_markerfacecolor() == "none"
+    assert lines(figure.axes[0])["auto"][0] == list(SIZES)
+    assert MUTED not in {line.get_color() for line in found.values()}
+    assert labels(figure)[-2:-1] == ["auto"], "after the lines, before the bands"
+    for others in (("nccl",), ("nccl", "two-shot")):
+        figure = drawn("bandwidth", run(*sweep(*others), *rows))
+        assert by_name(figure)["auto"].get_linestyle() != "None", "marks would hang in the air"

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.step import PARTS as STEP_PARTS
-from collbench.plots import palette
+from collbench.plots import style as palette
 from collbench.plots.kinds import PLAIN, Wanted, draw, kinds, lacking
 from collbench.results import COMMUNICATED, COMPUTED, PARTS, Failed
 from tests.conftest import case

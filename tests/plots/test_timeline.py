@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from collbench.plots import palette
+from collbench.plots import style as palette
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.plots.timeline import spent
 from collbench.results import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Explanation, Span, Track
@@ -72,7 +72,7 @@ def test_a_bar_is_as_long_as_its_operation_with_its_parts_in_the_shares_of_the_t
 
 
 def test_many_hops_are_shares_of_bins_above_a_stretch_of_single_ones() -> None:
-    for hops, panels in ((3, 1), (30, 1), (160, 2), (2000, 2)):
+    for hops, panels in ((3, 1), (160, 2)):
         figure = drawn("timeline-", explained("ring-flags", hops))
         assert len(figure.axes) == panels, hops
         whole, near = figure.axes[0], figure.axes[-1]

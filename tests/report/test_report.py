@@ -14,15 +14,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from matplotlib.colors import to_rgb
 
 from collbench import report
 from collbench.cli.report import command
 from collbench.errors import UsageError
-from collbench.plots.styles import LOOKS
-from collbench.report import data
-from collbench.report.data import data_block
-from collbench.report.lesson import lesson
-from collbench.report.sanitize import sound
+from collbench.plots.style import LOOKS, contrast
+from collbench.report import chart
+from collbench.report.analysed import analysed
+from collbench.report.chart import data_block
+from collbench.report.sanitize import safe_runs
+from collbench.report.summary import lesson
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Note, Prediction, Reported, Skipped
 from collbench.runfile.store import NAME, BadRow, read
 from tests.conftest import ROOT, Command, case, measurement
@@ -156,9 +158,9 @@ def test_verdicts_come_with_the_name_of_the_machine(tmp_path: Path) -> None:
 
 def test_the_lesson_says_what_the_numbers_say(tmp_path: Path) -> None:
     slow_start, quick_start = times(8e-6, 10e9, "mpi"), times(1e-6, 1e9, "ring-flags")
-    run = sound([read(write(tmp_path / "run", *slow_start, *quick_start))])
+    (run,) = safe_runs([read(write(tmp_path / "run", *slow_start, *quick_start))])
     who = Text(built(tmp_path / "run")).text
-    told = lesson(run, [report.fitted(run[0])])
+    told = lesson([analysed(run, None)])
     assert told
     why = " ".join(told.sentences)
     assert "fastest: ring-flags 8 B to 2 KiB; mpi or ring-flags 8 KiB; mpi 32 KiB to 2 MiB" in who
@@ -254,9 +256,9 @@ def test_an_impossible_number_is_named_and_left_out(tmp_path: Path) -> None:
 
 def test_colours_can_be_seen_at_night_and_plotly_knows_every_marker() -> None:
     for name, look in LOOKS.items():
-        assert data.contrast(data.for_dark(look.color), data.DARK) >= data.READABLE, name
-        assert look.marker in data.SYMBOLS, name
-        assert look.linestyle in data.DASHES, name
+        assert contrast(to_rgb(chart.for_dark(look.color)), chart.DARK) >= chart.READABLE, name
+        assert look.marker in chart.SYMBOLS, name
+        assert look.linestyle in chart.DASHES, name
 
 
 def test_the_command_writes_beside_the_run_and_again_over_it(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cli._table import ESTIMATE, SHARED
+from collbench.cli.results_table import ESTIMATE, SHARED
 from collbench.measure.supervisor import mpiexec
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import placement

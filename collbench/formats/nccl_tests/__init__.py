@@ -1,1 +1,0 @@
-"""What nccl-tests prints: its text, and the JSON of its newer releases."""

@@ -1,0 +1,233 @@
+"""The JSON that nccl-tests and rccl-tests write with -J, versions 1 to 3.
+
+It has bare inf and nan, and is cut short where the program was; both are mended before Python's parser reads it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+
+from collbench.errors import RunFileError, UsageError
+from collbench.formats import Format
+from collbench.formats.imported import (
+    Device,
+    ForeignRow,
+    Hints,
+    ImportedTest,
+    LeftOut,
+    Machine,
+    dotted_version,
+    known_collective,
+    machine_of,
+    make_results,
+    no_collective,
+    require_bandwidths,
+    require_ranks,
+)
+from collbench.formats.nccl_tests_text import AMD, AVERAGES
+from collbench.formats.nccl_tests_write import JSON as NAME
+from collbench.formats.nccl_tests_write import PLACES, write_json
+from collbench.formats.source import (
+    HEAD,
+    Source,
+    as_list,
+    as_mapping,
+    as_texts,
+    clean,
+    count,
+    number,
+    seconds_of,
+    whole,
+)
+
+LARGEST = 2**26  # characters: parsed, they take twenty times as much memory
+STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
+"""A text that is not closed reaches to the end, so that no place is looked at twice."""
+WORDS = re.compile(STRING + r"|-?\b(?:inf(?:inity)?|nan)\b", re.DOTALL | re.IGNORECASE)
+BRACKETS = re.compile(STRING + r"|[\[\]{}]", re.DOTALL)
+SETTINGS = {
+    "nthreads": "threads",
+    "ngpus": "gpus",
+    "warmup_iters": "warmup",
+    "iterations": "iters",
+    "aggregated_iterations": "aggregated",
+}
+
+
+def recognises(source: Source) -> bool:
+    """Whether it begins as such an object does."""
+    text = source.text.lstrip()[:HEAD]
+    return text.startswith("{") and any(f'"{key}"' in text for key in ("nccl_version", "out_of_place", "alg_bw"))
+
+
+def proper_json(text: str) -> str:
+    """Return the text with bare inf and nan as Python's parser knows them."""
+    return WORDS.sub(lambda match: _proper(match[0]), text)
+
+
+def _proper(word: str) -> str:
+    if word[0] == '"':
+        return word
+    if "nan" in word.lower():
+        return "NaN"
+    return "-Infinity" if word[0] == "-" else "Infinity"
+
+
+def parse(source: Source) -> tuple[Mapping[str, Any], bool]:
+    """Parse a file.
+
+    Returns:
+        Its object, of a torn file what stands before the tear, and whether it is whole.
+
+    Raises:
+        RunFileError: It is no JSON, and no whole result stands before the tear.
+
+    """
+    if len(source.text) > LARGEST:
+        raise RunFileError(f"{source.name} is larger than {LARGEST >> 20} MiB of JSON; split it")
+    text = proper_json(source.text)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        try:
+            return as_mapping(json.loads(_closed(text))), False
+        except (ValueError, RecursionError):
+            raise RunFileError(f"{source.name}:{error.lineno}: not JSON: {error.msg}") from None
+    except (ValueError, RecursionError):
+        raise RunFileError(f"{source.name}: its JSON has too long numbers or is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise RunFileError(f"{source.name}:1: not a JSON object")
+    return value, True
+
+
+def _closed(text: str) -> str:
+    """Return a torn text up to the last whole element of a list of the outermost object, closed behind it."""
+    opened: list[str] = []
+    end = 0
+    for match in BRACKETS.finditer(text):
+        if match[0] in "{[":
+            opened.append(match[0])
+        elif match[0] in "}]":
+            if not opened:
+                break
+            opened.pop()
+            if match[0] == "}" and opened == ["{", "["]:
+                end = match.end()
+    return text[:end] + "]}"
+
+
+def read(source: Source, hints: Hints) -> list[ImportedTest]:
+    """Read the one test of a file."""
+    fields, is_whole = parse(source)
+    config = as_mapping(fields.get("config"))
+    writer = as_mapping(fields.get("collbench"))  # present if collbench wrote the file
+    args, entries = as_texts(fields.get("args")), as_list(fields.get("results"))
+    if not entries:
+        raise RunFileError(f"{source.name}: a JSON file of nccl-tests without results")
+    word = hints.collective or PurePath((args or [""])[0]).name
+    if not word:
+        raise UsageError(f"{source.name} does not say which collective it is of; give --op NAME")
+    library = _library(args, config)
+    left_out = LeftOut()
+    ranks = require_ranks(source.name, hints, _count_ranks(config, writer), "it does not tell the number of ranks")
+    platform = clean(writer.get("platform") or "gpu", 16)
+    collective = known_collective(word)
+    rows = list(_rows(entries, config, left_out))
+    for row in rows if not collective else ():
+        left_out.add(no_collective(word), row.number)
+    results = []
+    if collective:
+        require_bandwidths(source.name, rows, collective, ranks)
+        results = make_results(
+            rows,
+            collective,
+            ranks,
+            implementation=clean(writer.get("implementation") or library, 40),
+            platform=platform,
+            statistic=_statistic(args, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
+            left_out=left_out,
+        )
+    is_complete = is_whole and "end_time" in fields
+    incomplete = () if is_complete else (f"incomplete: no footer, {len(entries)} rows",)
+    settings = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
+    test = ImportedTest(
+        format=NAME,
+        tool=f"{library}-tests",
+        version=f"JSON {clean(fields.get('version'), 8)}",
+        file=source.file,
+        machine=replace(_machine(fields, config, ranks, library), platform=platform),
+        results=tuple(results),
+        complete=is_complete,
+        started=clean(fields.get("start_time") or "", 32).replace(" ", "T") or None,
+        sweep={name: value for name, value in settings.items() if value is not None},
+        left_out=left_out.reasons,
+        remarks=(*incomplete, *(f"it says: {clean(error)}" for error in as_list(fields.get("errors")))),
+    )
+    return [test]
+
+
+def _library(args: list[str], config: Mapping[str, Any]) -> str:
+    devices = [clean(as_mapping(device).get("device_info")) for device in as_list(config.get("devices"))]
+    amd = any(AMD.search(device) for device in devices)
+    return "rccl" if amd or "rccl" in " ".join(args[:1]) else "nccl"
+
+
+def _count_ranks(config: Mapping[str, Any], writer: Mapping[str, Any]) -> int | None:
+    """Return processes times threads times GPUs: the devices that are listed may be one for each process only."""
+    listed = [as_mapping(device) for device in as_list(config.get("devices"))]
+    processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in listed})
+    per_process = (whole(config.get("nthreads")) or 0) * (whole(config.get("ngpus")) or 0)
+    return whole(writer.get("ranks")) or processes * per_process or None
+
+
+def _machine(fields: Mapping[str, Any], config: Mapping[str, Any], ranks: int, library: str) -> Machine:
+    devices = []
+    for entry in as_list(config.get("devices")):
+        device = as_mapping(entry)
+        host, name = clean(device.get("hostname") or "", 64), clean(device.get("device_info") or "", 64)
+        devices.append(Device(whole(device.get("rank")) or 0, host, name))
+    code = whole(fields.get("nccl_version") or fields.get("rccl_version"))
+    pairs = [setting.partition("=") for setting in as_texts(fields.get("env"))]
+    environment = {name: value for name, _, value in pairs}
+    return machine_of(devices, ranks, {library: dotted_version(code or 0)}, environment)
+
+
+def _rows(entries: list[Any], config: Mapping[str, Any], left_out: LeftOut) -> Iterator[ForeignRow]:
+    """Yield the places of all entries that have a value, at least one of each."""
+    together = whole(config.get("aggregated_iterations")) or 1
+    aggregated = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
+    for at, entry in enumerate(entries):
+        if not isinstance(entry, Mapping):
+            left_out.add("it is no JSON object", at)
+            continue
+        root = number(str(entry.get("root")).strip())  # a text padded with blanks; -1 means that there is none
+        for place in [place for place in PLACES if isinstance(entry.get(place), Mapping)] or PLACES[:1]:
+            figures = as_mapping(entry.get(place))
+            on_cpu = "cpu_time" in figures
+            times = as_list(as_mapping(entry.get(f"{place}_per_iter")).get("times_us"))
+            samples = tuple(seconds_of(time) for time in times)
+            yield ForeignRow(
+                number=at,
+                nbytes=whole(entry.get("size")),
+                dtype=str(entry.get("type")).strip(),
+                redop=str(entry.get("redop") or "sum").strip(),
+                root=max(0, int(root)) if root is not None else 0,
+                in_place=place == PLACES[1],
+                seconds=seconds_of(figures.get("cpu_time" if on_cpu else "time")),
+                busbw=None if on_cpu else number(figures.get("bus_bw")),
+                wrong=count(figures.get("nwrong")),
+                samples=samples if all(samples) else (),
+                note=", ".join([*aggregated, *(["CPU time of the call (-C)"] if on_cpu else [])]),
+            )
+
+
+def _statistic(args: list[str], iterations: object) -> str:
+    given = [args[at + 1] for at, word in enumerate(args[:-1]) if word in ("-a", "--average")]
+    over = AVERAGES.get(given[-1] if given else "1", "mean over ranks")
+    return f"mean of {whole(iterations) or 'some'} operations, {over}"
+
+
+FORMAT = Format(NAME, "JSON of nccl-tests and rccl-tests, -J", recognises, read, write_json, order=0)

@@ -1,0 +1,268 @@
+"""A log of nccl-tests or rccl-tests cut into tests; what other programs print in between is taken out, but heeded."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from collbench.formats.imported import Device, dotted_version, known_collective
+from collbench.formats.nccl_tests_table import (
+    Columns,
+    TableRow,
+    begins_row,
+    continues_row,
+    names_columns,
+    read_header,
+    read_row,
+)
+from collbench.formats.source import LAUNCHERS, Source, bare, body, cells, clean, processes_started
+
+VERSION = re.compile(r"\b(nccl-tests|rccl-tests):? version:?\s+(\S+)(?:.*\b[nr]ccl-library=(\d+))?", re.IGNORECASE)
+PROGRAM_LINE = re.compile(r"Collective test (starting|concluded):?\s*(\S+)")
+SETTINGS = re.compile(r"\bnThread:?\s+\d+\s+nGpus:?\s+\d+")
+SETTING = {
+    "threads": re.compile(r"\bnThread:? (\d{1,6})\b"),
+    "gpus": re.compile(r"\bnGpus:? (\d{1,6})\b"),
+    "warmup": re.compile(r"\bwarmup ?[iI]ters: (\d{1,9})\b"),
+    "iters": re.compile(r"(?<!warmup )(?<!agg )\biters: (\d{1,9})\b"),
+    "aggregated": re.compile(r"\bagg iters: (\d{1,9})\b"),
+    "graph": re.compile(r"\bgraph: (\d{1,9})\b"),
+}
+DEVICE = re.compile(
+    r"\bRank\s++(\d{1,7})\s++(?:Group\s++(\d{1,7})\s++)?(?:Pid\s++(\d{1,10})\s++)?(?:on\s++(\S++)\s++|uses\s++)"
+    r"device\s++\d{1,5}\s++\[[^\]]*+\]\s*+(.*)"
+)
+OTHER_LINES = re.compile(
+    r"Using devices|Blocking|Per-Iteration|Parallel Init|Reducing maxBytes|GPU memory usage|error:|collbench \d"
+)
+END = re.compile(r"Out of bounds values\s*:|Avg bus bandwidth\s*:|Collective test concluded")
+EXPORTED = re.compile(r"^collbench \S+: (\S+) on (\S+), (\d{1,7}) ranks?$")
+FIGURE = re.compile(r"^collbench \S+: times are of the kind (\w{1,20})$")
+
+LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")
+VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to ([^\s]+?)\.?\s*$")
+LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
+LOGGER = re.compile(r"\S+:\d+:\d+$")  # host, process and thread in front of NCCL's lines
+GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row's last word, and then a host's name
+WIDEST = 1000  # characters of half a row
+
+PROGRAM = re.compile(
+    r"(?<![\w.-])((?:[a-z]{1,20}_){1,4}(?:perf|test))(?:_[a-z0-9]{1,10})?(?:\.exe)?(?![\w.-])", re.IGNORECASE
+)
+NOT_HERE = re.compile(
+    r"hypercube|bisection|(?:all_?to_?all|gather|scatter)_?v|all_reduce_(?:bias|group)", re.IGNORECASE
+)
+OPTION = {
+    "threads": re.compile(r"(?<!\S)(?:-t\s{0,8}|--nthreads[ =]\s{0,8})(\d{1,5})(?![\w.])"),
+    "gpus": re.compile(r"(?<!\S)(?:-g\s{0,8}|--ngpus[ =]\s{0,8})(\d{1,5})(?![\w.])"),
+    "average": re.compile(r"(?<!\S)(?:-a\s{0,8}|--average[ =]\s{0,8})([0-3])(?!\S)"),
+}
+
+
+@dataclass(frozen=True)
+class Above:
+    """What lines of other programs above a table say of it, mostly the command line."""
+
+    programs: tuple[str, ...] = ()
+    ranks: int | None = None
+    average: str = ""  # of -a
+    library: str = ""  # version of NCCL
+
+
+@dataclass
+class LogSection:
+    """One test's part of a log."""
+
+    columns: Columns | None = None
+    header: list[str] = field(default_factory=list)  # the lines that name the columns
+    places: str = ""  # the last line that names places
+    devices: list[Device] = field(default_factory=list)
+    rows: list[TableRow] = field(default_factory=list)
+    bad: list[tuple[int, str]] = field(default_factory=list)  # lines that are rows in part
+    errors: list[str] = field(default_factory=list)  # what it says below the rows
+    tool: str = "nccl-tests"
+    version: str = ""
+    library: str = ""  # version of NCCL, by the test's first line
+    program: str = ""
+    settings: dict[str, int] = field(default_factory=dict)
+    ended: bool = False
+    above: Above = Above()
+    variables: dict[str, str] = field(default_factory=dict)  # that NCCL says it heeds
+    figure: str = "mean"  # of what kind its times are
+    exported: tuple[str, str, int] | None = None  # implementation, platform and ranks, if collbench wrote it
+
+    def take_row(self, line: str) -> bool:
+        """Keep a line as a row, if it is a whole one."""
+        row = read_row(line, self.columns) if self.columns else None
+        if row:
+            self.rows.append(row)
+        return row is not None
+
+    @property
+    def begun(self) -> bool:
+        """Whether a row was there, whole or not."""
+        return bool(self.rows or self.bad)
+
+
+def sections(source: Source) -> Iterator[LogSection]:
+    """Yield the tests of a log, in order; a section without columns holds no table."""
+    section, above, half, half_at = LogSection(), Above(), "", 0
+    for number_, raw in source.lines():
+        line = cells(without_log(bare(raw), section.variables))
+        if not line.strip():
+            continue
+        begins = begins_row(line, known=section.columns is not None or bool(section.header))
+        printed_by_test = _is_line_of_test(line)
+        if half and (begins or printed_by_test):
+            section.bad.append((half_at, half))
+            half = ""
+        if begins or half:
+            half, half_at = (line, number_) if begins else (_joined(section, half, line), half_at)
+            half = "" if section.take_row(half) else half
+            continue
+        if not printed_by_test:
+            above = _heed(above, line)
+            continue
+        if section.begun and not _stands_below_rows(line):
+            yield section
+            section = _next_section(section, line, above)
+        if not section.begun:
+            section.above, above = _merged(section.above, above), Above()
+        _take_line(section, line)
+    if half:
+        section.bad.append((half_at, half))
+    yield section
+
+
+def without_log(line: str, variables: dict[str, str]) -> str:
+    """Return a line without NCCL's, which may begin inside it; `variables` gets those that it names."""
+    places = [line.find(level) for level in LEVELS]
+    at = min((place for place in places if place >= 0), default=-1)
+    if at < 0:
+        return line
+    if match := VARIABLE.search(line):
+        variables[match[1]] = match[2]
+    words = line[:at].split()
+    while words and not LOGGER.fullmatch(words[-1]):
+        words.pop()
+    if not words:
+        return line[:at]
+    start = line.rfind(words[-1], 0, at)
+    glued = GLUED.match(words[-1])
+    if glued and (begins_row(line[:start]) or continues_row(line[:start])):
+        return line[:start] + glued[0]
+    before = line[:start].rstrip()
+    stamp = before.rfind("[")  # NCCL_DEBUG_TIMESTAMP_FORMAT
+    return before[:stamp].rstrip() if stamp >= 0 and before.endswith("]") else before
+
+
+def _joined(section: LogSection, half: str, line: str) -> str:
+    """Join half a row with what may be its rest: torn inside a number, unless only a blank makes the row whole."""
+    if not continues_row(line) or len(half) > WIDEST:
+        return half
+    if line[0].isspace() or half[-1].isspace():
+        return half + line
+    spaced = f"{half} {line}"
+    is_whole = section.columns is not None and read_row(spaced, section.columns) is not None
+    return spaced if is_whole else half + line
+
+
+def _heed(above: Above, line: str) -> Above:
+    """Add what a line of another program says: a command line of nccl-tests, or the version of NCCL."""
+    if match := LIBRARY.search(line):
+        above = replace(above, library=match[1])
+    if "_perf" not in line and "_test" not in line:
+        return above
+    programs: list[str] = []
+    options = ""
+    for match in PROGRAM.finditer(line):
+        name = match[1].lower()
+        if known_collective(name) or (name.endswith("_perf") and NOT_HERE.search(name)):
+            options = options or line[match.end() :]
+            programs.append(name)
+    if not programs:
+        return above
+    found = {name: pattern.search(options) for name, pattern in OPTION.items()}
+    given = {name: match[1] for name, match in found.items() if match}
+    per_process = int(given.get("threads", 1)) * int(given.get("gpus", 1))
+    processes = processes_started(line)
+    if LAUNCHERS.search(line):
+        ranks = processes * per_process if processes else None
+    else:
+        ranks = per_process if per_process > 1 else None
+    names = (*above.programs, *programs)
+    return replace(above, programs=names, ranks=ranks, average=given.get("average", ""))
+
+
+def _merged(earlier: Above, above: Above) -> Above:
+    """What is known above a table, with lines that come later: their command counts."""
+    library = above.library or earlier.library
+    return replace(above if above.programs else earlier, library=library)
+
+
+def _is_line_of_test(line: str) -> bool:
+    """Whether the test itself printed a line that is no row."""
+    if line.strip() == "#":
+        return True
+    text = body(line)
+    signs = (VERSION, PROGRAM_LINE, SETTINGS, DEVICE, OTHER_LINES, END)
+    return names_columns(line) or any(sign.search(text) for sign in signs)
+
+
+def _stands_below_rows(line: str) -> bool:
+    text = body(line)
+    return not text or END.search(text) is not None or text.startswith(("GPU memory usage", "error:"))
+
+
+def _next_section(done: LogSection, line: str, above: Above) -> LogSection:
+    """Begin the next test: below a bare header it is of the same kind, unless a command stands between."""
+    if not names_columns(line) or above.programs:
+        return LogSection(variables=dict(done.variables), above=done.above)
+    return replace(
+        done,
+        places="",
+        devices=list(done.devices),
+        variables=dict(done.variables),
+        ended=False,
+        header=[],
+        rows=[],
+        bad=[],
+        errors=[],
+    )
+
+
+def _take_line(section: LogSection, line: str) -> None:
+    """Take in what a line says that the test itself printed."""
+    text = body(line)
+    section.ended = section.ended or bool(END.search(text))
+    if columns := read_header(text.split(), section.places):
+        section.columns = columns
+        section.header.append(line)
+    elif names_columns(line):
+        section.places = text
+        section.header.append(line)
+        if section.columns and "(ms)" in text:
+            section.columns = replace(section.columns, unit=1e-3)
+    elif match := VERSION.search(text):
+        section.tool, section.version = match[1].lower(), match[2]
+        section.library = dotted_version(int((match[3] or "0")[:9]))
+    elif match := PROGRAM_LINE.search(text):
+        section.program = match[2] if match[1] == "starting" else section.program
+    elif SETTINGS.search(text):
+        found = {name: pattern.search(text) for name, pattern in SETTING.items()}
+        section.settings = {name: int(match[1]) for name, match in found.items() if match}
+    elif match := DEVICE.search(text):
+        rank, group, pid, host, name = match.groups()
+        host, name = clean(host or "", 64), clean(name, 64)
+        section.devices.append(Device(int(rank), host, name, int(group or 0), int(pid or 0)))
+    elif section.rows and ("error:" in line or "FAILED" in line):
+        section.errors.append(text)
+    else:
+        _take_comment(section, text)
+
+
+def _take_comment(section: LogSection, text: str) -> None:
+    """Take in what collbench says of a table that it wrote."""
+    if match := EXPORTED.match(text):
+        section.exported = match[1], match[2], int(match[3])
+    elif match := FIGURE.match(text):
+        section.figure = match[1]

@@ -1,0 +1,296 @@
+"""The text that nccl-tests and rccl-tests print, of every version since 2015: the tests of a log as results."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from collbench.collectives import Collective, of_nccl_tests
+from collbench.datatypes import find_datatype
+from collbench.errors import RunFileError, UsageError
+from collbench.formats import Format
+from collbench.formats.imported import (
+    ForeignRow,
+    Hints,
+    ImportedTest,
+    LeftOut,
+    Machine,
+    UnfitRow,
+    known_collective,
+    machine_of,
+    make_results,
+    no_collective,
+    ranks_of_bandwidths,
+    require_bandwidths,
+    require_ranks,
+)
+from collbench.formats.nccl_tests_log import PROGRAM_LINE, SETTINGS, VERSION, LogSection, sections
+from collbench.formats.nccl_tests_table import read_header
+from collbench.formats.nccl_tests_write import TEXT as NAME
+from collbench.formats.nccl_tests_write import write_text
+from collbench.formats.source import HEAD, Source, body, clean, count, exact, number, seconds_of
+
+AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
+AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
+
+
+def recognises(source: Source) -> bool:
+    """Whether there is a table of nccl-tests, or the lines above one."""
+    head = source.text[:HEAD]
+    if VERSION.search(head) or SETTINGS.search(head) or PROGRAM_LINE.search(head):
+        return True
+    return any("algbw" in line and read_header(body(line).split()) for _, line in source.lines())
+
+
+def read(source: Source, hints: Hints) -> list[ImportedTest]:
+    """Read every test of a log."""
+    found = [section for section in sections(source) if section.begun]
+    if not found:
+        raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
+    if sum(bool(section.rows) for section in found) < 2:
+        return [_read_test(source, section, hints, alone=True) for section in found]
+    tests: list[ImportedTest] = []
+    errors: list[UsageError] = []
+    for section in found:
+        try:
+            tests.append(_read_test(source, section, hints, alone=False))
+        except UsageError as error:  # the other tests are read without this one
+            errors.append(error)
+            tests.append(_without_rows(source, section, f"{len(section.rows)} rows: {error}"))
+    if len(errors) == len(tests):
+        raise errors[0]
+    return tests
+
+
+def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool) -> ImportedTest:
+    left_out = LeftOut(f"line {at} is no whole row ({clean(line, 40)!r})" for at, line in section.bad)
+    if not section.rows:
+        return _without_rows(source, section, *left_out.reasons)
+    listed = _listed_ranks(section, hints)
+    try:
+        collective = _find_collective(source.name, section, hints, listed, alone=alone)
+    except UnfitRow as error:
+        for at in range(len(section.rows)):
+            left_out.add(str(error), at)
+        return _without_rows(source, section, *left_out.reasons)
+    rows = list(_rows(section))
+    of_rows = _shares(section) if collective.sharded else ranks_of_bandwidths(rows, collective)
+    ranks = require_ranks(source.name, Hints(), listed or of_rows, "it lists no ranks")
+    require_bandwidths(source.name, rows, collective, ranks)
+    implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
+    results = make_results(
+        rows,
+        collective,
+        ranks,
+        implementation=implementation,
+        platform=platform,
+        statistic=_statistic(section),
+        left_out=left_out,
+    )
+    return ImportedTest(
+        format=NAME,
+        tool=section.tool,
+        version=clean(section.version),
+        file=source.file,
+        machine=replace(_machine(section, ranks), platform=platform),
+        results=tuple(results),
+        complete=section.ended,
+        started=section.rows[0].stamp.replace(" ", "T") or None,
+        sweep=section.settings,
+        layout={"before": section.header},
+        left_out=left_out.reasons,
+        remarks=tuple(_remarks(section, ranks)),
+    )
+
+
+def _without_rows(source: Source, section: LogSection, *left_out: str) -> ImportedTest:
+    machine = Machine(1, "unknown")
+    return ImportedTest(
+        format=NAME,
+        tool=section.tool,
+        file=source.file,
+        machine=machine,
+        results=(),
+        complete=section.ended,
+        left_out=left_out,
+    )
+
+
+def _listed_ranks(section: LogSection, hints: Hints) -> int | None:
+    """Return the number of ranks that the user says, or the list of ranks, or the command; None if nobody does.
+
+    Lists are trimmed and never too long, so the highest rank counts, or more that the user says.  Where the
+    communicator was split, ranks are numbered across the groups, and only a whole list tells how many a group has.
+    """
+    per_process = section.settings.get("threads", 1) * section.settings.get("gpus", 1)
+    groups = {device.group for device in section.devices}
+    numbers = {device.rank for device in section.devices}
+    if section.exported:
+        return section.exported[2]
+    if len(groups) == 1:
+        return max(max(numbers) + 1, per_process, hints.ranks or 0)
+    if hints.ranks:
+        return hints.ranks
+    if groups:
+        first = section.devices[0].group
+        of_first = {device.rank for device in section.devices if device.group == first}
+        return len(of_first) if len(numbers) == max(numbers) + 1 else None
+    return section.above.ranks or (per_process if per_process > 1 else None)
+
+
+def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | None, *, alone: bool) -> Collective:
+    """Return the collective of a test: by its own word, the user's, its command line, or the columns of its table.
+
+    The user's word does not relabel one test of several whose command line says otherwise.
+
+    Raises:
+        UsageError: Nothing tells the collective, or the user's word does not fit the table.
+        UnfitRow: It is of a collective that is not here, or its own word does not fit the table.
+
+    """
+    shape = _Shape.of(section, ranks)
+    commands = [word for word in dict.fromkeys(section.above.programs) if shape.fits(known_collective(word))]
+    if section.program:
+        return _require_fitting(section.program, shape)
+    if hints.collective and (alone or not commands):
+        try:
+            return _require_fitting(hints.collective, shape)
+        except UnfitRow as error:
+            raise UsageError(f"{name}: {error}; give another --op NAME") from None
+    if len(commands) == 1:
+        return _require_fitting(commands[0], shape)
+    of_shape = [known.name for known in of_nccl_tests() if shape.fits(known) and known.reduces == shape.reduces]
+    fitting = commands or of_shape
+    if len(fitting) == 1 and not section.above.programs:
+        return _require_fitting(fitting[0], shape)
+    choices = f"; {', '.join(fitting)} would fit" if fitting else ""
+    raise UsageError(f"{name} does not say which collective it is of{choices}; give --op NAME")
+
+
+def _require_fitting(word: str, shape: "_Shape") -> Collective:
+    collective = known_collective(word)
+    if not collective:
+        raise UnfitRow(no_collective(word))
+    if not shape.fits(collective):
+        raise UnfitRow(f"its columns are not those of {collective.name}")
+    return collective
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What the columns of a table say of its collective."""
+
+    reduces: bool
+    rooted: bool
+    sharded: bool | None  # whether counts are those of a rank's share; None where that cannot be told
+
+    @staticmethod
+    def of(section: LogSection, ranks: int | None) -> "_Shape":
+        case = section.rows[-1].case
+        rooted = int(case.get("root", "-1")) >= 0
+        shares = None if ranks == 1 else _shares(section)
+        is_sharded = None if shares is None else shares > 1
+        return _Shape(case.get("redop", "") not in ("", "none"), rooted, is_sharded)
+
+    def fits(self, collective: Collective | None) -> bool:
+        """Whether a table may be of that collective; of one that is not here nobody knows."""
+        if not collective:
+            return True
+        if collective.reduces and not self.reduces:  # but older versions print `sum` for sendrecv, too
+            return False
+        return collective.rooted == self.rooted and self.sharded in (None, collective.sharded)
+
+
+def _shares(section: LogSection) -> int | None:
+    """Return how many times count and type make the largest size; None where it is no multiple of them."""
+    sizes = [(exact(row.case["size"]) or 0, exact(row.case.get("count", "")) or 0, row.case) for row in section.rows]
+    nbytes, elements, case = max(sizes, key=lambda size: size[0], default=(0, 0, {}))
+    try:
+        share = elements * find_datatype(case.get("type", "").lower().removeprefix("nccl")).itemsize
+    except UsageError:
+        return None
+    return nbytes // share if share and nbytes % share == 0 else None
+
+
+def _rows(section: LogSection) -> Iterator[ForeignRow]:
+    """Yield the places of all rows that say anything, at least one of each."""
+    columns = section.columns
+    if not columns:
+        return
+    for at, row in enumerate(section.rows):
+        printed = {"line": row.line} | row.appended | ({"timestamp": row.stamp} if row.stamp else {})
+        places = [place for place, words in enumerate(row.places) if any(map(_is_value, words.values()))]
+        for place in places or [0]:
+            words = row.places[place]
+            on_cpu, error = "cputime" in words, words.get("error", "")
+            notes = [_note(section), "CPU time of the call (-C)" if on_cpu else ""]
+            notes += [f"largest error {error}" if number(error.rstrip("*")) else ""]
+            yield ForeignRow(
+                number=at,
+                nbytes=exact(row.case["size"]),
+                dtype=row.case["type"],
+                redop=row.case["redop"] or "sum",
+                root=max(0, int(row.case.get("root", "0"))),
+                in_place=columns.in_place(place),
+                seconds=seconds_of(words["cputime" if on_cpu else "time"], columns.unit),
+                busbw=None if on_cpu else number(words.get("busbw")),
+                wrong=_wrong(words),
+                note=", ".join(filter(None, notes)),
+                printed=printed | words,
+            )
+
+
+def _is_value(word: str) -> bool:
+    return number(word) is not None
+
+
+def _wrong(words: dict[str, str]) -> int | None:
+    """Wrong elements; where only the largest error was printed, 0 of them if that is 0, and some behind a star."""
+    if "#wrong" in words:
+        return count(words["#wrong"])
+    error = words.get("error", "")
+    if error.endswith("*"):
+        return 1
+    return 0 if number(error) == 0 else None
+
+
+def _note(section: LogSection) -> str:
+    """What a reader must know of every row."""
+    together, groups = section.settings.get("aggregated", 1), len({device.group for device in section.devices})
+    notes = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
+    return ", ".join([*notes, f"{groups} groups at once"] if groups > 1 else notes)
+
+
+def _statistic(section: LogSection) -> str:
+    over = AVERAGES.get(section.above.average, "mean over ranks, unless -a said otherwise")
+    return f"{section.figure} of {section.settings.get('iters', 'some')} operations, {over}"
+
+
+def _library(section: LogSection) -> str:
+    """Whose collectives were timed; the layouts are the same."""
+    columns = section.columns
+    hip = columns and (columns.appended or any("hipevt" in place for place in columns.places))
+    amd = any(AMD.search(device.name) for device in section.devices[:1])
+    return "rccl" if section.tool == "rccl-tests" or hip or amd else "nccl"
+
+
+def _machine(section: LogSection, ranks: int) -> Machine:
+    distinct = {(device.group, device.rank): device for device in section.devices}
+    version = section.above.library or section.library
+    versions = {_library(section): version, section.tool: clean(section.version)}
+    return machine_of(list(distinct.values()), ranks, versions, section.variables)
+
+
+def _remarks(section: LogSection, ranks: int) -> Iterator[str]:
+    """Yield what the user must know of a test."""
+    if not section.ended:
+        yield f"incomplete: no footer, {len(section.rows)} rows"
+    listed = [(device.group, device.rank) for device in section.devices]
+    if len(set(listed)) < len(listed):
+        yield "ranks are listed more than once: copies of the test ran side by side; was it built without MPI?"
+    if 0 < len(set(listed)) < ranks:
+        yield f"its list of ranks is trimmed: {ranks - len(set(listed))} of {ranks} are not there"
+    for error in section.errors:
+        yield f"it says: {clean(error)}"
+
+
+FORMAT = Format(NAME, "text of nccl-tests and rccl-tests", recognises, read, write_text, among=True, order=5)

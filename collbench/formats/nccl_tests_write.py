@@ -1,0 +1,367 @@
+"""Writes the table and the JSON of nccl-tests, in the layout of version 2.19; rows of such a table keep their words."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import Any
+
+from collbench import __version__
+from collbench.cases import Case
+from collbench.collectives import Collective, of_nccl_tests
+from collbench.datatypes import NONE
+from collbench.errors import UsageError
+from collbench.formats.exported import ExportLine, ExportSelection, Part, mean_seconds, parts, rates, wrong_elements
+from collbench.formats.nccl_tests_table import names_columns
+from collbench.formats.source import as_texts, clean, number, whole
+from collbench.results.base import Observed
+from collbench.results.collectives import Measurement, Reported
+from collbench.runfile.header import Device, ForeignTest, Header
+from collbench.stats import percentile
+
+TEXT, JSON = "nccl-tests", "nccl-tests-json"
+PLACES = ("out_of_place", "in_place")
+PROGRAMS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
+"""Programs of nccl-tests that are not called as collbench calls the collective."""
+
+_MISSING = f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}    N/A"
+_COLUMNS = "    time   algbw   busbw  #wrong "
+_UNITS = "    (us)  (GB/s)  (GB/s)         "
+HEADER = (
+    f"#{'':62}out-of-place{'':23}in-place          ",
+    f"#       size         count      type   redop    root {_COLUMNS}{_COLUMNS}",
+    f"#        (B)    (elements)                           {_UNITS}{_UNITS}",
+)
+
+
+def program(collective: Collective) -> str:
+    """Return what nccl-tests calls its program."""
+    return f"{PROGRAMS.get(collective.name, collective.name)}_perf"
+
+
+def shrunk(value: float, width: int) -> str:
+    """Write a number with as many of two decimals as fit, else with an exponent (getFloatStr of nccl-tests)."""
+    for digits in (2, 1, 0):
+        text = f"{value:.{digits}f}"
+        if len(text) <= width:
+            return text
+    text = f"{value:.1e}"
+    return text if len(text) <= width else f"{value:.0e}"
+
+
+def version_code(version: str) -> int:
+    """Return NCCL's version code for a version as people write it; 0 if it is none."""
+    words = [int(word) for word in version.split(".")[:3] if word.isascii() and word.isdigit() and len(word) < 5]
+    if len(words) < 3:
+        return 0
+    major, minor, patch = words
+    return major * (1000 if (major, minor) < (2, 9) else 10000) + minor * 100 + patch
+
+
+# What a test was started with
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Options of nccl-tests; what a run file does not know is as usual."""
+
+    first: int  # bytes of the smallest message, as given by -b
+    last: int  # bytes of the largest message, as given by -e
+    factor: float = 2.0  # -f; does not count with a step
+    step: int = 0  # bytes, -i
+    warmup: int = 1
+    iterations: int = 0
+    aggregated: int = 1
+    checked: bool = True
+    graph: int = 0  # launches of a graph for a sample, -G
+    threads: int = 1  # of a process
+    gpus: int = 1  # of a thread
+
+    def __str__(self) -> str:
+        step = f"{self.step}(bytes)" if self.step else f"{self.factor:.3g}(factor)"
+        return (
+            f"# nThread {self.threads} nGpus {self.gpus} minBytes {self.first} maxBytes {self.last} step: {step} "
+            f"warmup iters: {self.warmup} iters: {self.iterations} agg iters: {self.aggregated} "
+            f"validation: {int(self.checked)} graph: {self.graph}"
+        )
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The options by the keys of the JSON."""
+        step = {"step_bytes": self.step} if self.step else {"step_factor": round(self.factor, 2)}
+        return {
+            "nthreads": self.threads,
+            "ngpus": self.gpus,
+            "minimum_bytes": self.first,
+            "maximum_bytes": self.last,
+            **step,
+            "warmup_iters": self.warmup,
+            "iterations": self.iterations,
+            "aggregated_iterations": self.aggregated,
+            "validation": int(self.checked),
+            "graph": self.graph,
+        }
+
+
+def settings(
+    header: Header, ranks: int, sizes: Sequence[int], test: ForeignTest | None = None, **known: Any
+) -> Settings:
+    """Return the options with which nccl-tests would have run a test.
+
+    Args:
+        header: That of the run.
+        ranks: Of the test.  Without an outside launcher, one command started all of them.
+        sizes: Bytes of the rows, ascending.
+        test: What another tool said, if the run was imported.
+        known: Fields of Settings that are known otherwise.
+
+    """
+    asked, sampling = header.sweep.asked, header.sweep.sampling
+    factor = sizes[1] / sizes[0] if len(sizes) > 1 and sizes[0] else 2.0
+    warmup = whole(sampling.get("warmup"))
+    launched = bool(header.processes or header.imported.tool or any(gpu.host for gpu in header.topology.gpus))
+    fields: dict[str, Any] = {
+        "first": whole(asked.get("first")) or sizes[0],
+        "last": whole(asked.get("last")) or sizes[-1],
+        "factor": number(asked.get("factor")) or factor,
+        "step": whole(asked.get("step")) or 0,
+        "warmup": 1 if warmup is None else warmup,
+        "graph": int(header.topology.platform == "gpu" and sampling.get("graph") is True),
+        "gpus": 1 if launched else ranks,
+    }
+    for name in ("threads", "gpus", "warmup", "aggregated", "graph"):
+        value = whole(test.sweep.get(name)) if test else None
+        if value is not None:
+            fields[name] = value
+    return Settings(**(fields | known))
+
+
+def _settings_of(part: Part, selection: ExportSelection) -> Settings:
+    sizes = sorted({line.case.nbytes for line in part.lines})
+    checked = all(wrong_elements(result) is not None for result in part.results)
+    ranks = part.lines[0].case.ranks
+    return settings(selection.header, ranks, sizes, part.test, iterations=part.iterations, checked=checked)
+
+
+def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
+    """Return the device of each rank, by the names of nccl-tests' JSON; what the run file does not say is 0."""
+    topology = header.topology
+    known = topology.gpus or topology.sockets or (Device(),)
+    kind = re.fullmatch(r"\d{1,9} x ([^+]*?)(?: on \d+ nodes)?", topology.name)  # `8 x NVIDIA H100 on 2 nodes`
+    name = kind[1] if kind else topology.name or "unknown"
+    seen, numbers = Counter[str](), []
+    for device in known:
+        numbers.append(seen[device.host])
+        seen[device.host] += 1
+    places = [place if 0 <= place < len(known) else 0 for place in topology.places]
+    listed = []
+    for rank in range(ranks):
+        at = places[rank] if rank < len(places) else rank % len(known)
+        bus = re.fullmatch(r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]", known[at].bus_id)
+        listed.append(
+            {
+                "rank": rank,
+                "group": 0,
+                "pid": 0,
+                "hostname": clean(known[at].host or header.environment.host or "unknown", 64).replace(" ", "_"),
+                "device": numbers[at],
+                "device_hex": bus[1] if bus else "0000:00:00",
+                "device_info": clean(known[at].name or name, 64),
+            }
+        )
+    return listed
+
+
+def fitting(selection: ExportSelection) -> list[Part]:
+    """Return the tests that nccl-tests has a program for; UsageError if there is none."""
+    tests, known = parts(selection), of_nccl_tests()
+    kept = []
+    for part in tests:
+        collective = part.lines[0].case.collective
+        if collective in known:
+            kept.append(part)
+        else:
+            selection.leave(f"nccl-tests has no {collective.name}")
+    if tests and not kept:
+        names = ", ".join(dict.fromkeys(part.lines[0].case.collective.name for part in tests))
+        raise UsageError(f"nothing to export: nccl-tests has no {names}; choose --to csv")
+    return kept
+
+
+# The text
+
+
+def write_text(selection: ExportSelection) -> str:
+    """Write the text of a log with every test."""
+    lines = [line for part in fitting(selection) for line in _text_of(part, selection)]
+    return "\n".join(lines) + "\n"
+
+
+def _text_of(part: Part, selection: ExportSelection) -> Iterator[str]:
+    first, collective = part.lines[0].any, part.lines[0].case.collective
+    same_format = part.test.format == TEXT
+    heads = [line for line in as_texts(part.test.layout.get("before")) if names_columns(line)] if same_format else []
+    yield signature(first.implementation, first.platform, first.case.ranks)
+    yield from _other_figures(part.results)
+    yield from opening(collective, _settings_of(part, selection), selection.header, first.case.ranks, heads or HEADER)
+    for line in part.lines:
+        yield line.printed if heads and line.printed else row(line)
+    if part.test.complete:
+        yield from footer(collective, part.results)
+
+
+def signature(implementation: str, platform: str, ranks: int) -> str:
+    """Return the comment that says whose results follow, for which such tables have no word; an import heeds it."""
+    return f"# collbench {__version__}: {implementation} on {platform}, {ranks} rank{'s' if ranks > 1 else ''}"
+
+
+def _other_figures(results: Iterable[Observed]) -> Iterator[str]:
+    """Yield the comment that says which times are no means, though these tables have only those."""
+    kinds = dict.fromkeys(result.figure for result in results if isinstance(result, Reported) and not result.samples)
+    others = [kind for kind in kinds if kind != "mean"]
+    if others:
+        yield f"# collbench {__version__}: times are of the kind {' or '.join(others)}"
+
+
+def opening(
+    collective: Collective, options: Settings, header: Header, ranks: int, heads: Sequence[str] = HEADER
+) -> Iterator[str]:
+    """Yield all lines before the rows."""
+    yield f"# Collective test starting: {program(collective)}"
+    yield str(options)
+    yield "#"
+    yield "# Using devices"
+    for device in devices(header, ranks):
+        place = f"on {device['hostname']:>10} device {device['device']:2d} [{device['device_hex'][:10]}]"
+        yield f"#  Rank {device['rank']:2d} Group  0 Pid {0:6d} {place} {device['device_info']}"
+    yield "#"
+    yield from heads
+
+
+def row(line: ExportLine) -> str:
+    """Write both places of a row, side by side."""
+    return start(line.case) + "".join(_place(place) if place else _MISSING for place in line.places)
+
+
+def empty_row(case: Case) -> str:
+    """Write a row without a time."""
+    return start(case) + _MISSING * 2
+
+
+def start(case: Case) -> str:
+    """Write what a row says of its case."""
+    redop = case.redop.name if case.redop is not NONE else "none"
+    return f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {_root(case):>6d}"
+
+
+def _root(case: Case) -> int:
+    return case.root if case.collective.rooted else -1
+
+
+def _place(result: Observed) -> str:
+    """Write one place; without a time it may still say how many elements are wrong."""
+    seconds, elements = mean_seconds(result), wrong_elements(result)
+    wrong = "    N/A" if elements is None else f"  {elements:6g}"
+    if seconds <= 0:
+        return f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}{wrong}"
+    algbw, busbw = rates(result)
+    return f"  {shrunk(seconds * 1e6, 7):>7}  {shrunk(algbw, 6):>6}  {shrunk(busbw, 6):>6}{wrong}"
+
+
+def average(results: Iterable[Observed]) -> float:
+    """Return the bus bandwidth in GB/s, the mean of all rows and places, as nccl-tests has it; 0 without any."""
+    rates_ = [rates(result)[1] for result in results if mean_seconds(result) > 0]
+    return fmean(rates_) if rates_ else 0.0
+
+
+def footer(collective: Collective, results: Sequence[Observed], verdict: str = "") -> Iterator[str]:
+    """Yield all lines behind the rows; the verdict is that on the average, where a least one was wanted."""
+    bad = sum(bool(wrong_elements(result)) for result in results)
+    yield f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}"
+    yield f"# Avg bus bandwidth    : {average(results):g} {verdict}"
+    yield "#"
+    yield f"# Collective test concluded: {program(collective)}"
+    yield "#"
+
+
+# The JSON
+
+
+def write_json(selection: ExportSelection) -> str:
+    """Write one JSON object of version 3; UsageError if there are several tests, since the format holds one."""
+    tests = fitting(selection)
+    if len(tests) > 1:
+        names = ", ".join(f"{part.lines[0].case.collective.name} on {part.lines[0].case.ranks}" for part in tests)
+        raise UsageError(f"{JSON} holds one test a file, and this run has {len(tests)} ({names}); export {TEXT}")
+    (part,) = tests
+    first, header, options = part.lines[0].any, selection.header, _settings_of(part, selection)
+    bad = sum(bool(wrong_elements(result)) for result in part.results)
+    per_process = max(1, options.threads * options.gpus)
+    record = {
+        "version": 3,
+        "start_time": header.started[:19].replace("T", " "),
+        "args": [program(first.case.collective)],
+        "env": [f"{name}={value}" for name, value in header.environment.variables.items()],
+        "nccl_version": version_code(header.environment.versions.get("nccl", "")),
+        "collbench": {
+            "version": __version__,
+            "implementation": first.implementation,
+            "platform": first.platform,
+            "ranks": first.case.ranks,
+        },
+        # nccl-tests lists one device for each process, too.
+        "config": options.config | {"devices": devices(header, first.case.ranks)[::per_process]},
+        "results": [_entry(line) for line in part.lines],
+        "out_of_bounds": {"count": bad, "okay": str(not bad).lower()},
+        "average_bus_bandwidth": {"bandwidth": round(average(part.results), 6), "okay": "unchecked"},
+        "errors": [],
+        "end_time": "",
+    }
+    return json.dumps(record, indent=2) + "\n"
+
+
+def _entry(line: ExportLine) -> dict[str, Any]:
+    case = line.case
+    entry: dict[str, Any] = {
+        "size": case.nbytes,
+        "count": case.block,
+        "type": case.dtype.name,
+        "redop": case.redop.name,
+        "root": f"{_root(case):6d}",
+    }
+    for name, place in zip(PLACES, line.places, strict=True):
+        entry[name] = _figures(place) if place else None
+        samples = _samples(place) if place else ()
+        if samples:
+            entry[f"{name}_per_iter"] = _per_iteration(samples)
+    return entry | {"actual_iterations": len(line.any.times), "experiment_name": ""}
+
+
+def _samples(result: Observed) -> Sequence[float]:
+    """Seconds of single operations, where they are known."""
+    if isinstance(result, Reported):
+        return result.samples
+    return result.times if isinstance(result, Measurement) and result.launches == 1 else ()
+
+
+def _figures(result: Observed) -> dict[str, Any]:
+    """Microseconds and GB/s with six decimals; "nan" where there is no time."""
+    elements = wrong_elements(result)
+    wrong = None if elements is None else float(elements)
+    if mean_seconds(result) <= 0:
+        return {"time": "nan", "alg_bw": "nan", "bus_bw": "nan", "nwrong": wrong}
+    algbw, busbw = rates(result)
+    time = round(mean_seconds(result) * 1e6, 6)
+    return {"time": time, "alg_bw": round(algbw, 6), "bus_bw": round(busbw, 6), "nwrong": wrong}
+
+
+def _per_iteration(seconds: Sequence[float]) -> dict[str, Any]:
+    times = [second * 1e6 for second in seconds]
+    mean, deviation = fmean(times), pstdev(times)
+    figures = {"min_us": min(times), "max_us": max(times), "avg_us": mean}
+    figures |= {f"p{percent}_us": percentile(times, percent) for percent in (50, 95, 99)}
+    figures |= {"stdev_us": deviation, "cv_pct": deviation / mean * 100}
+    rounded = {name: round(value, 6) for name, value in figures.items()}
+    return {"skipped_iterations": 0, **rounded, "times_us": [round(time, 6) for time in times]}

@@ -1,0 +1,170 @@
+"""What the reporter of rccl-tests writes (-x FILE): CSV (-Z csv), and JSON (-Z json) as an object a line or a list.
+
+CSV comes with MPI and without, older and newer; objects have the same columns under other names.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from collbench.errors import RunFileError
+from collbench.formats import Format
+from collbench.formats.imported import (
+    ForeignRow,
+    Hints,
+    ImportedTest,
+    LeftOut,
+    Machine,
+    known_collective,
+    make_results,
+    no_collective,
+    require_bandwidths,
+    require_ranks,
+)
+from collbench.formats.nccl_tests_json import proper_json
+from collbench.formats.source import (
+    HEAD,
+    CsvRow,
+    CsvTable,
+    Source,
+    clean,
+    count,
+    csv_table,
+    exact,
+    number,
+    seconds_of,
+)
+from collbench.results.collectives import Reported
+
+NAME = "rccl"
+NEEDED = {"collective", "size", "type", "time"}
+CSV_NAMES = {"name": "collective", "wrong": "#wrong"}  # of the names in JSON
+STATISTIC = "mean of some operations, mean over ranks, unless -a said otherwise"
+
+
+def recognises(source: Source) -> bool:
+    """Whether it has the columns of the CSV, or the names of the JSON."""
+    return _is_json(source) or set(source.first.lower().replace(" ", "").split(",")) >= NEEDED
+
+
+def _is_json(source: Source) -> bool:
+    head = source.text[:HEAD].lstrip()
+    return head.startswith(("{", "[")) and '"inPlace"' in head and '"busBw"' in head
+
+
+def read(source: Source, hints: Hints) -> list[ImportedTest]:
+    """Read the rows, a test for each number of ranks."""
+    if _is_json(source):
+        table = _json_table(source)
+        torn = bool(table.bad) or not source.text.rstrip().endswith(("}", "]"))
+    else:
+        table = csv_table(source, NEEDED, _with_nodes)
+        torn = source.torn
+    by_ranks: dict[int, list[CsvRow]] = {}
+    for row in table.rows:
+        ranks = require_ranks(source.name, hints, _ranks(row[1]), "it does not tell the number of ranks")
+        by_ranks.setdefault(ranks, []).append(row)
+    tests: list[ImportedTest] = []
+    for ranks, rows in by_ranks.items():
+        left_out = LeftOut(() if tests else table.bad)
+        nodes = exact(rows[0][1].get("nodes", ""))
+        name = f"{ranks} x AMD GPU" + (f" on {nodes} nodes" if nodes and nodes > 1 else "")
+        results = _results(source.name, rows, ranks, left_out)
+        tests.append(
+            ImportedTest(
+                format=NAME,
+                tool="rccl-tests",
+                version="JSON lines" if _is_json(source) else "CSV",
+                file=source.file,
+                machine=Machine(ranks, name, nodes=nodes),
+                results=tuple(results),
+                complete=not torn,
+                left_out=left_out.reasons,
+                remarks=(f"incomplete: torn, {len(table.rows)} rows",) if torn else (),
+            )
+        )
+    return tests
+
+
+def _with_nodes(names: list[str], words: list[str]) -> list[str]:
+    """Older versions leave `nodes` out of the header, and not out of the rows."""
+    at = names.index("collective") + 1
+    return [*names[:at], "nodes", *names[at:]] if "nodes" not in names and len(words) == len(names) + 1 else names
+
+
+def _json_table(source: Source) -> CsvTable:
+    """Read the JSON as rows of the CSV; objects hold no others, so each ends at the first brace."""
+    table = CsvTable()
+    for line_number, line in source.lines():
+        for text in _objects(line):
+            row = _row(text)
+            if row.keys() >= NEEDED:
+                table.rows.append((line_number, row))
+            else:
+                table.bad.append(f"line {line_number} is no whole row ({clean(text, 40)!r})")
+    if not table.rows:
+        raise RunFileError(f"{source.name}: JSON of the reporter of rccl-tests without a row of results")
+    return table
+
+
+def _objects(line: str) -> Iterator[str]:
+    at = line.find("{")
+    while at >= 0:
+        end = line.find("}", at)
+        yield line[at : end + 1 if end >= 0 else len(line)]
+        at = line.find("{", end) if end >= 0 else -1
+
+
+def _row(text: str) -> Mapping[str, str]:
+    """Return the words of an object by the names of the CSV's columns; none of a torn one."""
+    try:
+        value = json.loads(proper_json(text))
+    except (ValueError, RecursionError):
+        return {}
+    words = {CSV_NAMES.get(name, name.lower()): word for name, word in value.items()}
+    return {name: str(word) for name, word in words.items() if isinstance(word, str | int | float)}
+
+
+def _ranks(row: Mapping[str, str]) -> int | None:
+    gpus, ranks = exact(row.get("gpus", "")), exact(row.get("ranks", ""))
+    if ranks:
+        ranks *= exact(row.get("gpusperrank", "")) or 1
+    return gpus or ranks or None
+
+
+def _results(name: str, rows: Sequence[CsvRow], ranks: int, left_out: LeftOut) -> Iterator[Reported]:
+    """Yield the rows collective by collective as they stand there."""
+    by_collective: dict[str, list[ForeignRow]] = {}
+    for at, (_, words) in enumerate(rows):
+        by_collective.setdefault(words["collective"], []).append(_foreign_row(at, words))
+    for word, some in by_collective.items():
+        collective = known_collective(word)
+        if not collective:
+            for row in some:
+                left_out.add(no_collective(word), row.number)
+            continue
+        require_bandwidths(name, some, collective, ranks)
+        yield from make_results(
+            some,
+            collective,
+            ranks,
+            implementation="rccl",
+            platform="gpu",
+            statistic=STATISTIC,
+            left_out=left_out,
+        )
+
+
+def _foreign_row(at: int, words: Mapping[str, str]) -> ForeignRow:
+    return ForeignRow(
+        number=at,
+        nbytes=exact(words["size"]),
+        dtype=words["type"],
+        redop=words.get("redop") or "sum",
+        in_place=words.get("inplace", "0").lower() in ("1", "true"),
+        seconds=seconds_of(words["time"]),
+        busbw=number(words.get("busbw")),
+        wrong=count(words.get("#wrong", "")),
+    )
+
+
+FORMAT = Format(NAME, "CSV and JSON of the reporter of rccl-tests", recognises, read, order=0)

@@ -1,0 +1,355 @@
+"""How figures look: colour, marker and dashes of each line, colours of phases, sizes for a screen, a paper and a slide.
+
+The look of another implementation is a row in LOOKS, another plot style a row in STYLES.  Letters are DejaVu Sans,
+which Matplotlib brings along, so the same runs give the same bytes on every machine.  Most colours are Okabe and
+Ito's, which people who see fewer colours can tell apart.  Matplotlib itself is imported at the first figure.
+"""
+
+import importlib.util
+import math
+import zlib
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from collbench.host.isolation import outside
+from collbench.results import ADDED, COMMUNICATED, COMPUTED, LAUNCH, MOVED, PUBLISHED, WAITED
+
+FORMATS = ("png", "svg", "pdf")
+UNDATED: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+"""Metadata by format for Matplotlib's savefig: without a date the same figure gives the same bytes."""
+TOLD_APART = 60
+"""Most lines, and most panels, of one figure: nobody tells more apart, and drawing thousands takes hours."""
+COLOURED = 7
+"""Lines that have a colour unless the user asks for more: about as many as can be told apart at a glance."""
+MUTED = "#BDBDBD"
+"""Colour of lines in the background."""
+GREY = "#606060"
+"""Colour of bounds, levels and ideals."""
+DARK = "#202020"
+"""Colour of marks on other colours."""
+
+
+class Look(NamedTuple):
+    """How a line is drawn; marker and dashes tell lines apart where colours can't, as in grey print."""
+
+    color: str
+    marker: str
+    linestyle: str
+    linewidth: float = 1.5
+    markerfacecolor: str = "auto"
+    markersize: float | None = None  # relative to the plot style's; None: the same
+
+    @property
+    def predicted(self) -> "Look":
+        """Look of predictions for the same implementation: dashed and hollow."""
+        return self._replace(linestyle="--", linewidth=1.2, markerfacecolor="white")
+
+    @property
+    def muted(self) -> "Look":
+        """Look of the same line in the background: grey and thin, with its marker and its dashes."""
+        return self._replace(color=MUTED, linewidth=1.0, markersize=0.6)
+
+    @property
+    def marks(self) -> "Look":
+        """Hollow marks around points of other lines, without a line."""
+        return Look(DARK, self.marker, "", markerfacecolor="none", markersize=1.9)
+
+
+# Libraries are solid and thick.  Yellow is left out, which is lost on white; the four colours that are not Okabe and
+# Ito's keep their distance under simulated protanopia, deuteranopia and tritanopia.
+LOOKS = {
+    "nccl": Look("#000000", "o", "-", 2.4),
+    "mpi": Look("#0072B2", "s", "-", 2.4),
+    "ring-host": Look("#999933", "v", "--"),
+    "ring-events": Look("#E69F00", "^", "-."),
+    "ring-flags": Look("#D55E00", "D", "--"),
+    "ring-pipelined": Look("#009E73", "P", "-."),
+    "ring-ll": Look("#56B4E9", "X", "-"),
+    "one-shot": Look("#882255", "<", "--"),
+    "one-shot-ll": Look("#CC79A7", ">", "-"),
+    "two-shot": Look("#332288", "p", "-."),
+    "nvls": Look("#7A4A00", "*", ":"),
+    "parameter-server": Look("#F0A3C0", "h", ":"),
+}
+
+COLORS = ("#0072B2", "#E69F00", "#000000", "#882255", "#009E73", "#332288")
+"""Colours of topologies, in the order of the runs.
+
+Each is at least 9 lighter or darker than every other (of CIE L* from 0 to 100), so that grey print keeps them apart,
+and at least 16 away (CIE 1976) under simulated protanopia, deuteranopia and tritanopia.
+"""
+
+# Colours of what time and memory go to: one table for pictures and pages, so that a part looks the same everywhere.
+# Waiting and idling are grey, computing is blue, and what ranks send each other for the gradients is vermilion.
+OTHERS = "#8A8A8A"
+"""Colour of a part that is in none of the tables."""
+PHASES: Mapping[str, str] = {
+    LAUNCH: "#F0E442",
+    WAITED: "#CCCCCC",
+    MOVED: "#56B4E9",
+    ADDED: "#009E73",
+    PUBLISHED: "#D55E00",
+}
+"""By the part of an explained operation's time: every name of tracks.PARTS."""
+ACTIVITIES: Mapping[str, tuple[str, str]] = {
+    COMPUTED: ("#0072B2", "#56B4E9"),
+    COMMUNICATED: ("#D55E00", "#E69F00"),
+}
+"""By what a rank does in a step: two shades, which buckets take in turn; the first stands for the activity."""
+STEP_PARTS: Mapping[str, str] = {
+    "computing": ACTIVITIES[COMPUTED][0],
+    "tensor_parallel": "#E69F00",
+    "context_parallel": "#F0A3C0",
+    "expert_parallel": "#CC79A7",
+    "pipeline_parallel": "#882255",
+    "data_parallel": ACTIVITIES[COMMUNICATED][0],
+    "bubble": PHASES[WAITED],
+    "optimiser": "#009E73",
+    "stragglers": "#F0E442",
+    "loading": "#7A4A00",
+}
+"""By the part of a planned step; neighbours in a bar differ also where colours are not seen."""
+MEMORY_PARTS: Mapping[str, str] = {
+    "weights": "#0072B2",
+    "gradients": "#D55E00",
+    "optimiser_states": "#009E73",
+    "activations": "#E69F00",
+    "end_activations": "#F0E442",
+    "buffers": "#56B4E9",
+    "context_memory": "#882255",
+    "fragments": "#CCCCCC",
+}
+"""By what a GPU's memory holds."""
+
+
+def looks(names: Iterable[str]) -> dict[str, Look]:
+    """Return a look for each name, those of LOOKS first; other names get the looks that clash least."""
+    wanted = set(names)
+    chosen = {name: look for name, look in LOOKS.items() if name in wanted}
+    colors = [look.color for look in LOOKS.values()]
+    spare = [Look(*parts) for parts in product(colors, "hdoX^", ("--", "-.", ":"))]
+    for name in sorted(wanted - set(LOOKS)):
+        # The search starts at a place that only the name decides, so that a name tends to keep its look between runs.
+        first = zlib.crc32(name.encode()) % len(spare)
+        candidates = spare[first:] + spare[:first]
+        if len(chosen) >= TOLD_APART:
+            candidates = candidates[:1]
+        chosen[name] = min(candidates, key=lambda look: _clashes(look, chosen.values()))
+    return chosen
+
+
+def _clashes(look: Look, others: Iterable[Look]) -> int:
+    """Return how alike a look is to the others: colour counts most, and one twin more than many cousins."""
+    clashes = 0
+    for other in others:
+        alike = 4 * (look.color == other.color) + 2 * (look.marker == other.marker)
+        alike += look.linestyle == other.linestyle
+        clashes += alike**3
+    return clashes
+
+
+def phase_css(prefix: str = ".") -> str:
+    """Return style sheet rules that give each phase its colour: `.waited { background: #CCCCCC; }`, one a line."""
+    return "\n".join(f"{prefix}{name} {{ background: {colour}; }}" for name, colour in PHASES.items())
+
+
+def contrast(one: Iterable[float], other: Iterable[float]) -> float:
+    """Return the contrast of two colours (parts from 0 to 1), from 1 to 21 (WCAG 2, by relative luminance)."""
+    dark, bright = sorted((_luminance(one), _luminance(other)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: Iterable[float]) -> float:
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+_LETTER = 0.53  # width of a letter over the font's size
+_AXIS = 5  # width of a y axis with its label over the font's size
+_SETTINGS = {
+    "svg.hashsalt": "collbench",
+    "text.parse_math": False,  # the name of a run is text, also with two dollar signs in it
+    "font.size": 11,
+    "lines.markersize": 5,
+    "legend.frameon": False,
+    "axes.titlesize": "medium",
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": "#E4E4E4",
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    """A plot style: sizes in inches, fonts in points."""
+
+    name: str
+    summary: str  # one line for the documentation
+    widths: tuple[float, ...]  # of figures with one, two, three columns of panels
+    panel_width: float  # of each panel where there are more columns; 0: the figure stays as wide as the last of widths
+    row_height: float  # of a row of panels, with what stands above it
+    tallest: float  # of all rows together
+    size_ticks: tuple[int, int, int]  # most sizes that the x axis names, with one, two, three and more columns
+    value_ticks: int  # most steps of a linear y axis; 0: as many as Matplotlib likes
+    font: float  # of the legend
+    legend_below: bool  # else it stands right of the panels
+    title: float  # font of the figure's title; 0: it has none, since its caption says it
+    labels: float  # font of the name of an axis
+    remarks: float  # font of a panel's title
+    wrap: int  # most letters in a line of a panel's title
+    lines: float  # line widths over those of LOOKS
+    dpi: int
+    beside: bool = False  # whether a second view stands right of the first where there is one topology
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)  # Matplotlib's, over those of all styles
+
+    def width(self, columns: int) -> float:
+        """Return the width in inches of a figure with that many columns of panels."""
+        if columns <= len(self.widths):
+            return self.widths[columns - 1]
+        return max(self.widths[-1], self.panel_width * columns)
+
+    def height(self, rows: int) -> float:
+        """Return the height in inches of a figure with that many rows of panels."""
+        return min(self.row_height * rows, self.tallest)
+
+    def ticks(self, columns: int) -> int:
+        """Return how many sizes the x axis may name."""
+        return self.size_ticks[min(columns, 3) - 1]
+
+    def letters(self, inches: float, columns: int, shared: bool) -> int:
+        """Return how many letters fit into a line of a panel's title.
+
+        Args:
+            inches: Width of all panels together.
+            columns: Panels side by side.
+            shared: Whether the panels share one y axis.
+
+        """
+        axis = _AXIS * self.font / 72
+        width = (inches - axis) / columns if shared else inches / columns - axis
+        return min(self.wrap, letters_of(width - self.remarks / 72, self.remarks))
+
+    def drawn(self, look: Look) -> dict[str, Any]:
+        """Return the keyword arguments of Matplotlib's `plot` for a line of that look."""
+        size = self.settings.get("lines.markersize", _SETTINGS["lines.markersize"])
+        return look._asdict() | {"linewidth": look.linewidth * self.lines, "markersize": (look.markersize or 1) * size}
+
+
+def letters_of(inches: float, font: float) -> int:
+    """Return how many letters fit into a line of that width, at least 12."""
+    return max(12, math.floor(inches * 72 / (font * _LETTER)))
+
+
+def _tick_settings(**settings: float) -> dict[str, float]:
+    """Return Matplotlib's settings of the ticks of both axes; `_` stands for a dot in their names."""
+    return {f"{axis}tick.{name.replace('_', '.')}": value for name, value in settings.items() for axis in "xy"}
+
+
+SCREEN = Style(
+    name="screen",
+    summary="for reading on a screen",
+    widths=(8.0, 12.4, 15.6),
+    panel_width=5.2,
+    row_height=5.0,
+    tallest=math.inf,
+    size_ticks=(7, 6, 6),
+    value_ticks=0,
+    font=11,
+    legend_below=False,
+    title=13.2,
+    labels=11,
+    remarks=11,
+    wrap=52,
+    lines=1.0,
+    dpi=150,
+    beside=True,
+)
+PAPER = Style(
+    name="paper",
+    summary="one or two columns of a paper; 8 pt, no title, since the caption says it",
+    widths=(3.4, 7.0),
+    panel_width=0,
+    row_height=2.3,
+    tallest=math.inf,
+    size_ticks=(5, 5, 4),
+    value_ticks=6,
+    font=7,
+    legend_below=True,
+    title=0,
+    labels=8,
+    remarks=7,
+    wrap=60,
+    lines=0.55,
+    dpi=300,
+    settings={
+        "pdf.fonttype": 42,  # TrueType: publishers refuse Matplotlib's default, Type 3
+        "ps.fonttype": 42,
+        "font.size": 8,
+        "axes.titlesize": 7,
+        "axes.linewidth": 0.6,
+        "grid.linewidth": 0.5,
+        "lines.markersize": 3,
+        "legend.fontsize": 7,
+        "legend.columnspacing": 1.2,
+        "legend.labelspacing": 0.3,
+        **_tick_settings(labelsize=7, major_width=0.6, minor_width=0.4, major_size=2.5, minor_size=1.5),
+    },
+)
+SLIDE = Style(
+    name="slide",
+    summary="a whole slide of 16:9; 18 pt and more, thick lines",
+    widths=(13.333,),
+    panel_width=0,
+    row_height=7.5,
+    tallest=7.5,
+    size_ticks=(5, 3, 3),
+    value_ticks=5,
+    font=18,
+    legend_below=False,
+    title=26,
+    labels=20,
+    remarks=18,
+    wrap=70,
+    lines=1.8,
+    dpi=144,  # 1920 x 1080
+    settings={
+        "font.size": 20,
+        "figure.titlesize": 26,
+        "axes.titlesize": 18,
+        "axes.linewidth": 1.4,
+        "grid.linewidth": 1.2,
+        "lines.markersize": 10,
+        "legend.fontsize": 18,
+        "legend.labelspacing": 0.35,
+        **_tick_settings(labelsize=18, major_width=1.4, major_size=7, minor_size=4),
+    },
+)
+STYLES = {style.name: style for style in (SCREEN, PAPER, SLIDE)}
+
+
+def style(chosen: Style = SCREEN) -> AbstractContextManager[None]:
+    """Return a context with the settings of that plot style, whatever the user's Matplotlib configuration."""
+    matplotlib()
+    from matplotlib.style import context
+
+    return context(["default", {**_SETTINGS, **chosen.settings}])
+
+
+def matplotlib() -> ModuleType:
+    """Import Matplotlib without a matplotlibrc of the working folder, which may be a stranger's."""
+    found = importlib.util.find_spec("matplotlib")
+    assert found
+    assert found.origin
+    with outside(Path(found.origin).parent):
+        import matplotlib
+
+    return matplotlib

@@ -1,0 +1,153 @@
+"""What the page's curves are drawn from: values that JSON has, in seconds and bytes, of what can be drawn."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
+
+from collbench.algorithms import is_library, libraries
+from collbench.cases import Case
+from collbench.plots.panels import share_a_device
+from collbench.plots.style import Look, contrast, looks
+from collbench.report.sanitize import SafeRun
+from collbench.report.sections import Anchors, distinct
+from collbench.report.summary import statuses
+from collbench.report.table import check
+from collbench.results import Measurement, Prediction, Reported, Timed, timed
+from collbench.runfile.store import Run
+
+ROOM = 200_000
+"""Bytes of all curves together, so that the page stays small; of more, whole curves are left out, and it says so."""
+VIEWS = ("bandwidth", "latency", "ratio")
+"""Views of a figure, as report.js knows them; each can be linked to."""
+_DIGITS = 4  # significant, which is more than any sample repeats
+
+SYMBOLS = {
+    "o": "circle",
+    "s": "square",
+    "v": "triangle-down",
+    "^": "triangle-up",
+    "D": "diamond",
+    "d": "diamond-tall",
+    "P": "cross",
+    "X": "x",
+    "<": "triangle-left",
+    ">": "triangle-right",
+    "p": "pentagon",
+    "*": "star",
+    "h": "hexagon2",
+}
+"""Plotly's names of Matplotlib's markers."""
+DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
+_LATER_RUNS = ("solid", "dash", "dot", "longdash", "dashdot")  # an implementation's line in the second run, the third
+_PREDICTIONS = ("dash", "dot", "longdash", "dashdot")  # the same of predictions, in the first run too
+
+DARK = (0x16 / 255, 0x1A / 255, 0x20 / 255)
+"""The page's background at night, as report.css has it."""
+READABLE = 4.5
+"""Least contrast of a line with it."""
+_KEPT = 0.7  # of the contrast that a colour has with white, so that what is black by day is nearly white at night
+
+
+def chart_of(runs: Sequence[SafeRun], anchors: Anchors) -> dict[str, Any]:
+    """Return all that the script needs: runs, looks, and for each kind of case its lines; `left_out` curves."""
+    chosen = looks({result.implementation for run in runs for result in timed(run.run.results)})
+    figures: dict[Case, dict[str, Any]] = {}
+    drawn_runs: dict[Case, list[int]] = {}  # of a figure, in order
+    room, left_out = ROOM, 0
+    for number, run in enumerate(runs):
+        for kind, rows in _lines(run):
+            earlier = len({*drawn_runs.get(kind, ())} - {number})
+            line = {"run": number} | _line(run.run, rows, earlier, chosen[rows[0].implementation])
+            room -= len(data_block(line))
+            if room < 0:
+                left_out += 1
+                continue
+            drawn_runs.setdefault(kind, []).append(number)
+            figures.setdefault(kind, {"title": kind.title, "lines": []})["lines"].append(line)
+    for kind, figure in figures.items():
+        views = [view for view in VIEWS if kind.collective.sized or view != "bandwidth"]
+        figure["anchors"] = {view: anchors.new(view, figure["title"]) for view in views}
+    return {
+        "runs": [{"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run))} for run in runs],
+        "libraries": _libraries(runs),
+        "figures": [*figures.values()],
+        "left_out": left_out,
+    }
+
+
+def _libraries(runs: Sequence[SafeRun]) -> list[str]:
+    """Return the names of lines that others are compared with, those of the first run first."""
+    found = (result.label for run in runs for result in timed(run.run.results) if is_library(result.implementation))
+    return distinct([*found, *libraries()])
+
+
+def data_block(value: Any) -> Markup:
+    """Return JSON that may stand in a script element: no character of it means anything to HTML or old JavaScript."""
+    return htmlsafe_json_dumps(value, allow_nan=False, separators=(",", ":"))  # ASCII, so U+2028 is escaped too
+
+
+def _lines(run: SafeRun) -> Iterator[tuple[Case, list[Timed]]]:
+    """Yield each implementation's results of a kind of case by size; the later of two for the same case."""
+    curves: dict[tuple[Case, str, bool], dict[int, Timed]] = {}
+    for result in timed(run.run.results):
+        if result.case.nbytes:
+            key = result.case.kind, result.implementation, isinstance(result, Prediction)
+            curves.setdefault(key, {})[result.case.nbytes] = result
+    for (kind, _, _), sizes in curves.items():
+        yield kind, [sizes[size] for size in sorted(sizes)]
+
+
+def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str, Any]:
+    """Return a curve for the script: seconds and bytes by size, and how it is drawn.
+
+    Args:
+        run: The run that the results are of.
+        rows: Results by size.
+        earlier: How many runs the figure has before this one; their lines are told apart by dashes.
+        look: The look of the implementation.
+
+    """
+    first, bands = rows[0], [row.band for row in rows]
+    predicted = isinstance(first, Prediction)
+    dash = DASHES.get(look.linestyle, "solid")
+    if predicted or earlier:
+        dashes = _PREDICTIONS if predicted else _LATER_RUNS
+        dash = dashes[earlier % len(dashes)]
+    seen = [row for row in rows if isinstance(row, Measurement | Reported)]
+    checks = [check(row) for row in rows]
+    texts = distinct(checks)
+    return {
+        "name": first.label,
+        "predicted": predicted,
+        "light": look.color,
+        "dark": for_dark(look.color),
+        "symbol": SYMBOLS.get(look.marker, "circle") + ("-open" if predicted or earlier else ""),
+        "dash": dash,
+        "width": 2.4 if look.linewidth > 2 and not predicted else 1.8,
+        "factor": 0 if share_a_device(run, seen) else first.case.collective.bus_factor(first.case.ranks),
+        "sizes": [row.case.nbytes for row in rows],
+        "seconds": [_short(row.typical) for row in rows],
+        "low": [_short(low) for low, _ in bands],
+        "high": [_short(high) for _, high in bands],
+        "checks": texts,
+        "check_of": [texts.index(text) for text in checks],  # each point
+    }
+
+
+def _short(value: float) -> float | None:
+    """Return a value with few digits; None where it is not known, which JSON has no number for."""
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+
+
+def for_dark(colour: str) -> str:
+    """Return a colour (#RRGGBB) for the dark page: mixed with white until it can be read."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    wanted = max(READABLE, _KEPT * contrast(parts, (1, 1, 1)))
+    for step in range(25):
+        mixed = [round(255 * (part + (1 - part) * step / 25)) for part in parts]
+        if contrast([part / 255 for part in mixed], DARK) >= wanted:
+            return "#" + "".join(f"{part:02x}" for part in mixed)
+    return "#ffffff"

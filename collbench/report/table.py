@@ -1,0 +1,178 @@
+"""Every row of the runs as rows of the page's table, with the reason where there is no number."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from markupsafe import escape
+
+from collbench.algorithms import is_library
+from collbench.analysis.roofline import share_in_words
+from collbench.cases import Case
+from collbench.plots.panels import share_a_device
+from collbench.report.sanitize import SafeRun, safe_text
+from collbench.report.sections import distinct
+from collbench.results import (
+    PARTS,
+    Explanation,
+    Failed,
+    Observed,
+    PlannedStep,
+    Prediction,
+    Reported,
+    Result,
+    Skipped,
+    StepPrediction,
+    StepRow,
+    Timed,
+    Trained,
+    timed,
+)
+from collbench.units import format_rate, format_seconds, format_size
+
+_NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs library")
+_MEANINGS = {
+    "time": "time: the median, of imported rows what their check says",
+    "interval": "interval: 95 % of the median, or nine in ten of a prediction",
+    "algbw": "algbw, busbw: GB/s, 1e9 bytes/s",
+}
+_CELL_BYTES, _ROW_BYTES = 4, 80  # of the page around the text of a cell, and around a row
+
+
+class TableRow(NamedTuple):
+    """A row of the table; it has as many of the numbers as are known, from the first on."""
+
+    implementation: str
+    about: str  # run and operation, where they differ among the rows
+    size: str
+    numbers: tuple[str, ...]
+    check: str
+    status: str  # a class of report.css: ok, plain, bad
+
+    @property
+    def nbytes(self) -> int:
+        """About how long it is in the page."""
+        texts = (self.implementation, self.about, self.size, *self.numbers, self.check)
+        return _ROW_BYTES + sum(len(escape(text).encode()) + _CELL_BYTES for text in texts)
+
+
+class AllRows(NamedTuple):
+    """As many rows as there is room for, and only columns that have a number."""
+
+    caption: str
+    heading: Sequence[str]
+    rows: list[TableRow]
+    left_out: int
+    meanings: list[str]  # of the columns
+
+    def span(self, row: TableRow) -> int:
+        """Return how many columns a row's check takes, which has those of the missing numbers."""
+        return len(self.heading) - 2 - len(row.numbers)
+
+
+def all_rows(runs: Sequence[SafeRun], room: int) -> AllRows:
+    """Return every row of the runs until the room, in bytes, is used up."""
+    operations = distinct(result.case.title for run in runs for result in run.every)
+    rows: list[TableRow] = []
+    for run in runs:
+        for row in _rows(run, len(runs) > 1, len(operations) > 1):
+            room -= row.nbytes
+            if room < 0:
+                break
+            rows.append(row)
+    every = sum(len(run.every) + len(run.unread) for run in runs)
+    kept = [place for place in range(len(_NUMBERS)) if any(any(row.numbers[place : place + 1]) for row in rows)]
+    few = [row._replace(numbers=tuple(row.numbers[place] for place in kept if row.numbers[place:])) for row in rows]
+    shown = [_NUMBERS[place] for place in kept]
+    meanings = [_MEANINGS[name] for name in shown if name in _MEANINGS]
+    caption = safe_text(operations[0], 120) if len(operations) == 1 else "Every row"
+    return AllRows(caption, ("implementation", "size", *shown, "check"), few, every - len(rows), meanings)
+
+
+def _rows(run: SafeRun, several_runs: bool, several_operations: bool) -> Iterable[TableRow]:
+    """Yield the rows of a run; what is the same in all rows of the table is not said of each."""
+    odd = {id(result): reason for result, reason in run.odd}
+    references = _references(run.run.results)
+    for result in run.every:
+        status, numbers, words = _cells(run, result, odd.get(id(result), ""), references)
+        size = format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
+        title = safe_text(result.case.title, 120) if several_operations else ""
+        about = ", ".join(filter(None, (run.label if several_runs else "", title)))
+        yield TableRow(result.label, about, size, numbers, words, status)
+    label = run.label if several_runs else ""
+    for why in run.unread:
+        yield TableRow("?", label, "?", (), f"not usable: line {why}", "bad")
+
+
+def _references(results: Iterable[Result]) -> dict[Case, Timed]:
+    """Return the library's last result for each case; of several libraries that of the fastest."""
+    last = {(result.case, result.implementation): result for result in timed(results)}
+    fastest: dict[Case, Timed] = {}
+    for result in last.values():
+        case = result.case
+        if is_library(result.implementation) and (case not in fastest or result.typical < fastest[case].typical):
+            fastest[case] = result
+    return fastest
+
+
+def _cells(run: SafeRun, result: Result, odd: str, references: dict[Case, Timed]) -> tuple[str, tuple[str, ...], str]:
+    """Return a row's status, its numbers, and its check, which is the reason where there are no numbers."""
+    if odd:
+        return "bad", (), f"not usable: {odd}"
+    if isinstance(result, Skipped):
+        return "plain", (), f"skipped: {result.reason}"
+    if isinstance(result, Failed):
+        return "bad", (), f"FAILED: {result.reason}"
+    if isinstance(result, Explanation):
+        return "plain", (format_seconds(result.seconds),), _explained(result)
+    if result.wrong:
+        return "bad", (), f"WRONG: {safe_text(result.wrong)}"
+    if isinstance(result, StepRow):
+        return "ok", (format_seconds(result.typical),), _stepped(result)
+    if isinstance(result, PlannedStep):
+        numbers = format_seconds(result.typical), " - ".join(map(format_seconds, result.band))
+        return "ok", numbers, f"predicted {result.purpose} plan: MFU {result.utilisation:.0%}"
+    if isinstance(result, Trained):
+        return "ok", (format_seconds(result.seconds),), f"ok, training to loss {result.least:.4g}"
+    return "ok", _numbers(run, result, references.get(result.case)), check(result)
+
+
+def _numbers(run: SafeRun, result: Timed, library: Timed | None) -> tuple[str, ...]:
+    low, high = result.band
+    spread = ["", "", ""]
+    if isinstance(result, Observed) and len(result.times) > 1:
+        spread = [format_seconds(result.percentile(percent)) for percent in (0, 95, 100)]
+    shared = isinstance(result, Observed) and share_a_device(run.run, [result])
+    sized = result.case.collective.sized
+    return (
+        format_seconds(result.typical),
+        f"{format_seconds(low)} - {format_seconds(high)}" if low == low else "",
+        *spread,
+        format_rate(result.algbw) if sized else "",
+        format_rate(result.busbw) if sized and not shared else "",
+        f"{library.typical / result.typical:.3g}x" if library and library is not result else "",
+    )
+
+
+def check(result: Timed) -> str:
+    """Return what a right row says in the table and at its point of a curve: its check, its bound, its note."""
+    if isinstance(result, Prediction):
+        method = "/".join(filter(None, (result.algorithm, result.protocol)))
+        words = f"predicted, {method}" if method else "predicted"
+    else:
+        words = result.standing if isinstance(result, Reported) else "ok"
+    return ", ".join(filter(None, (words, share_in_words(result), str(result.note))))
+
+
+def _stepped(result: StepRow) -> str:
+    parts = {"computing": result.computing(), "waiting": result.waiting(), "exposed": result.exposed()}
+    whole = sum(parts.values())
+    shares = ", ".join(f"{name} {part / whole:.0%}" for name, part in parts.items()) if whole > 0 else ""
+    known = "predicted step" if isinstance(result, StepPrediction) else "step, ok"
+    return ", ".join(filter(None, (f"{known}: {shares}", str(result.note))))
+
+
+def _explained(result: Explanation) -> str:
+    if not result.tracks:
+        return "explained: a library cannot be looked into"
+    parts = ", ".join(f"{part} {result.share(part):.0%}" for part in PARTS)
+    return ", ".join(filter(None, (f"explained: {parts}", str(result.note))))
