@@ -24,7 +24,7 @@ HERE = {"results/runs/...": RUN, "results/runs/MY-RUN": RUN, "RUN": RUN}  # for 
 QUICK = {  # what makes commands that measure short
     "all_reduce_perf": "-e 1K -n 3",
     "explain": "--impl mpi,one-shot",
-    "jitter": "--steps 40 --budget 0.2 --compute 50us",
+    "step stragglers": "--steps 40 --budget 0.2 --compute 50us",
     "sweep": "-e 64 -n 7 --impl mpi --no-plot",
     "verify": "--impl mpi --op broadcast",
 }

@@ -13,7 +13,14 @@ import click
 
 from collbench.algorithms import choose, implementations, libraries, needs
 from collbench.api.notices import RANKS, announced_if_slow, is_leader, say
-from collbench.api.requests import SweepRequest, default_folder, find_system, measured_sweep, new_folder, passed_over
+from collbench.api.requests import (
+    SweepRequest,
+    default_folder,
+    find_system,
+    measured_sweep,
+    new_folder,
+    passed_over,
+)
 from collbench.cases import BUCKET_UNIT, Job, Sampling, Step, Sweep
 from collbench.cli.options import sweep_request
 from collbench.errors import PlatformError, UsageError
@@ -64,10 +71,12 @@ class StepOptions:
     matrix: int | None = None
     noise: float = 0.0  # per cent
 
-    def for_sweep(self, gradients: str, **fixed: Any) -> SweepRequest:
+    def for_sweep(self, gradients: str, **more: Any) -> SweepRequest:
         """Return the request of a sweep of one size, which is *gradients* if none is given."""
         size = self.gradients or gradients
-        return sweep_request(vars(self), **{"minbytes": size, "maxbytes": size, "starts": 1} | fixed)
+        names = ("op", "datatype", "timeout", "spin", "bind", "budget")
+        given = {name: getattr(self, name) for name in names}
+        return sweep_request(given, minbytes=size, maxbytes=size, starts=1, **more)
 
 
 # Scaling.
@@ -233,10 +242,10 @@ def strategies_session(options: StrategyOptions, joined: tuple[int, int] | None)
         rate=options.rate,
         target=options.target or 0.0,
     )
-    on = _trained_on(options.on, names, joined)
     request = SweepRequest.parse(
+        "allreduce",
         impl="ladder",
-        on=on,
+        on=_trained_on(options.on, names, joined),
         ranks=options.ranks,
         minbytes=job.nbytes,
         maxbytes=job.nbytes,
@@ -293,8 +302,7 @@ def refuse_launcher(command: str, more: str = "") -> None:
 
 def described(on: str) -> System | None:
     """Return the described system that `--on` names, on which nothing runs; None for a platform."""
-    places = ("auto", *platforms())
-    return None if on in places else find_system(on, places)
+    return find_system(on, ("auto", *platforms())) if on not in ("auto", *platforms()) else None
 
 
 def platform_of(on: str) -> str:
@@ -329,8 +337,7 @@ def _described_step(options: StepOptions) -> Step:
 
 
 def _described_sweep(options: StepOptions, system: System, ranks: int) -> Sweep:
-    request = options.for_sweep("1G")
-    return request.on_ranks(ranks, choose(options.impl or "nccl", system.platform), 0)
+    return options.for_sweep("1G").on_ranks(ranks, choose(options.impl or "nccl", system.platform), 0)
 
 
 def parse_work(text: str) -> Work:

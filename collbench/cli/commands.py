@@ -21,6 +21,9 @@ SECTIONS = {
 }
 """Where `--help` lists a command; the others stand in a last section."""
 
+EARLIER = {"scale": "scale", "overlap": "overlap", "jitter": "stragglers", "styles": "strategies"}
+"""Commands of `collbench step` by their earlier names, which still answer but are not listed."""
+
 _FOLDER = Path(__file__).parent
 _IS_COMMAND = re.compile(r"^(def command\(|command\b.*=)", re.MULTILINE)
 _SUMMARY = re.compile(r'"""(.*)')
@@ -35,6 +38,10 @@ class Commands(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import one command, or make the one of a program of nccl-tests."""
+        if name in EARLIER:
+            from collbench.cli import step
+
+            return step.command.get_command(context, EARLIER[name])
         if name not in _summaries():
             return _earlier(name) or _program(name)
         module = importlib.import_module(f"{__package__}.{name}")
@@ -68,7 +75,7 @@ class Commands(click.Group):
 
 def _earlier(name: str) -> click.Command | None:
     """Return the command of `collbench step` that had this name before; help and completion do not list such names."""
-    from collbench.cli.step import EARLIER
+    from collbench.cli.commands import EARLIER
 
     return EARLIER.get(name)
 

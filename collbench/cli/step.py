@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli.options import HERE, shared, writes
-from collbench.platforms import platforms
+from collbench.cli.options import ANYWHERE, HERE, shared, writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -49,12 +48,6 @@ def _number(name: str, default: int, most: int, words: str, metavar: str | None 
     return click.Option([name], type=click.IntRange(least, most), default=default, metavar=metavar, help=words)
 
 
-_ANYWHERE = click.Option(
-    ["--on"],
-    default="auto",
-    metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
-    help="Where the ranks live; on a described system nothing runs, a model predicts.",
-)
 _MOST_SEEDS, _MOST_STEPS = 1000, 10_000  # of training
 _MATRIX = click.Option(
     ["--matrix"],
@@ -68,7 +61,7 @@ _NOISE = click.Option(
 )
 _SETTINGS = {"show_default": True}
 _SCALE = [
-    _ANYWHERE,
+    ANYWHERE,
     click.Option(
         ["-g", "--ranks"],
         metavar="N,N|N..N",
@@ -90,7 +83,7 @@ _SCALE = [
     *writes("run file and plot"),
 ]
 _OVERLAP = [
-    _ANYWHERE,
+    ANYWHERE,
     *shared("ranks"),
     _implementations("the library and auto"),
     _compute("10ms, predicted 100ms"),
@@ -216,10 +209,6 @@ def strategies(**options: Any) -> int:
 
     total = len(session.sweep.jobs) * len(session.sweep.implementations)
     return _run(session, STRATEGIES, conclusion, request.formats, total)
-
-
-EARLIER = {"scale": scale, "overlap": overlap, "jitter": stragglers, "styles": strategies}
-"""What the commands were called before; these names still answer."""
 
 
 def _run(
