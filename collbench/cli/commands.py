@@ -43,7 +43,7 @@ class Commands(click.Group):
 
             return step.command.get_command(context, EARLIER[name])
         if name not in _summaries():
-            return _earlier(name) or _program(name)
+            return _program(name)
         module = importlib.import_module(f"{__package__}.{name}")
         command: click.Command = module.command
         examples = [part for part in (module.__doc__ or "").split("\n\n") if part.startswith("For example:")]
@@ -71,13 +71,6 @@ class Commands(click.Group):
                     formatter.write_dl(rows)
         with formatter.section("More"):
             formatter.write_dl(list(summaries.items()))
-
-
-def _earlier(name: str) -> click.Command | None:
-    """Return the command of `collbench step` that had this name before; help and completion do not list such names."""
-    from collbench.cli.commands import EARLIER
-
-    return EARLIER.get(name)
 
 
 @cache

@@ -11,6 +11,7 @@ from statistics import median
 import pytest
 
 from collbench.cli.ab import folders, parse_setting, summary
+from collbench.measure import supervisor
 from collbench.measure.interleave import LEAST, ROUNDS, ratios
 from collbench.results import Failed, Measurement
 from collbench.runfile.environment import Setting
