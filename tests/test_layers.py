@@ -22,7 +22,7 @@ HEAVY = {  # library: modules, or packages, that may import it
 SPEAKING = {
     "platforms.gpu.cuda_extra": "a script that the Makefile runs",
     "measure.worker": "the last words of a rank that the supervisor no longer hears, for its log",
-    "api.patience": "what takes so long, which a notebook should say too",
+    "api.notices": "what takes so long, which a notebook should say too",
     "measure.external_launcher": "what MPI_Abort would leave unsaid",
     "measure.watchdog": "why it ends all processes of a launcher",
     "host.signals": "what was printed, before a signal ends the command",

@@ -20,8 +20,7 @@ from collbench.cases import Sweep
 from collbench.errors import Notice, UsageError
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import disturbed_in_words
-from collbench.measure.interleave import MultiLibrary
-from collbench.measure.protocol import PLATFORM
+from collbench.measure.interleave import LIBRARY_PLATFORM, MultiLibrary
 from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
 from collbench.platforms.cpu.mpi_libraries import Library, find
@@ -55,7 +54,7 @@ def measuring_session(request: SweepRequest, folder: Callable[[Sweep], Path | No
     remarks = [remark] if remark else []
     if not libraries:
         return Prepared(Session(platform, sweep, joined, folder(sweep)), remarks)
-    if platform != PLATFORM:
+    if platform != LIBRARY_PLATFORM:
         raise UsageError(f"--mpi names libraries of ranks on a CPU, and --on auto takes the {platform}; add --on cpu")
     ranks = MultiLibrary(sweep, libraries)
     return Prepared(Session(ranks, ranks.sweep, joined, folder(ranks.sweep)), remarks)
@@ -63,7 +62,7 @@ def measuring_session(request: SweepRequest, folder: Callable[[Sweep], Path | No
 
 def _mpi_libraries(request: SweepRequest, joined: Launched) -> list[Library]:
     """Return the MPI libraries to measure; UsageError for one that is not installed, and where there can be none."""
-    if request.mpi and request.on not in ("auto", PLATFORM):
+    if request.mpi and request.on not in ("auto", LIBRARY_PLATFORM):
         raise UsageError(f"--mpi names libraries of ranks on a CPU, and these are on {request.on}; leave one out")
     if request.mpi and joined:
         raise UsageError(
