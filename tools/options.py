@@ -39,6 +39,14 @@ def _sections() -> Iterator[str]:
 
 def _command(command: click.Command, above: click.Context, name: str) -> Iterator[str]:
     context = click.Context(command, info_name=name, parent=above, **command.context_settings)
+    if isinstance(command, click.Group):
+        yield f"### `collbench {name}`\n"
+        yield f"{command.get_short_help_str(200)}\n"
+        for below in command.list_commands(context):
+            found = command.get_command(context, below)
+            assert found
+            yield from _command(found, above, f"{name} {below}")
+        return
     yield f"### `{' '.join(['collbench', name, *command.collect_usage_pieces(context)])}`\n"
     yield f"{command.get_short_help_str(200)}\n"
     rows = []

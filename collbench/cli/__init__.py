@@ -5,7 +5,7 @@ Until `main` runs, Ctrl-C is a traceback of Python's, so this module imports not
 
 import sys
 
-TOGETHER = ("sweep", "verify", "explain", "jitter", "styles")
+TOGETHER = ("sweep", "verify", "explain", "step stragglers", "step strategies", "jitter", "styles")
 """The commands that the processes of an outside launcher carry out together; all others each process does alone."""
 
 
@@ -54,7 +54,8 @@ def _carry_out() -> int:
     warnings.showwarning = _warn
     warnings.simplefilter("default", Notice)  # whatever PYTHONWARNINGS says of the warnings of libraries
     joined = None
-    if any(name in TOGETHER or name.endswith("_perf") for name in sys.argv[1:2]):
+    names = (*sys.argv[1:2], " ".join(sys.argv[1:3]))
+    if any(name in TOGETHER or name.endswith("_perf") for name in names):
         from collbench.host.launcher import launched
 
         joined = launched()

@@ -101,8 +101,8 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
     table = _Table(session, collective, platform, threads, gpus)
     if interrupted := run_session(session, table, remarks, options["quiet"]):
         return interrupted
-    enough = table.end(least, options["output_file"])
-    return finish([session]) or int(not enough)
+    passed = table.end(least, options["output_file"]) if session.leader else True
+    return finish([session]) or int(not passed)
 
 
 def _sizes(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class _Table:
     threads: int  # of a process
     gpus: int  # of a thread
 
-    of_size: "list[Result]" = field(default_factory=list)  # results of the size whose row is not complete yet
+    _of_size: "list[Result]" = field(default_factory=list)  # of the size whose row is not there yet
 
     def begin(self) -> None:
         """Print what stands above the rows."""
@@ -139,22 +139,19 @@ class _Table:
 
     def add(self, result: "Result") -> None:
         """Print the rows of a size once all its results are there."""
-        sweep = self.session.sweep
-        expected = (2 if self.collective.in_place else 1) * len(sweep.implementations)
-        self.of_size.append(result)
-        if len(self.of_size) < expected:
+        self._of_size.append(result)
+        places = 2 if self.collective.in_place else 1
+        if len(self._of_size) < places * len(self.session.sweep.implementations):
             return
-        for name in dict.fromkeys(result.implementation for result in self.of_size):
-            self._print(_row([result for result in self.of_size if result.implementation == name]))
-        self.of_size.clear()
+        for name in dict.fromkeys(one.implementation for one in self._of_size):
+            self._print(_row([one for one in self._of_size if one.implementation == name]))
+        self._of_size.clear()
 
     def close(self) -> None:
-        """Do nothing: there is no line of progress."""
+        """Do nothing: there is no progress to take away."""
 
     def end(self, least: float | None, foreign: Path | None) -> bool:
         """Print what stands below the rows and write the JSON of -J; return whether the bandwidth is enough."""
-        if not self.session.leader:
-            return True
         from collbench.cli._outputs import write_foreign
         from collbench.formats.nccl_tests_write import average, footer
         from collbench.results import observed
@@ -170,7 +167,7 @@ class _Table:
         return passed
 
     def _print(self, lines: Iterator[str]) -> None:
-        for line in lines if self.session.leader else ():
+        for line in lines:
             click.echo(line)
 
     def _opening(self) -> Iterator[str]:

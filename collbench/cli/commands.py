@@ -14,12 +14,15 @@ import click
 from collbench import __version__
 
 SECTIONS = {
-    "Measure": ("sweep", "verify", "explain", "step", "scale", "overlap", "jitter", "styles"),
+    "Measure": ("sweep", "verify", "explain", "step"),
     "Understand": ("compare", "diagnose", "fit", "plot", "report"),
     "Predict": ("predict", "train", "topo"),
     "Files": ("runs", "import", "export"),
 }
 """Where `--help` lists a command; the others stand in a last section."""
+
+EARLIER = {"scale": "scale", "overlap": "overlap", "jitter": "stragglers", "styles": "strategies"}
+"""Commands of `collbench step` by their earlier names, which still answer but are not listed."""
 
 _FOLDER = Path(__file__).parent
 _IS_COMMAND = re.compile(r"^(def command\(|command\b.*=)", re.MULTILINE)
@@ -35,6 +38,10 @@ class Commands(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import one command, or make the one of a program of nccl-tests."""
+        if name in EARLIER:
+            from collbench.cli import step
+
+            return step.command.get_command(context, EARLIER[name])
         if name not in _summaries():
             return _program(name)
         module = importlib.import_module(f"{__package__}.{name}")

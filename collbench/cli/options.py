@@ -332,15 +332,3 @@ def sweep_request(options: Mapping[str, Any], **fixed: Any) -> "SweepRequest":
     words = {name: options[name] for name in _REQUEST if name in options}
     graph = options.get("cudagraph", 1) > 0 and not options.get("no_graph", False)
     return SweepRequest.parse(**words | fixed, cudagraph=graph)
-
-
-# ---------------------------------------------------------------------------------------------------------------- steps
-
-USUAL = click.Option(["--impl"], metavar="NAME[,NAME]", help="Implementations; default: the library and auto.")
-MATRIX = click.Option(
-    ["--matrix"], type=int, metavar="ROWS", help="Of the products; default: 256 on a CPU, 4096 on a GPU."
-)
-SLOW = click.Option(
-    ["--slow-rank"], multiple=True, metavar="R[:FACTOR]", help="A rank that computes FACTOR (2) times as much."
-)
-NOISE = click.Option(["--noise"], type=float, default=0.22, help="Predicted: spread of computing times, in per cent.")

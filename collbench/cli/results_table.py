@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterable
 
 from collbench.analysis.roofline import share_in_words
-from collbench.cli import _styles_table
-from collbench.cli._step_table import scaling_row
+from collbench.cli._step_tables import scaling_row, strategies_row
 from collbench.cli.tables import Table
 from collbench.results import (
     PARTS,
@@ -116,13 +115,13 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
     if isinstance(result, Explanation):
         return explained_row(result)
     if isinstance(result, Trained):
-        return _styles_table.row(result)
+        return strategies_row(result)
     if isinstance(result, Prediction):
         return _expected_row(result, library)
     if isinstance(result, PlannedStep):
         return f"{size:>9}  {result.label:<{width}} {format_seconds(result.typical):>9}  {remarks('planned', result)}"
     if isinstance(result, StepRow):
-        return scaling_row(result, None, None)
+        return scaling_row(result)
     if not result.typical > 0:  # some tools print a row without a time
         return f"{size:>9}  {result.label:<{width}} {remarks('no time', result)}"
     return _measured_row(result, library, spread, estimates, width)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import click
 
@@ -11,11 +11,8 @@ from collbench.cli.progress import awaited, begun
 from collbench.errors import RunFileError, StorageError
 from collbench.host import signals
 from collbench.measure.disturbance import disturbed_in_words
-from collbench.measure.session import Session, exit_status
+from collbench.measure.session import PairedSession, Session, exit_status
 from collbench.runfile.store import read
-
-if TYPE_CHECKING:
-    from collbench.measure.session import PairedSession
 
 
 class Table(Protocol):
@@ -32,7 +29,7 @@ class Table(Protocol):
 
 
 def run_session(
-    session: "Session | PairedSession",
+    session: Session | PairedSession,
     table: Table,
     remarks: Iterable[str] = (),
     quiet: bool = False,

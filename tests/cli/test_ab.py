@@ -11,8 +11,8 @@ from statistics import median
 import pytest
 
 from collbench.cli.ab import folders, parse_setting, summary
+from collbench.measure import supervisor
 from collbench.measure.interleave import LEAST, ROUNDS, ratios
-from collbench.measure.supervisor import LOCAL_ONLY
 from collbench.results import Failed, Measurement
 from collbench.runfile.environment import Setting
 from collbench.runfile.header import Header, Interleaved
@@ -63,8 +63,8 @@ def test_both_settings_are_measured_in_turn_into_a_run_file_each(here: Command, 
             assert not result.mismatch
         assert run.header.sweep.sampling["budget"] == 0.05
     as_is, changed = (run.header.environment.variables for run in runs)
-    assert as_is == {"NCCL_ALGO": "Tree", "UCX_TLS": LOCAL_ONLY["UCX_TLS"]}
-    assert changed == {MPI: "ring", "WORD": "two words", "UCX_TLS": LOCAL_ONLY["UCX_TLS"]}
+    assert as_is == {"NCCL_ALGO": "Tree", "UCX_TLS": supervisor.LOCAL_ONLY["UCX_TLS"]}
+    assert changed == {MPI: "ring", "WORD": "two words", "UCX_TLS": supervisor.LOCAL_ONLY["UCX_TLS"]}
     first, second = (run.header.interleaved for run in runs)
     assert first.id == second.id
     assert (first.setting, second.setting) == ("", text)

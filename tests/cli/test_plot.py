@@ -9,7 +9,7 @@ from collbench.cli.plot import command
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE
 from collbench.plots.style import STYLES
-from collbench.plots.views import QUANTITIES
+from collbench.plots.views import VIEWS
 from collbench.results import Failed, Measurement
 from collbench.results import Result as Row
 from collbench.runfile.header import Header
@@ -71,7 +71,7 @@ def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> Non
         ([steps, "-o", tmp_path], ["is a link, and is not written through"]),
         ([kept(tmp_path / "one", scaled()[0])], ["run.jsonl: scaling is drawn of steps on several numbers"]),
         ([run, "--view", "bound"], ["nothing to plot: bound not drawn for 2 sockets", "--on SYSTEM"]),
-        ([run, "--view", "speed", "-o", "new"], [quantity.name for quantity in QUANTITIES]),
+        ([run, "--view", "speed", "-o", "new"], [quantity.name for quantity in VIEWS]),
         ([run, "--style", "poster", "-o", "new"], list(STYLES)),
         ([run, "--impl", "nccl", "-o", "new"], implementations),
         ([run, "--impl", "mpi,", "-o", "new"], implementations),
