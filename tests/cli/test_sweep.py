@@ -168,8 +168,9 @@ def test_the_default_sweep_ends_where_memory_does(monkeypatch: pytest.MonkeyPatc
     from collbench.api.requests import SweepRequest, cut_short, measured_sweep
     from collbench.errors import PlatformError
     from collbench.platforms import cpu
+    from collbench.platforms.cpu import window
 
-    monkeypatch.setattr(cpu.memory, "room", lambda: cpu.memory.Room(200 * 2**20, "this machine", "end what takes it"))
+    monkeypatch.setattr(window, "room", lambda: window.Room(200 * 2**20, "this machine", "end what takes it"))
     _, sweep = measured_sweep(SweepRequest.parse(on="cpu"))
     assert 2**20 <= sweep.sizes[-1] < cpu.PLATFORM.largest
     assert "larger messages do not fit in the memory that is free here" in cut_short(sweep, "cpu")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.cli._step_tables import _noise
+from collbench.cli.sweep import noise
 from collbench.measure.disturbance import Watch
 from tests.conftest import measurement
 
@@ -65,16 +65,16 @@ def test_ranks_that_share_a_core_are_named(tmp_path: Path) -> None:
 def test_noise_is_named_with_its_worst_row_and_what_helps_where_that_ran(tmp_path: Path) -> None:
     watch = Watch(machine(tmp_path))
     sharp, blurred = measurement("mpi", (1.0,) * 9), measurement("two-shot", (1.0, 1, 1, 1, 1, 2, 2, 2, 2), nbytes=64)
-    assert list(_noise.words([sharp, measurement("ring", ())], watch)) == []
+    assert list(noise([sharp, measurement("ring", ())], watch)) == []
     for platform, helps in {
         "cpu": "end other programs, fewer ranks than cores, --budget 5",
         "gpu": "no other process on the GPUs, clocks that stay (`nvidia-smi -lgc`), persistence mode",
         "elsewhere": "--budget 5 or --starts 5, and a second run",
     }.items():
-        first, *_, last = _noise.words([sharp, replace(blurred, platform=platform)], watch)
+        first, *_, last = noise([sharp, replace(blurred, platform=platform)], watch)
         assert first.startswith(
             "noise: 1 of 2 rows are known to more than ± 10% only, the worst to ± 50% (two-shot at 64 B)"
         )
         assert last.startswith(f"  what helps: {helps}")
-    (told,) = _noise.words([measurement("mpi", (1.0,) * 5)], watch)
+    (told,) = noise([measurement("mpi", (1.0,) * 5)], watch)
     assert told.startswith("1 of 1 rows have fewer than 6 samples"), "five have no 95 % interval"
