@@ -8,31 +8,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collbench.api.comparing import compare
-    from collbench.api.diagnosing import diagnose
-    from collbench.api.drawing import plot
-    from collbench.api.predicting import predict
-    from collbench.api.reading import read
-    from collbench.api.sweeping import sweep
+    from collbench.api.measuring import predict, sweep
+    from collbench.api.reading import compare, diagnose, plot, read
 
 __version__ = "0.2.0.dev0"
 __all__ = ["compare", "diagnose", "plot", "predict", "read", "sweep"]
 
-_PLACES = {
-    "compare": "comparing",
-    "diagnose": "diagnosing",
-    "plot": "drawing",
-    "predict": "predicting",
+_MODULES = {
+    "compare": "reading",
+    "diagnose": "reading",
+    "plot": "reading",
+    "predict": "measuring",
     "read": "reading",
-    "sweep": "sweeping",
+    "sweep": "measuring",
 }
 
 
 def __getattr__(name: str) -> object:
-    """A function of the library, imported when it is first wanted: NumPy and Matplotlib take their time."""
-    if name not in _PLACES:
+    """Import a function of the library when it is first used: NumPy and Matplotlib take their time."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.api.{_PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.api.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

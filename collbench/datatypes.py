@@ -262,6 +262,7 @@ def _wide(noise: Words, itemsize: int) -> NDArray[np.unsignedinteger[Any]]:
     return noise.astype(np.uint64) << np.uint64(32) | _mix(noise + np.uint32(1)).astype(np.uint64)
 
 
+PREFIX = "narrow-"  # of the names of implementations with a wire format
 GROUP = 32  # elements that share a scale, as in the OCP's microscaling formats
 GRADES = 5  # log2(GROUP): graded recipes give each group its own magnitude
 ROUNDING = 2.0**-24  # of an addition in fp32, relative to its result
@@ -277,8 +278,8 @@ Numbers = NDArray[np.float64]
 class Wire:
     """A wire format of kernels/wires.cuh: its bytes on a link, and what one passage through it may lose of an element.
 
-    That is `relative` times its magnitude, or if that is less `absolute` times the power of two below `headroom` times
-    the largest magnitude of its group.  A format that keeps the `kept` largest of a group as they are loses all else.
+    That is `relative` times its magnitude, or if that is less `absolute` times the power of two below the largest
+    magnitude of its group.  A format that keeps the `kept` largest of a group as they are loses all else.
     """
 
     name: str
@@ -288,7 +289,6 @@ class Wire:
     side: int  # bytes beside them: a scale, or places
     relative: float = 0.0
     absolute: float = 0.0
-    headroom: float = 1.0
     kept: int = 0
 
     @property
@@ -305,7 +305,7 @@ class Wire:
         """Return what elements of such sizes may lose; `most` is the group's largest, `next_` the largest not kept."""
         if self.kept:
             return np.where(sizes <= next_ * SLACK, sizes, 0.0)
-        return np.maximum(self.relative * sizes, self.absolute * below(self.headroom * most))
+        return np.maximum(self.relative * sizes, self.absolute * below(most))
 
     def behind(self, sizes: Numbers) -> float:
         """Return the largest magnitude of a group that is not kept; 0 where all are kept."""
@@ -362,15 +362,6 @@ WIRES = {
     for wire in (
         Wire("bfloat16", "bfloat16: half the bytes, the range of fp32", "Bfloat", 2 * GROUP, 0, relative=2.0**-8),
         Wire(
-            "half",
-            "half with a scale for 32 elements: half the bytes",
-            "Half",
-            2 * GROUP,
-            1,
-            relative=2.0**-11,
-            absolute=2.0**-39,
-        ),
-        Wire(
             "e4m3",
             "fp8 (e4m3) with a scale for 32 elements: a quarter of the bytes",
             "E4m3",
@@ -379,15 +370,16 @@ WIRES = {
             relative=2.0**-4,
             absolute=2.0**-17,
         ),
-        Wire(
-            "int8",
-            "int8 with a scale for 32 elements: a quarter of the bytes",
-            "Int8",
-            GROUP,
-            1,
-            absolute=2.0**-7,
-            headroom=128 / 127 * SLACK,
-        ),
         Wire("topk", "the 4 largest of 32 elements, with their places: a sixth of the bytes", "TopK", 16, 4, kept=4),
     )
 }
+EARLIER_WIRES = {"half": 2 + 1 / GROUP, "int8": 1 + 1 / GROUP}
+"""Bytes for each element of formats that only run files of earlier releases have."""
+
+
+def wire_nbytes(implementation: str) -> float | None:
+    """Return the bytes for each element that a narrow implementation sends; None for one that is exact."""
+    _, found, name = implementation.partition(PREFIX)
+    if not found:
+        return None
+    return WIRES[name].nbytes if name in WIRES else EARLIER_WIRES.get(name)

@@ -83,8 +83,13 @@ class Unsupported(CollbenchError):
 
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
-    """The error for a name that is in no registry, listing the ones that are."""
-    return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(choices)}")
+    """Return the error for a name that is in no registry: the names that are, and those that look like it."""
+    import difflib
+
+    names = list(choices)
+    near = difflib.get_close_matches(name, names)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(names)}{hint}")
 
 
 def unlinked(path: Path, option: str) -> None:

@@ -3,7 +3,7 @@
 // against each other.
 //
 // For an element with the terms x_r of n ranks.  M_r: the largest magnitude in its group of 32, by rank.
-//   Written once       lost(x, M) = max(relative |x|, absolute * 2^floor(log2(headroom M)))
+//   Written once       lost(x, M) = max(relative |x|, absolute * 2^floor(log2(M)))
 //                      a format's rounding: half a unit of its mantissa, or half a step of its scale if that is more
 //   or, if it keeps k  lost(x, t) = |x| if |x| <= t, else 0      where t is the next largest of the group
 //   Inputs             I = sum lost(x_r, M_r) - min lost(x_r, M_r)      the owner's own term is not written, whoever it is
@@ -30,7 +30,7 @@ const unsigned GROUP = 32, MOST_KEPT = 4;  // of a format that keeps the largest
 const float ROUNDING = 1.0f / (1 << 24), SLACK = 1.0f + 1.0f / 1024;
 
 struct Wire {
-  float relative, absolute, headroom;
+  float relative, absolute;
   unsigned kept;  // 0 for a format that rounds
 };
 
@@ -67,7 +67,7 @@ __device__ inline float larger(float a, float b) { return a < b ? b : a; }
 
 __device__ inline float lost(const Wire& wire, float size, const Largest& group) {
   if (wire.kept) return size <= group.behind(wire.kept) * SLACK ? size : 0;
-  return larger(wire.relative * size, wire.absolute * power_below(wire.headroom * group.top[0]));
+  return larger(wire.relative * size, wire.absolute * power_below(group.top[0]));
 }
 
 // SIZE elements of a group, from `first` on, with what their sum is and may be off by; the array ends at `end`.

@@ -73,10 +73,6 @@ template <int TOP> struct Scale {
   }
 };
 
-// Added to a number below 2^22 it leaves the nearest integer in the low bits, whatever the sign.
-const float ROUNDER = 12582912.0f;  // 1.5 * 2^23
-__device__ inline unsigned rounded(float x) { return float_to_bits(x + ROUNDER) - float_to_bits(ROUNDER); }
-
 // One of two words, without a branch: a CPU's compiler makes no vectors of products that only one of them needs.
 __device__ inline unsigned either(bool first, unsigned one, unsigned other) {
   const unsigned mask = 0U - first;
@@ -140,29 +136,7 @@ template <class C, unsigned EXPONENT, unsigned BITS, int TOP> struct Small {
     for (unsigned i = 0; i < OWN; i++) x[i] = value(codes[i]) * up;
   }
 };
-typedef Small<unsigned short, 5, 10, 14> Half;  // 65504 is the largest
-typedef Small<unsigned char, 4, 3, 7> E4m3;     // 448 is the largest
-
-struct Int8 {  // multiples of a step; none is beyond 127, since the largest element leaves room for what rounds up to it
-  typedef unsigned char Code;
-  typedef unsigned char Side;
-  static const unsigned CODES = GROUP, OWN_CODES = OWN;
-  static const bool SIDED = true;
-  static const int TOP = 6;
-  static __device__ Side encode(const float* x, Code* codes) {
-    const float roomy = bits_to_float(largest(x)) * (128.0f / 127.0f);
-    const unsigned exponent = Scale<TOP>::exponent(magnitude(roomy));
-    const float down = Scale<TOP>::down(exponent);
-    UNROLLED
-    for (unsigned i = 0; i < OWN; i++) codes[i] = rounded(x[i] * down);
-    return exponent;
-  }
-  static __device__ void decode(const Code* codes, Side exponent, float* x) {
-    const float up = Scale<TOP>::up(exponent);
-    UNROLLED
-    for (unsigned i = 0; i < OWN; i++) x[i] = float((int)(signed char)codes[i]) * up;
-  }
-};
+typedef Small<unsigned char, 4, 3, 7> E4m3;  // 448 is the largest
 
 // The largest KEPT of a group as they are, with their places in the group, a byte each.  Magnitudes are told apart by all
 // but their last five bits, in which the place stands, so that no two are equal.  Every thread of a team has all codes.
@@ -213,5 +187,5 @@ struct TopK {
 };
 
 #if !defined(WIRE)
-#define WIRE Int8
+#define WIRE E4m3
 #endif

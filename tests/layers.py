@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 ORDER = (  # from the bottom; a part imports only from those before it
     *("host", "errors", "units", "stats"),
     *("collectives", "datatypes", "cases", "results", "topology"),
-    *("runfile", "formats", "platforms", "algorithms", "schedules", "learning", "styles", "model", "measure"),
+    *("runfile", "formats", "platforms", "algorithms", "model", "measure"),
     *("analysis", "planner", "plots", "report", "api", "cli"),
 )
 ENTRIES = {"__init__", "__main__"}  # the version, which everything may know; and the door

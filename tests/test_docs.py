@@ -12,7 +12,7 @@ from subprocess import CompletedProcess
 import click
 import pytest
 
-from collbench.cli._commands import group
+from collbench.cli.commands import group
 from tests.conftest import ROOT
 from tools import file_map
 from tools.shown import LOG, LOG_NAME, RUN, shown, with_own
@@ -24,7 +24,7 @@ HERE = {"results/runs/...": RUN, "results/runs/MY-RUN": RUN, "RUN": RUN}  # for 
 QUICK = {  # what makes commands that measure short
     "all_reduce_perf": "-e 1K -n 3",
     "explain": "--impl mpi,one-shot",
-    "jitter": "--steps 40 --budget 0.2 --compute 50us",
+    "step stragglers": "--steps 40 --budget 0.2 --compute 50us",
     "sweep": "-e 64 -n 7 --impl mpi --no-plot",
     "verify": "--impl mpi --op broadcast",
 }
@@ -75,6 +75,8 @@ def test_a_command_in_a_sentence_has_options_that_exist() -> None:
     for page, words in said:
         name, *rest = words.replace("\n", " ").partition(" || ")[0].split()
         command = group.get_command(None, name)  # type: ignore[arg-type]
+        if isinstance(command, click.Group) and rest:
+            command = command.get_command(click.Context(command), rest[0])
         assert command, f"{page.name}: {words}"
         options = [param for param in command.params if isinstance(param, click.Option)]
         known = {"--help", *(word for option in options for word in (*option.opts, *option.secondary_opts))}
@@ -109,7 +111,10 @@ def run(words: str, folder: Path) -> CompletedProcess[str]:
 def name_of(words: str) -> str:
     """The command of collbench that is called."""
     command = shlex.split(words)
-    return command[command.index("collbench") + 1] if "collbench" in command else command[0]
+    if "collbench" not in command:
+        return command[0]
+    place = command.index("collbench") + 1
+    return " ".join(command[place : place + 2]) if command[place] == "step" else command[place]
 
 
 def shape(line: str) -> str:

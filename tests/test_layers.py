@@ -22,7 +22,7 @@ HEAVY = {  # library: modules, or packages, that may import it
 SPEAKING = {
     "platforms.gpu.cuda_extra": "a script that the Makefile runs",
     "measure.worker": "the last words of a rank that the supervisor no longer hears, for its log",
-    "api.patience": "what takes so long, which a notebook should say too",
+    "api.notices": "what takes so long, which a notebook should say too",
     "measure.external_launcher": "what MPI_Abort would leave unsaid",
     "measure.watchdog": "why it ends all processes of a launcher",
     "host.signals": "what was printed, before a signal ends the command",
@@ -65,7 +65,7 @@ def test_only_the_command_line_speaks_and_only_three_modules_warn() -> None:
     speaking = {name for name, path in modules().items() if any(map(speaks, ast.walk(tree(path))))}
     assert {name for name in speaking if part(name) != "cli"} == set(SPEAKING)
     warning = [name for name, path in modules().items() if "warnings.warn(" in path.read_text()]
-    assert sorted(warning) == ["api.carrying", "measure.supervisor", "runfile.store"]
+    assert sorted(warning) == ["api.measuring", "measure.supervisor", "runfile.store"]
 
 
 def loaded(script: str, *libraries: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from collbench.analysis.compare import compare
 from collbench.analysis.crossover import contests, library_of, rivals, winners
 from collbench.analysis.roofline import measured_roofline
-from collbench.cli._table import row
+from collbench.cli.results_table import row
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.platforms.scheduling import RunQueue, Watch
 from collbench.results import DISTURBED_SHARE, Explanation, Measurement, Outcome, Scheduling, timed

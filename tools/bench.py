@@ -50,12 +50,12 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.algorithms import implementations
 from collbench.measure.clocks import Clocks
-from collbench.measure.series import take
+from collbench.measure.schedules import Parts, find_schedule
+from collbench.measure.steps import take_series
 from collbench.platforms import open_platform
 from collbench.platforms.layout import Needs
 from collbench.platforms.processes import Processes
 from collbench.platforms.products import Chain
-from collbench.schedules import Parts, find_schedule
 from collbench.cases import Step
 world = Processes.of_world()
 products, size = int(sys.argv[1]), int(sys.argv[2])
@@ -82,7 +82,7 @@ def bare(steps):
 
 clocks = Clocks(world)
 clocks.read()
-ways = {"bare": bare, "steps": lambda steps: clocks.series(take(parts, harness, range(steps)).taken).seconds}
+ways = {"bare": bare, "steps": lambda steps: clocks.series(take_series(parts, harness, range(steps)).taken).seconds}
 times = {name: [] for name in ways}
 for turn in range(201):
     for name in list(ways)[:: 1 if turn % 2 else -1]:

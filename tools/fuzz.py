@@ -14,7 +14,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from collbench.cli._table import row
+from collbench.cli.results_table import row
 from collbench.errors import CollbenchError
 from collbench.formats import read_tests, written
 from collbench.formats.exported import select

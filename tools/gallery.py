@@ -150,27 +150,31 @@ PICTURES = (
         f"{CPU}-explained",
     ),
     _plot(
-        "scaling", "scaling", "Scaling", "Of `collbench scale`: efficiency against ranks.", "results/cpu-4-ranks-scale"
+        "scaling",
+        "scaling",
+        "Scaling",
+        "Of `collbench step scale`: efficiency against ranks.",
+        "results/cpu-4-ranks-scale",
     ),
     _plot(
         "overlap",
         "overlap-mpi",
         "Overlap",
-        "Of `collbench overlap`: who computed and communicated when.",
+        "Of `collbench step overlap`: who computed and communicated when.",
         "results/cpu-2-ranks-overlap",
     ),
     _plot(
         "lateness",
         "lateness-allreduce-float-65536B-auto",
         "Lateness",
-        "Of `collbench jitter`: who was late when, who was last, how long steps took. Rank 1 was slowed.",
+        "Of `collbench step stragglers`: who was late when, who was last, how long steps took. Rank 1 was slowed.",
         "results/cpu-2-ranks-jitter-slow",
     ),
     _plot(
         "losses",
         "losses",
         "A race of styles",
-        "Of `collbench styles`: loss against time and against steps.",
+        "Of `collbench step strategies`: loss against time and against steps.",
         "results/cpu-2-ranks-styles",
     ),
     _plot(

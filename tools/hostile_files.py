@@ -329,8 +329,7 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "topo": ("{file}", "{file} --json", "{file} -o system.svg"),
         "predict": ("{file} -b 8 -e 64 --no-plot --out predicted",),
         "sweep": ("--on {file} -b 8 -e 64 --no-plot --out predicted",),
-        "scale": ("--on {file} --ranks 1,2 --out predicted",),
-        "overlap": ("--on {file} --ranks 2 --out predicted",),
+        "step": ("scale --on {file} --ranks 1,2 --out predicted", "overlap --on {file} --ranks 2 --out predicted"),
         "train": (
             "--on {file} --gpus 2 --batch 8 --model gpt2-small --out planned",
             "--model {file} --gpus 2 --batch 8 --out planned",
@@ -362,11 +361,11 @@ _OPTIONS = {
     "explain": "--op",
     "topo": "--on -o",
     "list": "--nothing",
-    "report": "--as",
+    "report": "--on",
     "fit": "--held-back",
     "export": "--to",
     "import": "--as --op",
-    "diagnose": "--as",
+    "diagnose": "--on",
 }
 _TAKING = [(command, option) for command, options in _OPTIONS.items() for option in options.split()]
 

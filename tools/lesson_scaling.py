@@ -20,12 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from collbench.analysis.jitter.accusation import verdict
-from collbench.analysis.jitter.lateness import Steps
-from collbench.analysis.jitter.maximum import expected_maximum
 from collbench.analysis.overlap import Overlap, best, overlaps
-from collbench.analysis.race import Entry, Estimate, Race, race
-from collbench.analysis.scaling.points import Curve, Point, curves, share_of
+from collbench.analysis.scaling import Curve, Point, curves, share_of
+from collbench.analysis.step_noise import expected_maximum
+from collbench.analysis.stragglers import StepArrays, straggler_test
+from collbench.analysis.strategies import Effort, GeometricMean, Ranking, StrategyRuns, ranking
 from collbench.analysis.wires import Tradeoff, tradeoffs
 from collbench.results import Result, StepTimes
 from collbench.runfile.store import read
@@ -114,46 +113,46 @@ def _jitter(folder: Path, name: str) -> StepTimes:
 
 def late(folder: Path, what: str, rank: str, name: str) -> str:
     """A rank's lateness."""
-    steps, place = Steps.of(_jitter(folder, name).series), int(rank)
+    steps, place = StepArrays.of(_jitter(folder, name).series), int(rank)
     if what == "last":
         return f"{steps.last_share(place):.0%}"
     if what == "costs":
         return f"{steps.cost(place):.0%}"
-    return format_seconds(verdict([steps]).testimonies[place].late * steps.typical)
+    return format_seconds(straggler_test([steps]).statistics[place].late * steps.median)
 
 
 def larger(folder: Path, ranks: str, name: str) -> str:
     """A step of so many ranks."""
     row = _jitter(folder, name)
-    expected = expected_maximum(Steps.of(row.series).computing, int(ranks))
+    expected = expected_maximum(StepArrays.of(row.series).computing, int(ranks))
     at_least = "at least " if expected.at_least else ""
     return at_least + format_seconds(expected.value + row.exposed())
 
 
 @cache
-def raced(folder: Path) -> Race:
-    """The race of a run of styles."""
-    found = race(_results(folder))
+def raced(folder: Path) -> Ranking:
+    """The ranking of a run of strategies."""
+    found = ranking(_results(folder))
     if not found:
         raise KeyError("nobody learns")
     return found
 
 
-def _entry(found: Race, name: str) -> Entry:
-    return _the(entry for entry in found.arrived if entry.name == name)
+def _entry(found: Ranking, name: str) -> StrategyRuns:
+    return _the(entry for entry in found.ranked(Effort.STEPS) if entry.name == name)
 
 
 def styles(folder: Path, what: str, above: str, below: str) -> str:
-    """How many times as much one style needs as another, over seeds."""
+    """How many times as much one strategy needs as another, over seeds."""
     found = raced(folder)
-    part = Entry.seconds if what == "seconds" else Entry.steps
-    ratio = found.ratio(_entry(found, above), _entry(found, below), part)
+    effort = Effort.SECONDS if what == "seconds" else Effort.STEPS
+    ratio = _entry(found, above).ratio(_entry(found, below), effort)
     if not ratio:
         raise KeyError(what)
     return _interval(ratio)
 
 
-def _interval(ratio: Estimate) -> str:
+def _interval(ratio: GeometricMean) -> str:
     return f"{ratio.value:.2f}x ({ratio.low:.2f} .. {ratio.high:.2f})"
 
 
@@ -243,7 +242,7 @@ def narrower() -> str:
         gain, exact = (one.gain(others) for others in (one.libraries, one.exact))
         errors = [lost(folder, what, one.name) for what in ("RMS", "bias", "bias fed")]
         size = format_size(one.case.nbytes)
-        rows.append((one.name, f"{one.wire.nbytes:.3g}", f"{gain:.2f}x", f"{exact:.2f}x", *errors))
+        rows.append((one.name, f"{one.nbytes:.3g}", f"{gain:.2f}x", f"{exact:.2f}x", *errors))
     heads = "wire", "bytes an element", f"over `mpi`, {size}", f"over the best exact, {size}", "RMS", "bias", "bias fed"
     return _table(heads, rows)
 
@@ -252,11 +251,11 @@ def slowed() -> str:
     """What one slow rank costs in every style: the run with it beside the one without."""
     even, slow = raced(RESULTS / "cpu-2-ranks-styles-even"), raced(RESULTS / "cpu-2-ranks-styles")
     rows = []
-    for entry in slow.ranked(Entry.seconds):
+    for entry in slow.ranked(Effort.SECONDS):
         before = _entry(even, entry.name)
         left = f"{entry.rate.value / before.rate.value:.2f}x"
-        seconds = [format_seconds(one.over(one.seconds).value) for one in (before, entry)]
-        steps = [f"{one.over(one.steps).value:.0f}" for one in (before, entry)]
+        seconds = [format_seconds(one.mean(Effort.SECONDS).value) for one in (before, entry)]
+        steps = [f"{one.mean(Effort.STEPS).value:.0f}" for one in (before, entry)]
         rows.append((f"`{entry.name}`", left, *seconds, *steps))
     heads = "style", "samples/s left", "to the loss", "with rank 1 slowed", "steps", "with rank 1 slowed"
     return _table(heads, rows)

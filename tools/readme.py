@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, fastest_in_words, in_words, library_of, rivals, winners
-from collbench.cli._table import heading, row
+from collbench.cli.results_table import heading, row
 from collbench.results import family
 from collbench.runfile.store import read
 from tools import ROOT

@@ -1,13 +1,13 @@
-"""`narrow-bfloat16`, `narrow-half` and the like: a two-shot whose ranks exchange something narrower than their arrays.
+"""`narrow-bfloat16`, `narrow-e4m3` and `narrow-topk`: a two-shot whose ranks exchange less than their arrays hold.
 
-An implementation for each format of collbench/wires.py.  None is exact: results are checked against a proved bound.
+An implementation for each format of collbench/datatypes.py.  None is exact: results are checked against a proved bound.
 """
 
 import numpy as np
 
 from collbench.algorithms import Implementation
 from collbench.cases import Case
-from collbench.datatypes import GROUP, KEPT, LEARNT, WIRES, Wire
+from collbench.datatypes import GROUP, KEPT, LEARNT, PREFIX, WIRES, Wire
 from collbench.errors import Unsupported
 from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared
@@ -26,7 +26,7 @@ FEEDBACK = "-DFEEDBACK"
 
 def prefixed(wire: Wire) -> str:
     """Return the name of a wire's implementation."""
-    return f"narrow-{wire.name}"
+    return f"{PREFIX}{wire.name}"
 
 
 def room(ranks: int, platform: str) -> int:

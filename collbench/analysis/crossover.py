@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from collbench.algorithms import find
 from collbench.cases import Case
+from collbench.datatypes import wire_nbytes
 from collbench.results import Prediction, Result, Timed, family, timed
 from collbench.results.collectives import Reported
 from collbench.units import format_size
@@ -184,7 +185,8 @@ def rivals(results: Iterable[Result]) -> list[Timed]:
 
 def _competes(name: str) -> bool:
     implementation = find(name)
-    return not implementation or not (implementation.uses() or implementation.calls or implementation.wire)
+    indirect = implementation and (implementation.uses() or implementation.calls)
+    return wire_nbytes(name) is None and not indirect
 
 
 def in_words(contest: Contest) -> str:

@@ -18,7 +18,7 @@ def machine(run: Run, name: str | None) -> System:
         return as_it_ran(files.load(name), run)
     topology = discovered(run)
     if not topology or not topology.devices:
-        raise UsageError("the run file does not say what the machine is; name it with --as SYSTEM or --as FILE.toml")
+        raise UsageError("the run file does not say what the machine is; name it with --on SYSTEM or --on FILE.toml")
     return as_it_ran(as_system(topology), run)
 
 

@@ -1,13 +1,13 @@
 """What overlap hides: communication that is exposed with it and without, and what computing pays for it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TypeGuard
 
 from collbench.analysis.rounds import Estimate, by_round, estimated
+from collbench.analysis.scaling import is_timed
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
-from collbench.results import Result, StepPrediction, StepRow, StepTimes
+from collbench.results import Result, StepPrediction, StepRow
 from collbench.units import format_seconds, format_size
 
 HELPS, COSTS, INCONCLUSIVE = "helps", "costs", "inconclusive"
@@ -15,7 +15,7 @@ HELPS, COSTS, INCONCLUSIVE = "helps", "costs", "inconclusive"
 
 @dataclass(frozen=True)
 class Overlap:
-    """A step by one implementation and schedule, beside the same step one part after the other, and its parts alone."""
+    """A step by an implementation and a schedule, the same step one part after the other, and its parts alone."""
 
     row: StepRow
     sequential: StepRow
@@ -24,52 +24,49 @@ class Overlap:
 
     @property
     def step(self) -> Step:
-        """How it is carried out."""
+        """Return the step as it was carried out."""
         assert self.row.case.step
         return self.row.case.step
 
-    def _rounds(self) -> Sequence[tuple[float, float, float, float]]:
-        """Seconds of a step in every round: overlapped, sequential, computing alone, communicating alone."""
+    def _rounds(self) -> Iterator[tuple[float, float, float, float]]:
+        """Yield the seconds of a step in every round: overlapped, sequential, computing alone, communicating alone."""
         rows = (self.row, self.sequential, self.compute, self.communicate)
-        return list(zip(*map(by_round, rows), strict=False))
+        yield from zip(*map(by_round, rows), strict=False)
 
     @property
     def gain(self) -> Estimate:
-        """How many times as fast as one part after the other."""
-        return estimated([sequential / own for own, sequential, _, _ in self._rounds()])
+        """Return how many times as fast it is as one part after the other."""
+        return estimated([sequential / overlapped for overlapped, sequential, _, _ in self._rounds()])
 
     @property
     def bound(self) -> float:
-        """Seconds of a step that would hide all it can: the longer part alone."""
+        """Return the seconds of a step that would hide all it can: the longer part alone."""
         return max(self.compute.typical, self.communicate.typical)
 
     @property
     def hidden(self) -> Estimate:
-        """What is hidden of what could be, from what it costs one part after the other down to the bound."""
-        return estimated(
-            [
-                (sequential - own) / could
-                for own, sequential, compute, communicate in self._rounds()
-                if (could := sequential - max(compute, communicate)) > 0
-            ]
-            or [float("nan")]
-        )
+        """Return the share that is hidden, from one part after the other (0) down to the longer part alone (1)."""
+        shares = []
+        for overlapped, sequential, compute, communicate in self._rounds():
+            possible = sequential - max(compute, communicate)
+            if possible > 0:
+                shares.append((sequential - overlapped) / possible)
+        return estimated(shares or [float("nan")])
 
     @property
     def exposed(self) -> Estimate:
-        """Seconds of a step beyond computing alone."""
-        return estimated([own - compute for own, _, compute, _ in self._rounds()])
+        """Return the seconds of a step beyond computing alone."""
+        return estimated([overlapped - compute for overlapped, _, compute, _ in self._rounds()])
 
     @property
     def slowdown(self) -> Estimate:
-        """How many times as long computing takes while the rank communicates."""
-        return estimated(
-            [own / alone for own, alone in zip(_computing(self.row), _computing(self.compute), strict=False)]
-        )
+        """Return how many times as long computing takes while the rank communicates."""
+        pairs = zip(_computing(self.row), _computing(self.compute), strict=False)
+        return estimated([overlapped / alone for overlapped, alone in pairs])
 
     @property
     def verdict(self) -> str:
-        """Whether it helps: all of the gain's interval decides; a prediction has none, and is taken at its word."""
+        """Return whether it helps: all of the gain's interval decides; a prediction has none, and its value decides."""
         if isinstance(self.row, StepPrediction):
             return HELPS if self.gain.value > 1 else COSTS
         if not self.gain.known or self.gain.low <= 1 <= self.gain.high:
@@ -78,92 +75,94 @@ class Overlap:
 
 
 def _computing(result: StepRow) -> list[float]:
-    """Seconds of a step in which a rank computes, by round."""
+    """Return the seconds of a step in which a rank computes, by round."""
     if isinstance(result, StepPrediction):
         return [result.computing()]
     means = [fmean(series.computing(rank) for rank in range(series.ranks)) for series in result.series]
-    counts = result.rounds or (1,) * len(means)
-    return [fmean(means[sum(counts[:place]) :][:count]) for place, count in enumerate(counts)]
-
-
-def overlaps(results: Iterable[Result]) -> list[Overlap]:
-    """All that can be told from these rows, in their order."""
-    rows = [result for result in results if _timed(result)]
-    alone = {(row.case.kind_of_step, _name(row), _schedule(row)): row for row in rows}
-    found = []
-    for row in rows:
-        kind, name = row.case.kind_of_step, row.implementation
-        parts = (
-            alone.get((kind, name, SEQUENTIAL)),
-            alone.get((kind, "", COMPUTE)),
-            alone.get((kind, name, COMMUNICATE)),
-        )
-        sequential, compute, communicate = parts
-        if sequential and compute and communicate and _schedule(row) not in (COMPUTE, COMMUNICATE, SEQUENTIAL):
-            found.append(Overlap(row, sequential, compute, communicate))
+    found, start = [], 0
+    for count in result.rounds or (1,) * len(means):
+        found.append(fmean(means[start : start + count]))
+        start += count
     return found
 
 
-def _timed(result: Result) -> TypeGuard[StepRow]:
-    return isinstance(result, StepPrediction) or (
-        isinstance(result, StepTimes) and result.right and not result.disturbed
-    )
+def overlaps(results: Iterable[Result]) -> list[Overlap]:
+    """Return all overlapped steps whose parts alone were measured too, in the order of the rows."""
+    rows = [result for result in results if isinstance(result, StepRow) and is_timed(result)]
+    by_schedule = {(row.case.kind_of_step, _communicator(row), _schedule(row)): row for row in rows}
+    found = []
+    for row in rows:
+        if _schedule(row) in (COMPUTE, COMMUNICATE, SEQUENTIAL):
+            continue
+        kind, name = row.case.kind_of_step, row.implementation
+        sequential = by_schedule.get((kind, name, SEQUENTIAL))
+        compute = by_schedule.get((kind, "", COMPUTE))
+        communicate = by_schedule.get((kind, name, COMMUNICATE))
+        if sequential and compute and communicate:
+            found.append(Overlap(row, sequential, compute, communicate))
+    return found
 
 
 def _schedule(row: StepRow) -> str:
     return row.case.step.schedule if row.case.step else ""
 
 
-def _name(row: StepRow) -> str:
-    """Whoever computes alone, communicates in nobody's way."""
+def _communicator(row: StepRow) -> str:
+    """Return the implementation that communicates; "" where ranks compute alone."""
     return "" if _schedule(row) == COMPUTE else row.implementation
 
 
 def best(found: Sequence[Overlap]) -> Overlap | None:
-    """The fastest of them by its median."""
-    return min(found, key=lambda one: one.row.typical, default=None)
+    """Return the fastest by its median."""
+    return min(found, key=lambda overlap: overlap.row.typical, default=None)
 
 
 def best_of_schedules(found: Sequence[Overlap]) -> list[Overlap]:
-    """The fastest of every implementation and schedule."""
-    groups: dict[tuple[str, str], list[Overlap]] = {}
-    for one in found:
-        groups.setdefault((one.row.implementation, one.step.schedule), []).append(one)
-    return [fastest for own in groups.values() if (fastest := best(own))]
+    """Return the fastest of every implementation and schedule."""
+    fastest: dict[tuple[str, str], Overlap] = {}
+    for overlap in found:
+        key = overlap.row.implementation, overlap.step.schedule
+        if key not in fastest or overlap.row.typical < fastest[key].row.typical:
+            fastest[key] = overlap
+    return list(fastest.values())
 
 
 def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:
-    """Those that are not told apart from it: the interval of the ratio, round by round, has 1 in it."""
-
-    def ratio(other: Overlap) -> Estimate:
+    """Return the others that cannot be told apart from the fastest: 1 is in the interval of the ratio by rounds."""
+    found = []
+    for other in others:
         pairs = zip(by_round(other.row), by_round(fastest.row), strict=False)
-        return estimated([theirs / own for theirs, own in pairs])
+        if other is not fastest and not estimated([theirs / best for theirs, best in pairs]).low > 1:
+            found.append(other)
+    return found
 
-    return [other for other in others if other is not fastest and not ratio(other).low > 1]
 
-
-def verdict(fastest: Overlap, own: Sequence[Overlap]) -> str:
-    """Whether overlap helps, by how much, with what buckets, and why not if it does not."""
+def verdict(fastest: Overlap, found: Sequence[Overlap]) -> str:
+    """Return a line: whether overlap helps, by how much, with what buckets, and why not if it does not."""
     step, note = fastest.step, str(fastest.row.note)
     before, after = format_seconds(fastest.sequential.typical), format_seconds(fastest.row.typical)
     words = {HELPS: "overlap helps", COSTS: "overlap costs more than it hides"}
     judged = words.get(fastest.verdict, "inconclusive, 1 is in the interval")
-    others = {one.step.bucket for one in as_good(fastest, own) if one.step.way == step.way}
     said = [
         f"{fastest.row.label}: {step.way} with buckets of {format_size(step.bucket)} is fastest: "
         f"{before} -> {after}, {fastest.gain.text('x')}: {judged}",
         f"nothing could be below {format_seconds(fastest.bound)}, the longer part alone",
-        f"computing takes {fastest.slowdown.text('x')} as long meanwhile" if fastest.slowdown.value > 1.05 else "",
-        f"not told apart from buckets of {', '.join(map(format_size, sorted(others)))}" if others else "",
     ]
-    return "; ".join(filter(None, said)) + (f" ({note})" if note else "")
+    if fastest.slowdown.value > 1.05:
+        said.append(f"computing takes {fastest.slowdown.text('x')} as long meanwhile")
+    buckets = {other.step.bucket for other in as_good(fastest, found) if other.step.way == step.way}
+    if buckets:
+        said.append(f"not told apart from buckets of {', '.join(map(format_size, sorted(buckets)))}")
+    return "; ".join(said) + (f" ({note})" if note else "")
 
 
 def verdicts(results: Iterable[Result]) -> list[str]:
-    """One for every implementation, of its fastest way."""
-    found = overlaps(results)
-    groups = (
-        [one for one in found if one.row.implementation == name]
-        for name in dict.fromkeys(one.row.implementation for one in found)
-    )
-    return [verdict(fastest, own) for own in groups if (fastest := best(own))]
+    """Return a line for every implementation, on its fastest schedule."""
+    by_implementation: dict[str, list[Overlap]] = {}
+    for overlap in overlaps(results):
+        by_implementation.setdefault(overlap.row.implementation, []).append(overlap)
+    said = []
+    for found in by_implementation.values():
+        if fastest := best(found):
+            said.append(verdict(fastest, found))
+    return said

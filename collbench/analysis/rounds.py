@@ -1,9 +1,8 @@
-"""Numbers of steps that took turns, round by round, so that drift of the machine cancels in their ratios."""
+"""Seconds of steps that took turns, round by round, so that drift of the machine cancels in their ratios."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean, median
 
 from collbench.results import StepPrediction, StepRow
@@ -13,39 +12,40 @@ from collbench.units import format_figure
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and the interval in which it should lie; infinite ends where nobody can tell."""
+    """A number with its interval; an end that is not known is infinite."""
 
     value: float
     low: float
     high: float
 
     def times(self, factor: float) -> "Estimate":
-        """The same in other units; the factor is above 0."""
+        """Return the estimate in other units; the factor is above 0."""
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
     def text(self, unit: str = "") -> str:
-        """`1.62x (1.58 .. 1.66)`; `?` for an end that nobody knows."""
+        """Return `1.62x (1.58 .. 1.66)`; `?` stands for an end that is not known."""
         low, high = (format_figure(end) for end in (self.low, self.high))
         return f"{format_figure(self.value)}{unit} ({low} .. {high})"
 
     @property
     def known(self) -> bool:
-        """Whether it has an interval."""
+        """Return whether both ends of the interval are known."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
 
 def by_round(result: StepRow) -> list[float]:
-    """Seconds of a step in every round of those that took turns; in every series, where nobody took turns.
-
-    Of a prediction, which has one number, that.
-    """
+    """Return the seconds of a step in every round; by series where there were no rounds; one number of a prediction."""
     if isinstance(result, StepPrediction):
         return [result.typical]
-    ends = [sum(result.rounds[:place]) for place in range(len(result.rounds) + 1)]
-    spans = pairwise(ends) if result.rounds else ((place, place + 1) for place in range(len(result.times)))
-    return [fmean(result.times[start:end]) for start, end in spans]
+    if not result.rounds:
+        return list(result.times)
+    found, start = [], 0
+    for count in result.rounds:
+        found.append(fmean(result.times[start : start + count]))
+        start += count
+    return found
 
 
 def estimated(values: Sequence[float]) -> Estimate:
-    """The median of rounds with its interval; infinite ends where there are fewer than six."""
+    """Return the median of rounds with its interval; the ends are infinite where there are fewer than six rounds."""
     return Estimate(median(values), *median_interval(values))

@@ -3,34 +3,34 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from collbench.algorithms import find, is_library
+from collbench.algorithms import is_library
 from collbench.cases import Case
-from collbench.datatypes import Study, Wire
+from collbench.datatypes import Study, wire_nbytes
 from collbench.results import Measurement, Result, Timed, timed
 
 Times = Mapping[int, Timed]
-"""By size."""
+"""Results by size in bytes."""
 
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """A wire in one kind of case, beside the fastest that is exact and the fastest library, at the sizes of all."""
+    """A narrow implementation in one kind of case, next to the fastest exact one and the fastest library."""
 
     case: Case  # of the largest size
-    name: str
-    wire: Wire
+    name: str  # of the implementation
+    nbytes: float  # on the wire for each element
     times: Times
-    exact: Times  # the fastest of those that are exact, libraries too
+    exact: Times  # the fastest of the exact implementations, libraries included
     libraries: Times
     study: Study | None  # None where nothing was measured
 
     def gain(self, others: Times) -> float | None:
-        """Their time over this one's at its largest size; None without any."""
+        """Return the others' time over this one's at its largest size; None if they have no time there."""
         size = max(self.times)
         return others[size].typical / self.times[size].typical if size in others else None
 
     def pays_from(self, others: Times) -> int | None:
-        """The smallest size from which on this one is faster at all larger ones; None if at the largest it is not."""
+        """Return the smallest size from which on this one is faster at all larger ones; None if it never is."""
         paying = None
         for size in sorted(self.times.keys() & others.keys(), reverse=True):
             if self.times[size].typical >= others[size].typical:
@@ -40,29 +40,28 @@ class Tradeoff:
 
 
 def tradeoffs(results: Sequence[Result | Timed]) -> list[Tradeoff]:
-    """One for each wire and kind of case, in the order of the results."""
+    """Return a trade-off for each narrow implementation and kind of case, in the order of the results."""
     every = list(timed(results))
-    return [
-        _tradeoff(every, kind, name)
-        for kind, name in dict.fromkeys((one.case.kind, one.implementation) for one in every)
-        if _wire(name)
-    ]
+    found = []
+    for kind, name in dict.fromkeys((row.case.kind, row.implementation) for row in every):
+        nbytes = wire_nbytes(name)
+        if nbytes is not None:
+            found.append(_tradeoff([row for row in every if row.case.kind == kind], name, nbytes))
+    return found
 
 
-def _wire(name: str) -> Wire | None:
-    way = find(name)
-    return way.wire if way else None
-
-
-def _tradeoff(every: Sequence[Timed], kind: Case, name: str) -> Tradeoff:
-    wire = _wire(name)
-    assert wire
-    same = [one for one in every if one.case.kind == kind]
-    own = {one.case.nbytes: one for one in same if one.implementation == name}
-    exact = _fastest([one for one in same if not _wire(one.implementation)])
-    libraries = _fastest([one for one in same if is_library(one.implementation)])
-    studies = (one.errors for one in own.values() if isinstance(one, Measurement) and one.errors)
-    return Tradeoff(own[max(own)].case, name, wire, own, exact, libraries, next(studies, None))
+def _tradeoff(rows: Sequence[Timed], name: str, nbytes: float) -> Tradeoff:
+    times = {row.case.nbytes: row for row in rows if row.implementation == name}
+    studies = [row.errors for row in times.values() if isinstance(row, Measurement) and row.errors]
+    return Tradeoff(
+        case=times[max(times)].case,
+        name=name,
+        nbytes=nbytes,
+        times=times,
+        exact=_fastest([row for row in rows if wire_nbytes(row.implementation) is None]),
+        libraries=_fastest([row for row in rows if is_library(row.implementation)]),
+        study=studies[0] if studies else None,
+    )
 
 
 def _fastest(rows: Sequence[Timed]) -> Times:

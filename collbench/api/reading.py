@@ -1,12 +1,32 @@
-"""Runs as the functions of this package take them: a run that was read, or the path of one."""
+"""Functions that take runs: `collbench.read`, `compare`, `diagnose` and `plot`, which the commands call too."""
 
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from collbench.algorithms import find
+from collbench.analysis.compare import Comparison
+from collbench.analysis.compare import compare as compare_runs
+from collbench.analysis.diagnose import Diagnosis, RunFacts
+from collbench.analysis.diagnose import diagnose as diagnose_curve
+from collbench.analysis.fit import measured
+from collbench.analysis.machine import machine, remarks, sized
+from collbench.analysis.matching import selection
+from collbench.api.requests import Names, split_names
+from collbench.cases import Case
+from collbench.errors import UsageError, unknown
+from collbench.results import Observed
 from collbench.runfile import store
-from collbench.runfile.store import Run
+from collbench.runfile.store import Run, cut_off_notes, why_none
+from collbench.topology.files import load
+from collbench.topology.system import System
+from collbench.units import format_size
 
 RunOrPath = Run | Path | str
 """A run, or where its file or the folder of it is."""
+Selection = Callable[[Case, str], bool]
+"""Whether a case by an implementation is selected."""
 
 
 def read(path: Path | str) -> Run:
@@ -16,8 +36,14 @@ def read(path: Path | str) -> Run:
     explanations: times in seconds, sizes in bytes, rates in bytes per second.  `run.rows()` has them as flat records,
     `run.to_pandas()` and `run.to_arrow()` as a table, where pandas or pyarrow is installed.
 
-    Errors: RunFileError, with file and line, for what is no run file; rows that cannot be read are warned of, and stand
-    in `run.left_out`.
+    Args:
+        path: The run file, or its folder.
+
+    Returns:
+        The run.  Rows that cannot be read are warned of, and stand in `run.left_out`.
+
+    Raises:
+        RunFileError: This is no run file; the message names file and line.
 
     >>> import collbench
     >>> run = collbench.read("results/cpu-2-ranks")
@@ -25,10 +51,210 @@ def read(path: Path | str) -> Run:
     (2, True)
     >>> sorted({row["implementation"] for row in run.rows() if row["nbytes"] == 8})[:3]
     ['auto', 'mpi', 'mpi-python']
+
     """
     return store.read(Path(path))
 
 
 def as_run(run: RunOrPath) -> Run:
-    """The run itself, read if that is needed."""
+    """Return the run, read from its file if it is a path."""
     return run if isinstance(run, Run) else read(run)
+
+
+def compare(
+    base: RunOrPath, new: RunOrPath, *, margin: float = 0.05, confidence: float = 0.95, only: str | None = None
+) -> Comparison:
+    """Compare two runs case by case.
+
+    Args:
+        base: The run to compare with.
+        new: The run to judge.
+        margin: Share up to which a change does not matter, for example 0.05 for 5 %.
+        confidence: Probability that no row of the comparison is called wrongly.
+        only: Rows to compare, as `collbench compare --only` selects them: "allreduce,ring-flags,1M..".
+
+    Returns:
+        For every case with a time in both runs a row: the ratio of times NEW/BASE with an interval, and a `verdict`
+        (slower, faster, same or inconclusive).  `unmatched` has what one of the runs lacks.
+
+    Raises:
+        RunFileError: One of them is no run file.
+        UsageError: `only` leaves nothing.
+
+    >>> import collbench
+    >>> folder = "results/cpu-ab-slowed-ring/"
+    >>> comparison = collbench.compare(folder + "as-is", folder + "COLLBENCH_KERNELS=my-kernels")
+    >>> [(row.implementation, row.verdict.value) for row in comparison.rows if row.case.nbytes == 2**15]
+    [('mpi', 'same'), ('ring-flags', 'slower')]
+
+    """
+    runs = as_run(base), as_run(new)
+    return compare_runs(*runs, margin, confidence, selected(only, runs))
+
+
+def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
+    """Return which rows `--only` selects, None for all; UsageError where the runs have none of them."""
+    if only is None:
+        return None
+    names = dict.fromkeys(result.implementation for run in runs for result in run.results)
+    chosen: Selection = selection(only, names)
+    if not any(chosen(result.case, result.implementation) for run in runs for result in run.results):
+        raise UsageError(f"--only {only} leaves nothing of these runs; they hold: {', '.join(contents(runs))}")
+    return chosen
+
+
+def contents(runs: Sequence[Run]) -> list[str]:
+    """Return what runs have rows of, in words: collectives, implementations, and the range of sizes."""
+    results = [result for run in runs for result in run.results]
+    words = [result.case.collective.name for result in results] + [result.implementation for result in results]
+    sizes = sorted(result.case.nbytes for result in results)
+    span = [f"{format_size(sizes[0])} to {format_size(sizes[-1])}"] if sizes else []
+    return [*dict.fromkeys(words), *span]
+
+
+@dataclass(frozen=True)
+class Diagnosed:
+    """The curves of a run, each held against what the model expects of its machine."""
+
+    facts: RunFacts  # what else is known of the machine, and was set
+    cut_off: str  # words for a run that stops before its end, else ""
+    curves: tuple[tuple[Diagnosis, System | None], ...]  # with the machine of as many ranks; None if it is not known
+
+
+def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None) -> Diagnosed:
+    """Hold every curve of a run against the model: as expected, slow, faster than modelled, or unknown, and why.
+
+    Args:
+        run: A run or its path.
+        on: The machine, a preset or FILE.toml, where the run file does not say it.
+        nodes: How many nodes the ranks are spread over.
+
+    Returns:
+        Of each curve `verdict` is one word, `measured` and `expected` have seconds by size, and `likely()` yields
+        reasons, best explained first, each with what to do.
+
+    Raises:
+        UsageError: The run has no right measurements, or the system does not exist.
+
+    >>> import collbench
+    >>> diagnosis, machine = collbench.diagnose("results/cpu-2-ranks").curves[0]
+    >>> diagnosis.implementation, diagnosis.verdict.value
+    ('mpi', 'unknown')
+
+    """
+    whole_run = as_run(run)
+    curves: dict[object, list[Observed]] = {}
+    for row in measured([whole_run]):
+        curves.setdefault((row.case.kind, row.implementation), []).append(row)
+    if not curves:
+        raise UsageError(f"nothing to diagnose: {why_none([whole_run])}")
+    whole, why = _machine(whole_run, on)
+    facts = RunFacts(whole_run.header.environment.variables, remarks(whole_run), why)
+    diagnosed = []
+    for rows in curves.values():
+        part = sized(whole, rows[0].case.ranks, nodes) if whole else None
+        diagnosed.append((diagnose_curve(rows, part, facts), part))
+    return Diagnosed(facts, whole_run.cut_off, tuple(diagnosed))
+
+
+def _machine(run: Run, name: str | None) -> tuple[System | None, str]:
+    """Return the machine as named or as discovered; else None, and why."""
+    try:
+        return machine(run, name), ""
+    except UsageError as error:
+        if name:
+            raise
+        return None, str(error)
+
+
+def plot(
+    runs: RunOrPath | Sequence[RunOrPath],
+    out: Path | str,
+    *,
+    formats: Sequence[str] = ("png",),
+    style: str = "screen",
+    views: Names = ("bandwidth", "latency"),
+    impl: Names = "",
+    linear: bool = False,
+    lines: int | None = 7,
+    overlay: bool = False,
+    apart: bool = False,
+    on: str | None = None,
+    say: Callable[[str], object] = lambda reason: None,
+) -> list[Path]:
+    """Draw a run, or several, into a folder.
+
+    Args:
+        runs: A run or several, or their paths.
+        out: Folder of the figures.
+        formats: "png", "svg" or "pdf", or several of them.
+        style: "screen", "paper" or "slide".
+        views: What stands along y: "bandwidth", "latency", "ratio", "bound" or "samples".
+        impl: Only these implementations; all by default.
+        linear: Bandwidth on a linear axis from zero.
+        lines: How many lines have a colour; None for all.
+        overlay: All topologies in one panel.
+        apart: Give predictions panels of their own.
+        on: What machine measured runs are of, for the view "bound".
+        say: Called with every figure that is left out, and why, and with every run that was cut off.
+
+    Returns:
+        The paths of the figures.
+
+    Raises:
+        UsageError: Something does not exist, nothing can be drawn, or the folder cannot be written to.
+
+    >>> import collbench, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> [path.name for path in collbench.plot("results/cpu-2-ranks", folder, views="latency")]
+    ['latency.png']
+
+    """
+    from collbench.plots.kinds import Wanted, draw, lacking  # Matplotlib takes long to import
+    from collbench.plots.style import STYLES
+    from collbench.plots.views import named
+
+    shown = [as_run(run) for run in ([runs] if isinstance(runs, Run | Path | str) else runs)]
+    if style not in STYLES:
+        raise unknown("--style", style, STYLES)
+    chosen_views = named(iter(split_names(views)))
+    if on:
+        load(on)  # raises for a system that there is not
+    wanted = Wanted(
+        chosen_views,
+        STYLES[style],
+        machine=on,
+        overlay=overlay,
+        apart=apart,
+        linear=linear,
+        coloured=sys.maxsize if lines is None else lines,
+        implementations=_shown_implementations(split_names(impl), shown),
+    )
+    reasons: list[str] = []
+    try:
+        figures = draw(shown, Path(out), tuple(dict.fromkeys(formats)), wanted, reasons.append)
+    except OSError as error:
+        what = f"cannot write figures to {out}: {error.strerror}"
+        raise UsageError(f"{what}; choose another folder with --out") from error
+    if not figures:
+        raise UsageError(f"nothing to plot: {'; '.join(reasons) or lacking(shown)}")
+    for reason in (*reasons, *cut_off_notes(shown)):
+        say(reason)
+    return figures
+
+
+def _shown_implementations(names: Sequence[str], runs: Sequence[Run]) -> Collection[str]:
+    """Return the implementations of the runs that are meant, none for all; UsageError for one that they lack."""
+    there = list(dict.fromkeys(result.implementation for run in runs for result in run.results))
+    groups: dict[str, list[str]] = {"library": [], "ladder": []}
+    for name in there:
+        if implementation := find(name):
+            groups["library" if implementation.library else "ladder"].append(name)
+    shown: list[str] = []
+    for name in names:
+        meant = [*groups.get(name, ()), *([name] if name in there else ())]  # a run may have a name that is a group's
+        if not meant:
+            choices = dict.fromkeys([*groups, *there])
+            raise UsageError(f"no result of {name!r} in these runs; choose from: {', '.join(choices)}")
+        shown += meant
+    return shown

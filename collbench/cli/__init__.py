@@ -5,7 +5,7 @@ Until `main` runs, Ctrl-C is a traceback of Python's, so this module imports not
 
 import sys
 
-TOGETHER = ("sweep", "verify", "explain", "jitter", "styles")
+TOGETHER = ("sweep", "verify", "explain", "step stragglers", "step strategies", "jitter", "styles")
 """The commands that the processes of an outside launcher carry out together; all others each process does alone."""
 
 
@@ -13,7 +13,7 @@ def __getattr__(name: str) -> object:
     """The group of commands, imported once it is asked for."""
     if name != "group":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from collbench.cli._commands import group
+    from collbench.cli.commands import group
 
     return group
 
@@ -54,16 +54,22 @@ def _carry_out() -> int:
     warnings.showwarning = _warn
     warnings.simplefilter("default", Notice)  # whatever PYTHONWARNINGS says of the warnings of libraries
     joined = None
-    if any(name in TOGETHER or name.endswith("_perf") for name in sys.argv[1:2]):
+    names = (*sys.argv[1:2], " ".join(sys.argv[1:3]))
+    if any(name in TOGETHER or name.endswith("_perf") for name in names):
         from collbench.host.launcher import launched
 
         joined = launched()
+    words = sys.argv[1:] or ["--help"]
+    if joined is None:
+        from collbench.cli.commands import group
+
+        return group.main(words, prog_name="collbench", standalone_mode=False) or 0
     from collbench.cli import _errors
 
     with _errors.agreed(joined):
-        from collbench.cli._commands import group
+        from collbench.cli.commands import group
 
-        return group.main(sys.argv[1:] or ["--help"], prog_name="collbench", standalone_mode=False) or 0
+        return group.main(words, prog_name="collbench", standalone_mode=False) or 0
 
 
 def _ending(error: BaseException) -> tuple[str, int]:
@@ -95,7 +101,7 @@ def _of_class(error: BaseException) -> tuple[str, int] | None:
     except ImportError:  # which may be the error itself
         return None
     if isinstance(error, click.NoSuchOption):
-        from collbench.cli._commands import unknown_option
+        from collbench.cli.commands import unknown_option
 
         return unknown_option(error), error.exit_code
     if isinstance(error, click.ClickException):

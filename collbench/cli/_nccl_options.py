@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from collbench.cli._paths import PATH
+from collbench.cli.options import PATH
 from collbench.errors import UsageError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from collbench.cli._json import STANDARD
+from collbench.cli.options import STANDARD
 from collbench.errors import StorageError, UsageError, writing
 from collbench.measure.session import Session
 from collbench.results import Measurement

@@ -7,7 +7,7 @@ out of place and in place side by side.
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,7 @@ def perf(name: str) -> click.Command | None:
 
 def _command(collective: Collective, name: str) -> click.Command:
     from collbench.cli._nccl_options import nccl_options
-    from collbench.cli._sweep_options import HERE, shared
+    from collbench.cli.options import HERE, shared
 
     options = shared(*OPTIONS, **USUAL)
     for option in options:
@@ -78,10 +78,10 @@ def _command(collective: Collective, name: str) -> click.Command:
 
 
 def _run(collective: Collective, options: dict[str, Any]) -> int:
-    from collbench.api.wanted import make_sweep
+    from collbench.api.requests import measured_sweep
     from collbench.cli import _nccl_options
-    from collbench.cli._carried_out import carried_out
-    from collbench.cli._sweep_options import DEFAULTS
+    from collbench.cli.options import sweep_request
+    from collbench.cli.running import finish, run_session
     from collbench.host.launcher import launched
     from collbench.measure.session import Session
 
@@ -93,21 +93,16 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
             raise UsageError(f"-g {gpus}: the launcher started {joined[1]} processes, and each is a rank; leave -g out")
         options["ranks"] = None  # as many as the launcher started
     options |= _sizes(options)
-    words = DEFAULTS | _nccl_options.understood(options, joined) | {"op": collective.name}
-    platform, sweep = make_sweep(words, joined)
+    request = sweep_request(_nccl_options.understood(options, joined), op=collective.name, starts=1)
+    platform, sweep = measured_sweep(request, joined)
     implementations = sweep.implementations[: 1 if options["impl"] == USUAL["impl"] else None]
-    session = Session(
-        platform, replace(sweep, implementations=implementations, both_places=True), joined, options["out"]
-    )
+    sweep = replace(sweep, implementations=implementations, both_places=True)
+    session = Session(platform, sweep, joined, options["out"])
     table = _Table(session, collective, platform, threads, gpus)
-    passed = True
-
-    def close() -> None:
-        nonlocal passed
-        passed = table.close(least, options["output_file"])
-
-    status = carried_out(session, table.show, close, remarks, options["quiet"])
-    return status or int(not passed)
+    if interrupted := run_session(session, table, remarks, options["quiet"]):
+        return interrupted
+    passed = table.end(least, options["output_file"]) if session.leader else True
+    return finish([session]) or int(not passed)
 
 
 def _sizes(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,21 +131,26 @@ class _Table:
     threads: int  # of a process
     gpus: int  # of a thread
 
-    def show(self) -> None:
-        """Print all rows; every process takes part, and one prints."""
-        sweep = self.session.sweep
-        of_size: list[Result] = []
-        expected = (2 if self.collective.in_place else 1) * len(sweep.implementations)
-        self._print(self._opening())
-        for result in self.session.run():
-            of_size.append(result)
-            if len(of_size) < expected:
-                continue
-            for name in dict.fromkeys(result.implementation for result in of_size):
-                self._print(_row([result for result in of_size if result.implementation == name]))
-            of_size = []
+    _of_size: "list[Result]" = field(default_factory=list)  # of the size whose row is not there yet
 
-    def close(self, least: float | None, foreign: Path | None) -> bool:
+    def begin(self) -> None:
+        """Print what stands above the rows."""
+        self._print(self._opening())
+
+    def add(self, result: "Result") -> None:
+        """Print the rows of a size once all its results are there."""
+        self._of_size.append(result)
+        places = 2 if self.collective.in_place else 1
+        if len(self._of_size) < places * len(self.session.sweep.implementations):
+            return
+        for name in dict.fromkeys(one.implementation for one in self._of_size):
+            self._print(_row([one for one in self._of_size if one.implementation == name]))
+        self._of_size.clear()
+
+    def close(self) -> None:
+        """Do nothing: there is no progress to take away."""
+
+    def end(self, least: float | None, foreign: Path | None) -> bool:
         """Print what stands below the rows and write the JSON of -J; return whether the bandwidth is enough."""
         from collbench.cli._outputs import write_foreign
         from collbench.formats.nccl_tests_write import average, footer
@@ -167,7 +167,7 @@ class _Table:
         return passed
 
     def _print(self, lines: Iterator[str]) -> None:
-        for line in lines if self.session.leader else ():
+        for line in lines:
             click.echo(line)
 
     def _opening(self) -> Iterator[str]:

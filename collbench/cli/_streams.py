@@ -7,7 +7,7 @@ import re
 import sys
 from typing import Any, TextIO
 
-from collbench.cli._columns import room, wrapped
+from collbench.cli.tables import room, wrapped
 
 
 class Unwritable(Exception):

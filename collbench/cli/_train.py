@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import click
 
 from collbench.analysis.plans import UNHIDDEN, cheapest, front, leaving, scaled
-from collbench.api.predicting import find_system
-from collbench.api.wanted import default_folder
-from collbench.cli._carried_out import say_where
+from collbench.api.requests import default_folder, find_system
+from collbench.cli.running import say_where
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
@@ -118,8 +117,7 @@ def _described(gpus: int, job: Callable[[str], Job], options: TrainOptions) -> S
     """Return the setting on a described system, by the model's curves."""
     if options.fitted:
         raise UsageError(f"--fitted is of a run's curves; {options.on} is described, and has those of the model")
-    system = find_system(options.on, ())
-    assert system
+    system = find_system(options.on)
     curves = ModelCurves(system, gpus)
     machine = with_user_rates(machine_of(curves.system), options.tflops, options.memory)
     return Setting(job(machine.stack), curves, machine, _loader(options))
@@ -163,7 +161,7 @@ def parse_counts(text: str) -> list[int]:
 
 def parse_systems(text: str) -> list[System]:
     """Return the systems of `--compare-interconnects`: names and files with commas between."""
-    return [system for name in text.split(",") if (system := find_system(name.strip(), ()))]
+    return [find_system(name.strip()) for name in text.split(",")]
 
 
 def parse_priced(words: Sequence[str]) -> list[tuple[System, float]]:
@@ -173,8 +171,7 @@ def parse_priced(words: Sequence[str]) -> list[tuple[System, float]]:
         name, _, price = word.partition("=")
         if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", price) or not float(price):
             raise UsageError(f"--up-or-out {word!r} has no price; write SYSTEM=PRICE, such as dgx-h100=2.5")
-        system = find_system(name.strip(), ())
-        assert system
+        system = find_system(name.strip())
         priced.append((system, float(price)))
     return priced
 

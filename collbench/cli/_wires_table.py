@@ -29,7 +29,7 @@ def _cells(one: Tradeoff) -> tuple[str, ...]:
     study = one.study
     errors = (study.plain.most, study.plain.rms, study.plain.bias, study.fed.bias) if study else (None,) * 4
     sides = (cell for others in (one.exact, one.libraries) for cell in _side(one, others))
-    return (one.name, f"{one.wire.nbytes:.3g}", *sides, *("-" if error is None else f"{error:.2g}" for error in errors))
+    return (one.name, f"{one.nbytes:.3g}", *sides, *("-" if error is None else f"{error:.2g}" for error in errors))
 
 
 def _side(one: Tradeoff, others: Times) -> tuple[str, str]:

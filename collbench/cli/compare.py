@@ -5,20 +5,47 @@ For example:
   collbench compare --against last results/runs/after --gate
 """
 
-from collections.abc import Sequence
+import csv
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from collbench.cli._json import STANDARD, JsonCommand, into, json_option
-from collbench.cli._paths import PATH, Where
+from collbench.analysis import gate
+from collbench.analysis.compare import Comparison, Judged, Row, Together, compare
+from collbench.analysis.interconnects import Table as Interconnects
+from collbench.analysis.interconnects import of_runs, tables
+from collbench.analysis.matching import Unmatched, several_machines
+from collbench.api.reading import Selection, contents, selected
+from collbench.cli import interconnects
+from collbench.cli.options import PATH, STANDARD, JsonCommand, Renamed, into, json_option
+from collbench.cli.tables import Table
 from collbench.errors import UsageError
+from collbench.host.sanitize import cell
+from collbench.plots import ratios
+from collbench.runfile import DEFAULT, store
+from collbench.runfile.listing import last_before
+from collbench.runfile.schema import case_fields
+from collbench.runfile.store import Run
+from collbench.units import digits, format_seconds, printable, significant
 
-if TYPE_CHECKING:
-    from collbench.analysis.compare import Comparison
-    from collbench.analysis.interconnects import Table
-    from collbench.runfile.store import Run
+LEGEND = (
+    "ratio: time NEW/BASE, so above 1 is slower; interval: {confidence:.3g} % for all rows of a comparison together\n"
+    "same: surely within {margin:.3g} %; slower, faster: surely not 1; inconclusive: may be either"
+)
+_TOGETHER = "all: the sizes of an implementation as one, their mean ratio (geometric)"
+_ROW = Table(
+    "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}", ("base", "new", "interval")
+)
+_DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
+COLUMNS = (
+    *("base", "new", "collective", "dtype", "redop", "root", "ranks", "in_place", "nbytes", "implementation"),
+    *("base_seconds", "new_seconds", "ratio", "low", "high", "verdict", "remark"),
+)
 
 
 def _share(context: click.Context, parameter: click.Parameter, text: str) -> float:
@@ -62,7 +89,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str) -> flo
 @click.option(
     "-o",
     "--out",
-    cls=Where,
+    cls=Renamed,
     multiple=True,
     type=PATH,
     metavar="FILE",
@@ -79,9 +106,6 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
     Runs of different machines, predicted ones too, are also held against each other as interconnects: who is fastest at
     which sizes.
     """
-    from collbench.plots import ratios
-    from collbench.runfile import store
-
     if options["as_json"] == STANDARD:
         options["form"] = "json"
     ratios.check(options["out"])  # before anything is read
@@ -95,30 +119,22 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
     return _compare([(read[0], new) for new in read[1:]], options)
 
 
-def _last(new: "Run", history: Path | None) -> "Run":
-    from collbench.runfile import DEFAULT, store
-    from collbench.runfile.listing import last_before
-
+def _last(new: Run, history: Path | None) -> Run:
     return store.read(last_before(new, history or DEFAULT))
 
 
-def _compare(pairs: "Sequence[tuple[Run, Run]]", options: dict[str, Any]) -> int:
+def _compare(pairs: Sequence[tuple[Run, Run]], options: dict[str, Any]) -> int:
     """Compare each new run with its base, print and write what the options ask for; the exit status."""
-    from collbench.analysis import gate
-    from collbench.analysis.compare import compare
-    from collbench.api.comparing import chosen
-    from collbench.cli._compare_table import FORMATS
-    from collbench.plots import ratios
-
-    selected = chosen(options["only"], [run for pair in pairs for run in pair])
-    comparisons = [compare(base, new, options["margin"], options["confidence"], selected) for base, new in pairs]
-    interconnects = _interconnects([run for pair in pairs for run in pair], selected)
-    if not options["gated"] and not interconnects:
+    runs = [run for pair in pairs for run in pair]
+    selection = selected(options["only"], runs)
+    comparisons = [compare(base, new, options["margin"], options["confidence"], selection) for base, new in pairs]
+    machines = _interconnects(runs, selection)
+    if not options["gated"] and not machines:
         _refuse(comparisons)
-    FORMATS[options["form"]](comparisons, interconnects)
+    FORMATS[options["form"]](comparisons, machines)
     if options["as_json"] not in (None, STANDARD):
         with into(options["as_json"]):
-            FORMATS["json"](comparisons, interconnects)
+            FORMATS["json"](comparisons, machines)
     if options["junit"]:
         gate.write_junit(options["junit"], comparisons)
     if options["summary"]:
@@ -131,24 +147,159 @@ def _compare(pairs: "Sequence[tuple[Run, Run]]", options: dict[str, Any]) -> int
     return gate.status(comparisons)
 
 
-def _interconnects(runs: "Sequence[Run]", selected: Any) -> "list[Table]":
-    """Runs of different machines side by side; none of one machine, where a comparison is of what ran on it."""
-    from collbench.analysis.interconnects import of_runs, tables
-    from collbench.analysis.matching import several_machines
-
-    return tables(of_runs(runs, selected)) if several_machines(run.header for run in runs) else []
+def _interconnects(runs: Sequence[Run], selection: Selection | None) -> list[Interconnects]:
+    """Return runs of different machines side by side; none of one machine, where a comparison is of what ran on it."""
+    return tables(of_runs(runs, selection)) if several_machines(run.header for run in runs) else []
 
 
-def _refuse(comparisons: "Sequence[Comparison]") -> None:
-    from collbench.api.comparing import held
-
+def _refuse(comparisons: Sequence[Comparison]) -> None:
+    """Raise UsageError for two runs that have no case in common."""
     for comparison in comparisons:
-        if not comparison.rows and not any(row.regression for row in comparison.unmatched):
-            base, new = comparison.base, comparison.new
-            why = [
-                f"{name} holds {', '.join(held([run])) or 'no results'}" for name, run in (("BASE", base), ("NEW", new))
-            ]
-            raise UsageError(
-                f"nothing to compare: {base.path} and {new.path} have no case in common with a time in both; "
-                f"{'; '.join(comparison.remarks or why)}"
-            )
+        if comparison.rows or any(row.regression for row in comparison.unmatched):
+            continue
+        base, new = comparison.base, comparison.new
+        why = [
+            f"{name} holds {', '.join(contents([run])) or 'no results'}" for name, run in (("BASE", base), ("NEW", new))
+        ]
+        raise UsageError(
+            f"nothing to compare: {base.path} and {new.path} have no case in common with a time in both; "
+            f"{'; '.join(comparison.remarks or why)}"
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------- output
+
+
+def _table(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> None:
+    for comparison in comparisons:
+        for line in (*_head(comparison), *_rows(comparison), *_tail(comparison)):
+            click.echo(line)
+        click.echo()
+    if machines:
+        click.echo("different machines: who is fastest, each by its library")
+        interconnects.show(machines)
+    if not any(comparison.rows for comparison in comparisons):
+        return
+    if any(comparison.together for comparison in comparisons):
+        click.echo(_TOGETHER)
+    click.echo(LEGEND.format(confidence=100 * comparisons[0].confidence, margin=100 * comparisons[0].margin))
+
+
+def _head(comparison: Comparison) -> Iterator[str]:
+    """Yield the two runs, and what differs between them besides times."""
+    for word, run in (("BASE", comparison.base), ("NEW", comparison.new)):
+        started = printable(run.header.started)
+        yield ", ".join(filter(None, [f"{word:<4}  {run.path}", started, run.cut_off]))
+    for name, one, other in comparison.differences[:_DIFFERENCES]:
+        yield f"differs: {name}: {one} -> {other}"
+    if len(comparison.differences) > _DIFFERENCES:
+        yield f"differs: {len(comparison.differences) - _DIFFERENCES} more (--format json has all)"
+    for remark in comparison.remarks:
+        yield f"note: {remark}"
+
+
+def _rows(comparison: Comparison) -> Iterator[str]:
+    judged: tuple[Row | Together, ...] = (*comparison.rows, *comparison.together)
+    kinds: dict[str, list[Row | Together]] = {row.case.title: [] for row in comparison.rows}
+    for row in judged:
+        kinds[row.case.title].append(row)
+    for kind, rows in kinds.items():
+        yield from ("", kind)
+        head = {name: name for name in ("size", "base", "new", "ratio", "interval", "verdict")}
+        yield _ROW.line(head | {"name": ""})
+        yield from map(_row, rows)
+
+
+def _row(row: Row | Together) -> str:
+    cells = {
+        "size": gate.sizes(row),
+        "name": printable(row.implementation),
+        "base": "",
+        "new": "",
+        "ratio": f"{_ratio(row)}x",
+        "interval": gate.span(row),
+        "verdict": row.verdict.value,
+    }
+    if isinstance(row, Row):  # all sizes together have a ratio, but no time
+        cells["base"], cells["new"] = format_seconds(row.before), format_seconds(row.after)
+        if row.remark:
+            cells["verdict"] += f": {row.remark}"
+    return _ROW.line(cells)
+
+
+def _ratio(row: Row | Together) -> str:
+    """Return the ratio with three decimals, or with the digits that a wide interval leaves."""
+    low, high = row.interval
+    halfwidth = (high - low) / 2 / row.ratio if row.ratio else 0.0
+    return significant(row.ratio, digits(halfwidth)) if 0.1 < halfwidth < math.inf else f"{row.ratio:.3f}"
+
+
+def _tail(comparison: Comparison) -> Iterator[str]:
+    if comparison.unmatched:
+        yield from ("", "not compared")
+        rows = sorted(comparison.unmatched, key=lambda row: not row.regression)
+        for row in rows[:_UNMATCHED]:
+            yield f"  {gate.name(row)}: {gate.message(row)}" + (" (a regression)" if row.regression else "")
+        if len(rows) > _UNMATCHED:
+            yield f"  {len(rows) - _UNMATCHED} more (--format json has all)"
+    yield from ("", f"rows: {gate.counts_in_words(comparison)}")
+
+
+def _csv(comparisons: Sequence[Comparison], _: Sequence[Interconnects]) -> None:
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for comparison in comparisons:
+        runs = _paths(comparison)
+        for fields in (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched)):
+            writer.writerow({name: cell(value) for name, value in (runs | fields).items()})
+
+
+def _json(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> None:
+    records = [
+        _paths(comparison)
+        | {
+            "margin": comparison.margin,
+            "confidence": comparison.confidence,
+            "differences": [difference._asdict() for difference in comparison.differences],
+            "remarks": list(comparison.remarks),
+            "rows": [_fields(row) for row in comparison.rows],
+            "all_sizes": [_together_fields(row) for row in comparison.together],
+            "not_compared": [_unmatched_fields(row) for row in comparison.unmatched],
+            "regressions": len(comparison.regressions),
+            "inconclusive": len(comparison.hidden),
+        }
+        for comparison in comparisons
+    ]
+    answer = {
+        "comparisons": records,
+        "gate": gate.status(comparisons),
+        "interconnects": interconnects.as_json(machines),
+    }
+    click.echo(json.dumps(answer, indent=2, allow_nan=False))
+
+
+def _paths(comparison: Comparison) -> dict[str, Any]:
+    return {"base": str(comparison.base.path), "new": str(comparison.new.path)}
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    times = {"implementation": row.implementation, "base_seconds": row.before, "new_seconds": row.after}
+    return case_fields(row.case) | times | _judged_fields(row) | {"remark": row.remark}
+
+
+def _together_fields(row: Together) -> dict[str, Any]:
+    kind = {name: value for name, value in case_fields(row.case).items() if name != "nbytes"}
+    return kind | {"implementation": row.implementation, "sizes": row.sizes} | _judged_fields(row)
+
+
+def _judged_fields(row: Judged) -> dict[str, Any]:
+    low, high = (end if end == end else None for end in row.interval)  # NaN is no JSON
+    return {"ratio": row.ratio, "low": low, "high": high, "verdict": row.verdict.value}
+
+
+def _unmatched_fields(row: Unmatched) -> dict[str, Any]:
+    more = {"implementation": row.implementation, "verdict": "not compared", "remark": gate.message(row)}
+    return case_fields(row.case) | more
+
+
+FORMATS = {"table": _table, "csv": _csv, "json": _json}

@@ -1,18 +1,24 @@
-"""Show where the time of an operation goes: the parts of each rung, a timeline, a trace for Perfetto.
+"""Show where the time of an operation goes: the parts of each implementation, a timeline, a trace for Perfetto.
 
 For example:
   collbench explain -b 8
   collbench explain --impl ring-flags,one-shot-ll -b 8 -e 2M
 """
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import click
 
-from collbench.cli._sweep_options import DEFAULTS, HERE, shared, writes
-
-if TYPE_CHECKING:
-    from collbench.measure.session import Session
+from collbench.api.requests import default_folder, measured_sweep
+from collbench.cli.options import HERE, shared, sweep_request, writes
+from collbench.cli.progress import ResultTable
+from collbench.cli.results_table import EXPLAIN_LEGEND, explain_heading, row
+from collbench.cli.running import finish, run_session, say_where
+from collbench.host.launcher import launched
+from collbench.measure.session import Session
+from collbench.results import Explanation, Result
+from collbench.units import format_size
 
 _OPTIONS = [
     *shared("op", impl="all"),
@@ -28,48 +34,32 @@ _OPTIONS = [
 
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
 def command(**options: Any) -> int:
-    """Show where the time of an operation goes: the parts of each rung, a timeline, a trace for Perfetto.
+    """Show where the time of an operation goes: the parts of each implementation, a timeline, a trace for Perfetto.
 
     Every kernel runs as it is and again with a log of each hop: waiting, moving, adding, publishing.
     """
-    from dataclasses import replace
-
-    from collbench.api.wanted import default_folder, make_sweep
-    from collbench.cli._carried_out import carried_out
-    from collbench.host.launcher import launched
-    from collbench.measure.session import Session
-
     joined = launched()
-    options["maxbytes"] = options["maxbytes"] or options["minbytes"]
-    platform, sweep = make_sweep(DEFAULTS | options, joined)
+    request = sweep_request(options, maxbytes=options["maxbytes"] or options["minbytes"])
+    platform, sweep = measured_sweep(request, joined)
     sweep = replace(sweep, sampling=replace(sweep.sampling, traced=True))
     session = Session(platform, sweep, joined, options["out"] or default_folder(sweep))
-    return carried_out(session, lambda: _show(session), lambda: _close(session, options["formats"]))
+    table = ResultTable(_title, explain_heading, lambda result: row(result, None))
+    if interrupted := run_session(session, table):
+        return interrupted
+    if session.leader:
+        _print_end(session, options["formats"])
+    return finish([session])
 
 
-def _show(session: "Session") -> None:
-    """The table, row by row as results arrive."""
-    from collbench.cli._explain_table import heading
-    from collbench.cli._live_table import LiveTable
-    from collbench.cli._progress import awaited
-    from collbench.cli._table import row
-    from collbench.units import format_size
-
-    table = LiveTable()
-    for result in awaited(session.run()):
-        if session.leader:
-            case = f"{result.case.title}, {format_size(result.case.nbytes)}"
-            table.show(case, heading(), [(result, row(result, None))])
+def _title(result: Result) -> str:
+    return f"{result.case.title}, {format_size(result.case.nbytes)}"
 
 
-def _close(session: "Session", formats: tuple[str, ...]) -> None:
-    """What the columns mean, and where everything is."""
-    from collbench.cli._carried_out import say_where
-    from collbench.cli._explain_table import LEGEND
+def _print_end(session: Session, formats: tuple[str, ...]) -> None:
+    """Print what the columns mean, and where everything is."""
     from collbench.plots import perfetto
-    from collbench.results import Explanation
 
-    click.echo(f"\n{LEGEND}", err=True)
+    click.echo(f"\n{EXPLAIN_LEGEND}", err=True)
     folder = say_where(session, formats)
     explained = [result for result in session.results if isinstance(result, Explanation)]
     if any(result.tracks for result in explained):

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import click
 
-from collbench.cli._paths import PATH, RUN, Where
+from collbench.cli.options import PATH, RUN, Renamed
 
 
 @click.command("export")
 @RUN
 @click.option("--to", "name", required=True, metavar="FORMAT", help="nccl-tests, nccl-tests-json or csv.")
 @click.option("--impl", metavar="NAME", help="The implementation, where a format holds one only.")
-@click.option("-o", "--out", cls=Where, type=PATH, metavar="FILE", help="[default: standard output]")
+@click.option("-o", "--out", cls=Renamed, type=PATH, metavar="FILE", help="[default: standard output]")
 def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
     """Write a run as another tool would have printed it, for what reads that tool's output.
 

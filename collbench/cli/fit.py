@@ -2,24 +2,23 @@
 
 For example:
   collbench fit results/runs/...
-  collbench fit run.jsonl --as dgx-h100 --nodes 2 --out machine.toml
+  collbench fit run.jsonl --on dgx-h100 --nodes 2 --out machine.toml
 """
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from collbench.cli._json import STANDARD, JsonCommand, into, json_option
-from collbench.cli._paths import PATH, RUNS, Where
+from collbench.algorithms import libraries
+from collbench.analysis.fit import HEADING, Change, Curve, all_crossings, columns, curves, fields, held_in_words, write
+from collbench.cases import Case
+from collbench.cli.options import NODES, PATH, RUNS, STANDARD, JsonCommand, Renamed, into, json_option, machine_option
+from collbench.cli.tables import grid
 from collbench.errors import UsageError
-
-if TYPE_CHECKING:
-    from collbench.analysis.fit import Change, Curve
-    from collbench.cases import Case
-    from collbench.runfile.store import Run
+from collbench.runfile.store import Run, cut_off_notes, read, why_none
+from collbench.units import format_size, parse_size
 
 LEGEND = (
     "T = a + g*sqrt(S) + b*S; latency: a; rate: GB/s that algbw tends to, 1/b; half at: size with half of it;\n"
@@ -30,34 +29,25 @@ LEGEND = (
 @click.command("fit", cls=JsonCommand)
 @RUNS
 @click.option("--held-back", metavar="SIZE[,SIZE]", help="Fit without these sizes, and say where they should be.")
-@click.option("-o", "--out", cls=Where, type=PATH, metavar="FILE.toml", help="Write a calibration there.")
-@click.option("--as", "system", metavar="SYSTEM|FILE.toml", help="What the machine is.  [default: as discovered]")
-@click.option(
-    "--nodes",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Nodes that ranks are spread over.  [default: as few as they fill]",
-)
+@click.option("-o", "--out", cls=Renamed, type=PATH, metavar="FILE.toml", help="Write a calibration there.")
+@machine_option("as discovered")
+@NODES
 @json_option("everything known of the fits")
 def command(
     runs: tuple[Path, ...],
     held_back: str | None,
     out: Path | None,
-    system: str | None,
+    on: str | None,
     nodes: int | None,
     as_json: Path | None,
 ) -> int:
     """Fit T = a + g*sqrt(S) + b*S to each curve of the runs, which are of one machine.
 
-    RUN is a run file or the folder that holds it.  With -o, the model of the machine is fitted to all curves together,
-    and the file works as `--on FILE.toml` and `--as FILE.toml`.
+    RUN is a run file or the folder that holds it.  With --out, the model of the machine is fitted to all curves
+    together, and the file works as `--on FILE.toml`.
     """
-    from collbench.algorithms import libraries
-    from collbench.analysis.fit import all_crossings, curves, fields
-    from collbench.runfile.store import cut_off_notes, read
-
     fitted = [read(path) for path in runs]
-    calibration = _calibrate(out, fitted, system, nodes)
+    calibration = _calibrate(out, fitted, on, nodes)
     fits = curves(fitted, _sizes(held_back))
     _refuse(fits, fitted, held_back)
     changes = all_crossings(fits, fitted, libraries())
@@ -74,24 +64,20 @@ def command(
     return 0
 
 
-def _calibrate(out: Path | None, runs: "Sequence[Run]", system: str | None, nodes: int | None) -> Path | None:
-    """Write the calibration that is asked for: first, since what speaks against it is known at once."""
-    from collbench.analysis.fit import write
-
-    if not out and (given := "--as" if system else "--nodes" if nodes else ""):
-        raise UsageError(f"{given} says what a calibration is for; give -o FILE.toml as well")
-    return write(out, runs, system, nodes) if out else None
+def _calibrate(out: Path | None, runs: Sequence[Run], on: str | None, nodes: int | None) -> Path | None:
+    """Write the calibration that is requested: first, since what speaks against it is known at once."""
+    if out:
+        return write(out, runs, on, nodes)
+    if on or nodes:
+        raise UsageError(f"{'--on' if on else '--nodes'} says what a calibration is for; give --out FILE.toml as well")
+    return None
 
 
 def _sizes(text: str | None) -> list[int]:
-    from collbench.units import parse_size
-
     return [parse_size(word) for word in text.split(",")] if text else []
 
 
-def _refuse(curves: "Sequence[Curve]", runs: "Sequence[Run]", held_back: str | None) -> None:
-    from collbench.runfile.store import why_none
-
+def _refuse(curves: Sequence[Curve], runs: Sequence[Run], held_back: str | None) -> None:
     if not curves:
         raise UsageError(f"nothing to fit: {why_none(runs)}")
     names = ", ".join(str(run.path) for run in runs)
@@ -106,49 +92,41 @@ def _refuse(curves: "Sequence[Curve]", runs: "Sequence[Run]", held_back: str | N
         raise UsageError(f"no curve in {names} can be fitted; {'; '.join(reasons)}")
 
 
-def _print(curves: "Sequence[Curve]", changes: "Sequence[Change]") -> None:
-    from collbench.analysis.fit import held_in_words
-
+def _print(curves: Sequence[Curve], changes: Sequence[Change]) -> None:
     cases: dict[Case, tuple[list[Curve], list[Change]]] = {curve.case: ([], []) for curve in curves}
     for curve in curves:
         cases[curve.case][0].append(curve)
     for change in changes:
         cases[change.case][1].append(change)
-    for case, (own, crossed) in cases.items():
+    for case, (of_case, crossed) in cases.items():
         click.echo(case.title)
-        _table(own)
-        for curve in own:
+        _table(of_case)
+        for curve in of_case:
             for warning in curve.warnings():
                 click.echo(f"  {curve.implementation}: {warning}")
             for held in curve.held:
                 click.echo(f"  {held_in_words(curve, held)}")
         for change in crossed:
             click.echo(f"  {change}")
-        _totals(own)
+        _totals(of_case)
         click.echo()
     click.echo(LEGEND)
 
 
-def _table(own: "Sequence[Curve]") -> None:
-    """Columns as wide as they must be; a curve without a fit says why."""
-    from collbench.analysis.fit import HEADING, columns
-
-    rows = [HEADING, *(columns(curve) for curve in own if curve.fit)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo("  ".join(f"{word:<{width}}" for word, width in zip(row, widths, strict=True)).rstrip())
-    for curve in own:
-        if not curve.fit:
-            click.echo(f"{curve.implementation:<{widths[0]}}  not fitted: {curve.reason}")
+def _table(curves: Sequence[Curve]) -> None:
+    """Print a row for each curve; one without a fit says why."""
+    lines = grid([HEADING, *(columns(curve) for curve in curves if curve.fit)])
+    width = max(len(curve.implementation) for curve in curves)
+    lines += [f"{curve.implementation:<{width}}  not fitted: {curve.reason}" for curve in curves if not curve.fit]
+    for line in lines:
+        click.echo(line)
 
 
-def _totals(own: "Sequence[Curve]") -> None:
-    """How often intervals were right, and how far they reach."""
-    from collbench.units import format_size
-
-    held = [size for curve in own for size in curve.held]
+def _totals(curves: Sequence[Curve]) -> None:
+    """Print how often intervals were right, and how far they reach."""
+    held = [size for curve in curves for size in curve.held]
     if held:
         click.echo(f"  held back: {sum(size.covered for size in held)} of {len(held)} covered")
-    last = max((float(curve.fit.sizes[-1]) for curve in own if curve.fit), default=0.0)
+    last = max((float(curve.fit.sizes[-1]) for curve in curves if curve.fit), default=0.0)
     if last:
         click.echo(f"  beyond {format_size(last)}, the largest size fitted, these curves are extrapolations")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from collbench.cli._paths import PATH, Where
+from collbench.cli.options import PATH, Renamed
 
 if TYPE_CHECKING:
     from collbench.formats.imported import Imported, ImportedTest
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--out",
-    cls=Where,
+    cls=Renamed,
     type=PATH,
     metavar="DIR",
     help="Folder to make for the run file.  [default: results/runs/...]",
@@ -73,7 +73,7 @@ def _refuse(groups: "Sequence[Imported]", tests: "Sequence[ImportedTest]") -> No
 
 def _folder(imported: "Imported", out: Path | None, number: int) -> Path:
     """Return the folder of --out, with a folder in it for each run where there are several; else one as of a sweep."""
-    from collbench.api.wanted import new_folder
+    from collbench.api.requests import new_folder
 
     names = [collective.name for collective in imported.collectives]
     if out:
@@ -84,7 +84,7 @@ def _folder(imported: "Imported", out: Path | None, number: int) -> Path:
 
 def _store(imported: "Imported", folder: Path) -> None:
     """Write the run file and print its rows."""
-    from collbench.cli._table import REPORTED_LEGEND
+    from collbench.cli.results_table import REPORTED_LEGEND
     from collbench.runfile.store import Writer
 
     results = imported.results
@@ -112,8 +112,8 @@ def _figures(results: "Sequence[Result]") -> str:
 
 def _print_rows(results: "Sequence[Result]") -> None:
     """Print a table for each collective, type and place, in the order in which they come."""
-    from collbench.cli._live_table import LiveTable
-    from collbench.cli._table import heading, row
+    from collbench.cli.progress import LiveTable
+    from collbench.cli.results_table import heading, row
 
     table = LiveTable()
     titles = list(dict.fromkeys(result.case.title for result in results))

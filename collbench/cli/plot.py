@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from collbench.cli._paths import FORMATS, PATH, RUNS, Where
+from collbench.cli.options import FORMATS, PATH, RUNS, Renamed
 from collbench.errors import UsageError
 
 _DIGITS = 6  # of a number of lines
@@ -21,7 +21,7 @@ _DIGITS = 6  # of a number of lines
 @click.option(
     "-o",
     "--out",
-    cls=Where,
+    cls=Renamed,
     type=PATH,
     metavar="FOLDER",
     help="Where to write the figures.  [default: the folder of the first run]",
@@ -68,8 +68,10 @@ _DIGITS = 6  # of a number of lines
 @click.option("--overlay", is_flag=True, help="All topologies in one panel, a colour each.")
 @click.option("--apart", is_flag=True, help="Give predictions panels of their own.")
 @click.option(
+    "--on",
     "--as",
-    "system",
+    "on",
+    cls=Renamed,
     metavar="SYSTEM|FILE.toml",
     help="What machine the measured runs are of, for the view bound.  [default: as each run file says]",
 )
@@ -83,7 +85,7 @@ def command(runs: tuple[Path, ...], out: Path | None, names: str | None, lines: 
     Of runs of scale, overlap, jitter, styles and explain, and of narrow wires, the pictures are those that the command
     drew; names of the second run's pictures end in -2.
     """
-    from collbench.api.drawing import plot
+    from collbench.api.reading import plot
 
     folder = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
     options |= {"impl": names or "", "lines": _count(lines)}

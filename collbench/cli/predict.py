@@ -5,19 +5,36 @@ For example:
   collbench predict dgx-h100 --nodes 64 -b 64M -f 16 --what-if oversubscription=4
 """
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import click
 
-from collbench.cli._sweep_options import DEFAULTS, shared
-from collbench.cli.sweep import MEASURING
+from collbench.api.measuring import predicting_session
+from collbench.api.requests import SweepRequest, default_folder, find_system, folder_name, predicted_sweep
+from collbench.cases import Sweep
+from collbench.cli import interconnects
+from collbench.cli._nccl_options import NAMES
+from collbench.cli._outputs import Outputs
+from collbench.cli.options import MEASURING, STANDARD, SWEEP_OPTIONS, completed, shared, sweep_request, systems
+from collbench.cli.progress import LiveTable
+from collbench.cli.results_table import method, remarks, row
+from collbench.cli.sweep import print_end, show_sweep
+from collbench.cli.tables import Table
+from collbench.errors import UsageError
+from collbench.results import Prediction, Result
+from collbench.topology.system import System
+from collbench.units import format_seconds, format_size
 
-_OPTIONS = shared(*(name for name in DEFAULTS if name not in (*MEASURING, "on", "impl")), impl="library")
+CHANGE_LEGEND = "takes: what one operation should take with the change, over what it takes as the system is described"
+_CHANGE = Table("{size:>9}  {name:<16} {before:>9} {after:>9} {ratio:>8}  {how:<16} {note}", ("how", "before"))
+_OPTIONS = shared(*(name for name in SWEEP_OPTIONS if name not in (*MEASURING, *NAMES, "on", "impl")), impl="library")
 
 
 class _Command(click.Command):
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Every what-if, looked up for this help alone: the model takes a while to import."""
+        """Write every what-if, looked up for this help alone: the model takes a while to import."""
         from collbench.model.what_if import WHAT_IFS
 
         super().format_epilog(context, formatter)
@@ -26,7 +43,13 @@ class _Command(click.Command):
 
 
 @click.command(cls=_Command, context_settings={"show_default": True}, params=_OPTIONS)
-@click.argument("system", metavar="SYSTEM|FILE.toml[,...]")
+@click.argument("system", required=False, metavar="SYSTEM|FILE.toml[,...]")
+@click.option(
+    "--on",
+    metavar="SYSTEM|FILE.toml[,...]",
+    shell_complete=completed(systems),
+    help="The system, as the argument.",
+)
 @click.option(
     "--what-if",
     "what_ifs",
@@ -37,7 +60,7 @@ class _Command(click.Command):
 @click.option(
     "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", help="Of several systems."
 )
-def command(system: str, what_ifs: tuple[str, ...], form: str, **options: Any) -> int:
+def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], form: str, **options: Any) -> int:
     """Predict what a collective should take on a described system; nothing runs, no GPU is needed.
 
     SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
@@ -46,20 +69,91 @@ def command(system: str, what_ifs: tuple[str, ...], form: str, **options: Any) -
     Several with commas between, dgx-h100,ethernet-100g-tcp, are held against each other: one table, with who is fastest
     at which sizes.  Runs may be among them, by path.  All have as many ranks as they can have in common, or --ranks.
     """
-    from collbench.api.predicting import find_system
-    from collbench.cli._json import STANDARD
-    from collbench.cli._outputs import Outputs
-    from collbench.cli._predict import compare, predict
-    from collbench.errors import UsageError
-
-    if len(words := [word.strip() for word in system.split(",")]) > 1:
-        from collbench.cli._interconnects import side_by_side
-
-        return side_by_side(words, options, what_ifs, "json" if options["as_json"] == STANDARD else form)
+    names = [word.strip() for word in _system(system, on).split(",")]
+    if len(names) > 1:
+        form = "json" if options["as_json"] == STANDARD else form
+        return interconnects.side_by_side(names, options, what_ifs, form)
     if form != "table":
         raise UsageError(f"--format {form} is for several systems; of one: --json FILE, or - for standard output")
-    described = find_system(system, ())
-    assert described  # there is nothing else that it could be
+    described = find_system(names[0])
+    request = sweep_request(options, on=names[0])
     outputs = Outputs.of(options)
     with outputs.aside():
-        return compare(described, options, what_ifs) if what_ifs else predict(described, options, outputs)
+        if what_ifs:
+            return _compare(described, request, what_ifs, outputs, options["out"])
+        folder = options["out"]
+        session = predicting_session(
+            described, request, lambda part, sweep: folder or default_folder(sweep, folder_name(part))
+        )
+        return show_sweep(session, outputs)
+
+
+def _system(argument: str | None, option: str | None) -> str:
+    """Return the system, which is an argument or an option."""
+    if argument and option:
+        raise UsageError(f"{argument} and --on {option} both name the system; leave one out")
+    name = argument or option
+    if not name:
+        raise click.MissingParameter(param_hint="SYSTEM", param_type="argument")
+    return name
+
+
+def _compare(
+    system: System, request: SweepRequest, what_ifs: tuple[str, ...], outputs: Outputs, out: Path | None
+) -> int:
+    """Predict and print the request with and without changes of the network, and what they do to it."""
+    from collbench.measure.predicted import Modelled
+
+    def folder(part: System, sweep: Sweep) -> Path:
+        return out or default_folder(sweep, folder_name(part))
+
+    part, sweep = predicted_sweep(system, request)
+    session = predicting_session(system, request, folder, what_ifs)
+    with session, Modelled(part, sweep) as unchanged:
+        pairs = list(zip(unchanged.run(), session.run(), strict=True))
+    if not session.leader:
+        return 0
+    click.echo(session.topology, err=True)
+    table = LiveTable()
+    for before, after in pairs:
+        table.show(after.case.title, change_heading(), [(after, change_row(before, after))])
+    click.echo()
+    for pattern, reason in _reasons(part, session.results, what_ifs).items():
+        click.echo(f"{pattern}: {reason}")
+    print_end(session, CHANGE_LEGEND, outputs)
+    return 0
+
+
+def change_heading() -> str:
+    """Return the names of the columns where the same is predicted twice."""
+    names = {"size": "size", "name": "", "before": "as it is", "after": "what if", "ratio": "takes"}
+    return _CHANGE.line(names | {"how": "algorithm", "note": ""}).rstrip()
+
+
+def change_row(before: Result, after: Result) -> str:
+    """Return a prediction beside the one without the change; `takes` is how many times as long it lasts."""
+    if not isinstance(before, Prediction) or not isinstance(after, Prediction):
+        return row(after, None)
+    cells = {
+        "size": format_size(after.case.nbytes),
+        "name": after.implementation,
+        "before": format_seconds(before.seconds),
+        "after": format_seconds(after.seconds),
+        "ratio": f"{after.seconds / before.seconds:.2f}x",
+        "how": method(after),
+        "note": remarks("predicted", after),
+    }
+    return _CHANGE.line(cells)
+
+
+def _reasons(system: System, results: Iterable[Result], what_ifs: tuple[str, ...]) -> dict[str, str]:
+    """Return what the network does to each pattern that the algorithms make between the nodes."""
+    from collbench.model.predict import network_effect
+    from collbench.model.what_if import pattern_of
+
+    predictions = [result for result in results if isinstance(result, Prediction)]
+    reasons = {}
+    for collective, algorithm in sorted({(one.case.collective.name, one.algorithm) for one in predictions}):
+        pattern = pattern_of(collective, algorithm)
+        reasons[pattern] = network_effect(system, collective, algorithm, what_ifs).explanation
+    return reasons

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from collbench.cli._paths import PATH, RUNS, Where
+from collbench.cli.options import PATH, RUNS, Renamed, machine_option
 from collbench.errors import CollbenchError, RunFileError, UsageError, unlinked, writing
 from collbench.host.sanitize import safe_read
 
@@ -20,13 +20,13 @@ from collbench.host.sanitize import safe_read
 @click.option(
     "-o",
     "--out",
-    cls=Where,
+    cls=Renamed,
     type=PATH,
     metavar="FILE",
     help="Where to write it.  [default: report.html beside the first run]",
 )
-@click.option("--as", "name", metavar="SYSTEM|FILE.toml", help="What the machine is.  [default: as the run files say]")
-def command(runs: tuple[Path, ...], out: Path | None, name: str | None) -> int:
+@machine_option("as the run files say")
+def command(runs: tuple[Path, ...], out: Path | None, on: str | None) -> int:
     """Put runs into one HTML file: curves to look into, who wins where, verdicts, the machine, and every row.
 
     RUN is a run file or the folder that holds it: measured, predicted, imported or explained.  Prints the path of the
@@ -40,7 +40,7 @@ def command(runs: tuple[Path, ...], out: Path | None, name: str | None) -> int:
     _refuse(place, [run.path for run in shown])
     if not out:
         unlinked(place, "--out")
-    text = report.build(shown, name)
+    text = report.build(shown, on)
     with writing(place, "file with --out"):
         place.write_text(text, encoding="utf-8")
     click.echo(place)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collbench.cli._json import STANDARD, JsonCommand, into, json_option
-from collbench.cli._paths import PATH
+from collbench.cli.options import PATH, STANDARD, JsonCommand, into, json_option
 from collbench.errors import UsageError
 from collbench.platforms import platforms
 

@@ -7,149 +7,221 @@ For example:
   mpirun -n 16 collbench sweep --op allreduce
 """
 
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from collbench.cli._names import collectives, completed, dtypes, implementations, places, redops
-from collbench.cli._nccl_options import NAMES, nccl_options
-from collbench.cli._paths import PATH
+from collbench.algorithms import implementations, is_library, libraries
+from collbench.analysis.crossover import contests, fastest_in_words, in_words, library_of, rivals, winners
+from collbench.analysis.roofline import measured_roofline, share_in_words
+from collbench.analysis.wires import tradeoffs
+from collbench.api.measuring import measuring_session, predicting_session
+from collbench.api.requests import SweepRequest, default_folder, find_system, folder_name
+from collbench.cli import _nccl_options, _wires_table
+from collbench.cli._outputs import Outputs
+from collbench.cli.options import MEASURING, SWEEP_OPTIONS, sweep_request
+from collbench.cli.progress import LiveTable
+from collbench.cli.results_table import (
+    EXPECTED_LEGEND,
+    LEGEND,
+    NAME,
+    expected_heading,
+    heading,
+    left_out,
+    legend_lines,
+    row,
+)
+from collbench.cli.running import finish, run_session, say_where
+from collbench.host.launcher import launched
+from collbench.measure.disturbance import Watch
+from collbench.measure.session import Session
 from collbench.platforms import platforms
+from collbench.results import Measurement, Result, family, observed, timed
+from collbench.units import format_size
 
-if TYPE_CHECKING:
-    from collbench.cli._outputs import Outputs
+WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
+FEWEST = 6  # samples that have an interval
 
-MEASURING = (
-    *("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin", "bind", "starts"),
-    *("ab", "mpi", "percentiles"),
-    *NAMES,
-)
-"""The options that say how to measure; they change no prediction."""
+_OPTIONS = [*SWEEP_OPTIONS.values(), *_nccl_options.nccl_options()]
 
 
-@click.command(context_settings={"show_default": True}, params=nccl_options())
-@click.option(
-    "--op",
-    default="allreduce",
-    metavar="NAME[,NAME]|all",
-    shell_complete=completed(collectives),
-    help="Collectives (see collbench list).",
-)
-@click.option(
-    "--impl",
-    default="all",
-    metavar="NAME[,NAME]|library|ladder|narrow|all",
-    shell_complete=completed(implementations),
-    help="Implementations.",
-)
-@click.option(
-    "--on",
-    default="auto",
-    metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
-    shell_complete=completed(places, several=False),
-    help="Where the ranks live; on a described system (collbench predict --help) nothing runs, a model predicts.",
-)
-@click.option("--nodes", type=int, metavar="N", help="Nodes of a described system; default: as it says, mostly 1.")
-@click.option("-g", "--ranks", "--ngpus", "ranks", type=int, help="Ranks; default: every GPU, on a CPU 2.")
-@click.option(
-    "--ranks-per-node", type=int, metavar="N", help="GPUs to use of each node of a described system; default: all."
-)
-@click.option("-b", "--minbytes", default="8", metavar="SIZE", help="Smallest message.")
-@click.option(
-    "-e", "--maxbytes", metavar="SIZE", help="Largest message; default: 128M, or what free memory allows; predicted 8G."
-)
-@click.option("-f", "--stepfactor", type=float, default=4.0, help="Each size is so many times the last.")
-@click.option("-i", "--stepbytes", metavar="SIZE", help="Sizes this far apart, instead of -f.")
-@click.option("-n", "--iters", type=int, help="Take so many samples, instead of as many as are needed.")
-@click.option("-w", "--warmup", "--warmup_iters", "warmup", type=int, default=1, help="Untimed samples first.")
-@click.option("-c", "--check", type=int, default=1, help="For nccl-tests' sake: every row is checked.")
-@click.option(
-    "-d",
-    "--datatype",
-    default="float",
-    metavar="NAME[,NAME]|all",
-    shell_complete=completed(dtypes),
-    help="Element types.",
-)
-@click.option(
-    "-o",
-    "--redop",
-    default="sum",
-    metavar="NAME[,NAME]|all",
-    shell_complete=completed(redops),
-    help="Reductions.",
-)
-@click.option("-r", "--root", type=int, default=0, help="Root rank of collectives that have one.")
-@click.option("--in-place", is_flag=True, help="Send from and receive into one buffer.")
-@click.option("-G", "--cudagraph", type=int, default=1, help="On a GPU, time captured graphs; 0: launches.")
-@click.option("--no-graph", is_flag=True, help="The same as -G 0.")
-@click.option("--budget", type=float, default=0.5, help="Seconds for a case, all implementations together.")
-@click.option("-T", "--timeout", type=float, default=30.0, help="Seconds without progress that fail a case.")
-@click.option("--spin", default="auto", metavar="auto|yield|busy", help="On a CPU, how a rank waits.")
-@click.option(
-    "--bind", default="core", metavar="core|none", help="On a CPU, bind each rank to a core where there are enough."
-)
-@click.option(
-    "--ab",
-    multiple=True,
-    metavar="'NAME=VALUE ...'",
-    help="Measure with these variables in turn with the environment as it is; NAME= makes one empty, -NAME unset. "
-    "Given twice: one setting against the other.",
-)
-@click.option(
-    "--mpi",
-    default="",
-    metavar="LIB[,LIB]",
-    help="On a CPU, the MPI libraries to measure, in turn: mpich, openmpi, intel, ... or a folder; default: mpi4py's.",
-)
-@click.option(
-    "--starts",
-    type=int,
-    metavar="N",
-    help="Start the ranks so often: ± covers what another start gives; default: 3 where that is quick, else 1.",
-    show_default=False,
-)
-@click.option("-q", "--quiet", is_flag=True, help="Rows and where they are, and no more.")
-@click.option(
-    "--json",
-    "as_json",
-    type=PATH,
-    metavar="FILE|-",
-    help="Write what was measured as JSON too; - is standard output, and the table goes to stderr.",
-)
-@click.option("-I", "--percentiles", is_flag=True, help="Show min, p95, p99 and max of the samples too.")
-@click.option("--out", type=PATH, help="Folder to make for run file and plots.")
-@click.option("--plot/--no-plot", default=True, help="Draw the plots at the end.")
+@click.command(context_settings={"show_default": True}, params=_OPTIONS)
 def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots."""
-    from collbench.cli._outputs import Outputs
-
     outputs = Outputs.of(options)
     with outputs.aside():
-        return _carry_out(options, outputs)
+        remarks = list(_nccl_options.remarks(options))
+        options = _nccl_options.understood(options, launched())
+        request = sweep_request(options)
+        if options["ab"]:
+            from collbench.cli import ab
+
+            return ab.measure_pair(request, options["ab"], outputs, options["out"], options["percentiles"])
+        if not request.measured:
+            return _predict(request, options, outputs)
+        session, more = measuring_session(request, lambda sweep: options["out"] or default_folder(sweep))
+        return show_sweep(session, outputs, [*remarks, *more], options["percentiles"])
 
 
-def _carry_out(options: dict[str, Any], outputs: "Outputs") -> int:
-    from collbench.api.sweeping import prepare
-    from collbench.api.wanted import default_folder
-    from collbench.cli import _nccl_options
-    from collbench.cli._sweep_table import carry_out
-    from collbench.errors import UsageError
-    from collbench.host.launcher import launched
+def _predict(request: SweepRequest, options: dict[str, Any], outputs: Outputs) -> int:
+    """Predict the sweep on a described system; options of measuring are of no use there, which is printed."""
+    system = find_system(request.on, ("auto", *platforms()))
+    context = click.get_current_context()
+    spelled = {option.name: max(option.opts, key=len) for option in context.command.params}
+    unused = [
+        spelled[name]
+        for name in (*MEASURING, *_nccl_options.NAMES)
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    remarks = [f"nothing is measured, so without effect: {', '.join(unused)}"] if unused else []
+    folder = options["out"]
+    session = predicting_session(
+        system, request, lambda part, sweep: folder or default_folder(sweep, folder_name(part))
+    )
+    return show_sweep(session, outputs, remarks)
 
-    remarks = list(_nccl_options.remarks(options))
-    options = _nccl_options.understood(options, launched())
-    if options["ab"]:
-        if outputs.json or outputs.foreign:
-            raise UsageError("--json and -J hold one run, and --ab makes two; leave them out, and read the run files")
-        from collbench.cli._ab import carry_out_pair
 
-        return carry_out_pair(options)
-    if options["on"] not in ("auto", *platforms()):
-        from collbench.api.predicting import find_system  # a model, which takes as long to load as all the rest
-        from collbench.cli._predict import predict
+def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), spread: bool = False) -> int:
+    """Run a sweep that is measured or predicted, and print all of it; the exit status.
 
-        if system := find_system(options["on"]):
-            return predict(system, options, outputs, MEASURING)
-    session, more = prepare(options, lambda sweep: options["out"] or default_folder(sweep))
-    return carry_out(session, [*remarks, *more], options["percentiles"], outputs)
+    `spread` adds percentiles of the samples to the table.
+    """
+    watch = Watch()
+    table = SweepTable(session, spread, outputs.quiet)
+    if interrupted := run_session(session, table, remarks, outputs.quiet):
+        outputs.write(session)
+        return interrupted
+    if session.leader:
+        if not outputs.quiet and (gone := table.left_out()):
+            click.echo(f"too narrow for all columns, so without: {', '.join(gone)}", err=True)
+        _print_fastest(session)
+        _print_bounds(session)
+        _print_wires(session)
+        if not outputs.quiet:
+            for line in noise(session.results, watch):
+                click.echo(line, err=True)
+        print_end(session, EXPECTED_LEGEND if session.modelled else LEGEND, outputs)
+    status = finish([session])
+    outputs.write(session)
+    return status
+
+
+class SweepTable:
+    """The table of a sweep, row by row."""
+
+    def __init__(self, session: Session, spread: bool, quiet: bool) -> None:
+        names = session.sweep.implementations
+        self._session, self._spread = session, spread
+        self._compared = [name for name in libraries() if name in map(family, names)]
+        self._estimated = {name for one in names for name in implementations()[family(one)].estimates}
+        self._library = self._compared[0] if self._compared else ""
+        if len([name for name in names if is_library(name)]) > 1:
+            self._library = "best"
+        cases = list(session.sweep.cases())
+        self._live = LiveTable(0 if quiet else len(cases) * len(names))
+
+    @property
+    def _width(self) -> int:
+        """Characters of the longest name; names have their library's version once the ranks are there."""
+        return max([NAME, *map(len, self._session.labels)])
+
+    def begin(self) -> None:
+        """Print what stands above all rows; nothing, since every case has its heading."""
+
+    def add(self, result: Result) -> None:
+        """Print a result."""
+        estimates = result.case.collective.name in self._estimated
+        if self._session.modelled:
+            names = expected_heading(self._library)
+        else:
+            names = heading(self._library, self._spread, estimates, self._width)
+        rival = None
+        if not is_library(result.implementation):
+            rival = library_of(self._session.results, self._compared, result)
+        line = row(result, rival, self._spread, estimates, self._width)
+        self._live.show(result.case.title, names, [(result, line)])
+
+    def close(self) -> None:
+        """Take progress away."""
+        self._live.close()
+
+    def left_out(self) -> list[str]:
+        """Return the columns that the terminal is too narrow for."""
+        modelled = self._session.modelled
+        return left_out(self._library, self._spread, bool(self._estimated), self._width, modelled)
+
+
+def _print_fastest(session: Session) -> None:
+    """Print who wins in which range of sizes; an implementation that is alone has no rivals."""
+    compared = rivals(session.results)
+    names = {result.implementation for result in compared}
+    if len(names) < 2:
+        return
+    with_time = {result.implementation for result in timed(session.results)}
+    left = [name for name in session.sweep.implementations if name not in names and name in with_time]
+    aside = f" (not counted: {', '.join(left)})" if left else ""
+    against_libraries = contests(compared, libraries())
+    for case, ranges in winners(compared):
+        click.echo(f"\n{fastest_in_words(case, ranges, session.modelled)}{aside}")
+        for contest in against_libraries:
+            if contest.case.title == case.title:
+                click.echo(f"  {in_words(contest)}")
+
+
+def _print_bounds(session: Session) -> None:
+    """Print what memory allows, and who comes nearest to it, for each kind of case that is larger than the caches."""
+    for kind in dict.fromkeys(case.kind for case in session.sweep.cases()):
+        limit = measured_roofline(session.results, kind)
+        if not limit:
+            continue
+        case = replace(kind, nbytes=max(limit.copy_times))
+        rows = [result for result in observed(session.results) if result.case == case]
+        best = min(rows, key=lambda result: result.typical)
+        click.echo(f"{limit}; {best.implementation} reaches {share_in_words(best)}")
+
+
+def _print_wires(session: Session) -> None:
+    """Print what narrower wire formats bring and take, if some were measured."""
+    if found := tradeoffs(session.results):
+        for line in _wires_table.lines(found):
+            click.echo(line)
+        click.echo(_wires_table.WIRES_LEGEND, err=True)
+
+
+def noise(results: Sequence[Result], watch: Watch) -> Iterator[str]:
+    """Yield how wide intervals are, what else the machine did, and what helps; nothing if all rows are sharp."""
+    rows = [result for result in results if isinstance(result, Measurement) and result.right and not result.disturbed]
+    few = [row for row in rows if len(row.times) < FEWEST]
+    if few:
+        yield (
+            f"{len(few)} of {len(rows)} rows have fewer than {FEWEST} samples, and so no interval; "
+            "nothing is said of who is faster there (more: -n, or a larger --budget)"
+        )
+    wide = [row for row in rows if WIDE < row.relative_halfwidth < math.inf]
+    if not wide:
+        return
+    worst = max(wide, key=lambda row: row.relative_halfwidth)
+    yield (
+        f"noise: {len(wide)} of {len(rows)} rows are known to more than ± {WIDE:.0%} only, "
+        f"the worst to ± {worst.relative_halfwidth:.0%} ({worst.implementation} at {format_size(worst.case.nbytes)}); "
+        "what is not told apart is not called faster"
+    )
+    on_cores = max((row.case.ranks for row in rows if row.platform == "cpu"), default=1)
+    for reason in watch.reasons(on_cores):
+        yield f"  {reason}"
+    kinds = [platforms()[name] for name in dict.fromkeys(row.platform for row in wide) if name in platforms()]
+    helps = [kind.steadier for kind in kinds if kind.steadier]
+    yield f"  what helps: {', '.join([*helps, '--budget 5 or --starts 5'])}, and a second run"
+
+
+def print_end(session: Session, legend: str, outputs: Outputs) -> None:
+    """Print what the numbers mean, and where everything is."""
+    if not outputs.quiet:
+        click.echo(f"\n{legend}", err=True)
+        for line in legend_lines(session.results):
+            click.echo(line, err=True)
+    say_where(session, ("png",) if outputs.plot else ())

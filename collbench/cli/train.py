@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from collbench.cli._paths import FORMATS, PATH
+from collbench.cli.options import FORMATS, PATH
 
 _OPTIONS = [
     click.Option(

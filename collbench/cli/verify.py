@@ -7,20 +7,25 @@ For example:
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from collbench.cli._sweep_options import DEFAULTS, HERE, shared
-
-if TYPE_CHECKING:
-    from collbench.analysis.conformance import Conformance
-    from collbench.cases import Sweep
+from collbench.analysis.conformance import Conformance, table
+from collbench.api.requests import measured_sweep
+from collbench.cases import Sweep
+from collbench.cli.options import HERE, shared, sweep_request
+from collbench.cli.progress import LiveTable
+from collbench.cli.results_table import row
+from collbench.cli.running import run_session
+from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.host.launcher import launched
+from collbench.measure.session import Session
+from collbench.results import Outcome, Result
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
 
-_FIXED = {"minbytes": str(SIZES[0]), "maxbytes": str(SIZES[-1]), "stepfactor": 2.0, "iters": 1, "warmup": 0}
 _OPTIONS = [
     *shared(op="all", impl="all,narrow"),
     HERE,
@@ -38,49 +43,40 @@ def command(context: click.Context, /, full: bool, quiet: bool, **options: Any) 
     With floats that are added, which takes half a minute, or a minute where all kernels must be compiled first; --full
     has all types and reductions.
     """
-    from collbench.analysis.conformance import Conformance
-    from collbench.api.wanted import make_sweep
-    from collbench.host.launcher import launched
-
-    for name in ("datatype", "redop") if full else ():
-        if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+    for name in ("datatype", "redop"):
+        if full and context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
             options[name] = "all"
-    platform, sweep = make_sweep(DEFAULTS | _FIXED | options, launched())
+    fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
+    platform, sweep = measured_sweep(sweep_request(options, **fixed), launched())
     sampling = replace(sweep.sampling, check_only=True)
     sweep = replace(sweep, sizes=SIZES, sampling=sampling, both_places=True)
-    conformance = Conformance()
-    if _check(platform, sweep, conformance, quiet):
-        _show(conformance, sweep)
-    return int(bool(conformance.bad))
-
-
-def _check(platform: str, sweep: "Sweep", conformance: "Conformance", quiet: bool) -> bool:
-    """Every case of a sweep; whether this process is the one that prints."""
-    from collbench.cli._live_table import LiveTable
-    from collbench.cli._progress import awaited, begun
-    from collbench.cli._table import row
-    from collbench.host.launcher import launched
-    from collbench.measure.session import Session
-
-    table = LiveTable(0 if quiet else len(list(sweep.cases())) * len(sweep.implementations))
     session = Session(platform, sweep, launched(), None)
-    with begun(session, sweep.ranks, quiet):
-        if session.leader and not quiet:
-            click.echo(session.topology, err=True)
-        for result in awaited(session.run(), quiet):
-            conformance.add(result)
-            if session.leader:
-                case, bad = result.case.title, conformance.bad and conformance.bad[-1] is result
-                table.show(case, "", [(result, f"{case}: {row(result, None)}")] if bad else [])
+    table = _BadRows(0 if quiet else len(list(sweep.cases())) * len(sweep.implementations))
+    if interrupted := run_session(session, table, quiet=quiet):
+        return interrupted
     if session.leader:
-        table.close()
-    return session.leader
+        _print_summary(table.conformance, sweep)
+    return int(any(result.outcome.bad for result in session.results))
 
 
-def _show(conformance: "Conformance", sweep: "Sweep") -> None:
-    from collbench.analysis.conformance import table
-    from collbench.results import Outcome
+class _BadRows(LiveTable):
+    """The results that are wrong or failed, below each other; all of them count for the summary."""
 
+    def __init__(self, total: int) -> None:
+        super().__init__(total)
+        self.conformance = Conformance()
+
+    def add(self, result: Result) -> None:
+        """Print a result if it is bad."""
+        before = len(self.conformance.bad)
+        self.conformance.add(result)
+        title = result.case.title
+        bad = len(self.conformance.bad) > before
+        self.show(title, "", [(result, f"{title}: {row(result, None)}")] if bad else [])
+
+
+def _print_summary(conformance: Conformance, sweep: Sweep) -> None:
+    """Print which implementation is right for what, what was skipped and why, and what was not checked."""
     for line in table(conformance, (dtype.name for dtype in sweep.dtypes)):
         click.echo(line)
     click.echo()
@@ -93,11 +89,9 @@ def _show(conformance: "Conformance", sweep: "Sweep") -> None:
         click.echo(left)
 
 
-def _left_out(sweep: "Sweep") -> str:
-    """What was not checked, and how it is."""
-    from collbench.datatypes import DATATYPES, REDUCTIONS
-
+def _left_out(sweep: Sweep) -> str:
+    """Return what was not checked, and how it is."""
     dtypes = [name for name in DATATYPES if name not in {dtype.name for dtype in sweep.dtypes}]
     redops = [name for name in REDUCTIONS if name not in {redop.name for redop in sweep.redops}]
-    told = [f"{what} {', '.join(names)}" for what, names in (("types", dtypes), ("reductions", redops)) if names]
-    return f"not checked: {'; '.join(told)} (--full, or -d and -o)" if told else ""
+    left = [f"{what} {', '.join(names)}" for what, names in (("types", dtypes), ("reductions", redops)) if names]
+    return f"not checked: {'; '.join(left)} (--full, or -d and -o)" if left else ""

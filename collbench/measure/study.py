@@ -1,6 +1,6 @@
-"""What a wire is wrong by, found by the ranks: the same rung, round after round, on numbers like gradients.
+"""The errors of a narrow wire, measured by the ranks: round after round on numbers like gradients.
 
-With feedback, where what a round loses is added to the next, and without.  kernels/errors.cu has the numbers.
+Once with feedback, where what a round loses is added to the next, and once without.  See kernels/errors.cu.
 """
 
 import math
@@ -26,11 +26,11 @@ _LOSSES = KEPT - _SUMS.itemsize  # bytes of an element
 
 
 _KNOWN: dict[tuple[str, int, str], Study] = {}
-"""By platform, ranks and wire; nothing else matters to it."""
+"""Results by platform, number of ranks and wire, on which alone they depend."""
 
 
 def study(platform: Platform, wire: Wire) -> Study:
-    """*Collective*: both kinds of rounds, once for these ranks and a wire; what lies in the buffers is spoilt."""
+    """*Collective*: return the errors of a wire, measured once for these ranks; overwrites the buffers."""
     key = platform.name, platform.ranks, wire.name
     if key not in _KNOWN:
         _KNOWN[key] = _studied(platform, wire)
@@ -45,14 +45,14 @@ def _studied(platform: Platform, wire: Wire) -> Study:
         for options in ((), (narrow.FEEDBACK,))
     )
     start = time.perf_counter()
-    plain.carry_out(_TRIED)
+    plain.run(_TRIED)
     slowest = max(platform.team.exchange((time.perf_counter() - start) / _TRIED))
     rounds = max(FEWEST, min(ROUNDS, int(_SECONDS / slowest)))
-    return Study(rounds, LEARNT, plain.carry_out(rounds), fed.carry_out(rounds))
+    return Study(rounds, LEARNT, plain.run(rounds), fed.run(rounds))
 
 
 class _Rounds:
-    """Rounds of one kind, and what they come to."""
+    """Rounds with feedback or without."""
 
     def __init__(self, platform: Platform, case: Case, wire: Wire, prepared: Prepared) -> None:
         self._platform, self._case, self._prepared = platform, case, prepared
@@ -60,12 +60,12 @@ class _Rounds:
         self._kernels = {entry: platform.launcher.kernel(_KERNELS, entry, case.dtype, case.redop) for entry in entries}
         self._private = WINDOW_HEAD + narrow.private(wire, case.ranks, platform)
 
-    def carry_out(self, rounds: int) -> Lost:
-        """*Collective*: from no losses on; what the first rank holds, as all do, is held against what is exact."""
+    def run(self, rounds: int) -> Lost:
+        """*Collective*: return the errors of so many rounds, by what rank 0 holds, which all ranks hold alike."""
         platform = self._platform
         for rank in platform.local:
             words = np.uint64(self._own(rank)), np.uint64(KEPT * LEARNT // 4)
-            self._run("study_clear", rank, *words)
+            self._launch("study_clear", rank, *words)
         for number in range(rounds):
             self._round(number)
         own = self._sums(rounds) if 0 in platform.local else None
@@ -76,29 +76,29 @@ class _Rounds:
         count, seed, turn = np.uint64(LEARNT), np.uint32(_SEED), np.uint32(number)
         for rank in self._platform.local:
             send, _ = buffers(self._platform.memory, self._case, rank)
-            self._run("study_fill", rank, np.uint64(send), count, seed, np.uint32(rank), turn)
+            self._launch("study_fill", rank, np.uint64(send), count, seed, np.uint32(rank), turn)
         self._platform.launcher.synchronize()
         self._prepared.launch(1)
         self._platform.launcher.synchronize()
         if 0 in self._platform.local:
             _, receive = buffers(self._platform.memory, self._case, 0)
             sums = np.uint64(self._own(0) + _LOSSES * LEARNT)
-            self._run("study_add", 0, np.uint64(receive), count, seed, np.uint32(self._case.ranks), turn, sums)
+            self._launch("study_add", 0, np.uint64(receive), count, seed, np.uint32(self._case.ranks), turn, sums)
 
     def _sums(self, rounds: int) -> Lost:
         place = self._own(0) + _LOSSES * LEARNT
         return lost(self._platform.launcher.fetch(0, place, LEARNT * _SUMS.itemsize).view(_SUMS), rounds)
 
     def _own(self, rank: int) -> int:
-        """Where a rank's private memory starts."""
+        """Return the address of a rank's private memory."""
         return self._platform.memory.address(Region.WINDOW, rank) + self._private
 
-    def _run(self, entry: str, rank: int, *arguments: np.generic) -> None:
+    def _launch(self, entry: str, rank: int, *arguments: np.generic) -> None:
         self._platform.launcher.bind_one(self._kernels[entry], rank, LEARNT, *arguments)()
 
 
 def lost(sums: NDArray[np.void], rounds: int) -> Lost:
-    """What the sums of all elements come to after so many rounds."""
+    """Return the errors of so many rounds from the sums of all elements."""
     scale = math.sqrt(float(sums["exact"].mean()) / rounds)
     rms = math.sqrt(float(sums["squares"].mean()) / rounds)
     bias = math.sqrt(float(np.mean(np.square(sums["errors"] / rounds))))

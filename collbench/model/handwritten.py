@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from collbench.algorithms import Implementation, find, implementations
+from collbench.algorithms import Implementation, implementations
 from collbench.cases import Case
+from collbench.datatypes import wire_nbytes
 from collbench.errors import Unsupported
 from collbench.platforms.cost import Hardware, Wait
 from collbench.platforms.gpu.hardware import gpus
@@ -106,8 +107,7 @@ def reached(system: System, name: str) -> float:
 
     Of PCIe nothing is known: there it is all.
     """
-    implementation = find(name)
-    known = PUBLISHED.get("two-shot" if implementation and implementation.wire else name)
+    known = PUBLISHED.get(name if wire_nbytes(name) is None else "two-shot")
     return known.reached if known and not system.meets_over_pcie else 1.0
 
 

@@ -1,4 +1,4 @@
-"""Seconds of a step on a described system: computing, waiting for the slowest GPU, and what the model says of the rest.
+"""Seconds of a step on a described system: computing, waiting for the slowest GPU, and communication by the model.
 
 The waits are those of independent, normally distributed computing times: of n ranks the slowest is expected
 PHI^-1((n - 3/8) / (n + 1/4)) standard deviations above the mean (G. Blom, 1958).
@@ -18,13 +18,17 @@ from collbench.topology.system import System
 NOISE = 0.0022
 """Standard deviation of computing times over their mean, from node to node of a healthy cluster of nine nodes."""
 
-
 CONTENTION = 0.075
 """How much longer computing takes while a GPU communicates: Calculon's `processor_usage` lies between 0.02 and 0.15."""
 
 
 def on_ranks(system: System, ranks: int) -> System:
-    """As much of the system, or as many of its nodes, as so many ranks need; UsageError if they fill no whole nodes."""
+    """Return as much of the system, or as many of its nodes, as so many ranks need.
+
+    Raises:
+        UsageError: The ranks fill no whole nodes.
+
+    """
     if ranks <= system.gpus:
         return system.of(1).part(ranks) if system.nodes > 1 else system.part(ranks)
     if ranks % system.gpus:
@@ -37,52 +41,49 @@ def on_ranks(system: System, ranks: int) -> System:
 
 
 def slowest(ranks: int, noise: float) -> float:
-    """By how much the slowest of so many ranks is expected to compute longer than the mean, over the mean."""
+    """Return by how much the slowest of so many ranks is expected to compute longer than the mean, over the mean."""
     return noise * NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)) if ranks > 1 else 0.0
 
 
 def step_time(system: System, case: Case, implementation: str, noise: float = NOISE) -> StepPrediction:
-    """A step on that many ranks of the system, as its schedule has it; Unsupported as `network_curve`.
+    """Return a step on as many ranks of the system, by the schedule of the case's step.
 
-    What lies behind each other adds up.  Where buckets overlap, a bucket goes out once it is computed and the one
+    Parts that follow each other add up.  Where buckets overlap, a bucket goes out once it is computed and the bucket
     before has arrived, and computing meanwhile takes CONTENTION longer.
+
+    Raises:
+        Unsupported: The model knows no such collective, as `network_curve` says.
+
     """
     assert case.step
     schedule, computing = case.step.schedule, case.step.seconds
     if case.ranks == 1 or schedule == COMPUTE:
         return StepPrediction(case, implementation, (computing, 0.0, 0.0), computing, computing)
     alone = [replace(part, step=None) for _, part in case.buckets()]
-    sent = network_curve(on_ranks(system, case.ranks), alone, implementation)
+    buckets = network_curve(on_ranks(system, case.ranks), alone, implementation)
     waiting = 0.0 if schedule == COMMUNICATE else computing * slowest(case.ranks, noise)
-    spent = {COMMUNICATE: _communicated, SEQUENTIAL: _one_after_the_other}.get(schedule, _overlapped)
-    typical, low, high = (spent(computing, [getattr(one, name) for one in sent]) for name in ("seconds", "low", "high"))
+    expected = _parts(schedule, computing, [bucket.seconds for bucket in buckets])
     return StepPrediction(
         case,
         implementation,
-        (typical[0], waiting, typical[1]),
-        low=sum(low) + waiting,
-        high=sum(high) + waiting,
-        algorithm=sent[0].algorithm,
-        protocol=sent[0].protocol,
-        note=sent[0].note,
+        (expected[0], waiting, expected[1]),
+        low=sum(_parts(schedule, computing, [bucket.low for bucket in buckets])) + waiting,
+        high=sum(_parts(schedule, computing, [bucket.high for bucket in buckets])) + waiting,
+        algorithm=buckets[0].algorithm,
+        protocol=buckets[0].protocol,
+        note=buckets[0].note,
     )
 
 
-def _communicated(computing: float, sent: Sequence[float]) -> tuple[float, float]:
-    return 0.0, sum(sent)
-
-
-def _one_after_the_other(computing: float, sent: Sequence[float]) -> tuple[float, float]:
-    return computing, sum(sent)
-
-
-def _overlapped(computing: float, sent: Sequence[float]) -> tuple[float, float]:
-    """Seconds of computing, and of communicating after that.
-
-    Only what is communicated while there is something to compute slows it: all buckets but the last, at most.
-    """
-    slowed = computing + CONTENTION * min(computing, sum(sent[:-1]))
+def _parts(schedule: str, computing: float, buckets: Sequence[float]) -> tuple[float, float]:
+    """Return the seconds of computing, and of communicating after that; *buckets* are the seconds of each alone."""
+    if schedule == COMMUNICATE:
+        return 0.0, sum(buckets)
+    if schedule == SEQUENTIAL:
+        return computing, sum(buckets)
+    # Only what is communicated while there is something to compute slows it: all buckets but the last, at most.
+    slowed = computing + CONTENTION * min(computing, sum(buckets[:-1]))
     end = 0.0
-    for place, seconds in enumerate(sent, 1):
-        end = max(end, slowed * place / len(sent)) + seconds
+    for place, seconds in enumerate(buckets, 1):
+        end = max(end, slowed * place / len(buckets)) + seconds
     return slowed, end - slowed

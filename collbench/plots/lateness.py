@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collbench.analysis.jitter.lateness import Floats, Steps, witnesses
+from collbench.analysis.stragglers import Floats, StepArrays, straggler_rows
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.style import style
 from collbench.results import StepTimes
@@ -39,7 +39,7 @@ class Binned:
     size: int  # steps of a column at most
 
     @classmethod
-    def of(cls, steps: Steps) -> "Binned":
+    def of(cls, steps: StepArrays) -> "Binned":
         """Whole steps in every column."""
         each = max(1, -(-steps.count // _MOST_COLUMNS))
         starts = [start for own in steps.slices for start in range(own.start, own.stop, each)]
@@ -58,14 +58,14 @@ class Binned:
 
 def figures(run: Run, wanted: Wanted) -> Named:
     """One for each row that says who is late."""
-    for result, steps in witnesses(run.results):
+    for result, steps in straggler_rows(run.results):
         if wanted.shows(result.implementation):
             case = result.case
             words = ["lateness", case.collective.name, case.dtype.name, f"{case.nbytes}B", result.implementation]
             yield "-".join(words), _figure(result, steps)
 
 
-def _figure(result: StepTimes, steps: Steps) -> "Figure":
+def _figure(result: StepTimes, steps: StepArrays) -> "Figure":
     from matplotlib.figure import Figure
 
     binned = Binned.of(steps)
@@ -87,7 +87,7 @@ def _figure(result: StepTimes, steps: Steps) -> "Figure":
     return figure
 
 
-def _heat(axes: "Axes", steps: Steps, binned: Binned) -> Any:
+def _heat(axes: "Axes", steps: StepArrays, binned: Binned) -> Any:
     """A row for every rank."""
     from matplotlib.colors import TwoSlopeNorm
 
@@ -106,7 +106,7 @@ def _heat(axes: "Axes", steps: Steps, binned: Binned) -> Any:
     return shown
 
 
-def _last(axes: "Axes", steps: Steps) -> None:
+def _last(axes: "Axes", steps: StepArrays) -> None:
     """How often every rank was the last."""
     shares = [steps.last_share(rank) for rank in range(steps.ranks)]
     axes.barh(range(steps.ranks), shares, height=0.8, color=_LAST)
@@ -143,7 +143,7 @@ def _signed(seconds: float) -> str:
     return f"{'-' if seconds < 0 else '+'}{format_seconds(abs(seconds))}"
 
 
-def _title(result: StepTimes, steps: Steps, binned: Binned) -> str:
+def _title(result: StepTimes, steps: StepArrays, binned: Binned) -> str:
     case = result.case
     column = f"a column is the mean of {binned.size}" if binned.size > 1 else "a column each"
     lines = (

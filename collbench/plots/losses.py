@@ -1,4 +1,4 @@
-"""The picture of a race of styles: loss against wall time and against steps, with bands over seeds and the target."""
+"""The picture of synchronisation strategies: loss in time and in steps, with bands over seeds, and the target."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collbench.analysis.race import Entry, Estimate, Race, estimate, race
+from collbench.analysis.strategies import Effort, GeometricMean, Ranking, StrategyRuns, geometric_mean, ranking
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.style import SCREEN, looks, style
 from collbench.results import Point, Trained
@@ -32,65 +32,65 @@ Along = Callable[[Trained, Point], float]
 
 
 def figures(run: Run, wanted: Wanted) -> Named:
-    """One, if anybody learns; the target is that of all styles, drawn or not."""
-    told = race(run.results)
-    shown = tuple(entry for entry in told.entries if wanted.shows(entry.name)) if told else ()
-    if told and shown:
-        yield "losses", figure(replace(told, entries=shown))
+    """Yield one figure, if any strategy learns; the target is that of all strategies, drawn or not."""
+    found = ranking(run.results)
+    shown = tuple(entry for entry in found.entries if wanted.shows(entry.name)) if found else ()
+    if found and shown:
+        yield "losses", figure(replace(found, entries=shown))
 
 
-def figure(race: Race) -> "Figure":
+def figure(found: Ranking) -> "Figure":
     """Loss in time and in steps, and below where the target is reached, with intervals."""
     with style():
         from matplotlib.figure import Figure
 
-        height = 4.6 + 0.24 * len(race.entries)
+        height = 4.6 + 0.24 * len(found.entries)
         drawn = Figure(figsize=(SCREEN.width(2), height), layout="constrained")
-        panels = drawn.subplots(2, 2, sharex="col", sharey="row", height_ratios=(3.6, 0.24 * len(race.entries)))
-        _column(panels[:, 0], race, lambda run, point: point.seconds, Entry.seconds)
-        _column(panels[:, 1], race, lambda run, point: point.batches / run.case.ranks, Entry.steps)
-        _texts(drawn, panels, race)
-        handles = [_line(entry) for entry in race.entries]
+        panels = drawn.subplots(2, 2, sharex="col", sharey="row", height_ratios=(3.6, 0.24 * len(found.entries)))
+        _column(panels[:, 0], found, lambda run, point: point.seconds, Effort.SECONDS)
+        _column(panels[:, 1], found, lambda run, point: point.batches / run.case.ranks, Effort.STEPS)
+        _texts(drawn, panels, found)
+        handles = [_line(entry) for entry in found.entries]
         drawn.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return drawn
 
 
-def _column(panels: "Sequence[Axes]", race: Race, along: Along, part: Callable[[Entry, int], float]) -> None:
+def _column(panels: "Sequence[Axes]", found: Ranking, along: Along, effort: Effort) -> None:
     """A panel of curves above one of intervals."""
     above, below = panels
-    for entry in race.entries:
+    for entry in found.entries:
         _curve(above, entry, along)
     above.set_yscale("log")
-    above.set_ylim(top=_top(race))
-    above.axhline(race.target, color="#606060", linewidth=1, linestyle=":", zorder=1)
+    above.set_ylim(top=_top(found))
+    above.axhline(found.target, color="#606060", linewidth=1, linestyle=":", zorder=1)
     above.set_xlim(left=0)
-    for row, entry in enumerate(race.entries):
+    for row, entry in enumerate(found.entries):
         if entry.arrived:
-            _mark(below, row, entry.over(lambda seed, entry=entry: part(entry, seed)), _look(entry.name)[0])  # type: ignore[misc]
-    below.set_ylim(len(race.entries) - 0.4, -0.6)
+            _mark(below, row, entry.mean(effort), _look(entry.name)[0])
+    below.set_ylim(len(found.entries) - 0.4, -0.6)
     below.grid(visible=True, axis="x")
 
 
-def _top(race: Race) -> float:
+def _top(found: Ranking) -> float:
     """The highest loss after the first few steps, whose fall would take all the room."""
-    runs = [run for entry in race.entries for run in entry.runs.values()]
+    runs = [run for entry in found.entries for run in entry.runs.values()]
     early = (point.loss for run in runs for point in run.points[1:2] if math.isfinite(point.loss))
-    return 1.15 * max(early, default=race.target)
+    return 1.15 * max(early, default=found.target)
 
 
-def _curve(axes: "Axes", entry: Entry, along: Along) -> None:
+def _curve(axes: "Axes", entry: StrategyRuns, along: Along) -> None:
     """The geometric mean over seeds and its interval, as far as every seed goes."""
     curves = [_track(run, along) for run in entry.runs.values()]
     if not all(places for places, _ in curves):
         return
     grid = np.linspace(0, min(places[-1] for places, _ in curves), _GRID)
     rows = np.array([np.interp(grid, places, np.log(losses)) for places, losses in curves])
-    told = [estimate(np.exp(column)) for column in rows.T]
+    means = [geometric_mean(np.exp(column)) for column in rows.T]
     color, dashes = _look(entry.name)
-    axes.plot(grid, [one.value for one in told], color=color, linestyle=dashes, linewidth=1.8)
+    axes.plot(grid, [one.value for one in means], color=color, linestyle=dashes, linewidth=1.8)
     if len(curves) > 1:
         axes.fill_between(
-            grid, [one.low for one in told], [one.high for one in told], color=color, alpha=0.13, linewidth=0
+            grid, [one.low for one in means], [one.high for one in means], color=color, alpha=0.13, linewidth=0
         )
 
 
@@ -100,18 +100,18 @@ def _track(run: Trained, along: Along) -> tuple[list[float], list[float]]:
     return [along(run, point) for point in sound], [point.loss for point in sound]
 
 
-def _mark(axes: "Axes", row: int, reached: Estimate, color: str) -> None:
+def _mark(axes: "Axes", row: int, reached: GeometricMean, color: str) -> None:
     """Where the target is reached, with the interval."""
     if math.isfinite(reached.high):
         axes.plot([reached.low, reached.high], [row, row], color=color, linewidth=3, alpha=0.5, solid_capstyle="butt")
     axes.plot([reached.value], [row], "o", color=color, markersize=6, markeredgecolor="white")
 
 
-def _texts(drawn: "Figure", panels: Any, race: Race) -> None:
+def _texts(drawn: "Figure", panels: Any, found: Ranking) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    case = next(iter(race.entries[0].runs.values())).case
-    seeds = max(len(entry.runs) for entry in race.entries)
+    case = next(iter(found.entries[0].runs.values())).case
+    seeds = max(len(entry.runs) for entry in found.entries)
     words = (f"{case.ranks} ranks", *(case.job.words if case.job else ()), f"{seeds} seed{'s' if seeds > 1 else ''}")
     drawn.suptitle(", ".join(words), x=0.01, ha="left", fontsize=SCREEN.title)
     (left, right), (below, _) = panels
@@ -120,10 +120,10 @@ def _texts(drawn: "Figure", panels: Any, race: Race) -> None:
     left.set_ylabel("loss on samples held out")
     left.yaxis.set_major_formatter(_plain)
     left.yaxis.set_minor_formatter(lambda value, position: _plain(value) if f"{value:.0e}"[0] in "235" else "")
-    below.set_yticks(range(len(race.entries)), [entry.name for entry in race.entries])
+    below.set_yticks(range(len(found.entries)), [entry.name for entry in found.entries])
     below.xaxis.set_major_locator(MaxNLocator(6))
     below.xaxis.set_major_formatter(lambda value, position: format_seconds(value) if value > 0 else "0")
-    below.set_ylabel(f"{race.target:g} reached")
+    below.set_ylabel(f"{found.target:g} reached")
     for axes, name in zip(panels[1], ("wall time", "steps (samples seen over ranks and batch)"), strict=True):
         axes.set_xlabel(name)
 
@@ -132,7 +132,7 @@ def _plain(value: float, position: int = 0) -> str:
     return f"{value:g}"
 
 
-def _line(entry: Entry) -> Any:
+def _line(entry: StrategyRuns) -> Any:
     from matplotlib.lines import Line2D
 
     color, dashes = _look(entry.name)
@@ -146,4 +146,4 @@ def _look(name: str) -> tuple[str, Any]:
     return other.color, other.linestyle
 
 
-KIND = Kind(order=50, rows=(Trained,), needs="styles of which one at least learns", figures=run_by_run(figures))
+KIND = Kind(order=50, rows=(Trained,), needs="strategies of which one at least learns", figures=run_by_run(figures))

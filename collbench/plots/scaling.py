@@ -4,9 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from collbench.analysis.scaling.laws import best, fits
-from collbench.analysis.scaling.points import Curve, curves
-from collbench.analysis.scaling.verdict import USUAL
+from collbench.analysis.scaling import USUAL, Curve, curves, fit_laws, nearest_law
 from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
 from collbench.plots.style import SCREEN, Look, looks, style
 from collbench.results import StepPrediction, StepTimes, family
@@ -82,7 +80,7 @@ def _curve(axes: "Axes", curve: Curve, look: Look) -> None:
     for point in curve.more:
         if point.efficiency.known:
             axes.vlines(point.ranks, point.efficiency.low, point.efficiency.high, color=look.color, alpha=0.6)
-    nearest = best(fits(curve))
+    nearest = nearest_law(fit_laws(curve))
     if nearest:
         fine = [2 ** (step * math.log2(ranks[-1] / ranks[0]) / _FINE) for step in range(_FINE + 1)]
         law = [nearest.efficiency(count) for count in fine]

@@ -1,31 +1,25 @@
-"""What the page says of steps and training: how they scale, what overlap hides, who is late, which style is first.
+"""What the report says of steps and training: scaling, overlap, stragglers, and strategies, in the commands' words.
 
-Another thing to say of them is a function in PARTS: the words are those of the command that measures it.
+Another thing to say of them is a function in PARTS.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from collbench.analysis import overlap, standings
-from collbench.analysis.jitter import accusation, judgement
-from collbench.analysis.jitter.lateness import Steps as Moments
-from collbench.analysis.jitter.lateness import witnesses
-from collbench.analysis.race import race
-from collbench.analysis.scaling.points import Curve, curves
-from collbench.analysis.scaling.verdict import lines
+from collbench.analysis import overlap, scaling, stragglers, strategies
 from collbench.report.analysed import AnalysedRun
 from collbench.report.sanitize import safe_text
 from collbench.report.sections import Anchors, Picture, TextTable, pictures
 from collbench.results import Result, StepPrediction, StepTimes, Trained
 from collbench.units import format_seconds, format_size
 
-_MOST = 60  # rows of a table, tables, and verdicts
 STEPPED = (StepTimes, StepPrediction, Trained)
+_MOST = 60  # rows of a table, tables, and verdicts
 _MOST_LATE = 8  # ranks of a table: those that cost most
 
 
 class Steps(NamedTuple):
-    """Tables, what they come to in words, and pictures."""
+    """Tables, verdicts in words, and pictures."""
 
     tables: list[TextTable]
     words: list[str]
@@ -34,21 +28,27 @@ class Steps(NamedTuple):
 
 
 def steps(analysed: AnalysedRun, room: int, anchors: Anchors) -> Steps:
-    """By the steps and the training of a run, with pictures of so many bytes; nothing where it has none."""
-    found = [part(analysed.run.results) for part in PARTS]
-    tables = [table for part in found for table in part.tables]
-    words = [line for part in found for line in part.words]
+    """Return what is said of the steps and the training of a run, with pictures of at most *room* bytes."""
+    tables: list[TextTable] = []
+    words: list[str] = []
+    for part in PARTS:
+        found = part(analysed.run.results)
+        tables += found.tables
+        words += found.words
     drawn, left_out = pictures(analysed.run, STEPPED, room, anchors) if tables else ([], 0)
     return Steps(tables[:_MOST], [safe_text(line, 600) for line in words[:_MOST]], drawn, left_out)
 
 
-def _scaled(results: Sequence[Result]) -> Steps:
-    """How they scale."""
-    found = [curve for curve in curves(results) if len(curve.points) > 1]
-    return Steps([_scaling(curve) for curve in found], [line for curve in found for line in lines(curve)])
+def _scaling(results: Sequence[Result]) -> Steps:
+    tables, words = [], []
+    for curve in scaling.curves(results):
+        if len(curve.points) > 1:
+            tables.append(_scaling_table(curve))
+            words += scaling.verdict(curve)
+    return Steps(tables, words)
 
 
-def _scaling(curve: Curve) -> TextTable:
+def _scaling_table(curve: scaling.Curve) -> TextTable:
     rows = [
         (
             f"{point.ranks:,}",
@@ -58,59 +58,56 @@ def _scaling(curve: Curve) -> TextTable:
         )
         for point in curve.points[:_MOST]
     ]
-    return TextTable(
-        safe_text(f"{curve.mode} scaling, {curve.name}", 120), ("ranks", "step", "speed-up", "efficiency"), rows
-    )
+    caption = safe_text(f"{curve.mode} scaling, {curve.name}", 120)
+    return TextTable(caption, ("ranks", "step", "speed-up", "efficiency"), rows)
 
 
-def _overlapped(results: Sequence[Result]) -> Steps:
-    """What overlap hides."""
+def _overlap(results: Sequence[Result]) -> Steps:
     rows = [
         (
-            safe_text(one.row.label, 60),
-            safe_text(one.step.way, 40),
-            format_size(one.step.bucket) if one.step.bucket else "all",
-            format_seconds(one.row.typical),
-            one.gain.text("x"),
+            safe_text(found.row.label, 60),
+            safe_text(found.step.way, 40),
+            format_size(found.step.bucket) if found.step.bucket else "all",
+            format_seconds(found.row.typical),
+            found.gain.text("x"),
         )
-        for one in overlap.overlaps(results)[:_MOST]
+        for found in overlap.overlaps(results)[:_MOST]
     ]
     heading = ("implementation", "schedule", "bucket", "step", "gain")
     return Steps([TextTable("Overlap", heading, rows)] if rows else [], overlap.verdicts(results))
 
 
-def _late(results: Sequence[Result]) -> Steps:
-    """Who is late, or nobody, or that nobody can tell."""
-    tables = [_lateness(row.label, moments) for row, moments in witnesses(results)[:_MOST]]
-    return Steps(tables, judgement.verdicts(results))
+def _stragglers(results: Sequence[Result]) -> Steps:
+    tables = [_straggler_table(row.label, moments) for row, moments in stragglers.straggler_rows(results)[:_MOST]]
+    return Steps(tables, stragglers.verdicts(results))
 
 
-def _lateness(label: str, moments: Moments) -> TextTable:
-    """Of the ranks that cost most; by one row alone, where the verdict is by all."""
-    found = accusation.verdict([moments]).testimonies
-    costly = sorted(found, key=lambda one: moments.cost(one.rank), reverse=True)
+def _straggler_table(label: str, moments: stragglers.StepArrays) -> TextTable:
+    """Return the ranks that cost most, by one row alone; the verdict in words is by all rows."""
+    statistics = stragglers.straggler_test([moments]).statistics
+    costly = sorted(statistics, key=lambda rank: moments.cost(rank.rank), reverse=True)
     rows = [
         (
-            f"{one.rank}",
-            f"{moments.last_share(one.rank):.0%}",
-            judgement.late_by(one, moments.typical),
-            f"{moments.cost(one.rank):.1%}",
-            one.finding.value,
+            f"{rank.rank}",
+            f"{moments.last_share(rank.rank):.0%}",
+            stragglers.late_by(rank, moments.median),
+            f"{moments.cost(rank.rank):.1%}",
+            rank.finding.value,
         )
-        for one in costly[:_MOST_LATE]
+        for rank in costly[:_MOST_LATE]
     ]
     more = f"; {len(costly) - _MOST_LATE} ranks cost less" if len(costly) > _MOST_LATE else ""
     caption = f"Late ranks, {safe_text(label, 60)}: {moments.count:,} steps{more}"
     return TextTable(caption, ("rank", "was the last", "late", "costs the others", "finding"), rows)
 
 
-def _raced(results: Sequence[Result]) -> Steps:
-    """Which style of synchronisation reaches a loss first."""
-    told = race(results)
-    if not told:
+def _strategies(results: Sequence[Result]) -> Steps:
+    found = strategies.ranking(results)
+    if not found:
         return Steps([], [])
-    rows = [tuple(safe_text(text, 60) for text in one) for one in standings.standings(told)][:_MOST]
-    return Steps([TextTable(f"Styles: to loss {told.target:g}", standings.COLUMNS, rows)], [*standings.verdict(told)])
+    rows = [tuple(safe_text(text, 60) for text in row) for row in strategies.table(found)][:_MOST]
+    caption = f"Strategies: to loss {found.target:g}"
+    return Steps([TextTable(caption, strategies.COLUMNS, rows)], [*strategies.verdict(found)])
 
 
-PARTS = (_scaled, _overlapped, _late, _raced)
+PARTS = (_scaling, _overlap, _stragglers, _strategies)

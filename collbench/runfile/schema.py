@@ -263,7 +263,7 @@ def _to_failure(line: Mapping[str, Any]) -> CheckFailure:
     plain, more = line.get("mismatch"), line.get("flaw") or {"kind": Mismatch.kind}
     if not isinstance(plain, dict) or not isinstance(more, dict):
         raise ValueError("field 'mismatch' or 'flaw' is missing, or no object")
-    kind = more.get("kind")
+    kind = str(more.get("kind"))
     if kind == Mismatch.kind:
         return convert({**plain, **more}, Mismatch)
     return convert(more, _FAILURES[kind]) if kind in _FAILURES else convert(plain, Mismatch)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.analysis.jitter.lateness import Floats, Steps
+from collbench.analysis.stragglers import Floats, StepArrays
 from collbench.results import Series
 
 USUAL = 1e-3  # seconds of computing
@@ -43,6 +43,6 @@ def disturbed(generator: np.random.Generator, ranks: int, steps: int, share: flo
     return computing
 
 
-def steps_of(computing: Floats, parts: int = 16, **more: Any) -> Steps:
+def steps_of(computing: Floats, parts: int = 16, **more: Any) -> StepArrays:
     """In so many series."""
-    return Steps.of([series(part, **more) for part in np.array_split(computing, parts, axis=1)])
+    return StepArrays.of([series(part, **more) for part in np.array_split(computing, parts, axis=1)])

@@ -21,7 +21,7 @@ def row(name: str, nbytes: int, seconds: float) -> Measurement:
 
 def weighed(wire: tuple[float, ...], exact: tuple[float, ...], library: tuple[float, ...]) -> Tradeoff:
     """One wire beside a rung and a library, by seconds at each size."""
-    times = {"narrow-int8": wire, "two-shot": exact, "mpi": library}
+    times = {"narrow-e4m3": wire, "two-shot": exact, "mpi": library}
     rows = [row(name, size, seconds) for name, all_ in times.items() for size, seconds in zip(SIZES, all_, strict=True)]
     (found,) = tradeoffs(rows)
     return found
@@ -34,9 +34,9 @@ def test_a_wire_pays_from_the_size_from_which_on_it_is_always_faster_if_any() ->
     slower = weighed((1, 1, 5), (2, 2, 4), (9, 9, 9))
     assert slower.pays_from(slower.exact) is None
     assert slower.pays_from(slower.libraries) == 1024
-    rows = [row("narrow-int8", 1024, 2), row("narrow-topk", 1024, 1), row("two-shot", 1024, 4), row("mpi", 1024, 3)]
+    rows = [row("narrow-e4m3", 1024, 2), row("narrow-topk", 1024, 1), row("two-shot", 1024, 4), row("mpi", 1024, 3)]
     found = tradeoffs(rows)
-    assert [one.name for one in found] == ["narrow-int8", "narrow-topk"]
+    assert [one.name for one in found] == ["narrow-e4m3", "narrow-topk"]
     assert [one.gain(one.exact) for one in found] == [1.5, 3]
 
 
@@ -46,8 +46,8 @@ def test_a_row_and_the_figure_have_the_errors_of_a_wire() -> None:
     title, names, line = list(lines([found]))[0:3]
     assert "at 4 KiB, 1000 rounds" in title
     assert names.split() == ["bytes", "vs", "exact", "from", "vs", "lib", "from", "max", "RMS", "bias", "bias", "fed"]
-    assert line.split() == ["narrow-int8", "1.03", "2x", "4", "KiB", "4x", "4", "KiB", "0.5", "0.1", "0.02", "0.0004"]
-    (alone,) = tradeoffs([row("narrow-int8", 1024, 2)])
+    assert line.split() == ["narrow-e4m3", "1.03", "2x", "4", "KiB", "4x", "4", "KiB", "0.5", "0.1", "0.02", "0.0004"]
+    (alone,) = tradeoffs([row("narrow-e4m3", 1024, 2)])
     assert list(lines([alone]))[-1].split()[2:6] == ["-"] * 4
 
 
@@ -56,5 +56,5 @@ def test_what_is_not_exact_is_asked_for_by_name_or_group() -> None:
         narrow = choose("narrow", platform)
         assert narrow == tuple(name for name, way in implementations().items() if way.wire), platform
         assert not set(narrow) & {*choose("all", platform), *choose("ladder", platform), *choose("library", platform)}
-        assert choose("narrow-int8,two-shot", platform) == ("two-shot", "narrow-int8"), platform
+        assert choose("narrow-e4m3,two-shot", platform) == ("two-shot", "narrow-e4m3"), platform
     assert sorted(way.wire.name for way in implementations().values() if way.wire) == sorted(WIRES)

@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from collbench.cli._ab import folders, summary, to_setting
+from collbench.cli.ab import folders, parse_setting, summary
 from collbench.measure import supervisor
 from collbench.measure.interleave import LEAST, ROUNDS, ratios
 from collbench.results import Failed, Measurement
@@ -84,7 +84,7 @@ def test_equal_settings_have_equal_times_and_are_called_equal(here: Command, tmp
     done = here(*QUICK, "--impl", "mpi,ring-flags", "--ab", "X=1", "--ab", "X=1", "--budget", "0.3")
     assert done.returncode == 0, done.stderr
     assert "A and B are the same, so what differs is noise (an A/A test)" in done.stderr
-    assert re.search(r"^B against A, 2 rows: 2 same; typical B / A (1\.00|0\.99)\dx$", done.stdout, re.M)
+    assert re.search(r"^B against A, 2 rows: 2 same; median B / A (1\.00|0\.99)\dx$", done.stdout, re.M)
     base, other = times(*both(tmp_path, "X=1", "X=1,again"))
     for name in ("mpi", "ring-flags"):
         assert median(ratios(base[name], other[name])) == pytest.approx(1, abs=0.02)
@@ -98,7 +98,7 @@ def test_a_setting_that_slows_one_way_down_is_seen_there(
     """By a tenth, or speeds it up, while the machine itself becomes slower; the other way is as fast as ever."""
     done = here(*QUICK, "--impl", "mpi,ring-flags", "--ab", f"SLOW={factor}", "--budget", "0.3")
     assert done.returncode == 0, done.stderr
-    assert re.search(rf"^B against A, 2 rows: 1 same, 1 {verdict}; typical B / A", done.stdout, re.M)
+    assert re.search(rf"^B against A, 2 rows: 1 same, 1 {verdict}; median B / A", done.stdout, re.M)
     base, other = times(*both(tmp_path, "as-is", f"SLOW={factor}"))
     assert median(ratios(base["ring-flags"], other["ring-flags"])) == pytest.approx(float(factor), abs=0.02)
     assert median(ratios(base["mpi"], other["mpi"])) == pytest.approx(1, abs=0.02)
@@ -142,8 +142,8 @@ def test_a_killed_rank_costs_its_setting_one_row(start: Start, tmp_path: Path) -
 def test_words_become_a_setting_and_a_folder_that_every_file_system_takes() -> None:
     """Values, nothing, not set; quotes as in a shell; `=` within a value; two folders, whatever the settings are."""
     text = "A=1 b= -C D='x y' E=k=v"
-    assert to_setting(text) == Setting((("A", "1"), ("b", ""), ("C", None), ("D", "x y"), ("E", "k=v")))
-    assert to_setting("") == Setting()
+    assert parse_setting(text) == Setting((("A", "1"), ("b", ""), ("C", None), ("D", "x y"), ("E", "k=v")))
+    assert parse_setting("") == Setting()
     assert folders(["", "NCCL_ALGO=Ring NCCL_PROTO=LL"]) == ["as-is", "NCCL_ALGO=Ring,NCCL_PROTO=LL"]
     assert folders(["", ""]) == ["as-is", "as-is,again"]
     assert folders(["P=/a/b:c", "-P"]) == ["P=_a_b_c", "without-P"]
@@ -159,5 +159,5 @@ def test_the_summary_is_that_of_compare() -> None:
     new = replace(base, seconds=tuple(2 * second for second in seconds))
     header = Header(interleaved=Interleaved(id="one"))
     a, b = Run(Path("a"), header, (base, measurement("ring")), True), Run(Path("b"), header, (new,), True)
-    assert summary(a, b) == "B against A, 1 row: 1 slower; typical B / A 2.000x"
+    assert summary(a, b) == "B against A, 1 row: 1 slower; median B / A 2.000x"
     assert summary(a, replace(b, results=())) == "no row has a time under both settings"

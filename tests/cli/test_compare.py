@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
 
-from collbench.cli._compare_table import COLUMNS
-from collbench.cli.compare import command
+from collbench.cli.compare import COLUMNS, command
 from collbench.results import Failed, Measurement, Mismatch, Reported, Result, Skipped
 from collbench.runfile import store
 from collbench.runfile.header import Header

@@ -43,7 +43,7 @@ def test_a_slow_run_names_reason_fix_and_what_was_set(tmp_path: Path) -> None:
     """NVLS was turned off by the variable in the header."""
     header = {"environment": {"variables": {"NCCL_NVLS_ENABLE": "0"}}}
     slow = run_file(tmp_path / "run", replace(files.load("dgx-h100"), nvls=False), header)
-    out = diagnose(slow, "--as", "dgx-h100").stdout
+    out = diagnose(slow, "--on", "dgx-h100").stdout
     assert "note: NCCL_NVLS_ENABLE=0 was set" in out
     assert "verdict: slow" in out
     assert "1. a ring or tree instead of NVLS" in out
@@ -53,10 +53,10 @@ def test_a_slow_run_names_reason_fix_and_what_was_set(tmp_path: Path) -> None:
 def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_path: Path) -> None:
     """Sixteen ranks of a DGX are two of them, unless it is said otherwise."""
     run = run_file(tmp_path / "run", files.load("dgx-h100").of(2), {})
-    assert "as DGX H100, 2 nodes of 8 GPUs\n" in diagnose(run, "--as", "dgx-h100").stdout
-    assert "as DGX H100, 4 nodes of 4 GPUs\n" in diagnose(run, "--as", "dgx-h100", "--nodes", "4").stdout
+    assert "as DGX H100, 2 nodes of 8 GPUs\n" in diagnose(run, "--on", "dgx-h100").stdout
+    assert "as DGX H100, 4 nodes of 4 GPUs\n" in diagnose(run, "--on", "dgx-h100", "--nodes", "4").stdout
     out = diagnose(run).stdout
-    assert "verdict: unknown: the run file does not say what the machine is; name it with --as" in out
+    assert "verdict: unknown: the run file does not say what the machine is; name it with --on" in out
 
 
 def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
@@ -79,11 +79,11 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     """No run, an unknown system, ranks that the system cannot have, nothing measured."""
     run = run_file(tmp_path / "run", files.load("dgx-h100"), {})
     assert "cannot read" in refusal(diagnose(tmp_path / "nowhere"))
-    assert "unknown system 'dgx-x'" in refusal(diagnose(run, "--as", "dgx-x"))
+    assert "unknown system 'dgx-x'" in refusal(diagnose(run, "--on", "dgx-x"))
     alone = tmp_path / "alone.toml"
     alone.write_text('name = "box"\n[gpu]\narch = "sm89"\n[node]\ngpus = 4\nfabric = "pcie"\n')
-    assert "no network cards" in refusal(diagnose(run, "--as", alone))
-    assert "8 ranks cannot be spread evenly over 3 nodes" in refusal(diagnose(run, "--as", "dgx-h100", "--nodes", "3"))
+    assert "no network cards" in refusal(diagnose(run, "--on", alone))
+    assert "8 ranks cannot be spread evenly over 3 nodes" in refusal(diagnose(run, "--on", "dgx-h100", "--nodes", "3"))
     for name, rows, told in (
         ("empty", (), "nothing to diagnose"),
         ("predicted", (Prediction(case(), "nccl", 1e-6, 0.9e-6, 1.1e-6),), "predictions only"),

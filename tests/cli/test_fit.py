@@ -130,7 +130,7 @@ def test_an_imported_log_of_several_nodes_is_calibrated(tmp_path: Path) -> None:
 def test_nodes_that_cannot_be_are_refused(tmp_path: Path) -> None:
     """In the words of `diagnose`, with the choices; nothing is written."""
     run, out = run_on(tmp_path / "run", files.load("dgx-h100").of(2)), tmp_path / "machine.toml"
-    as_dgx = (run, "--as", "dgx-h100", "-o", out)
+    as_dgx = (run, "--on", "dgx-h100", "--out", out)
     for nodes in (3, 1, 32):
         said = refusal(fit(*as_dgx, "--nodes", nodes))
         assert said == f"16 ranks cannot be spread evenly over {nodes} nodes of 8 GPUs; choose from: 2, 4, 8, 16"
@@ -138,8 +138,8 @@ def test_nodes_that_cannot_be_are_refused(tmp_path: Path) -> None:
         done = fit(*as_dgx, "--nodes", nodes)
         assert done.exit_code == 2
         assert "Invalid value for '--nodes'" in done.output
-    assert "--nodes says what a calibration is for; give -o FILE.toml" in refusal(fit(run, "--nodes", 2))
-    assert "--as says what a calibration is for" in refusal(fit(run, "--as", "dgx-h100", "--nodes", 2))
+    assert "--nodes says what a calibration is for; give --out FILE.toml" in refusal(fit(run, "--nodes", 2))
+    assert "--on says what a calibration is for" in refusal(fit(run, "--as", "dgx-h100", "--nodes", 2))
     alone = tmp_path / "alone.toml"
     alone.write_text('name = "box"\n[gpu]\narch = "sm90"\n[node]\ngpus = 8\nfabric = "nvswitch"\n')
     assert "no network cards" in refusal(fit(run, "--as", alone, "--nodes", 2, "-o", out))

@@ -1,6 +1,7 @@
 """What a user sees before anything runs, and how commands end: help, completion, closed streams, tracebacks."""
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from collbench.algorithms import implementations
-from collbench.cli import TOGETHER, _names
-from collbench.cli._commands import group
+from collbench.cli import TOGETHER
+from collbench.cli.commands import EARLIER, group
+from collbench.cli.options import completed
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.host import signals
 from tests.conftest import ROOT, Command
+from tools import options
 
 NAMES = group.list_commands(None)  # type: ignore[attr-defined]
 
@@ -70,7 +74,7 @@ def test_a_shell_completes_commands_options_and_names() -> None:
         asked = {"_COLLBENCH_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
         done = CliRunner().invoke(group, [], env=asked, prog_name="collbench")  # type: ignore[arg-type]
         assert [line.partition(",")[2] for line in done.output.split()] == [offered], words
-    complete = _names.completed(lambda: ["mpi", "mpi-python", "auto"])
+    complete = completed(lambda: ["mpi", "mpi-python", "auto"])
     context = click.Context(click.Command("any"))
     assert complete(context, click.Option(["--impl"]), "mpi,") == ["mpi,mpi-python", "mpi,auto"]
 
@@ -86,6 +90,35 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group, "get_command", lambda context, name: command)
 
 
+def test_the_page_of_options_is_that_of_the_commands() -> None:
+    """`python -m tools.options` writes it anew."""
+    assert options.page() == options.PAGE.read_text()
+
+
+def test_a_command_is_a_file_that_defines_one() -> None:
+    """Modules that commands share are none; every command stands in the help once, in a section."""
+    assert {"sweep", "import", "help"} <= set(NAMES)
+    assert not {"options", "tables", "progress", "running", "ab"} & set(NAMES)
+    lines = CliRunner().invoke(group, ["--help"]).output.splitlines()
+    assert [line for line in lines if line.endswith(":") and line[0] != " "] == [
+        *("Options:", "Measure:", "Understand:", "Predict:", "Files:", "More:")
+    ]
+    for name in NAMES:
+        assert len([line for line in lines if line.startswith(f"  {name} ")]) == 1, name
+
+
+def test_names_that_look_like_a_wrong_one_are_suggested(here: Command) -> None:
+    for words, hint in (
+        ("swep", "did you mean sweep?"),
+        ("predict dgx-h10", "dgx-h100"),
+        ("sweep --impl ring-flag", "ring-flags"),
+        ("sweep --op alreduce", "allreduce"),
+    ):
+        done = here(*words.split())
+        assert done.returncode == 2
+        assert hint in done.stderr.partition("; did you mean ")[1] + done.stderr.partition("; did you mean ")[2], words
+
+
 def test_an_error_that_nobody_foresaw_is_one_line_and_a_file(here: Command, broken: None, tmp_path: Path) -> None:
     """It has the traceback, and the line says where it is."""
     done = here("list", COLLBENCH_CACHE=str(tmp_path / "cache"))
@@ -95,6 +128,29 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_a_file(here: Command, brok
     (file,) = (tmp_path / "cache").iterdir()
     assert str(file) in line
     assert file.read_text().startswith("Traceback")
+
+
+def test_a_signal_that_python_took_for_an_error_is_a_signal(
+    here: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One that comes while a class gets its attributes is a RuntimeError to Python 3.11; nobody has to report that.
+
+    Later ones leave it what it is, and click begins a new line, as after any ^C.
+    """
+    for number in signals.ENDING:
+
+        class Field:
+            def __set_name__(self, owner: type, name: str, number: int = number) -> None:
+                signal.raise_signal(number)
+
+        @click.command()
+        def command(field: type = Field) -> None:
+            type("Made", (), {"field": field()})
+
+        monkeypatch.setattr(group, "get_command", lambda context, name, command=command: command)
+        done = here("list", COLLBENCH_CACHE=str(tmp_path / "cache"))
+        assert (done.returncode, done.stderr.lstrip("\n")) == (128 + number, "collbench: error: interrupted\n")
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize(
@@ -122,5 +178,6 @@ def test_streams_that_take_nothing(
 
 def test_commands_that_ranks_of_a_launcher_share_are_those_that_ask_for_it() -> None:
     """A command that measures under a launcher must be known before it is imported."""
-    asking = {path.stem for path in (ROOT / "collbench" / "cli").glob("[a-z]*.py") if "launched()" in path.read_text()}
-    assert asking == set(TOGETHER)
+    folder = ROOT / "collbench" / "cli"
+    asking = {name for name in NAMES if "launched()" in (folder / f"{name}.py").read_text()}
+    assert asking == {name.split()[0] for name in TOGETHER} - EARLIER.keys()

@@ -15,13 +15,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from collbench.cli._commands import group
+from collbench.cli.commands import group
 from tests.conftest import Command
 from tools.hostile_files import ARGUMENTS, COMMANDS, FILE, GOOD, HOSTILE, THINGS, Hostile, run_text
 
 SHARES = [60, pytest.param(int(os.environ.get("HOSTILE_PARTS", "20")), marks=pytest.mark.full)]
 WIDEST = 6000  # characters of a line for people
-WITHOUT_FILES = {"completion", "explain", "help", "jitter", "list", "styles", "verify"}
+WITHOUT_FILES = {"explain", "help", "list", "verify"}
 
 pytestmark = pytest.mark.filterwarnings("default")
 

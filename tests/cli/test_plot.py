@@ -70,7 +70,7 @@ def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> Non
         ([steps, "-o", steps / "run.jsonl" / "x"], ["Not a directory; choose another folder with --out"]),
         ([steps, "-o", tmp_path], ["is a link, and is not written through"]),
         ([kept(tmp_path / "one", scaled()[0])], ["run.jsonl: scaling is drawn of steps on several numbers"]),
-        ([run, "--view", "bound"], ["nothing to plot: bound not drawn for 2 sockets", "--as SYSTEM"]),
+        ([run, "--view", "bound"], ["nothing to plot: bound not drawn for 2 sockets", "--on SYSTEM"]),
         ([run, "--view", "speed", "-o", "new"], [quantity.name for quantity in VIEWS]),
         ([run, "--style", "poster", "-o", "new"], list(STYLES)),
         ([run, "--impl", "nccl", "-o", "new"], implementations),

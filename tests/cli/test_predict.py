@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 from collbench.algorithms import choose
-from collbench.api.predicting import make_prediction
+from collbench.api.requests import predicted_sweep
+from collbench.cli._nccl_options import NAMES
+from collbench.cli.options import MEASURING, sweep_request
 from collbench.cli.predict import command as predict
-from collbench.cli.sweep import MEASURING
 from collbench.cli.sweep import command as sweep
 from collbench.results import Prediction, Skipped
 from collbench.runfile.store import Run, read
@@ -95,7 +96,7 @@ def test_ranks_are_placed_as_they_were_asked_for() -> None:
         ("--nodes 2", (2, 8)),
     ):
         options = predict.make_context("predict", ["dgx-h100", *words.split()]).params
-        system, asked = make_prediction(files.load("dgx-h100"), options)
+        system, asked = predicted_sweep(files.load("dgx-h100"), sweep_request(options))
         assert system.nics
         assert (system.nodes, system.gpus, system.nics.per_node) == (*place, place[1]), words
         assert asked.ranks == place[0] * place[1], words
@@ -111,9 +112,10 @@ def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_pa
     assert "without effect" not in plain.stderr
     assert read(tmp_path / "out").results == read(tmp_path / "noted").results
     mine, theirs = ({param.name for param in command.params} for command in (sweep, predict))
-    assert mine >= set(MEASURING)
-    assert theirs >= mine - {"on", *MEASURING}
-    assert not theirs & set(MEASURING)
+    measuring = {*MEASURING, *NAMES}
+    assert mine >= measuring
+    assert theirs >= mine - measuring
+    assert not theirs & measuring
 
 
 def test_what_if_shows_before_and_after_and_says_why(here: Command, tmp_path: Path) -> None:

@@ -73,35 +73,37 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--nodes 64 --what-if link-down=leaf99:spine0", "no link"),
     ),
     "explain --on cpu": (("--impl nonsense", "unknown implementation"),),
-    "jitter --on cpu": (
+    "step stragglers --on cpu": (
         ("--slow-rank 2", "--slow-rank 2 is no rank of 2; choose from 0 to 1"),
         ("--slow-rank 1:0", "--slow-rank 1:0 is slow by no factor"),
         ("--ranks 1", "--ranks 1 has nobody to be late for"),
         ("--compute 0ms", "--compute 0ms is no amount of computing; give one above 0 with a unit"),
         ("--steps 900000", "choose from 16 to 250000"),
     ),
-    "scale --on cpu": (
+    "step scale --on cpu": (
         ("--ranks 0,1", "goes beyond 1"),
         ("--compute 10", "such as 10ms"),
         ("--slow-rank 1:0", "from 1 to"),
-        ("--threshold 0", "no efficiency"),
+        ("--threshold 101", "not in the range"),
         ("--on dgx-h100 --ranks 8,12", "fills no whole nodes"),
         ("--on dgx-h100 --compute 1GFLOP", "give a time"),
     ),
-    "overlap --on cpu": (
+    "step overlap --on cpu": (
         ("--ranks 0", "at least 1"),
         ("--ranks 1", "at least 2"),
         ("--buckets 128M", "more than the 8 MiB"),
         ("--slow-rank 5", "choose from 0 to 1"),
         ("--ctas 4", "--ctas 4 limits NCCL, which is not measured here; leave it out"),
         ("--on dgx-h100 --compute 1GFLOP", "give a time"),
-        ("--on dgx-h100 --noise -1", "no spread"),
+        ("--on dgx-h100 --noise -1", "not in the range"),
     ),
-    "styles --on cpu --ranks 2": (
-        ("--style tree", "unknown style 'tree'; choose from: all, library, ring"),
-        ("--slow-rank 2", "--slow-rank 2 is none of the 2 ranks; choose from 0 to 1"),
-        ("--slow-rank 1:0.5", "1 to 1000 times as slow"),
-        ("--staleness -1", "give 0, which is synchronous, to 10000"),
+    "step strategies --on cpu --ranks 2": (
+        ("--strategy tree", "unknown strategy 'tree'; choose from: all, library, ring"),
+        ("--slow-rank 2", "--slow-rank 2 is no rank of 2; choose from 0 to 1"),
+        ("--slow-rank 1:0.5", "give one from 1 to 1000"),
+        ("--slow-rank 1 --slow-rank 1:2", "given twice"),
+        ("--staleness -1", "not in the range 0<=x<=10000"),
+        ("--rate nan", "give a number above 0"),
         ("--steps 10000 --ranks 100", "all weights are kept to be checked"),
         ("--on gpu", "--on gpu: the job is computed by NumPy, on cpu alone; use --on cpu"),
     ),
@@ -124,7 +126,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--fitted", "is described"),
     ),
     "": (
-        ("swep", "unknown command 'swep'; choose from: ... sweep"),
+        ("swep", "unknown command 'swep'; choose from: ... did you mean sweep"),
         ("osu_latency", "unknown command 'osu_latency'"),
         ("sweep --minbyte 8", "did you mean --minbytes"),
         ("all_reduce_perf --iter 9", "did you mean --iters"),

@@ -1,4 +1,4 @@
-"""`collbench scale`, `overlap`, `jitter` and `styles` as a user meets them: real ranks in step, and predicted ones."""
+"""`collbench step` as a user meets it: real ranks in step, and predicted ones; also by the names of before."""
 
 import json
 import re
@@ -7,23 +7,22 @@ from statistics import fmean
 
 import pytest
 
-from collbench.analysis.jitter.accusation import Finding, verdict
-from collbench.analysis.jitter.lateness import Steps
-from collbench.analysis.jitter.maximum import expected_maximum
 from collbench.analysis.overlap import overlaps
-from collbench.analysis.scaling.points import curves
-from collbench.cli import _jitter_table
+from collbench.analysis.scaling import curves
+from collbench.analysis.step_noise import expected_maximum
+from collbench.analysis.stragglers import Finding, StepArrays, straggler_test
+from collbench.cli._step_tables import straggler_sections
+from collbench.measure.schedules import overlapping
 from collbench.results import COMMUNICATED, COMPUTED, StepPrediction, StepTimes, Trained
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run, Writer, read
-from collbench.schedules import overlapping
 from tests.cli.conftest import RIGHT
 from tests.conftest import Command
 from tests.plots.made_up_runs import MADE_UP, late
 
 SMALL = ("--compute", "4MFLOP", "--matrix", "64", "--budget", "0.05", "--out", "out")
 STEPS = ("--compute", "300us", "--steps", "1600", "--budget", "10", "--out", "out")
-JITTER = ("jitter", "--on", "cpu", "--ranks", "2", *STEPS)
+STRAGGLERS = ("step", "stragglers", "--on", "cpu", "--ranks", "2", *STEPS)
 
 
 def carried_out(here: Command, folder: Path, *words: str, **variables: str) -> tuple[str, Run]:
@@ -35,7 +34,21 @@ def carried_out(here: Command, folder: Path, *words: str, **variables: str) -> t
 
 def test_one_and_two_ranks_compute_and_those_that_share_work_have_half_of_it(here: Command, tmp_path: Path) -> None:
     """Rows with what each has computed, all of it in the run file, whatever disturbs the ranks."""
-    words = ("scale", "--on", "cpu", "--ranks", "1,2", "--mode", "both", "--impl", "auto", "--gradients", "16K", *SMALL)
+    words = (
+        "step",
+        "scale",
+        "--on",
+        "cpu",
+        "--ranks",
+        "1,2",
+        "--mode",
+        "both",
+        "--impl",
+        "auto",
+        "--gradients",
+        "16K",
+        *SMALL,
+    )
     _, run = carried_out(here, tmp_path, *words)
     assert run.complete
     assert all(isinstance(result, StepTimes) and result.right for result in run.results)
@@ -45,7 +58,7 @@ def test_one_and_two_ranks_compute_and_those_that_share_work_have_half_of_it(her
 
 def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: Path) -> None:
     """From one GPU on; every row is marked."""
-    done = here("scale", "--on", "dgx-h100", "--ranks", "8..4096", "--out", "out")
+    done = here("step", "scale", "--on", "dgx-h100", "--ranks", "8..4096", "--out", "out")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = read(tmp_path / "out").results
     assert [row.case.ranks for row in rows] == [1, *(8 * 2**doubling for doubling in range(10))]
@@ -62,7 +75,7 @@ def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: P
 def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, tmp_path: Path) -> None:
     """With a trace that has a track for either part of every rank."""
     words = ("--impl", "mpi", "--gradients", "16K", "--buckets", "16K", *SMALL)
-    _, run = carried_out(here, tmp_path, "overlap", "--on", "cpu", "--ranks", "2", *words)
+    _, run = carried_out(here, tmp_path, "step", "overlap", "--on", "cpu", "--ranks", "2", *words)
     rows = [result for result in timed(run) if result.case.step and result.case.step.schedule in overlapping("cpu")]
     assert {(one.implementation, one.case.step.schedule, one.case.step.bucket) for one in rows if one.case.step} == {
         ("mpi", name, 16384) for name in overlapping("cpu")
@@ -96,12 +109,12 @@ def timed(run: Run) -> list[StepTimes]:
 
 def test_every_rank_s_steps_are_timed_on_one_clock(here: Command, tmp_path: Path) -> None:
     """Whatever disturbs them, the slowest of two takes no less than the mean and no more than both together."""
-    _, run = carried_out(here, tmp_path, *JITTER, "--impl", "auto", "--steps", "64")
+    _, run = carried_out(here, tmp_path, *STRAGGLERS, "--impl", "auto", "--steps", "64")
     (row,) = timed(run)
     assert row.right
     assert 0 < sum(series.steps for series in row.series) <= 64
     assert row.clock > 0
-    computing = Steps.of(row.series).computing
+    computing = StepArrays.of(row.series).computing
     mean = fmean(computing.mean(axis=0))
     for slowest in (expected_maximum(computing, 2).value, fmean(computing.max(axis=0))):
         assert mean < slowest < 2 * mean
@@ -111,7 +124,7 @@ def test_what_the_slowest_of_two_takes_stands_beside_what_single_ranks_foretell(
     """The larger of what each computed in a step, predicted as if it were drawn for each rank by itself."""
     row = late(ranks=2)[0]
     assert isinstance(row, StepTimes)
-    steps, said = Steps.of(row.series), "\n".join(_jitter_table.sections([row]))
+    steps, said = StepArrays.of(row.series), "\n".join(straggler_sections([row]))
     told = re.search(r"^ +2 +(\S+) ([um])s +\(.+ \.\. .+\) +measured (\S+) ([um])s$", said, re.MULTILINE)
     assert told, said
     scale, foretold = {"u": 1e-6, "m": 1e-3}, expected_maximum(steps.computing, 2).value + row.exposed()
@@ -124,34 +137,34 @@ def test_what_the_slowest_of_two_takes_stands_beside_what_single_ranks_foretell(
 def test_a_rank_that_computes_twice_as_much_is_named(here: Command, tmp_path: Path) -> None:
     """With how often it was last, by how much, and what that costs; rank 0 is not.  Less is tried on made-up noise."""
     words = ("--impl", "auto", "--compute", "1ms", "--slow-rank", "1", "--format", "svg")
-    said, run = carried_out(here, tmp_path, *JITTER, *words)
+    said, run = carried_out(here, tmp_path, *STRAGGLERS, *words)
     (line,) = (line for line in said.splitlines() if "rank 1 is late: last in" in line)
     assert "the others wait for it for" in line
     assert "rank 0 is late" not in line
-    assert verdict([Steps.of(result.series) for result in timed(run)]).ranks(Finding.LATE) == [1]
+    assert straggler_test([StepArrays.of(result.series) for result in timed(run)]).ranks(Finding.LATE) == [1]
     (row,) = timed(run)
     assert row.case.step
     assert row.case.step.slow == ((1, 2.0),)
     assert 0 < row.clock < 0.05
 
 
-RACED = ("ring", "local-sgd")
+COMPARED = ("ring", "local-sgd")
 STYLES = ("styles", "--on", "cpu", "--ranks", "2", "--steps", "10", "--out", "out")
 
 
-def test_styles_are_raced_over_seeds(here: Command, tmp_path: Path) -> None:
+def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> None:
     """A row for each run, in another order for another seed."""
     said, run = carried_out(
-        here, tmp_path, *STYLES, "--style", ",".join(RACED), "--seeds", "2", "--slow-rank", "1:2", "--format", "svg"
+        here, tmp_path, *STYLES, "--style", ",".join(COMPARED), "--seeds", "2", "--slow-rank", "1:2", "--format", "svg"
     )
     results = run.results
     assert {(result.implementation, result.case.job.seed) for result in results if result.case.job} == {
-        (name, seed) for name in RACED for seed in (1, 2)
+        (name, seed) for name in COMPARED for seed in (1, 2)
     }
     assert all(isinstance(result, Trained) and result.right for result in results)
     assert [result.implementation for result in results[:2]] != [result.implementation for result in results[2:]]
     assert "rank 1 2 times as slow" in said
-    for name in RACED:
+    for name in COMPARED:
         assert len(re.findall(rf"^ +[12]  {name} .* {RIGHT}", said, re.MULTILINE)) == 2
 
 

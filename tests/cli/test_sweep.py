@@ -165,18 +165,16 @@ def test_a_missing_gpu_or_compiler_is_one_line_with_the_fix(here: Command, collb
 
 def test_the_default_sweep_ends_where_memory_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container with little shared memory still gets a sweep, and a sentence; what was asked for is refused."""
-    from collbench.api.wanted import cut_short, make_sweep
-    from collbench.cli.sweep import command
+    from collbench.api.requests import SweepRequest, cut_short, measured_sweep
     from collbench.errors import PlatformError
     from collbench.platforms import cpu
 
     monkeypatch.setattr(cpu.memory, "room", lambda: cpu.memory.Room(200 * 2**20, "this machine", "end what takes it"))
-    options = command.make_context("sweep", ["--on", "cpu"]).params
-    _, sweep = make_sweep(options, None)
+    _, sweep = measured_sweep(SweepRequest.parse(on="cpu"))
     assert 2**20 <= sweep.sizes[-1] < cpu.PLATFORM.largest
     assert "larger messages do not fit in the memory that is free here" in cut_short(sweep, "cpu")
     with pytest.raises(PlatformError, match=r"need .* of shared memory and this machine has"):
-        make_sweep(options | {"maxbytes": "128M"}, None)
+        measured_sweep(SweepRequest.parse(on="cpu", maxbytes="128M"))
 
 
 def test_a_broken_kernel_is_wrong_and_located(here: Command, tmp_path: Path) -> None:

@@ -3,17 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from collbench.cli._table import (
-    ESTIMATE,
-    SHARED,
-    expected_heading,
-    explained,
-    heading,
-    label,
-    paired_heading,
-    paired_rows,
-    row,
-)
+from collbench.cli.ab import label, paired_heading, paired_rows
+from collbench.cli.results_table import ESTIMATE, SHARED, expected_heading, heading, legend_lines, row
 from collbench.collectives import COLLECTIVES
 from collbench.results import Failed, Mismatch, Note, Prediction, Sharing, Skipped
 from tests.conftest import case, measurement
@@ -33,10 +24,10 @@ def test_ranks_that_share_a_gpu_have_no_bus_bandwidth_and_one_line_says_why() ->
     assert row(shared, alone).split()[5:8] == ["0.0%", "2.048", "-"]
     pair = list(paired_rows((shared, shared), ("A", "B"), [1.0]))
     assert all(" 2.048        - " in line for line in pair)
-    assert explained([alone, shared, shared]) == [SHARED]
+    assert legend_lines([alone, shared, shared]) == [SHARED]
     barrier = replace(shared, case=case(collective="barrier"))
-    assert explained([alone, barrier, Failed(case(), "mpi", "cpu", "a rank died")]) == []
-    assert explained([replace(shared, estimate=1e-6)]) == [ESTIMATE, SHARED]
+    assert legend_lines([alone, barrier, Failed(case(), "mpi", "cpu", "a rank died")]) == []
+    assert legend_lines([replace(shared, estimate=1e-6)]) == [ESTIMATE, SHARED]
 
 
 def test_bandwidths_stand_where_messages_have_a_size() -> None:

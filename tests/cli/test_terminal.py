@@ -21,9 +21,9 @@ from unittest import mock
 import pytest
 from click.testing import CliRunner
 
-from collbench.api import patience
-from collbench.cli._columns import Table
-from collbench.cli._live_table import LiveTable
+from collbench.api import notices
+from collbench.cli.progress import LiveTable
+from collbench.cli.tables import Table
 from collbench.results import Failed, Mismatch, Reported, Result, Skipped
 from tests.conftest import ROOT, case, measurement, of_a_user
 
@@ -126,7 +126,7 @@ WRONG = Mismatch(1, 7, 0, "3.5", "4.5", 12)
 @contextmanager
 def output(color: bool) -> Iterator[io.BytesIO]:
     """What is printed inside, as to a terminal that knows colours, or to none."""
-    wanted = mock.patch("collbench.cli._live_table.coloured", return_value=color)
+    wanted = mock.patch("collbench.cli.progress.coloured", return_value=color)
     with CliRunner().isolation(color=color) as (stdout, *_), wanted:
         yield stdout
 
@@ -170,8 +170,8 @@ def test_what_is_wrong_or_failed_is_red() -> None:
 def test_ranks_that_start_slowly_are_waited_for_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """While they start, not while they measure; and a session hears of what fails inside, to end its ranks at once."""
     said, lines, ended = threading.Event(), [], []
-    monkeypatch.setattr(patience, "say", lambda line: (lines.append(line), said.set()))
-    monkeypatch.setattr(patience, "launched", lambda: None)
+    monkeypatch.setattr(notices, "say", lambda line: (lines.append(line), said.set()))
+    monkeypatch.setattr(notices, "launched", lambda: None)
 
     @contextmanager
     def session(seconds: float) -> Iterator[None]:
@@ -183,11 +183,11 @@ def test_ranks_that_start_slowly_are_waited_for_with_a_word(monkeypatch: pytest.
             raise
         ended.append("good")
 
-    monkeypatch.setattr(patience, "SECONDS", 0.01)
-    with patience.started(session(60)):
-        assert lines == [f"collbench: {patience.RANKS}"]
-    monkeypatch.setattr(patience, "SECONDS", 3600)
-    with pytest.raises(ValueError, match="inside"), patience.started(session(0)):
+    monkeypatch.setattr(notices, "SECONDS", 0.01)
+    with notices.started(session(60)):
+        assert lines == [f"collbench: {notices.RANKS}"]
+    monkeypatch.setattr(notices, "SECONDS", 3600)
+    with pytest.raises(ValueError, match="inside"), notices.started(session(0)):
         raise ValueError("inside")
     assert ended == ["good", "failed"]
     assert len(lines) == 1

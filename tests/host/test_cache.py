@@ -41,7 +41,7 @@ def test_folders_and_files_are_ours_alone_whatever_the_umask(own: Path) -> None:
     (own / "kernels").mkdir(parents=True)
     assert mode(own / "kernels") == 0o777
     left()
-    assert {path.name: mode(path) for path in own.iterdir()} == {"kernels": 0o700, "history": 0o700}
+    assert {path.name: mode(path) for path in own.iterdir()} == {"kernels": 0o700}
     assert all(not mode(path) & 0o077 for path in (own / "kernels").iterdir())
 
 

@@ -53,7 +53,7 @@ def test_buffers_may_start_at_any_element_and_on_every_rank_at_another() -> None
 def test_a_team_keeps_what_its_group_loses() -> None:
     """With feedback, call after call."""
     count = RANKS * TILE + 5
-    for name in ("int8", "topk"):
+    for name in ("e4m3", "topk"):
         alone = exchanged(WIRES[name], count, 1, narrow.FEEDBACK, calls=3)
         assert exchanged(WIRES[name], count, narrow.TEAM, narrow.FEEDBACK, grid=(1, 32), calls=3) == alone, name
         assert exchanged(WIRES[name], count, 1, calls=3) != alone, name

@@ -72,7 +72,6 @@ def test_formats_round_as_those_of_everybody_else() -> None:
     bits = values.view(np.uint32).astype(np.uint64)
     even = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16).astype(np.uint32)
     assert passed(WIRES["bfloat16"], values).tobytes() == even.tobytes()
-    assert passed(WIRES["half"], values).tobytes() == values.astype(np.float16).astype(np.float32).tobytes()
     normal = [(1 + digits / 8) * 2.0 ** (exponent - 7) for exponent in range(1, 15) for digits in range(8)]
     codes = np.array([*(digits / 8 * 2.0**-6 for digits in range(8)), *normal], np.float32)
     for code in codes:  # the largest of the group is 2^7 or more, below 2^8

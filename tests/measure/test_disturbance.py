@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.cli import _noise
+from collbench.cli._step_tables import _noise
 from collbench.measure.disturbance import Watch
 from tests.conftest import measurement
 

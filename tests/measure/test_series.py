@@ -12,14 +12,13 @@ import pytest
 
 from collbench.cases import Step, flops_of
 from collbench.errors import PlatformError
-from collbench.measure import calibration, series
+from collbench.measure import calibration, steps
 from collbench.measure.calibration import LEAST, Work, calibrated, products_for
 from collbench.measure.clocks import Clock, Clocks, Reading, Trip
-from collbench.measure.closely import activities
-from collbench.measure.series import take
+from collbench.measure.schedules import Moments, Parts, Recorder
+from collbench.measure.steps import take_series, trace_step
 from collbench.platforms.processes import Alone
 from collbench.results.collectives import Failed
-from collbench.schedules import Moments, Parts, Recorder
 from tests.conftest import case
 from tests.test_cases import sweep
 
@@ -55,22 +54,22 @@ def test_no_garbage_is_collected_while_a_series_runs_and_afterwards_all_is_as_be
         return now(recorder)
 
     assert gc.isenabled()
-    take(parts(), step, range(3))
+    take_series(parts(), step, range(3))
     assert gc.isenabled()
     with pytest.raises(ValueError, match="broken"):
-        take(parts(), step, range(3))
+        take_series(parts(), step, range(3))
     assert seen == [False] * 6
     assert gc.isenabled()
     gc.disable()
     try:
-        take(parts(), now, range(1))
+        take_series(parts(), now, range(1))
         assert not gc.isenabled()
     finally:
         gc.enable()
 
 
 def test_moments_are_numbers_or_told_later_in_the_order_of_the_steps() -> None:
-    took = take(parts(), now, range(12))
+    took = take_series(parts(), now, range(12))
     ((begun, computed, done),) = took.taken
     assert took.origins == 0.0
     assert len(computed) == len(done) == 12
@@ -78,23 +77,23 @@ def test_moments_are_numbers_or_told_later_in_the_order_of_the_steps() -> None:
     assert not took.paced, "a host that computes itself is never waited for"
 
 
-def test_steps_that_take_long_are_looked_at_less_often() -> None:
-    for seconds, steps in ((1e-4, 7), (0.2, 7), (0.5, 4), (4.0, 1)):
+def test_steps_that_take_long_are_traced_less_often() -> None:
+    for seconds, count in ((1e-4, 7), (0.2, 7), (0.5, 4), (4.0, 1)):
         made = []
 
         def step(recorder: Recorder | None, made: list[Recorder | None] = made) -> Moments:
             made.append(recorder)
             return now(recorder)
 
-        assert len(activities(step, parts().platform, seconds)) == 1
-        assert len(made) == steps, seconds
+        assert len(trace_step(step, parts().platform, seconds)) == 1
+        assert len(made) == count, seconds
 
 
 def test_devices_that_wait_for_the_host_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = parts()
     wanted.platform.compute.queued = True  # type: ignore[misc]
     clock, through = [0.0], [0.0]
-    monkeypatch.setattr(series.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(steps.time, "perf_counter", lambda: clock[0])
     for host, device, paced in ((1.0, 5.0, False), (5.0, 1.0, True), (1.0, 1.5, False), (1.5, 1.0, True)):
         clock[0] = through[0] = 0.0
 
@@ -103,7 +102,7 @@ def test_devices_that_wait_for_the_host_are_noticed(monkeypatch: pytest.MonkeyPa
             through[0] = max(begun, clock[0] - host) + device
             return [through[0]], [through[0]]
 
-        assert take(wanted, step, range(12)).paced is paced, (host, device)
+        assert take_series(wanted, step, range(12)).paced is paced, (host, device)
 
 
 AHEAD, DRIFT = 3e-3, 50e-6

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from collbench.api.wanted import left_aside, make_sweep
-from collbench.cli._sweep_options import DEFAULTS
+from collbench.api.requests import SweepRequest, measured_sweep, passed_over
 from collbench.errors import UsageError
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.gpu import probe
@@ -27,12 +26,12 @@ def test_gpus_are_preferred_and_those_that_do_not_work_passed_over_with_a_word(m
         for name in ("refusal", "missing", "broken"):
             monkeypatch.setattr(probe, name, lambda words="CuPy: do" if name == doubt else "": words)
         assert on_auto() == "cpu", doubt
-        assert left_aside("auto", "cpu") == f"the gpu cannot be used, so this is the cpu: {reason}"
-        assert left_aside("cpu", "cpu") == ""
+        assert passed_over("auto", "cpu") == f"the gpu cannot be used, so this is the cpu: {reason}"
+        assert passed_over("cpu", "cpu") == ""
     for available, name in ((False, "cpu"), (True, "gpu")):
         known(monkeypatch, available=lambda available=available: available, obstacle=lambda: "")
         assert on_auto() == name
-        assert left_aside("auto", name) == ""
+        assert passed_over("auto", name) == ""
 
 
 def test_an_implementation_that_the_fallback_lacks_is_refused_with_what_is_wrong_with_the_gpus(
@@ -43,9 +42,9 @@ def test_an_implementation_that_the_fallback_lacks_is_refused_with_what_is_wrong
     reason = r"^nccl does not run on cpu; choose from: .* \(the gpu cannot be used, .*: CuPy cannot be imported\)$"
     for launched in (None, (0, 2), (1, 2)):
         with pytest.raises(UsageError, match=reason):
-            make_sweep(DEFAULTS | {"impl": "nccl"}, launched)
+            measured_sweep(SweepRequest.parse(impl="nccl"), launched)
         with pytest.raises(UsageError, match=r"^nccl does not run on cpu; choose from: [^()]*$"):
-            make_sweep(DEFAULTS | {"impl": "nccl", "on": "cpu"}, launched)
+            measured_sweep(SweepRequest.parse(impl="nccl", on="cpu"), launched)
     assert capsys.readouterr().err == "", "nothing is said twice"
 
 
@@ -56,9 +55,9 @@ def test_a_way_to_wait_is_refused_where_no_rank_waits_on_a_core(monkeypatch: pyt
     for spin in ("busy", "yield"):
         for on in ("auto", "gpu"):
             with pytest.raises(UsageError, match=rf"^--spin {spin}: ranks wait on cores on cpu only; leave it out"):
-                make_sweep(DEFAULTS | {"on": on, "spin": spin}, None)
-        assert make_sweep(DEFAULTS | {"on": "cpu", "spin": spin}, None)[1].spin == spin
-    assert make_sweep(DEFAULTS | {"on": "gpu"}, None)[0] == "gpu"
+                measured_sweep(SweepRequest.parse(on=on, spin=spin))
+        assert measured_sweep(SweepRequest.parse(on="cpu", spin=spin))[1].spin == spin
+    assert measured_sweep(SweepRequest.parse(on="gpu"))[0] == "gpu"
 
 
 def test_platforms_answer_before_they_are_opened_and_an_unknown_one_lists_the_choices() -> None:

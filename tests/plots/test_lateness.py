@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collbench.analysis.jitter.lateness import Steps
+from collbench.analysis.stragglers import StepArrays
 from collbench.cases import Step
 from collbench.plots.kinds import PLAIN, Wanted
 from collbench.plots.lateness import Binned, figures
@@ -23,7 +23,7 @@ def times(ranks: int, steps: int, parts: int = 5, slow: int = 1) -> StepTimes:
 
 
 def test_a_column_is_the_mean_of_whole_steps_of_one_series() -> None:
-    steps = Steps.of(times(2, 1003, parts=3).series)
+    steps = StepArrays.of(times(2, 1003, parts=3).series)
     binned = Binned.of(steps)
     assert binned.size == 3
     assert len(binned.edges) == len(binned.usual) + 1 == len(binned.longest) + 1 == binned.late.shape[1] + 1
@@ -32,9 +32,9 @@ def test_a_column_is_the_mean_of_whole_steps_of_one_series() -> None:
     assert set(binned.joints) <= set(binned.edges.tolist())
     assert binned.longest.max() == steps.seconds.max()
     assert (binned.usual <= binned.longest).all()
-    single = Steps.of(times(3, 20, parts=2).series)
+    single = StepArrays.of(times(3, 20, parts=2).series)
     np.testing.assert_allclose(Binned.of(single).late, single.late)
-    many = Steps.of(times(2, 1600, parts=2).series)
+    many = StepArrays.of(times(2, 1600, parts=2).series)
     np.testing.assert_allclose(Binned.of(many).late[:, 0], many.late[:, :4].mean(axis=1))
 
 

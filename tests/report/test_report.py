@@ -113,7 +113,7 @@ def test_steps_and_training_have_their_tables_and_verdicts(tmp_path: Path) -> No
         "scaling": ("weak scaling, auto", "auto, weak: 4 ranks give 2.67x", "poor (healthy is 75% and more)"),
         "overlap": ("auto: thread with buckets of 1 KiB is fastest", "overlap helps"),
         "lateness": ("rank 1 is late: last in 100% of the steps, by 50", "Late ranks, mpi: 1,600 steps", "clear"),
-        "losses": ("Styles: to loss 0.11", "local-sgd reaches loss 0.11 first; ring, the next, needs 2.00x"),
+        "losses": ("Strategies: to loss 0.11", "local-sgd reaches loss 0.11 first; ring, the next, needs 2.00x"),
     }.items():
         text = Text(built(write(tmp_path / kind, *MADE_UP[kind]))).text
         for words in ("Steps and training", *verdicts):

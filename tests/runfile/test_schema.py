@@ -2,7 +2,11 @@
 
 import json
 import math
+from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -212,3 +216,34 @@ def test_a_check_failure_reads_back_and_readers_that_know_mismatches_only_find_o
         later = to_result(line | {"flaw": {"kind": "haunted", "by": "ghosts"}})
         assert later
         assert isinstance(later.failure, Mismatch)
+
+
+ODD: tuple[Any, ...] = (None, True, -1, 0.5, 5e-324, 1e308, 2**62, "8", "", [8], [], {}, {"a": 1}, [[1]], math.inf)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of everything within a JSON value."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in inside:
+        yield (*path, name)
+        yield from places(part, (*path, name))
+
+
+def outcome(line: dict[str, Any]) -> str:
+    try:
+        result = to_result(line)
+    except ValueError as error:
+        return str(error)
+    return result.outcome.value if result else "no result"
+
+
+def test_a_line_with_any_value_in_any_place_is_a_result_or_an_error_of_one_line() -> None:
+    for row in (*RESULTS, PLAN, MEASURED, LATER, WRONG):
+        line = json.loads(json.dumps(to_line(row)))
+        for number, (*path, last) in enumerate(places(line)):
+            for odd in (ODD * 2)[number % len(ODD) :][:3]:
+                changed = deepcopy(line)
+                part = reduce(getitem, path, changed)
+                part[last] = odd
+                told = outcome(changed)
+                assert len(told.splitlines()) == 1, (path, last, odd)

@@ -109,7 +109,7 @@ def small() -> Scale:
             "ring-flags",
             "one-shot-ll",
             "nvls",
-            "narrow-half",
+            "narrow-bfloat16",
         ),  # all kinds, a refusal
         swept="allreduce",
         calls=2,

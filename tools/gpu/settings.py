@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from collbench.cli._ab import AS_IS, summary
+from collbench.cli.ab import AS_IS, summary
 from collbench.errors import CollbenchError
 from collbench.platforms.gpu import probe
 from collbench.runfile.store import read

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from collbench.analysis.jitter.judgement import verdicts
+from collbench.analysis import scaling
 from collbench.analysis.overlap import best, overlaps, verdict
-from collbench.analysis.scaling.points import curves
-from collbench.analysis.scaling.verdict import lines
+from collbench.analysis.stragglers import verdicts
 from collbench.errors import CollbenchError
 from collbench.platforms.gpu import probe
 from collbench.runfile.store import Run
@@ -33,8 +32,8 @@ class Program:
 
 
 def _scaled(found: Run) -> Iterator[str]:
-    for curve in curves(found.results):
-        yield from islice(lines(curve, HEALTHY), 1)
+    for curve in scaling.curves(found.results):
+        yield from islice(scaling.verdict(curve, HEALTHY), 1)
 
 
 def _overlapped(found: Run) -> Iterator[str]:

@@ -46,7 +46,7 @@ struct Options {
 };
 
 const unsigned SLOT = 16;  // elements of a piece: few, so that a chunk takes several laps
-const unsigned BOX = 1152;  // bytes: 17 groups of half, so that a warp's tile fits and a message takes several rounds
+const unsigned BOX = 1152;  // bytes: 18 groups of bfloat16, so that a warp's tile fits and a message takes several rounds
 const unsigned SLOT_BYTES = SLOT * sizeof(T), MOST_BLOCKS = 2;
 
 struct Plan {

@@ -53,8 +53,8 @@ namespace packets {
 #include "multimem.cu"
 #endif
 #if defined(WITH_NARROW)
-#define WIRE Half  // sums of few small numbers pass as they are
-#define TEAM 8     // the form of a GPU
+#define WIRE Bfloat  // sums of few small numbers pass as they are
+#define TEAM 8       // the form of a GPU
 namespace wires {
 #include "narrow.cu"
 }

@@ -3,8 +3,8 @@
 from tools.mutants.trial import Mutant, Trial
 
 _WIRES, _NARROW = "kernels/wires.cuh", "kernels/narrow.cu"
-ALL = "narrow-bfloat16,narrow-half,narrow-e4m3,narrow-int8,narrow-topk"
-SCALED = ("half", "e4m3", "int8")
+ALL = "narrow-bfloat16,narrow-e4m3,narrow-topk"
+SCALED = ("e4m3",)
 BFLOAT, TOPK = Trial("narrow-bfloat16"), Trial("narrow-topk")
 
 _UP = "(exponent - TOP) << MANTISSA"
@@ -31,20 +31,6 @@ SCALES = (
     *of_each(
         "a scale that is too coarse",
         (_EXPONENT, _EXPONENT.replace("TOP + 1;", "TOP + 1) + 1;").replace("n own", "n (own")),
-        names=("int8", "e4m3"),
-    ),
-    Mutant(
-        "a scale that is too coarse, half",
-        _WIRES,
-        ((_EXPONENT, _EXPONENT.replace("TOP + 1;", "TOP + 1) + 1;").replace("n own", "n (own")),),
-        Trial("narrow-half"),
-        unseen="nothing is lost by it: a half has more exponents than a group needs",
-    ),
-    Mutant(
-        "no room for what rounds up",
-        _WIRES,
-        ((" * (128.0f / 127.0f)", ""),),
-        Trial("narrow-int8", size="1M"),
     ),
 )
 
@@ -57,8 +43,7 @@ FORMATS = (
         (("const unsigned digits = float_to_bits(", "const unsigned digits = ~1U & float_to_bits("),),
         Trial("narrow-e4m3"),
     ),
-    Mutant("a sign that is lost", _WIRES, ((" | code >> SIGN << 31);", ");"),), Trial("narrow-half")),
-    Mutant("bytes without a sign", _WIRES, (("(int)(signed char)codes[i]", "(int)codes[i]"),), Trial("narrow-int8")),
+    Mutant("a sign that is lost", _WIRES, ((" | code >> SIGN << 31);", ");"),), Trial("narrow-e4m3")),
     Mutant("the last of the largest in a wrong place", _WIRES, (("<< 8 * k;", "<< 8 * (k % 3);"),), TOPK),
     Mutant(
         "the four behind the largest",
@@ -96,12 +81,12 @@ EXCHANGES = (
         )
         for one in ALL.split(",")
     ),
-    Mutant("wires without their first meeting", _NARROW, (("  call.meet(0);\n", ""),), Trial("narrow-int8")),
+    Mutant("wires without their first meeting", _NARROW, (("  call.meet(0);\n", ""),), Trial("narrow-e4m3")),
     Mutant(
         "wires without their last meeting",
         _NARROW,
         ((_MEET, "    if (round + 1 < rounds) call.meet(round + 1);\n"),),
-        Trial("narrow-int8"),
+        Trial("narrow-e4m3"),
     ),
     Mutant(
         "boxes that are not taken in turn",
@@ -124,7 +109,7 @@ EXCHANGES = (
                 "    for (unsigned i = 0; i < GROUP; i++) result().own(group)[i] = sum[i];\n",
             ),
         ),
-        Trial("narrow-int8"),
+        Trial("narrow-e4m3"),
     ),
 )
 

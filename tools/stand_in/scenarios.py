@@ -42,7 +42,7 @@ RANK, RANKS = COMM.Get_rank(), COMM.Get_size()
 SPINS = launch.SPINS
 SOME = ("nccl", "ring-flags", "two-shot", "ring-host")
 EXACT = [way for way in AMONG_PROCESSES if not way.wire]
-WAYS = [*EXACT, implementations()["narrow-half"]]  # the other wires are the same kernel
+WAYS = [*EXACT, implementations()["narrow-bfloat16"]]  # the other wires are the same kernel
 
 Scenario = Callable[[], Any]
 SCENARIOS: list[Scenario] = []

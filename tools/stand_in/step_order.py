@@ -11,8 +11,8 @@ from typing import Any
 from collbench.cases import Case, Step
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.measure.schedules import Parts, find_schedule
 from collbench.platforms.interface import Prepared
-from collbench.schedules import Parts, find_schedule
 from tools.stand_in.cuda import Machine, Stream
 
 STREAM = "stream"

@@ -9,9 +9,9 @@ import pytest
 from collbench.analysis.machine import discovered
 from collbench.analysis.overlap import overlaps
 from collbench.cases import Step
-from collbench.cli._step_options import parse_ctas
+from collbench.cli._step_sessions import parse_ctas
 from collbench.errors import UsageError
-from collbench.measure.overlapped import ways
+from collbench.measure.step_runs import overlap_steps
 from collbench.platforms.gpu.nccl import MOST_CTAS
 from collbench.results import Measurement, StepTimes
 from collbench.runfile.schema import case_fields, to_case
@@ -90,7 +90,7 @@ def test_every_number_of_ctas_has_rows_by_ranks_that_were_told_it(tmp_path: Path
 
 def test_ways_without_overlap_are_not_repeated_for_every_number_of_ctas() -> None:
     """They are what overlap is held against, and NCCL does there as it likes."""
-    every = ways(Step(8, 64), "gpu", (1024, 4096), (2, 8))
+    every = overlap_steps(Step(8, 64), "gpu", (1024, 4096), (2, 8))
     plain = ["compute", "communicate", "sequential", "stream", "stream"]
     assert [step.way for step in every if step.ctas == 0] == plain
     assert [(step.way, step.bucket) for step in every if step.ctas] == [

@@ -12,7 +12,8 @@ from collbench.cases import Case, Sampling, Step, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported
-from collbench.measure.stepping import measure_steps
+from collbench.measure.schedules import SCHEDULES
+from collbench.measure.steps import measure_steps
 from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.gpu import cuda
 from collbench.platforms.gpu import memory as gpu_multicast
@@ -21,7 +22,6 @@ from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.layout import Layout, Region
 from collbench.platforms.processes import Alone
 from collbench.results import StepTimes
-from collbench.schedules import schedules
 from tools.stand_in.cuda import Machine
 from tools.stand_in.driver import UNDOING, Library
 from tools.stand_in.header import CALLS
@@ -179,7 +179,7 @@ def test_what_cannot_be_undone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_switch_adds_every_bucket_of_a_step_where_it_lies(opened: Open) -> None:
     """The switch's addresses are those of the bucket, too; in place and out of place."""
     platform = opened(2, 2)
-    for schedule in (name for name, one in schedules().items() if "gpu" in one.platforms):
+    for schedule in (name for name, one in SCHEDULES.items() if "gpu" in one.platforms):
         for in_place in (False, True):
             case = replace(a_case(2, 10_000, in_place=in_place), step=Step(3, 8, schedule, bucket=4096))
             (result,) = measure_steps(case, [NVLS], platform, Sampling(iters=1, region=0.0))

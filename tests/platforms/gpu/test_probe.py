@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from collbench.api import patience as _patience
-from collbench.api import wanted as _options
-from collbench.api.wanted import left_aside
-from collbench.cli._sweep_options import DEFAULTS
+from collbench.api import notices
+from collbench.api.requests import SweepRequest, cut_short, measured_sweep, passed_over
 from collbench.errors import PlatformError
 from collbench.platforms import on_auto
 from collbench.platforms.gpu import probe
@@ -106,13 +104,13 @@ def test_the_default_sweep_ends_at_what_is_free(nvml: Callable[..., None]) -> No
     """And is never refused for it: how much CUDA takes is not sure.  What the user asks for is as large as it says."""
     for free, last in ((8192, 2**27), (95, 2**19)):
         nvml(free=free)
-        gpu = DEFAULTS | {"on": "gpu", "impl": "nccl,two-shot"}
-        _, sweep = _options.make_sweep(gpu, None)
+        gpu = {"on": "gpu", "impl": "nccl,two-shot", "starts": 1}
+        _, sweep = measured_sweep(SweepRequest.parse(**gpu))
         assert sweep.asked
         assert sweep.asked.last == last
-        said = _options.cut_short(sweep, "gpu")
+        said = cut_short(sweep, "gpu")
         assert ("larger messages do not fit in the memory that is free here" in said) == (free < 8192)
-        _, asked = _options.make_sweep(gpu | {"maxbytes": "128M"}, None)
+        _, asked = measured_sweep(SweepRequest.parse(**gpu, maxbytes="128M"))
         assert asked.asked
         assert asked.asked.last == 128 * 2**20
 
@@ -176,7 +174,7 @@ def test_a_cupy_that_cannot_use_the_gpus_is_told_and_one_that_works_is_no_obstac
         probe.broken.cache_clear()
         put_cupy(tmp_path, f"SimpleNamespace(CUDARuntimeError=OSError, getDeviceCount=lambda: {count})")
         assert on_auto() == chosen, count
-        assert (f"{words}'): {cure}" in left_aside("auto", chosen)) == (chosen == "cpu"), count
+        assert (f"{words}'): {cure}" in passed_over("auto", chosen)) == (chosen == "cpu"), count
     probe.broken.cache_clear()
     (tmp_path / "cupy" / "__init__.py").write_text("raise ImportError('\\n  first\\nlibnvrtc is too old')\n")
     assert "CuPy cannot be imported (libnvrtc is too old)" in probe.obstacle()
@@ -190,7 +188,7 @@ def test_auto_never_falls_back_in_silence(name: str, collbench: Command, build: 
     done = collbench(name, "--on", "auto", *QUICK[name], LD_LIBRARY_PATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     said = (line.removeprefix("collbench: ") for line in done.stderr.splitlines() if line.startswith("collbench: "))
-    (line,) = (line for line in said if line != _patience.RANKS)
+    (line,) = (line for line in said if line != notices.RANKS)
     other = {"topo": "showing the CPU only", "styles": "so this is the cpu, and no gpu is used"}
     assert other.get(name, "cuInit fails with error 100 (no device)") in line
     assert "Traceback" not in done.stderr
@@ -202,10 +200,10 @@ def test_a_driver_that_starts_slowly_is_waited_for_with_a_word(
 ) -> None:
     """Once, after some seconds, and the GPUs are taken in the end."""
     monkeypatch.setattr(probe, "broken", cache(lambda: ""))
-    for delay, patience, words in ((1500, 0.5, [_patience.DRIVER]), (0, 300, [])):
+    for delay, patience, words in ((1500, 0.5, [notices.DRIVER]), (0, 300, [])):
         build(2, delay=delay)
-        monkeypatch.setattr(_patience, "SECONDS", patience)
-        platform, sweep = _options.make_sweep(DEFAULTS | {"maxbytes": "64"}, None)
+        monkeypatch.setattr(notices, "SECONDS", patience)
+        platform, sweep = measured_sweep(SweepRequest.parse(maxbytes="64", starts=1))
         assert (platform, sweep.ranks) == ("gpu", 2)
-        said = [line for line in capsys.readouterr().err.splitlines() if _patience.DRIVER in line]
+        said = [line for line in capsys.readouterr().err.splitlines() if notices.DRIVER in line]
         assert len(said) == len(words)

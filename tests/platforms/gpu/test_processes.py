@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cli._table import ESTIMATE, SHARED
+from collbench.cli.results_table import ESTIMATE, SHARED
 from collbench.measure.supervisor import mpiexec
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import placement
@@ -66,7 +66,7 @@ def test_every_implementation_gives_every_rank_what_the_definition_says(ranks: i
     said = played(tmp_path, ranks, *RIGHT)
     everyone = said("every_case")
     found = same([report["found"] for report in everyone])
-    sizes = {name: 1 + (name in SOME) for name in (*EXACT, "narrow-half")}
+    sizes = {name: 1 + (name in SOME) for name in (*EXACT, "narrow-bfloat16")}
     assert len(found) == sum(sizes[name] * len(implementations()[name].collectives) for name in sizes) + 4 + 3
     assert {words: what for words, what in found.items() if what != "right"} == {}
     assert [report["local"] for report in everyone] == [[rank] for rank in range(ranks)]

@@ -14,18 +14,18 @@ from collbench.algorithms import implementations
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, PlatformError
-from collbench.measure.stepping import measure_steps
+from collbench.measure.schedules import SCHEDULES, find_schedule
+from collbench.measure.steps import measure_steps
 from collbench.platforms.gpu import launch, timing
 from collbench.results import COMMUNICATED, COMPUTED, Skipped, StepTimes
-from collbench.schedules import find_schedule, schedules
 from tests.platforms.gpu.opening import Open
 from tools.gpu.refusals import Here, unjust
 from tools.stand_in.cases import ALL, EXACT, ON_GPU
 from tools.stand_in.cuda import Machine
 from tools.stand_in.step_order import NBYTES, STEP, STEPS, STREAM, a_case, all_orders, carry_out, late, out_of_order
 
-ON_GPUS = [name for name, schedule in schedules().items() if "gpu" in schedule.platforms]
-BOTH = [name for name in ON_GPUS if schedules()[name].communicates and schedules()[name].computes]
+ON_GPUS = [name for name, schedule in SCHEDULES.items() if "gpu" in schedule.platforms]
+BOTH = [name for name in ON_GPUS if SCHEDULES[name].communicates and SCHEDULES[name].computes]
 RING = implementations()["ring-flags"]
 QUICK = Sampling(iters=1, region=0.0)
 

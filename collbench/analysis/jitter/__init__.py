@@ -1,1 +1,0 @@
-"""Stragglers: who is late, how often, what that costs everybody, and what it would cost more ranks."""

@@ -1,0 +1,394 @@
+"""How a training step scales: efficiency with intervals, the laws that fit it, a verdict, and what would help.
+
+Ratios are taken round by round of rows that took turns, so that drift of the machine cancels; an interval is that of
+the median of the rounds.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collbench.analysis.rounds import Estimate, by_round, estimated
+from collbench.cases import STRONG, WEAK
+from collbench.platforms import platforms
+from collbench.results import Result, StepPrediction, StepRow, StepTimes
+from collbench.stats import median_interval
+
+THRESHOLD = 0.75
+"""Efficiency from which on scaling counts as healthy: what practitioners expect at least of 64 ranks."""
+
+USUAL = {8: (0.95, 0.98), 64: (0.75, 0.88), 256: (0.70, 0.80)}
+"""Efficiencies that practitioners quote for data-parallel training, by the number of GPUs."""
+
+HEALTHY, POOR, INCONCLUSIVE = "healthy", "poor", "inconclusive"
+_UNEVEN = 0.05  # relative deviation from a rank's share of the products that the verdict mentions
+_LARGER = 4  # times the batch, or micro-batches between two synchronisations
+_MOST_REMEDIES = 3  # that are named
+
+Floats = NDArray[np.float64]
+
+
+# Curves: the rows of a run by implementation and mode, the fewest ranks first.
+
+
+@dataclass(frozen=True)
+class Point:
+    """A number of ranks on a curve."""
+
+    row: StepRow
+    efficiency: Estimate  # over the fewest ranks of the curve
+    rounds: tuple[float, ...] = ()  # the efficiencies that it is the median of
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of ranks."""
+        return self.row.case.ranks
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A step by one implementation on several numbers of ranks, the fewest first."""
+
+    name: str  # of the implementation, as tables show it
+    mode: str  # WEAK or STRONG
+    points: tuple[Point, ...]
+
+    @property
+    def base(self) -> Point:
+        """Return the point with the fewest ranks."""
+        return self.points[0]
+
+    @property
+    def last(self) -> Point:
+        """Return the point with the most ranks."""
+        return self.points[-1]
+
+    @property
+    def more(self) -> Sequence[Point]:
+        """Return all points but that with the fewest ranks."""
+        return self.points[1:]
+
+    def speedup(self, point: Point) -> Estimate:
+        """Return how many times the work of one rank is done per second, taking the fewest ranks for perfect."""
+        return point.efficiency.times(point.ranks)
+
+    def relative(self, point: Point) -> float:
+        """Return the ranks of a point over the fewest."""
+        return point.ranks / self.base.ranks
+
+
+def curves(results: Iterable[Result]) -> list[Curve]:
+    """Return every curve of a scaling run, in the order of its rows; rows without a time are left out."""
+    found: list[Curve] = []
+    for rows in _passes(results):
+        found += _curves_of_pass(rows)
+    return found
+
+
+def find_point(found: Iterable[Curve], row: Result) -> tuple[Curve | None, Point | None]:
+    """Return the curve and the point that a row is, or (None, None); the base of a curve is no such point."""
+    for curve in found:
+        for point in curve.more:
+            if point.row is row:
+                return curve, point
+    return None, None
+
+
+def is_timed(result: Result) -> bool:
+    """Return whether a row is a step with a time to compare: predicted, or measured, right and undisturbed."""
+    measured = isinstance(result, StepTimes) and result.right and not result.disturbed
+    return measured or isinstance(result, StepPrediction)
+
+
+def _passes(results: Iterable[Result]) -> Iterator[list[StepRow]]:
+    """Yield the rows that took turns: from the fewest ranks to the most, of one mode."""
+    rows: list[StepRow] = []
+    before = 0
+    for result in results:
+        if not result.case.step:
+            continue
+        if result.case.ranks < before and rows:
+            yield rows
+            rows = []
+        before = result.case.ranks
+        if isinstance(result, StepRow) and is_timed(result):
+            rows.append(result)
+    if rows:
+        yield rows
+
+
+def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[Curve]:
+    """Yield a curve for each implementation that was measured on more than the fewest ranks."""
+    fewest = min(row.case.ranks for row in rows)
+    bases = {row.implementation: row for row in rows if row.case.ranks == fewest}
+    for name in dict.fromkeys(row.implementation for row in rows if row.case.ranks > fewest):
+        base = bases.get(name)
+        if base is None and fewest == 1:  # one rank communicates nothing: any implementation's row will do
+            base = next(iter(bases.values()))
+        if base is None:
+            continue
+        more = [row for row in rows if row.implementation == name and row.case.ranks > fewest]
+        points = (Point(base, Estimate(1.0, 1.0, 1.0)), *(_point(base, row) for row in more))
+        yield Curve(more[0].label, _mode(base, more[-1]), points)
+
+
+def _mode(base: StepRow, row: StepRow) -> str:
+    """Return the mode that the run file says; in older ones, equal work of every rank counts as weak."""
+    first, last = base.case.step, row.case.step
+    assert first
+    assert last
+    if last.mode:
+        return last.mode
+    return WEAK if (first.products, first.seconds) == (last.products, last.seconds) else STRONG
+
+
+def share_of(base: StepRow, row: StepRow) -> float:
+    """Return the work of a rank over that of a rank in the base; not every number of ranks divides the products."""
+    first, step = base.case.step, row.case.step
+    assert first
+    assert step
+    return step.products / first.products if first.products else step.seconds / first.seconds
+
+
+def _point(base: StepRow, row: StepRow) -> Point:
+    share = share_of(base, row)
+    if isinstance(base, StepTimes) and isinstance(row, StepTimes):
+        pairs = zip(by_round(base), by_round(row), strict=False)
+        ratios = [share * first / seconds for first, seconds in pairs]
+        return Point(row, estimated(ratios), tuple(ratios))
+    low, high = row.band
+    return Point(row, Estimate(*(share * base.typical / seconds for seconds in (row.typical, high, low))))
+
+
+# Laws.  m is the number of ranks over the fewest of the curve, E the efficiency.  Every law is linear in its parameters
+# once it is written as 1 / E - 1 = f(m) or 1 - E = f(m), so it is fitted by least squares of relative residuals, with
+# no parameter below 0.
+
+
+@dataclass(frozen=True)
+class Law:
+    """A way in which efficiency may fall with the number of ranks."""
+
+    name: str
+    parameters: tuple[str, ...]
+    columns: Callable[[Floats], Floats]  # of m: shape (points, parameters)
+    inverse: bool  # whether they add up to 1 / E - 1; otherwise to 1 - E
+    source: str
+
+    def efficiency(self, values: Sequence[float], ranks: Floats) -> Floats:
+        """Return the efficiencies at so many times the fewest ranks."""
+        total: Floats = self.columns(ranks) @ np.asarray(values, np.float64)
+        return 1 / (1 + total) if self.inverse else 1 - total
+
+
+LAWS = (
+    Law(
+        "Amdahl",
+        ("serial share",),
+        lambda m: (m - 1)[:, None],
+        True,
+        "G. Amdahl, 1967: a share of the work does not get faster",
+    ),
+    Law(
+        "Gustafson",
+        ("serial share",),
+        lambda m: ((m - 1) / m)[:, None],
+        False,
+        "J. Gustafson, 1988: a share of a step's time does not grow with the work",
+    ),
+    Law(
+        "USL",
+        ("contention", "coherence"),
+        lambda m: np.stack([m - 1, m * (m - 1)], axis=1),
+        True,
+        "N. Gunther, 1993: ranks wait for what they share, and talk to all others",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class FittedLaw:
+    """A law fitted to a curve."""
+
+    law: Law
+    values: tuple[Estimate, ...]  # of its parameters
+    residual: float | None  # relative RMS per degree of freedom; None without any degree of freedom
+
+    def efficiency(self, ranks: float) -> float:
+        """Return the efficiency at so many times the fewest ranks."""
+        return float(self.law.efficiency([value.value for value in self.values], np.array([ranks]))[0])
+
+
+def fit_laws(curve: Curve) -> list[FittedLaw]:
+    """Fit every law that has no more parameters than the curve has points after its first."""
+    return [_fit(law, curve) for law in LAWS if len(law.parameters) <= len(curve.more)]
+
+
+def nearest_law(fitted: Iterable[FittedLaw]) -> FittedLaw | None:
+    """Return the law with the smallest residual, of those that have one."""
+    judged = [law for law in fitted if law.residual is not None]
+    return min(judged, key=lambda law: law.residual or 0.0, default=None)
+
+
+def _fit(law: Law, curve: Curve) -> FittedLaw:
+    ranks = np.array([curve.relative(point) for point in curve.more])
+    efficiency = np.array([point.efficiency.value for point in curve.more])
+    values = _least_squares(law, ranks, efficiency)
+    freedom = len(ranks) - len(law.parameters)
+    left = law.efficiency(values, ranks) / efficiency - 1
+    residual = float(np.sqrt(np.sum(left**2) / freedom)) if freedom else None
+    return FittedLaw(law, tuple(map(Estimate, values, *_parameter_bounds(law, curve, ranks))), residual)
+
+
+def _parameter_bounds(law: Law, curve: Curve, ranks: Floats) -> tuple[list[float], list[float]]:
+    """Return the low and high ends of the parameters, by fits to every round or to both ends of a prediction's band."""
+    rounds = min(len(point.rounds) for point in curve.more)
+    if rounds:
+        tries = [[point.rounds[number] for point in curve.more] for number in range(rounds)]
+    else:
+        tries = [[point.efficiency.low for point in curve.more], [point.efficiency.high for point in curve.more]]
+    fits = np.array([_least_squares(law, ranks, np.array(efficiencies)) for efficiencies in tries])
+    if rounds:
+        intervals = [median_interval(column.tolist()) for column in fits.T]
+        return [low for low, _ in intervals], [high for _, high in intervals]
+    return fits.min(axis=0).tolist(), fits.max(axis=0).tolist()
+
+
+def _least_squares(law: Law, ranks: Floats, efficiency: Floats) -> list[float]:
+    from scipy.optimize import nnls
+
+    if law.inverse:  # E (1 + f) = 1
+        matrix, target = efficiency[:, None] * law.columns(ranks), 1 - efficiency
+    else:  # (1 - f) / E = 1
+        matrix, target = law.columns(ranks) / efficiency[:, None], (1 - efficiency) / efficiency
+    return [float(value) for value in nnls(matrix, np.maximum(target, 0.0))[0]]
+
+
+# What would help, computed from the parts of a step.
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Seconds of a step: what a rank would compute alone, and what it computes, waits and communicates with others."""
+
+    alone: float
+    computing: float
+    waiting: float
+    exposed: float
+
+    def efficiency(self, computing: float, waiting: float, exposed: float, work: float = 1.0) -> float:
+        """Return the efficiency of a step with these parts that does so many times the work."""
+        return work * self.alone / (computing + waiting + exposed)
+
+
+class Remedy(NamedTuple):
+    """Something to try, with the efficiency that it would bring."""
+
+    words: str
+    efficiency: float
+    at_best: bool = True  # whether the efficiency may turn out lower
+
+
+def remedies(parts: Parts, platform: str) -> list[Remedy]:
+    """Return all that could be tried for a step with such parts."""
+    computing, waiting, exposed = parts.computing, parts.waiting, parts.exposed
+    kind = platforms().get(platform)
+    apart = kind.apart if kind else ""
+    larger_batch = parts.efficiency(_LARGER * computing, _LARGER * waiting, exposed, _LARGER)
+    # Waits of independent micro-batches average out; those of a slow rank do not.
+    accumulated = parts.efficiency(_LARGER * computing, _LARGER**0.5 * waiting, exposed, _LARGER)
+    half_exposed = parts.efficiency(computing, waiting, exposed / 2)  # latency stays, so this is a bound
+    return [
+        Remedy(f"a batch {_LARGER} times as large on every rank", larger_batch, at_best=False),
+        Remedy(f"accumulation of {_LARGER} micro-batches", accumulated),
+        Remedy("overlap", parts.efficiency(max(computing, exposed), waiting, 0.0)),
+        Remedy("a wire half as wide", half_exposed),
+        Remedy("an interconnect twice as fast", half_exposed),
+        Remedy("no rank later than another", parts.efficiency(computing, 0.0, exposed)),
+        Remedy(apart or "as much for every rank as one alone has", parts.efficiency(parts.alone, waiting, exposed)),
+    ]
+
+
+def parts_of(curve: Curve, point: Point) -> Parts:
+    """Return the parts of a point's step; alone, a rank computes its share of what a rank of the base does."""
+    row = point.row
+    alone = curve.base.row.typical * share_of(curve.base.row, row)
+    return Parts(alone, row.computing(), row.waiting(), row.exposed())
+
+
+def helpful_remedies(curve: Curve, point: Point) -> list[Remedy]:
+    """Return the remedies that would help a point, the one that helps most first."""
+    tried = remedies(parts_of(curve, point), point.row.platform)
+    helpful = [remedy for remedy in tried if remedy.efficiency > 1.005 * point.efficiency.value]
+    return sorted(helpful, key=lambda remedy: -remedy.efficiency)
+
+
+# The verdict in words.
+
+
+def judged(efficiency: Estimate, threshold: float) -> str:
+    """Return HEALTHY or POOR where all of the interval is; INCONCLUSIVE with the threshold in it, or without one."""
+    if not efficiency.known:
+        return INCONCLUSIVE
+    if efficiency.low >= threshold:
+        return HEALTHY
+    return POOR if efficiency.high < threshold else INCONCLUSIVE
+
+
+def verdict(curve: Curve, threshold: float = THRESHOLD) -> list[str]:
+    """Return lines: the verdict on the most ranks, the laws that fit, and what would help where it is not healthy."""
+    said = [_efficiency_line(curve, curve.last, threshold), _laws_line(curve)]
+    if judged(curve.last.efficiency, threshold) == HEALTHY:
+        return said
+    named = []
+    for remedy in helpful_remedies(curve, curve.last)[:_MOST_REMEDIES]:
+        named.append(f"{remedy.words}: {'at most ' if remedy.at_best else ''}{remedy.efficiency:.0%}")
+    if named:
+        said.append(f"what would help most: {'; '.join(named)}")
+    return said
+
+
+def _efficiency_line(curve: Curve, point: Point, threshold: float) -> str:
+    speedup, efficiency = curve.speedup(point), point.efficiency
+    parts = parts_of(curve, point)
+    whole = parts.computing + parts.waiting + parts.exposed
+    base = "" if curve.base.ranks == 1 else f" (taking {curve.base.ranks} ranks for perfect)"
+    remarks = [f"communication is {parts.exposed / whole:.0%} of the step", f"waiting {parts.waiting / whole:.0%}"]
+    slower = parts.computing / parts.alone - 1
+    if slower > 0.02:
+        remarks.append(f"computing takes {slower:.0%} longer than alone")
+    if uneven := _uneven_share(curve, point):
+        remarks.append(uneven)
+    return (
+        f"{curve.name}, {curve.mode}: {point.ranks:,} ranks give {speedup.text('x')}{base}: "
+        f"{efficiency.value:.0%}, {judged(efficiency, threshold)} (healthy is {threshold:.0%} and more); "
+        f"{', '.join(remarks)}"
+    )
+
+
+def _uneven_share(curve: Curve, point: Point) -> str:
+    """Return a remark on strong scaling whose ranks make notably more products, or fewer, than their share."""
+    first, step = curve.base.row.case.step, point.row.case.step
+    if curve.mode != STRONG or not first or not step or not step.products:
+        return ""
+    fair = first.products * curve.base.ranks / point.ranks
+    if abs(step.products / fair - 1) <= _UNEVEN:
+        return ""
+    return f"products cannot be shared evenly: a rank makes {step.products}, its share is {fair:.3g}"
+
+
+def _laws_line(curve: Curve) -> str:
+    if all(curve.speedup(point).value < 1 for point in curve.more):
+        return "no law of scaling: more ranks do less a second than one"
+    fitted = fit_laws(curve)
+    said = []
+    for fit in fitted:
+        pairs = zip(fit.law.parameters, fit.values, strict=True)
+        values = ", ".join(f"{name} {value.text()}" for name, value in pairs)
+        exact = "exact, as many points as parameters"
+        said.append(f"{fit.law.name}: {values}, {exact if fit.residual is None else f'residual {fit.residual:.2%}'}")
+    nearest = nearest_law(fitted)
+    return "; ".join(said) + (f"; nearest is {nearest.law.name}" if nearest and len(fitted) > 1 else "")

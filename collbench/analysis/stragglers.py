@@ -1,0 +1,328 @@
+"""Which rank is late, as a rule or now and then, by how much, and what it costs the others.
+
+Durations cannot tell the cause of a long step from its victims: a rank that waits for a late one is as long in the
+collective as the late rank is in its products.  Moments of arrival on one clock can.
+
+A rank that something else disturbs for a while is late in every step of it, hundreds one after another, so single steps
+are not independent.  Whole stretches of steps are: a rank is called late only if it is notably late in most stretches,
+or if it costs the others notably more than any other rank does in most series.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from collbench.analysis.bootstrap import memory
+from collbench.cases import SEQUENTIAL
+from collbench.results import PACED, Result, Series, StepTimes
+from collbench.stats import median_interval
+from collbench.units import format_seconds
+
+NOTABLE = 0.05  # of a step: a rank that costs less is not worth a search
+ERROR = 0.01  # probability of naming a rank where none is late, all ranks together
+STRETCH = 0.05  # seconds that a stretch lasts at least: ten times what a scheduler gives a process at once
+STRETCHES = 24  # wanted: fewer than 9 cannot decide about two ranks, fewer than 14 not about 64
+_REMEMBERED = 2.0  # autocorrelation times that a stretch lasts
+_MOST = 2 / 3  # of the stretches, and of the series, in which a rank must be notably late
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Places = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
+
+
+@dataclass(frozen=True)
+class StepArrays:
+    """All steps of one row, series after series: arrays by rank and step, in seconds."""
+
+    begun: Floats
+    computed: Floats
+    done: Floats
+    lengths: tuple[int, ...]  # steps of every series
+
+    @classmethod
+    def of(cls, series: Sequence[Series]) -> "StepArrays":
+        """Make the arrays of at least one series."""
+        computed = np.concatenate([np.array(part.computed) for part in series], axis=1)
+        done = np.concatenate([np.array(part.done) for part in series], axis=1)
+        begun = np.concatenate([np.column_stack([part.begun, np.array(part.done)[:, :-1]]) for part in series], axis=1)
+        return cls(begun, computed, done, tuple(part.steps for part in series))
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of ranks."""
+        return len(self.computed)
+
+    @property
+    def count(self) -> int:
+        """Return the number of steps, all series together."""
+        return sum(self.lengths)
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        """Return the steps of every series."""
+        ends = np.cumsum(self.lengths).tolist()
+        return tuple(slice(end - length, end) for end, length in zip(ends, self.lengths, strict=True))
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """Return the seconds of every step: from the last rank's end of the step before to the last rank's end."""
+        last = self.done.max(axis=0)
+        first = np.empty_like(last)
+        first[1:] = last[:-1]
+        for series in self.slices:
+            first[series.start] = self.begun[:, series.start].min()
+        seconds: Floats = last - first
+        return seconds
+
+    @cached_property
+    def median(self) -> float:
+        """Return the median seconds of a step."""
+        return float(np.median(self.seconds))
+
+    @cached_property
+    def computing(self) -> Floats:
+        """Return the seconds from a rank's end of one step to its having computed the next."""
+        return self.computed - self.begun
+
+    @cached_property
+    def last(self) -> Places:
+        """Return the rank that was the last to have computed, by step."""
+        last: Places = self.computed.argmax(axis=0)
+        return last
+
+    @cached_property
+    def late(self) -> Floats:
+        """Return how long after the median of the others a rank had computed; negative before it."""
+        return after_others(self.computed)
+
+    @cached_property
+    def waited(self) -> Floats:
+        """Return how long a rank had computed before the last one had."""
+        waited: Floats = self.computed.max(axis=0) - self.computed
+        return waited
+
+    def last_share(self, rank: int) -> float:
+        """Return the share of the steps in which a rank was the last."""
+        return float((self.last == rank).mean())
+
+    def cost(self, rank: int) -> float:
+        """Return what the others wait for a rank where it is the last, the mean over them, as a share of all time."""
+        waited = self.waited[:, self.last == rank].sum() / max(1, self.ranks - 1)
+        return float(waited / self.seconds.sum())
+
+
+def straggler_rows(results: Iterable[Result]) -> list[tuple[StepTimes, StepArrays]]:
+    """Return the rows that tell who is late; none where steps were compared with each other (scaling, overlap).
+
+    All rows must have the same number of ranks, two at least, and do one part of a step after the other.
+    """
+    rows = [(result, result.case.step) for result in results if result.case.step]
+    if {step.schedule for _, step in rows} != {SEQUENTIAL} or any(step.mode for _, step in rows):
+        return []
+    if len({result.case.ranks for result, _ in rows}) > 1:
+        return []
+    found = []
+    for result, _ in rows:
+        if isinstance(result, StepTimes) and result.right and result.case.ranks > 1:
+            steps = StepArrays.of(result.series)
+            if steps.median > 0:
+                found.append((result, steps))
+    return found
+
+
+def after_others(moments: Floats) -> Floats:
+    """Return by how much every row of each column exceeds the median of the column's other rows; 0 if there are none.
+
+    Against the median of all rows, of two ranks one would be half as late as it is.
+    """
+    ranks = len(moments)
+    if ranks == 1:
+        return np.zeros_like(moments)
+    order = moments.argsort(axis=0, kind="stable")
+    ordered = np.take_along_axis(moments, order, axis=0)
+    place = order.argsort(axis=0, kind="stable")
+    low, high = (ranks - 2) // 2, (ranks - 1) // 2
+    below, above = (np.take_along_axis(ordered, at + (at >= place), axis=0) for at in (low, high))
+    after: Floats = moments - (below + above) / 2
+    return after
+
+
+def split(steps: slice, length: int) -> Iterator[slice]:
+    """Yield consecutive parts of about equal length, each about *length* long; at least one."""
+    total = steps.stop - steps.start
+    count = max(1, round(total / length))
+    for part in range(count):
+        yield slice(steps.start + total * part // count, steps.start + total * (part + 1) // count)
+
+
+def stretches(steps: StepArrays) -> list[slice]:
+    """Return parts of series that are nearly independent: as long as disturbances last, and as lateness is remembered.
+
+    Where that leaves too few they are shorter than lateness is remembered, but last as long as disturbances do.
+    """
+    shortest = max(1, round(STRETCH / max(steps.median, 1e-9)))
+    longest_series = max(steps.slices, key=lambda series: series.stop - series.start)
+    remembered = max(memory(steps.late[rank, longest_series]) for rank in range(steps.ranks))
+    wanted = max(shortest, round(_REMEMBERED * remembered))
+    length = max(shortest, min(wanted, steps.count // STRETCHES))
+    found: list[slice] = []
+    for series in steps.slices:
+        found += split(series, length)
+    return found
+
+
+class Finding(Enum):
+    """What is said of a rank, or of all ranks."""
+
+    LATE = "late"
+    OFTEN = "late now and then"
+    CLEAR = "clear"
+    UNCLEAR = "unclear"
+
+
+_GRAVEST_FIRST = Finding.LATE, Finding.OFTEN, Finding.UNCLEAR, Finding.CLEAR
+
+
+@dataclass(frozen=True)
+class RankStatistics:
+    """How late one rank is by stretches and series, and what it costs."""
+
+    rank: int
+    ranks: int  # in all
+    stretches: tuple[float, ...]  # its median lateness in each, over the median step
+    series: tuple[float, ...]  # the same by series
+    costs: tuple[float, ...]  # by series: what the others wait for it beyond the costliest other rank, as a time share
+
+    @property
+    def late(self) -> float:
+        """Return the median lateness over the median step."""
+        return float(np.median(self.stretches))
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """Return the interval of the lateness; infinite ends where there are too few stretches."""
+        return self._interval(self.stretches)
+
+    def _interval(self, values: Sequence[float]) -> tuple[float, float]:
+        return median_interval(values, 1 - ERROR / self.ranks)
+
+    @property
+    def finding(self) -> Finding:
+        """Return whether the rank is late as a rule, now and then, or not, or whether that is unclear."""
+        low, high = self.interval
+        if low > NOTABLE and _mostly_notable(self.stretches) and _mostly_notable(self.series):
+            return Finding.LATE
+        if self._interval(self.costs)[0] > NOTABLE and _mostly_notable(self.costs):
+            return Finding.OFTEN
+        return Finding.CLEAR if high < NOTABLE else Finding.UNCLEAR
+
+
+@dataclass(frozen=True)
+class StragglerTest:
+    """The findings on all ranks of a run."""
+
+    statistics: tuple[RankStatistics, ...]
+
+    def ranks(self, finding: Finding) -> list[int]:
+        """Return the ranks with that finding."""
+        return [rank.rank for rank in self.statistics if rank.finding is finding]
+
+    @property
+    def finding(self) -> Finding:
+        """Return LATE if any rank is late, CLEAR if every rank is clear."""
+        for finding in _GRAVEST_FIRST:
+            if self.ranks(finding):
+                return finding
+        return Finding.CLEAR
+
+
+def straggler_test(rows: Sequence[StepArrays]) -> StragglerTest:
+    """Judge every rank by the rows of all implementations of a run, which computed the same work in turn.
+
+    A rank that only one implementation lets go later than the others is not late in most stretches.
+    """
+    return StragglerTest(tuple(_statistics(rows, rank) for rank in range(rows[0].ranks)))
+
+
+def _statistics(rows: Sequence[StepArrays], rank: int) -> RankStatistics:
+    by_stretch: list[float] = []
+    by_series: list[float] = []
+    costs: list[float] = []
+    for steps in rows:
+        late = steps.late[rank] / steps.median
+        by_stretch += [float(np.median(late[stretch])) for stretch in stretches(steps)]
+        by_series += [float(np.median(late[series])) for series in steps.slices]
+        costs += [_excess_cost(steps, rank, series) for series in steps.slices]
+    return RankStatistics(rank, rows[0].ranks, tuple(by_stretch), tuple(by_series), tuple(costs))
+
+
+def _excess_cost(steps: StepArrays, rank: int, series: slice) -> float:
+    """Return what the others wait where that rank is the last, less that of the costliest other rank, over all time."""
+    waited = np.bincount(steps.last[series], steps.waited[:, series].sum(axis=0), steps.ranks)
+    excess = float(waited[rank] - np.delete(waited, rank).max())
+    return excess / (steps.ranks - 1) / float(steps.seconds[series].sum())
+
+
+def _mostly_notable(values: Sequence[float]) -> bool:
+    return bool((np.array(values) > NOTABLE).mean() >= _MOST)
+
+
+def verdicts(results: Iterable[Result]) -> list[str]:
+    """Return the verdict on the ranks of a run, by all rows that tell who is late; nothing without such rows.
+
+    Where devices wait for the host, the rank that the host serves last is late: that is the host's order, not a
+    straggler.
+    """
+    known = straggler_rows(results)
+    rows = [steps for result, steps in known if not result.note.paced]
+    if known and not rows:
+        return [f"inconclusive: {PACED}"]
+    return [_in_words(straggler_test(rows), rows)] if rows else []
+
+
+def _in_words(found: StragglerTest, rows: Sequence[StepArrays]) -> str:
+    median = float(np.median([steps.median for steps in rows]))
+    if found.finding in (Finding.LATE, Finding.OFTEN):
+        late = [rank for rank in found.statistics if rank.finding in (Finding.LATE, Finding.OFTEN)]
+        return "; ".join(_late_in_words(rank, rows, median) for rank in late)
+    unclear = found.ranks(Finding.UNCLEAR)
+    candidates = [rank for rank in found.statistics if not unclear or rank.rank in unclear]
+    worst = max(candidates, key=lambda rank: rank.late)
+    how = f"by {late_by(worst, median)} in the median"
+    if found.finding is Finding.CLEAR:
+        return f"nobody is late as a rule: rank {worst.rank} the most, {how}"
+    more = f" (so may {len(unclear) - 1} others)" if len(unclear) > 1 else ""
+    why = "measure longer with --steps, or with less else running"
+    return f"inconclusive: rank {worst.rank} may be late{more}, {how}; {why}"
+
+
+def _late_in_words(statistics: RankStatistics, rows: Sequence[StepArrays], median: float) -> str:
+    rank = statistics.rank
+    last = np.mean([steps.last_share(rank) for steps in rows])
+    cost = np.mean([steps.cost(rank) for steps in rows])
+    often = " now and then" if statistics.finding is Finding.OFTEN else ""
+    return (
+        f"rank {rank} is late{often}: last in {last:.0%} of the steps, by {late_by(statistics, median)} "
+        f"in the median; the others wait for it for {cost:.0%} of the time"
+    )
+
+
+def late_by(statistics: RankStatistics, median: float) -> str:
+    """Return the median lateness with its interval as text; *median* is that of a step in seconds."""
+    return f"{signed(statistics.late * median)} {lateness_interval(statistics, median)}"
+
+
+def lateness_interval(statistics: RankStatistics, median: float) -> str:
+    """Return the interval of the lateness as text: `(12 us .. 15 us)`."""
+    low, high = (signed(share * median) for share in statistics.interval)
+    return f"({low} .. {high})"
+
+
+def signed(seconds: float) -> str:
+    """Return a time that may be negative as text; `?` for an unknown end of an interval."""
+    if not np.isfinite(seconds):
+        return "?"
+    return f"{'-' if seconds < 0 else ''}{format_seconds(abs(seconds))}"

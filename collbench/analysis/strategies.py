@@ -1,0 +1,306 @@
+"""Which strategy of synchronisation reaches a loss first, in seconds and in steps, and how sure that is over seeds.
+
+A seed is one draw of first weights and order of samples, the same for all strategies, so they are compared seed by
+seed: the logarithms of ratios are taken to vary as a normal distribution does, and an interval is Student's.  With one
+seed there is no interval, and no verdict.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from collbench.measure.strategies import strategies
+from collbench.results import Point, Result, Trained
+from collbench.stats import student
+from collbench.units import format_seconds
+
+ERROR = 0.05  # probability that an interval does not cover
+LEVEL = 0.01  # relative difference below which two strategies are equal
+_LEARNT = 0.5  # of its first loss: a run that never gets so low has learnt nothing to be compared by
+_LARGEST_POWER = 700.0  # of e, that is a finite number
+_MARGIN = 1.1  # the target over the least loss of the worst run, so that one lucky point does not decide
+_KNOWN = 20.0  # times a mean, from which on the ends of an interval say nothing
+COLUMNS = ("strategy", "seconds to the target", "steps", "samples/s", "time over the first's")
+"""What the texts of a TableRow are."""
+
+
+class Effort(Enum):
+    """What a strategy needs to reach the target."""
+
+    SECONDS = "time"
+    STEPS = "steps"
+
+
+@dataclass(frozen=True)
+class GeometricMean:
+    """A geometric mean over seeds with its interval; (0, inf) where there is one seed only."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def level(self) -> bool:
+        """Return whether it surely is within LEVEL of 1."""
+        return self.low > 1 / (1 + LEVEL) and self.high < 1 + LEVEL
+
+    @property
+    def above(self) -> bool:
+        """Return whether it is surely above 1, and not level."""
+        return self.low > 1 and not self.level
+
+    @property
+    def decided(self) -> bool:
+        """Return whether it surely differs from 1."""
+        return self.low > 1 or self.high < 1
+
+    def text(self, format_value: Callable[[float], str]) -> str:
+        """Return the mean as text, with the interval where that says something."""
+        if not math.isfinite(self.high):
+            return format_value(self.value)
+        if self.high > _KNOWN * self.value:
+            return f"{format_value(self.value)} (hardly known)"
+        return f"{format_value(self.value)} ({format_value(self.low)} .. {format_value(self.high)})"
+
+    def as_ratio(self) -> str:
+        """Return a ratio with its interval as text: `1.90x (1.60 .. 2.30)`."""
+        if not math.isfinite(self.high):
+            return f"{self.value:.2f}x (one seed: no interval)"
+        if self.high > _KNOWN * self.value:
+            return f"{self.value:.2f}x (hardly known)"
+        return f"{self.value:.2f}x ({self.low:.2f} .. {self.high:.2f})"
+
+
+def geometric_mean(values: Iterable[float], error: float = ERROR) -> GeometricMean:
+    """Return the geometric mean of values above 0, and the interval that misses it with the probability *error*."""
+    logs = [math.log(value) for value in values]
+    mean = fmean(logs)
+    if len(logs) < 2:
+        return GeometricMean(_exp(mean), 0.0, math.inf)
+    off = student(1 - error / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    return GeometricMean(_exp(mean), _exp(mean - off), _exp(mean + off))
+
+
+def _exp(power: float) -> float:
+    return math.exp(power) if power < _LARGEST_POWER else math.inf
+
+
+@dataclass(frozen=True)
+class StrategyRuns:
+    """The right runs of a strategy by seed, and where each reached the target."""
+
+    name: str
+    runs: Mapping[int, Trained]
+    target: float
+
+    @cached_property
+    def goals(self) -> dict[int, Point]:
+        """Return the point that reached the target, by seed; without runs that never got so low."""
+        found = {}
+        for seed, run in self.runs.items():
+            point = run.reached(self.target)
+            if point and point.batches > 0 and point.seconds > 0:
+                found[seed] = point
+        return found
+
+    @property
+    def arrived(self) -> bool:
+        """Return whether the target was reached with every seed."""
+        return bool(self.runs) and len(self.goals) == len(self.runs)
+
+    def needed(self, effort: Effort, seed: int) -> float:
+        """Return the seconds or steps to the target; steps as if all ranks had made as many."""
+        if effort is Effort.SECONDS:
+            return self.goals[seed].seconds
+        return self.goals[seed].batches / self.runs[seed].case.ranks
+
+    def mean(self, effort: Effort) -> GeometricMean:
+        """Return the mean over seeds of the seconds or steps to the target."""
+        return geometric_mean(self.needed(effort, seed) for seed in self.goals)
+
+    @property
+    def rate(self) -> GeometricMean:
+        """Return the samples per second."""
+        return geometric_mean(run.rate for run in self.runs.values())
+
+    def ratio(self, other: "StrategyRuns", effort: Effort, error: float = ERROR) -> GeometricMean | None:
+        """Return how many times as much it needs as another, over the seeds that both have; None without any."""
+        ratios = []
+        for seed in self.goals:
+            if seed in other.goals:
+                ratios.append(self.needed(effort, seed) / other.needed(effort, seed))
+        return geometric_mean(ratios, error) if ratios else None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """All strategies of a run and the loss that they are compared by."""
+
+    target: float
+    entries: tuple[StrategyRuns, ...]
+
+    @property
+    def short(self) -> list[StrategyRuns]:
+        """Return the strategies that do not reach the target with every seed."""
+        return [entry for entry in self.entries if not entry.arrived]
+
+    def ranked(self, effort: Effort) -> list[StrategyRuns]:
+        """Return the strategies that reach the target with every seed, the first one first."""
+        arrived = [entry for entry in self.entries if entry.arrived]
+        return sorted(arrived, key=lambda entry: entry.mean(effort).value)
+
+    def after_first(self, effort: Effort) -> dict[str, GeometricMean]:
+        """Return how many times as much all others need as the first; together these intervals cover with 95 %.
+
+        The error is divided by their number (Bonferroni), as one of many could win by chance.
+        """
+        ranked = self.ranked(effort)
+        found = {}
+        for other in ranked[1:]:
+            if ratio := other.ratio(ranked[0], effort, ERROR / (len(ranked) - 1)):
+                found[other.name] = ratio
+        return found
+
+    def fewest_steps(self) -> tuple[StrategyRuns, list[StrategyRuns]]:
+        """Return the quickest strategy of the largest group that is level in steps, and all outside of that group."""
+        quickest_first = self.ranked(Effort.SECONDS)
+        group: list[StrategyRuns] = []
+        for entry in self.ranked(Effort.STEPS):
+            level = []
+            for other in quickest_first:
+                ratio = other.ratio(entry, Effort.STEPS)
+                if other is entry or (ratio and ratio.level):
+                    level.append(other)
+            if len(level) > len(group):
+                group = level
+        return group[0], [entry for entry in quickest_first if entry not in group]
+
+
+def ranking(results: Sequence[Result]) -> Ranking | None:
+    """Rank the strategies of a run by the target that was set, or by the lowest loss that all that learn reach.
+
+    Returns:
+        None if no strategy learns.
+
+    """
+    runs: dict[str, dict[int, Trained]] = {}
+    for result in results:
+        if isinstance(result, Trained) and result.right and not result.disturbed and _usable(result):
+            assert result.case.job
+            runs.setdefault(result.implementation, {})[result.case.job.seed] = result
+    chosen = _set_target(runs) or _common_loss(runs)
+    if chosen is None:
+        return None
+    known = [name for name in strategies() if name in runs]
+    names = [*known, *(name for name in runs if name not in known)]  # files of other releases may have other strategies
+    return Ranking(chosen, tuple(StrategyRuns(name, runs[name], chosen) for name in names))
+
+
+def _usable(run: Trained) -> bool:
+    """Return whether it can be compared: a run file may have a loss of 0, or say that nothing was learnt from."""
+    return bool(run.case.job) and run.rate > 0 and run.least > 0 and run.points[0].batches < run.points[-1].batches
+
+
+def _set_target(runs: Mapping[str, Mapping[int, Trained]]) -> float | None:
+    for by_seed in runs.values():
+        for run in by_seed.values():
+            if run.case.job and run.case.job.target:
+                return run.case.job.target
+    return None
+
+
+def _common_loss(runs: Mapping[str, Mapping[int, Trained]]) -> float | None:
+    """Return the lowest loss that all strategies reach which learn with every seed; None if none does."""
+    least = []
+    for by_seed in runs.values():
+        if all(run.least <= _LEARNT * run.points[0].loss for run in by_seed.values()):
+            least += [run.least for run in by_seed.values()]
+    return round_up(_MARGIN * max(least)) if least else None
+
+
+def round_up(value: float) -> float:
+    """Return the value rounded up to two digits."""
+    scale = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / scale - 1e-9) * scale:.6g}")
+
+
+# In words.
+
+
+class TableRow(NamedTuple):
+    """A strategy over all seeds, as texts with intervals."""
+
+    strategy: str
+    seconds: str
+    steps: str
+    rate: str
+    ratio: str
+
+
+def table(found: Ranking) -> Iterator[TableRow]:
+    """Yield a row for every strategy, the first to the target first."""
+    after = found.after_first(Effort.SECONDS)
+    for entry in (*found.ranked(Effort.SECONDS), *found.short):
+        yield TableRow(
+            strategy=entry.name,
+            seconds=entry.mean(Effort.SECONDS).text(format_seconds) if entry.arrived else "not reached",
+            steps=entry.mean(Effort.STEPS).text(lambda steps: f"{steps:.0f}") if entry.arrived else "",
+            rate=entry.rate.text(lambda rate: f"{rate:,.0f}"),
+            ratio=after[entry.name].as_ratio() if entry.name in after else "",
+        )
+
+
+def verdict(found: Ranking) -> Iterator[str]:
+    """Yield lines: which strategy is first in seconds and in steps, what the others trade, which never get there."""
+    if len(found.entries) - len(found.short) > 1:
+        yield f"in time: {_first(found, Effort.SECONDS)}"
+        yield f"in steps: {_first(found, Effort.STEPS)}"
+        yield from _traded(found)
+    for entry in found.short:
+        far = len(entry.runs) - len(entry.goals)
+        yield f"{entry.name} does not reach loss {found.target:g} with {far} of {len(entry.runs)} seeds"
+
+
+def _first(found: Ranking, effort: Effort) -> str:
+    first, *others = found.ranked(effort)
+    after = found.after_first(effort)
+    level = [name for name, ratio in after.items() if ratio.level]
+    unsure = [name for name, ratio in after.items() if not ratio.above and not ratio.level]
+    if unsure:
+        words = (
+            f"inconclusive which is first to loss {found.target:g}: {first.name} has the lowest mean, "
+            f"but {_listed(unsure)} cannot be told from it ({unsure[0]}: {after[unsure[0]].as_ratio()})"
+        )
+        surely = [f"{name}, {ratio.as_ratio()} the {effort.value}" for name, ratio in after.items() if ratio.above]
+        return f"{words}; surely behind it: {'; '.join(surely)}" if surely else words
+    later = [entry.name for entry in others if entry.name in after and entry.name not in level]
+    rest = f"; {later[0]}, the next, needs {after[later[0]].as_ratio()} the {effort.value}" if later else ""
+    if level:
+        return f"{_listed([first.name, *level])} reach loss {found.target:g} first, level within {LEVEL:.0%}{rest}"
+    return f"{first.name} reaches loss {found.target:g} first{rest}"
+
+
+def _traded(found: Ranking) -> Iterator[str]:
+    """Yield what the others win or lose in time and in steps, against the quickest of those that are level in steps."""
+    base, others = found.fewest_steps()
+    for other in others:
+        seconds, steps = (other.ratio(base, effort, ERROR / len(others)) for effort in Effort)
+        if seconds and steps:
+            in_time = f"{_place(seconds)} in time, {seconds.as_ratio()}"
+            yield f"{other.name} against {base.name}: {in_time}; {_place(steps)} in steps, {steps.as_ratio()}"
+
+
+def _place(ratio: GeometricMean) -> str:
+    if ratio.level:
+        return "level"
+    if not ratio.decided:
+        return "inconclusive"
+    return "behind" if ratio.above else "ahead"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,271 @@
+"""From requests to sessions: `collbench.sweep` and `collbench.predict`, which the commands of these names call too."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from collbench.api.notices import started
+from collbench.api.requests import (
+    Launched,
+    Names,
+    Size,
+    SweepRequest,
+    cut_short,
+    find_system,
+    measured_sweep,
+    predicted_sweep,
+)
+from collbench.cases import Sweep
+from collbench.errors import Notice, UsageError
+from collbench.host.launcher import launched
+from collbench.measure.disturbance import disturbed_in_words
+from collbench.measure.interleave import LIBRARY_PLATFORM, MultiLibrary
+from collbench.measure.session import Session, exit_status
+from collbench.platforms import platforms
+from collbench.platforms.cpu.mpi_libraries import Library, find
+from collbench.results import Result
+from collbench.runfile.store import NAME, Run
+from collbench.topology.system import System
+
+
+class Prepared(NamedTuple):
+    """A session that has not been entered yet, and what its user should know of it."""
+
+    session: Session
+    remarks: list[str]
+
+
+def measuring_session(request: SweepRequest, folder: Callable[[Sweep], Path | None]) -> Prepared:
+    """Return the session that measures the request, with the ranks of an outside launcher if there are any.
+
+    Args:
+        request: What to measure.
+        folder: Returns where the run of a sweep is stored, or None to store nothing.
+
+    Raises:
+        UsageError: The request makes no sweep on this machine.
+
+    """
+    joined = launched()
+    libraries = _mpi_libraries(request, joined)
+    platform, sweep = measured_sweep(request, joined, max(1, len(libraries)))
+    remark = "" if request.last else cut_short(sweep, platform)
+    remarks = [remark] if remark else []
+    if not libraries:
+        return Prepared(Session(platform, sweep, joined, folder(sweep)), remarks)
+    if platform != LIBRARY_PLATFORM:
+        raise UsageError(f"--mpi names libraries of ranks on a CPU, and --on auto takes the {platform}; add --on cpu")
+    ranks = MultiLibrary(sweep, libraries)
+    return Prepared(Session(ranks, ranks.sweep, joined, folder(ranks.sweep)), remarks)
+
+
+def _mpi_libraries(request: SweepRequest, joined: Launched) -> list[Library]:
+    """Return the MPI libraries to measure; UsageError for one that is not installed, and where there can be none."""
+    if request.mpi and request.on not in ("auto", LIBRARY_PLATFORM):
+        raise UsageError(f"--mpi names libraries of ranks on a CPU, and these are on {request.on}; leave one out")
+    if request.mpi and joined:
+        raise UsageError(
+            "--mpi starts ranks of its own for each library, which it cannot do under a launcher (mpirun, srun); "
+            "start collbench without one, or with the launcher of the library and without --mpi"
+        )
+    if request.mpi and request.starts not in (None, 1):
+        raise UsageError("--mpi starts the ranks once for each library; leave --starts out")
+    return [find(name) for name in request.mpi]
+
+
+def predicting_session(
+    system: System, request: SweepRequest, folder: Callable[[System, Sweep], Path | None], what_ifs: Sequence[str] = ()
+) -> Session:
+    """Return the session that predicts the request on that system; `folder` says where its run is stored."""
+    from collbench.measure.predicted import Modelled  # the model takes as long to import as all the rest
+
+    part, sweep = predicted_sweep(system, request)
+    return Session(Modelled(part, sweep, tuple(what_ifs)), sweep, launched(), folder(part, sweep), modelled=True)
+
+
+def sweep(
+    op: Names = "allreduce",
+    *,
+    impl: Names = "all",
+    on: str = "auto",
+    ranks: int | None = None,
+    nodes: int | None = None,
+    ranks_per_node: int | None = None,
+    minbytes: Size = 8,
+    maxbytes: Size | None = None,
+    stepfactor: float = 4.0,
+    stepbytes: Size | None = None,
+    iters: int | None = None,
+    warmup: int = 1,
+    datatype: Names = "float",
+    redop: Names = "sum",
+    root: int = 0,
+    in_place: bool = False,
+    cudagraph: bool = True,
+    budget: float = 0.5,
+    timeout: float = 30.0,
+    spin: str = "auto",
+    bind: str = "core",
+    starts: int | None = None,
+    mpi: Names = "",
+    out: Path | str | None = None,
+    each: Callable[[Result], object] | None = None,
+) -> Run:
+    """Measure collectives over a sweep of message sizes, as `collbench sweep` does, or predict them on a system.
+
+    Args:
+        op: Collectives, by the names of `collbench list`: one, several in a sequence or with commas, or "all".
+        impl: Implementations, likewise, or a group: "library", "ladder", "narrow".
+        on: "auto", a platform ("gpu", "cpu"), or a described system, on which nothing runs.
+        ranks: Number of ranks; by default every GPU, and 2 on a CPU.
+        nodes: Nodes of a described system.
+        ranks_per_node: GPUs to use of each node of a described system.
+        minbytes: Smallest message, in bytes or as "64K".
+        maxbytes: Largest message; by default what memory allows, up to 128 MiB.
+        stepfactor: Factor between sizes.
+        stepbytes: Bytes between sizes, instead of a factor.
+        iters: Number of samples, instead of as many as are needed.
+        warmup: Untimed samples first.
+        datatype: Element types.
+        redop: Reductions.
+        root: Root rank of collectives that have one.
+        in_place: Send from and receive into one buffer.
+        cudagraph: On a GPU, time captured graphs rather than launches.
+        budget: Seconds for a case, all implementations together.
+        timeout: Seconds without progress that fail a case.
+        spin: On a CPU, how a rank waits: "auto", "yield" or "busy".
+        bind: On a CPU, "core" binds each rank to a core, "none" does not.
+        starts: How often the ranks are started; by default as often as is quick.
+        mpi: On a CPU, the MPI libraries to measure; by default the one of mpi4py.
+        out: New folder in which the run is stored; without it nothing is stored.
+        each: Called with every result as it arrives.
+
+    Returns:
+        The run: its header and a result for every case and implementation.  A case that failed is a result.
+
+    Raises:
+        UsageError: Something does not exist or cannot be.
+        PlatformError: The hardware cannot do it.
+        StorageError: The run can no longer be written.
+
+    >>> import collbench
+    >>> run = collbench.sweep("allreduce", on="dgx-h100", impl="nccl", minbytes="1M", maxbytes="64M")
+    >>> [(row["nbytes"], row["seconds"] < 1e-3) for row in run.rows()]
+    [(1048576, True), (4194304, True), (16777216, True), (67108864, True)]
+
+    """
+    request = SweepRequest.parse(
+        op,
+        impl=impl,
+        on=on,
+        ranks=ranks,
+        nodes=nodes,
+        ranks_per_node=ranks_per_node,
+        minbytes=minbytes,
+        maxbytes=maxbytes,
+        stepfactor=stepfactor,
+        stepbytes=stepbytes,
+        iters=iters,
+        warmup=warmup,
+        datatype=datatype,
+        redop=redop,
+        root=root,
+        in_place=in_place,
+        cudagraph=cudagraph,
+        budget=budget,
+        timeout=timeout,
+        spin=spin,
+        bind=bind,
+        starts=starts,
+        mpi=mpi,
+    )
+    folder = Path(out) if out else None
+    if request.measured:
+        return _run(measuring_session(request, lambda sweep: folder).session, each)
+    system = find_system(on, ("auto", *platforms()))
+    return _run(predicting_session(system, request, lambda system, sweep: folder), each)
+
+
+def predict(
+    system: str,
+    op: Names = "allreduce",
+    *,
+    impl: Names = "library",
+    ranks: int | None = None,
+    nodes: int | None = None,
+    ranks_per_node: int | None = None,
+    minbytes: Size = 8,
+    maxbytes: Size | None = None,
+    stepfactor: float = 4.0,
+    stepbytes: Size | None = None,
+    datatype: Names = "float",
+    redop: Names = "sum",
+    root: int = 0,
+    in_place: bool = False,
+    what_if: Sequence[str] = (),
+    out: Path | str | None = None,
+) -> Run:
+    """Predict what collectives should take on a described system, as `collbench predict` does; nothing runs.
+
+    Args:
+        system: A preset of `collbench list`, or FILE.toml.
+        op: Collectives; this and all that follow mean what they mean in `collbench.sweep`.
+        impl: Implementations.
+        ranks: Number of ranks; by default all GPUs of the system.
+        nodes: Nodes of the system.
+        ranks_per_node: GPUs to use of each node.
+        minbytes: Smallest message.
+        maxbytes: Largest message; by default 8 GiB.
+        stepfactor: Factor between sizes.
+        stepbytes: Bytes between sizes, instead of a factor.
+        datatype: Element types.
+        redop: Reductions.
+        root: Root rank of collectives that have one.
+        in_place: Send from and receive into one buffer.
+        what_if: Changes of the network between nodes, such as "oversubscription=4".
+        out: New folder in which the run is stored; without it nothing is stored.
+
+    Returns:
+        A run of Predictions: `seconds`, and `low` to `high`, between which nine of ten measurements should lie.
+
+    Raises:
+        UsageError: Something does not exist, or is more than the system has.
+
+    >>> import collbench
+    >>> run = collbench.predict("dgx-h100", nodes=4, minbytes="128M", maxbytes="128M")
+    >>> row = run.results[0]
+    >>> row.algorithm, row.low < row.seconds < row.high
+    ('nvlstree', True)
+
+    """
+    request = SweepRequest.parse(
+        op,
+        impl=impl,
+        on=system,
+        ranks=ranks,
+        nodes=nodes,
+        ranks_per_node=ranks_per_node,
+        minbytes=minbytes,
+        maxbytes=maxbytes,
+        stepfactor=stepfactor,
+        stepbytes=stepbytes,
+        datatype=datatype,
+        redop=redop,
+        root=root,
+        in_place=in_place,
+    )
+    folder = Path(out) if out else None
+    return _run(predicting_session(find_system(system), request, lambda system, sweep: folder, what_if))
+
+
+def _run(session: Session, each: Callable[[Result], object] | None = None) -> Run:
+    """Run the session to its end; the results as a run, whether it is stored or not."""
+    with started(session):
+        for result in session.run():
+            if each:
+                each(result)
+    if advice := disturbed_in_words(session.results):
+        warnings.warn(advice, Notice, stacklevel=3)
+    path = session.path or Path(NAME)
+    return Run(path, session.header, tuple(session.results), True, exit_status(session.results))

@@ -1,0 +1,424 @@
+"""Typed requests: what to measure or predict, parsed and checked once, for the command line and the library alike.
+
+A SweepRequest knows nothing of the machine yet.  `measured_sweep` and `predicted_sweep` make a Sweep of it, which is
+what `collbench.measure` carries out: they look for the platform, count the ranks and hold sizes against memory.
+"""
+
+import math
+import re
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from math import ceil
+from pathlib import Path
+from typing import TypeVar
+
+from collbench.algorithms import choose, needs
+from collbench.api.notices import DRIVER, announced_if_slow, is_leader, say
+from collbench.cases import BINDS, SPINS, USUAL_STARTS, Sampling, SizeRange, Sweep
+from collbench.collectives import COLLECTIVES, Collective, find_collective
+from collbench.datatypes import DATATYPES, REDUCTIONS, Datatype, Reduction, find_datatype, find_reduction
+from collbench.errors import PlatformError, UsageError, unknown
+from collbench.platforms import find_platform, on_auto, platforms
+from collbench.platforms.layout import Layout
+from collbench.topology import files
+from collbench.topology.system import System
+from collbench.units import format_size, parse_size
+
+Names = str | Sequence[str]
+"""One name, several with commas or in a sequence, or "all"."""
+Size = int | str
+"""Bytes, or a size as on the command line: 8, "64K", "1.5G"; suffixes are binary."""
+Launched = tuple[int, int] | None
+"""Rank of this process and number of processes, where an outside launcher (mpirun, srun) started several."""
+Named = TypeVar("Named")
+
+MOST_STARTS = 100
+MOST_SAMPLES = 10**7
+MOST_RANKS = 2**16  # of this machine, or started by a launcher
+MOST_SYSTEM_RANKS = 2**30  # of a described system
+LONGEST = 1e7  # seconds: four months
+SMALLEST_DEFAULT = 2**20  # bytes: if memory is too short even for a default sweep to this size, that is an error
+LARGEST_PREDICTED = 8 * 2**30  # bytes: where published sweeps end; nothing has to fit in memory
+
+
+@dataclass(frozen=True)
+class SweepRequest:
+    """Which cases to measure or predict, where, by which implementations, and how to sample them."""
+
+    collectives: tuple[Collective, ...]
+    dtypes: tuple[Datatype, ...]
+    redops: tuple[Reduction, ...]
+    implementations: str  # names and groups with commas; which of them exist depends on the platform
+    on: str = "auto"  # "auto", a platform, or a described system
+    ranks: int | None = None
+    nodes: int | None = None
+    ranks_per_node: int | None = None
+    first: int = 8  # bytes of the smallest message
+    last: int | None = None  # of the largest; None for what the platform has by default
+    factor: float = 4.0  # between sizes
+    step: int = 0  # bytes between sizes; with a step the factor does not count
+    root: int = 0
+    in_place: bool = False
+    sampling: Sampling = field(default_factory=Sampling)
+    spin: str = "auto"
+    bind: str = "core"
+    starts: int | None = None  # how often the ranks are started; None for as often as is usual
+    mpi: tuple[str, ...] = ()  # names or folders of MPI libraries to measure; none for the one of mpi4py
+
+    @classmethod
+    def parse(
+        cls,
+        op: Names = "allreduce",
+        *,
+        impl: Names = "all",
+        on: str = "auto",
+        ranks: int | None = None,
+        nodes: int | None = None,
+        ranks_per_node: int | None = None,
+        minbytes: Size = 8,
+        maxbytes: Size | None = None,
+        stepfactor: float = 4.0,
+        stepbytes: Size | None = None,
+        iters: int | None = None,
+        warmup: int = 1,
+        datatype: Names = "float",
+        redop: Names = "sum",
+        root: int = 0,
+        in_place: bool = False,
+        cudagraph: bool = True,
+        budget: float = 0.5,
+        timeout: float = 30.0,
+        spin: str = "auto",
+        bind: str = "core",
+        starts: int | None = None,
+        mpi: Names = "",
+    ) -> "SweepRequest":
+        """Return the request that these words make; they are those of `collbench sweep` and of `collbench.sweep`.
+
+        Raises:
+            UsageError: A word is unknown or a number is out of range; the message names the choices.
+
+        """
+        _check_choice("--spin", spin, SPINS)
+        _check_choice("--bind", bind, BINDS)
+        _check_range("--iters", iters, 1, MOST_SAMPLES)
+        _check_range("--warmup", warmup, 0, MOST_SAMPLES)
+        for name, count in (("--ranks", ranks), ("--nodes", nodes), ("--ranks-per-node", ranks_per_node)):
+            _check_range(name, count, 1, MOST_SYSTEM_RANKS)
+        for name, seconds in (("--budget", budget), ("--timeout", timeout)):
+            if not 0 < seconds <= LONGEST:
+                raise UsageError(f"{name} {seconds} is no time; give seconds above 0, at most {LONGEST:g}")
+        if starts is not None and not 1 <= starts <= MOST_STARTS:
+            raise UsageError(f"--starts {starts} is no number of starts; choose from 1 to {MOST_STARTS}")
+        first, last, step = _sizes(minbytes, maxbytes, stepbytes)
+        if not step and not 1 < stepfactor < math.inf:
+            raise UsageError(f"-f {stepfactor:g} never gets to -e; give a factor above 1, such as 2")
+        return cls(
+            collectives=_find_all(op, COLLECTIVES, find_collective),
+            dtypes=_find_all(datatype, DATATYPES, find_datatype),
+            redops=_find_all(redop, REDUCTIONS, find_reduction),
+            implementations=impl if isinstance(impl, str) else ",".join(impl),
+            on=on,
+            ranks=ranks,
+            nodes=nodes,
+            ranks_per_node=ranks_per_node,
+            first=first,
+            last=last,
+            factor=0.0 if step else stepfactor,
+            step=step,
+            root=root,
+            in_place=in_place,
+            sampling=Sampling(budget=budget, iters=iters, warmup=warmup, timeout=timeout, graph=cudagraph),
+            spin=spin,
+            bind=bind,
+            starts=starts,
+            mpi=tuple(split_names(mpi)),
+        )
+
+    @property
+    def measured(self) -> bool:
+        """Whether ranks of this machine or of a launcher measure, rather than a model of a described system."""
+        return self.on in ("auto", *platforms())
+
+    def on_ranks(self, ranks: int, implementations: Sequence[str], largest: int) -> Sweep:
+        """Return the sweep on so many ranks; `largest` is the last size in bytes where none was requested."""
+        if not 0 <= self.root < ranks:
+            raise UsageError(f"--root {self.root} is no rank; choose from 0 to {ranks - 1}")
+        sizes = SizeRange(self.first, max(self.first, self.last or largest), self.factor, self.step)
+        return Sweep(
+            collectives=self.collectives,
+            sizes=sizes.sizes,
+            dtypes=self.dtypes,
+            redops=self.redops,
+            ranks=ranks,
+            implementations=tuple(implementations),
+            root=self.root,
+            in_place=self.in_place,
+            asked=sizes,
+        )
+
+
+def split_names(names: Names) -> list[str]:
+    """Return the names of a text with commas, or of a sequence; none of an empty one."""
+    if not names:
+        return []
+    words = names.split(",") if isinstance(names, str) else names
+    return [word.strip() for word in words]
+
+
+def _check_choice(option: str, word: str, choices: Sequence[str]) -> None:
+    if word not in choices:
+        raise unknown(option, word, choices)
+
+
+def _check_range(option: str, number: int | None, least: int, most: int) -> None:
+    if number is not None and number < least:
+        raise UsageError(f"{option} {number} is too few; give at least {least}")
+    if number is not None and number > most:
+        raise UsageError(f"{option} {number} is too many; give at most {most}")
+
+
+def _sizes(minbytes: Size, maxbytes: Size | None, stepbytes: Size | None) -> tuple[int, int | None, int]:
+    """Return the smallest size, the largest and the step between sizes in bytes; the step is 0 where none is given."""
+    first = parse_size(str(minbytes))
+    last = parse_size(str(maxbytes)) if maxbytes else None
+    if first < 1:
+        raise UsageError("-b 0 is no message; the smallest is 1 byte")
+    if last is not None and first > last:
+        raise UsageError(f"-b {minbytes} is above -e {maxbytes}; swap them")
+    if not stepbytes:
+        return first, last, 0
+    step = parse_size(str(stepbytes))
+    if step < 1:
+        raise UsageError("-i 0 never gets to -e; give at least 1 byte, or -f 2")
+    return first, last, step
+
+
+def _find_all(names: Names, registry: Mapping[str, Named], find: Callable[[str], Named]) -> tuple[Named, ...]:
+    """Return the records of these names, each once; UsageError for one that there is not."""
+    if names == "all":
+        return tuple(registry.values())
+    found: list[Named] = []
+    for name in split_names(names) or [""]:
+        record = find(name)
+        if record not in registry.values():
+            raise UsageError(f"{name!r} is known from other tools only; choose from: {', '.join(registry)}")
+        if record not in found:
+            found.append(record)
+    return tuple(found)
+
+
+def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int = 1) -> tuple[str, Sweep]:
+    """Return the platform that the ranks run on, and the sweep that they measure.
+
+    Where `auto` passes over GPUs that cannot be used, a line on stderr says why.
+
+    Args:
+        request: What to measure.
+        joined: Rank and number of processes, if an outside launcher started several.
+        copies: How many sets of ranks hold memory at once.
+
+    Raises:
+        UsageError: The platform does not exist, or cannot do what is requested.
+        PlatformError: The machine has too little memory for the sizes.
+
+    """
+    _refuse_described(request)
+    _check_range("--ranks", request.ranks, 1, MOST_RANKS)
+    with announced_if_slow(DRIVER):
+        platform = _platform(request.on)
+        ranks = _ranks(request.ranks, platform, joined)
+    able = [name for name, kind in platforms().items() if kind.spins]
+    if request.spin != "auto" and platform not in able:
+        raise UsageError(
+            f"--spin {request.spin}: ranks wait on cores on {', '.join(able)} only; leave it out on {platform}"
+        )
+    starts = _starts(request.starts, joined)
+    names = _implementations(request, platform, joined)
+
+    def sweep_to(largest: int) -> Sweep:
+        sweep = request.on_ranks(ranks, names, largest)
+        return replace(sweep, sampling=request.sampling, spin=request.spin, bind=request.bind, starts=starts)
+
+    sets = copies * max(1, starts)
+    if request.last:
+        sweep = sweep_to(request.last)
+        _needed_memory(sweep, platform, sets)
+    else:
+        sweep = _largest_that_fits(sweep_to, platform, sets)
+    return platform, sweep if starts else _with_usual_starts(sweep, platform, copies)
+
+
+def _refuse_described(request: SweepRequest) -> None:
+    """Raise UsageError for options that go with a described system, since this is a platform."""
+    for option, count in (("--nodes", request.nodes), ("--ranks-per-node", request.ranks_per_node)):
+        if count is not None:
+            raise UsageError(f"{option} goes with a described system, and --on {request.on} is none; leave it out")
+
+
+def _platform(name: str) -> str:
+    if name == "auto":
+        return on_auto()
+    if name not in platforms():
+        raise unknown("--on", name, ("auto", *platforms()))
+    return name
+
+
+def _ranks(requested: int | None, platform: str, joined: Launched) -> int:
+    if joined is None:
+        return requested or find_platform(platform).default_ranks()
+    if requested not in (None, joined[1]):
+        raise UsageError(f"--ranks {requested} although the launcher started {joined[1]}; leave --ranks out")
+    return joined[1]
+
+
+def _starts(requested: int | None, joined: Launched) -> int:
+    """Return how often the ranks are started; 0 for as often as is usual."""
+    if joined and requested not in (None, 1):
+        raise UsageError(f"--starts {requested}: the launcher started the ranks, once; leave --starts out")
+    return 1 if joined else requested or 0
+
+
+def _implementations(request: SweepRequest, platform: str, joined: Launched) -> tuple[str, ...]:
+    """Return the implementations of the platform; if it has none, say why it is this one and not a preferred one.
+
+    Under a launcher every process takes the platform that it can, so any of them may raise the error.
+    """
+    remark = passed_over(request.on, platform)
+    try:
+        names = choose(request.implementations, platform)
+    except UsageError as error:
+        raise UsageError(f"{error} ({remark})" if remark else error) from None
+    if remark and is_leader(joined):
+        say(f"collbench: {remark}")
+    return names
+
+
+def passed_over(on: str, platform: str) -> str:
+    """Return a line for the user if `auto` passed over hardware whose driver is there, else ""."""
+    if on != "auto":
+        return ""
+    for name, kind in platforms().items():
+        if name == platform:
+            return ""
+        if reason := kind.obstacle():
+            return f"the {name} cannot be used, so this is the {platform}: {reason}"
+    return ""
+
+
+def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: int) -> Sweep:
+    """Return the default sweep, cut at what memory allows: the first command must work in a small container too."""
+    kind = find_platform(platform)
+    last = kind.largest
+    while last > SMALLEST_DEFAULT:
+        sweep = sweep_to(last)
+        try:
+            if kind.fits(_needed_memory(sweep, platform, copies), sweep.ranks):
+                return sweep
+        except PlatformError:
+            pass  # the next size is a quarter of it
+        last //= 4
+    sweep = sweep_to(last)
+    _needed_memory(sweep, platform, copies)
+    return sweep
+
+
+def _needed_memory(sweep: Sweep, platform: str, copies: int) -> int:
+    """Return the bytes that each rank needs; PlatformError if there is not as much."""
+    nbytes = copies * Layout.of(sweep, needs(sweep.implementations, sweep.ranks, platform)).nbytes
+    find_platform(platform).refuse_too_large(nbytes, sweep.ranks)
+    return nbytes
+
+
+def _with_usual_starts(sweep: Sweep, platform: str, copies: int) -> Sweep:
+    """Return the sweep, with one start of its ranks where memory has no room for as many as are usual."""
+    try:
+        _needed_memory(sweep, platform, copies * USUAL_STARTS)
+    except PlatformError:
+        return replace(sweep, starts=1)
+    return sweep
+
+
+def cut_short(sweep: Sweep, platform: str) -> str:
+    """Return a sentence for the user if memory cut the default sweep short, else ""."""
+    if sweep.sizes[-1] * 4 > find_platform(platform).largest:
+        return ""
+    return f"stopping at {format_size(sweep.sizes[-1])}: larger messages do not fit in the memory that is free here"
+
+
+def find_system(name: str, others: Sequence[str] = ()) -> System:
+    """Return the preset or described system of that name; UsageError with all choices, `others` among them."""
+    if not name.endswith(".toml") and name not in files.names():
+        raise unknown("--on" if others else "system", name, (*others, *files.names(), "FILE.toml"))
+    return files.load(name)
+
+
+def predicted_sweep(system: System, request: SweepRequest) -> tuple[System, Sweep]:
+    """Return the part of the system, or the larger system of as many nodes, that is requested; and its sweep."""
+    place = _ranks_of_each_node if request.ranks_per_node else _whole_nodes
+    part = place(system, request)
+    names = choose(request.implementations, part.platform)
+    return part, request.on_ranks(part.ranks, names, LARGEST_PREDICTED)
+
+
+def _whole_nodes(system: System, request: SweepRequest) -> System:
+    """Return whole nodes, or some GPUs of a single node."""
+    nodes, ranks = request.nodes, request.ranks
+    whole = system.of(nodes) if nodes else system
+    if ranks is None:
+        return whole
+    if ranks > whole.ranks:
+        raise UsageError(
+            f"--ranks {ranks} is more than the {whole.ranks} GPUs of {whole.name}; "
+            f"give fewer, or --nodes {ceil(ranks / whole.gpus)}"
+        )
+    if nodes is not None and nodes > 1 and ranks < whole.ranks:
+        choices = [f"--ranks {whole.ranks} for all"]
+        if ranks % whole.gpus in (0, ranks):
+            choices.append(f"--nodes {ceil(ranks / whole.gpus)} for as few")
+        if ranks % nodes == 0:
+            choices.append(f"--ranks-per-node {ranks // nodes} for some of each node")
+        less = f"--ranks {ranks} is less than the {whole.ranks} GPUs of --nodes {nodes}"
+        raise UsageError(f"{less}; give {', or '.join(choices)}")
+    return whole.part(ranks)
+
+
+def _ranks_of_each_node(system: System, request: SweepRequest) -> System:
+    """Return the same number of GPUs of every node."""
+    each, ranks = request.ranks_per_node, request.ranks
+    assert each
+    if each > system.gpus:
+        raise UsageError(
+            f"--ranks-per-node {each} is more than the {system.gpus} GPUs of a node of {system.name}; "
+            f"choose from 1 to {system.gpus}"
+        )
+    nodes = request.nodes or (ceil(ranks / each) if ranks else system.nodes)
+    if ranks not in (None, nodes * each):
+        raise UsageError(
+            f"--ranks {ranks} is not --ranks-per-node {each} on {nodes} node{'s' if nodes > 1 else ''}; "
+            f"give --ranks {nodes * each}, or leave it out"
+        )
+    return system.of(1).part(each).of(nodes)
+
+
+def default_folder(sweep: Sweep, where: str = "") -> Path:
+    """Return `results/runs/TIME-COLLECTIVES-WHERE`, which does not exist yet; `where` is this host by default."""
+    return new_folder([collective.name for collective in sweep.collectives], where or socket.gethostname())
+
+
+def new_folder(collectives: Sequence[str], where: str) -> Path:
+    """Return the same folder for collectives given by name."""
+    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(collectives[:3])}-{where}"
+    folder = Path("results", "runs", stem)
+    count = 2
+    while folder.exists():
+        folder = folder.with_name(f"{stem}-{count}")
+        count += 1
+    return folder
+
+
+def folder_name(system: System) -> str:
+    """Return the name of a system with its ranks, as a part of the name of a folder."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{system.name} {system.ranks}".lower()).strip("-")

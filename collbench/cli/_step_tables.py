@@ -1,0 +1,357 @@
+"""Results of steps and of training as lines of text: a table for each command of `collbench step`, and its sections."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from collbench.analysis import step_noise
+from collbench.analysis.overlap import Overlap, overlaps
+from collbench.analysis.rounds import Estimate
+from collbench.analysis.scaling import curves, find_point
+from collbench.analysis.step_noise import PERCENTS, Tail, expected_maximum, tail
+from collbench.analysis.stragglers import (
+    RankStatistics,
+    StepArrays,
+    lateness_interval,
+    signed,
+    straggler_rows,
+    straggler_test,
+    verdicts,
+)
+from collbench.analysis.strategies import COLUMNS, Ranking, TableRow, table
+from collbench.cli.tables import Table
+from collbench.measure.step_runs import MODES
+from collbench.results import Result, StepPrediction, StepRow, StepTimes, Trained, Untimed
+from collbench.units import format_figure, format_seconds, format_size
+
+PREDICTED = "a model's numbers: nothing was measured; intervals are bands in which nine of ten should lie"
+MORE_RANKS = (8, 64, 1024, 16384)
+"""For how many ranks a step is expected."""
+_SHOWN = 8  # ranks of a row in the section on stragglers: those that cost most
+
+
+class StepTable(NamedTuple):
+    """How a command shows its results while they arrive."""
+
+    title: Callable[[Result], str]
+    heading: Callable[[], str]
+    row: Callable[[Result, Sequence[Result]], str]  # of a result, by all results so far
+    legend: str
+    traced: bool = False  # whether what ranks did in a step of median length is written for Perfetto
+
+
+def _problem(result: Result) -> str:
+    """Return why a result has no time: skipped, failed or wrong; "" where it has one."""
+    if isinstance(result, Untimed):
+        return f"{'FAILED' if result.outcome.bad else result.outcome.value}: {result.reason}"
+    return f"WRONG: {result.wrong}" if result.wrong else ""
+
+
+def _check(result: StepRow | Trained) -> str:
+    """Return the verdict of the check, or how it was predicted, and the notes."""
+    if isinstance(result, StepPrediction):
+        algorithm = "/".join(filter(None, (result.algorithm, result.protocol)))
+        words = f"predicted, {algorithm}" if algorithm else "predicted"
+    else:
+        words = result.check
+    return ", ".join(filter(None, (words, str(result.note))))
+
+
+def _half_width(result: StepRow) -> str:
+    low, high = result.band
+    return f"{(high - low) / 2 / result.typical:.1%}" if math.isfinite(high - low) else "?"
+
+
+# Scaling.
+
+_SCALING = Table(
+    "{ranks:>9}  {name:<22} {step:>10} {interval:>7} {speedup:>22} {efficiency:>22} {compute:>8} {wait:>8} {send:>8}"
+    "  {check}",
+    ("compute", "wait", "send", "interval", "speedup", "efficiency"),
+)
+
+
+def _scaling_heading() -> str:
+    names = {name: name for name in ("ranks", "step", "efficiency", "compute", "wait", "check")}
+    return _SCALING.line(names | {"name": "", "interval": "± 95 %", "speedup": "speed-up", "send": "exposed"}).rstrip()
+
+
+def scaling_row(result: Result, results: Sequence[Result] = ()) -> str:
+    """Return a row of a scaling; with the results of the run, also speed-up and efficiency of a point of a curve."""
+    start = f"{result.case.ranks:>9,}  {result.label:<22}"
+    if problem := _problem(result):
+        return f"{start} {problem}"
+    assert isinstance(result, StepRow)
+    curve, point = find_point(curves(results), result)
+    parts = (result.computing(), result.waiting(), result.exposed())
+    whole = sum(parts)
+    compute, wait, send = (f"{part / whole:.1%}" if whole else "" for part in parts)
+    cells = {
+        "ranks": f"{result.case.ranks:,}",
+        "name": result.label,
+        "step": format_seconds(result.typical),
+        "interval": _half_width(result),
+        "speedup": curve.speedup(point).text("x") if curve and point else "1x",
+        "efficiency": point.efficiency.times(100).text("%") if point else "100%",
+        "compute": compute,
+        "wait": wait,
+        "send": send,
+        "check": _check(result),
+    }
+    return _SCALING.line(cells).rstrip()
+
+
+def _scaling_title(result: Result) -> str:
+    case = result.case
+    assert case.step
+    mode = case.step.mode
+    return f"{mode} scaling ({MODES[mode]}); {format_size(case.nbytes)} of {case.dtype.name} all-reduced every step"
+
+
+SCALING = StepTable(
+    _scaling_title,
+    _scaling_heading,
+    scaling_row,
+    "step: median of the series' means; speed-up and efficiency: over one rank alone (or the fewest), by the rounds in "
+    "which\nthey took turns, with the 95 % interval of the median; compute, wait, exposed: shares of a rank's step, "
+    "computing,\nwaiting for the last to have computed, and in communication that nothing hides",
+)
+
+
+# Overlap.
+
+_OVERLAP = (
+    "{name:<22} {schedule:<16} {bucket:>9} {step:>9} {interval:>7} {exposed:>9} {hidden:>20} {slower:>20} {gain:>22}"
+    "  {check}"
+)
+
+
+def _overlap_heading() -> str:
+    names = {name: name for name in ("schedule", "bucket", "step", "exposed", "hidden", "gain", "check")}
+    return _OVERLAP.format(**names, name="", interval="± 95 %", slower="computing").rstrip()
+
+
+def overlap_row(result: Result, results: Sequence[Result]) -> str:
+    """Return a row of a step; one that overlaps is compared with the step that does not."""
+    step = result.case.step
+    assert step
+    bucket = format_size(step.bucket) if step.bucket else "all"
+    if problem := _problem(result):
+        return f"{result.label:<22} {step.way:<16} {bucket:>9} {problem}"
+    assert isinstance(result, StepRow)
+    overlap = _find_overlap(result, results)
+    return _OVERLAP.format(
+        name=result.label,
+        schedule=step.way,
+        bucket=bucket,
+        step=format_seconds(result.typical),
+        interval=_half_width(result),
+        exposed=signed(overlap.exposed.value if overlap else result.exposed()),
+        hidden=_estimate(overlap.hidden.times(100), "%") if overlap else "",
+        slower=_estimate(overlap.slowdown, "x") if overlap else "",
+        gain=_estimate(overlap.gain, "x") if overlap else "",
+        check=_check(result),
+    ).rstrip()
+
+
+def _find_overlap(result: Result, results: Sequence[Result]) -> Overlap | None:
+    for overlap in overlaps(results):
+        if overlap.row is result:
+            return overlap
+    return None
+
+
+def _estimate(estimate: Estimate, unit: str) -> str:
+    """Return an estimate as text, without an interval where there is none, as of a prediction."""
+    if not math.isfinite(estimate.value):
+        return ""
+    return estimate.text(unit) if estimate.known else f"{format_figure(estimate.value)}{unit}"
+
+
+def _overlap_title(result: Result) -> str:
+    case = result.case
+    assert case.step
+    return f"{case.step.words[0]}; {format_size(case.nbytes)} of {case.dtype.name} all-reduced, {case.ranks} ranks"
+
+
+OVERLAP = StepTable(
+    _overlap_title,
+    _overlap_heading,
+    overlap_row,
+    "step: median of the series' means; exposed: the step beyond computing alone; hidden: of what could be at best,\n"
+    "where the longer part alone is left; computing: how many times as long as alone; gain: over one part after "
+    "the other.\nAll steps took turns; in parentheses the 95 % interval of the rounds' median",
+    traced=True,
+)
+
+
+# Stragglers.
+
+_STRAGGLERS = (
+    "{name:<16} {step:>9} {interval:>7} {p50:>9} {p99:>9} {p999:>9} {computing:>9} {waiting:>9} {exposed:>9}  {note}"
+)
+_RANK = "  {rank:>4} {last:>6} {late:>9} {interval:<22} {p99:>9} {p999:>9} {computes:>9} {costs:>6}"
+
+
+def _stragglers_heading() -> str:
+    names = {name: name for name in ("step", "p50", "p99", "computing", "waiting", "exposed")}
+    return _STRAGGLERS.format(name="", interval="± 95 %", p999="p99.9", note="", **names).rstrip()
+
+
+def stragglers_row(result: Result, results: Sequence[Result] = ()) -> str:
+    """Return a row of an implementation."""
+    if problem := _problem(result):
+        return f"{result.label:<16} {problem}"
+    if not isinstance(result, StepTimes) or not result.right:
+        return f"{result.label:<16} not timed"
+    steps = StepArrays.of(result.series)
+    p50, p99, p999 = (_tail(tail(steps.seconds, percent)) for percent in PERCENTS)
+    return _STRAGGLERS.format(
+        name=result.label,
+        step=format_seconds(result.typical),
+        interval=_half_width(result),
+        p50=p50,
+        p99=p99,
+        p999=p999,
+        computing=format_seconds(result.computing()),
+        waiting=format_seconds(result.waiting()),
+        exposed=format_seconds(result.exposed()),
+        note=_check(result),
+    ).rstrip()
+
+
+def _tail(known: Tail | None) -> str:
+    return format_seconds(known.value) if known else "-"
+
+
+STRAGGLERS = StepTable(
+    lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
+    _stragglers_heading,
+    stragglers_row,
+    "step: mean of a series, its median over series; percentiles are of single steps, - where too few were measured\n"
+    "computing, waiting (for others to have computed), exposed (communication that no computing hides): means\n"
+    "last: in what share of the steps a rank was the last to have computed; late: when it had computed, behind the\n"
+    "median of the others: median of stretches of steps, with an interval of 99 % for all ranks together\n"
+    "costs: what the others wait where it is the last, of the time of all steps",
+)
+
+
+def straggler_sections(results: Sequence[Result]) -> Iterator[str]:
+    """Yield what is known of the ranks and the noise of every row, and the verdict on all."""
+    for result, steps in straggler_rows(results):
+        yield ""
+        yield from _straggler_section(result, steps)
+    for line in verdicts(results):
+        yield ""
+        yield line
+
+
+def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
+    yield (
+        f"{result.label}: {steps.count} steps in {len(steps.lengths)} series; "
+        f"moments of two ranks are off by at most {format_seconds(result.clock)}"
+    )
+    names = {name: name for name in ("rank", "last", "late", "p99", "computes", "costs")}
+    yield _RANK.format(**names, interval="", p999="p99.9").rstrip()
+    statistics = straggler_test([steps]).statistics
+    order = sorted(range(steps.ranks), key=steps.cost, reverse=True)
+    for rank in order[:_SHOWN]:
+        yield _rank_line(steps, statistics[rank])
+    if len(order) > _SHOWN:
+        yield f"  ... and {len(order) - _SHOWN} ranks that cost less"
+    yield f"  steps: {'; '.join(_percentile(percent, tail(steps.seconds, percent)) for percent in PERCENTS)}"
+    yield f"  {_noise(steps)}"
+    yield from _more_ranks(result, steps)
+
+
+def _rank_line(steps: StepArrays, statistics: RankStatistics) -> str:
+    rank = statistics.rank
+    p99, p999 = (_tail(tail(steps.late[rank], percent)) for percent in PERCENTS[1:])
+    return _RANK.format(
+        rank=rank,
+        last=f"{steps.last_share(rank):.0%}",
+        late=signed(statistics.late * steps.median),
+        interval=lateness_interval(statistics, steps.median),
+        p99=p99,
+        p999=p999,
+        computes=format_seconds(float(np.median(steps.computing[rank]))),
+        costs=f"{steps.cost(rank):.1%}",
+    )
+
+
+def _percentile(percent: float, known: Tail | None) -> str:
+    if known is None:
+        return f"p{percent:g} unknown, too few steps"
+    return f"p{percent:g} {format_seconds(known.value)} ({format_seconds(known.low)} .. {format_seconds(known.high)})"
+
+
+def _noise(steps: StepArrays) -> str:
+    correlation = step_noise.autocorrelation(steps, 1)[1]
+    words = f"noise: a step is {correlation:+.2f} correlated with the next"
+    period = step_noise.period(steps)
+    if period is None:
+        return f"{words}; no period"
+    return f"{words}; period {format_seconds(period.seconds)} ({1 / period.seconds:.3g} Hz)"
+
+
+def _more_ranks(result: StepTimes, steps: StepArrays) -> Iterator[str]:
+    """Yield what a step would take on more ranks like these; first on as many, where it was measured too."""
+    exposed = result.exposed()
+    yield "  a step of more ranks such as these, each disturbed by itself, with communication as here:"
+    for ranks in (steps.ranks, *(more for more in MORE_RANKS if more > steps.ranks)):
+        slowest = expected_maximum(steps.computing, ranks)
+        low, high = (format_seconds(seconds + exposed) for seconds in (slowest.low, slowest.high))
+        remark = f"measured {format_seconds(float(steps.seconds.mean()))}" if ranks == steps.ranks else ""
+        if slowest.at_least:
+            remark = "at least: beyond the longest that was measured"
+        yield f"  {ranks:>7} {format_seconds(slowest.value + exposed):>9} {f'({low} .. {high})':<22} {remark}".rstrip()
+
+
+# Strategies.
+
+_STRATEGIES = "{seed:>5}  {strategy:<17} {time:>9} {rate:>11} {steps:>11} {age:>5} {loss:>9}  {check}"
+_RANKING = "{strategy:<17} {seconds:>30} {steps:>24} {rate:>28} {ratio:>22}"
+
+
+def _strategies_heading() -> str:
+    names = {name: name for name in ("seed", "time", "steps", "age", "loss", "check")}
+    return _STRATEGIES.format(strategy="", rate="samples/s", **names).rstrip()
+
+
+def strategies_row(result: Result, results: Sequence[Result] = ()) -> str:
+    """Return a row of one training run."""
+    seed = result.case.job.seed if result.case.job else ""
+    if not isinstance(result, Trained) or not result.right:
+        return f"{seed:>5}  {result.implementation:<17} {_problem(result) or 'not timed'}"
+    fewest, most = min(result.steps), max(result.steps)
+    return _STRATEGIES.format(
+        seed=seed,
+        strategy=result.implementation,
+        time=format_seconds(result.seconds),
+        rate=f"{result.rate:,.0f}",
+        steps=f"{fewest}" if fewest == most else f"{fewest} .. {most}",
+        age=f"{result.age:.1f}",
+        loss=f"{result.points[-1].loss:.4g}",
+        check=_check(result),
+    )
+
+
+STRATEGIES = StepTable(
+    lambda result: result.case.title,
+    _strategies_heading,
+    strategies_row,
+    "time: until the last rank was done; samples/s: of all ranks; steps: the fewest and the most of a rank\n"
+    "age: of a gradient, in updates between reading weights and changing them, the mean; loss: on samples held out\n"
+    "check: every update is computed anew in float64, within a tolerance; all ranks hold the same weights",
+)
+
+
+def ranking_table(found: Ranking) -> Iterator[str]:
+    """Yield a line for each strategy over all seeds, the first to the target first."""
+    names = dict(zip(TableRow._fields, COLUMNS, strict=True))
+    names |= {"strategy": "", "seconds": f"seconds to loss {found.target:g}"}
+    yield _RANKING.format(**names).rstrip()
+    for row in table(found):
+        yield _RANKING.format(**row._asdict()).rstrip()

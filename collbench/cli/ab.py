@@ -1,0 +1,230 @@
+"""`collbench sweep --ab`: two settings of the environment, interleaved, and the table of each beside the other."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import click
+
+from collbench.analysis import gate
+from collbench.analysis.compare import compare
+from collbench.api.requests import SweepRequest, cut_short, default_folder, measured_sweep
+from collbench.cases import USUAL_STARTS
+from collbench.cli._outputs import Outputs
+from collbench.cli.progress import LiveTable
+from collbench.cli.results_table import NAME, cells_of, common_headings, halfwidth, legend_lines, reason, remarks, row
+from collbench.cli.running import draw_plots, finish, run_session
+from collbench.cli.tables import Table
+from collbench.errors import UsageError
+from collbench.host.launcher import launched
+from collbench.measure import protocol
+from collbench.measure.interleave import ratios
+from collbench.measure.session import COPIES, PairedSession
+from collbench.platforms import find_platform, platforms
+from collbench.results import Measurement, Result, Skipped
+from collbench.runfile import store
+from collbench.runfile.environment import Setting
+from collbench.runfile.store import Run
+from collbench.stats import percentile
+from collbench.units import format_size
+
+AS_IS = "as-is"  # the folder of the environment as it is
+LETTERS = ("A", "B")
+LEGEND = (
+    "time: median of one operation on the slowest rank, ± half its 95 % interval\n"
+    "B / A: the median of the rounds' ratios, below 1 where B is faster; rounds: the least and the greatest of them"
+)
+_FORM = "write NAME=VALUE, NAME= (empty) or -NAME (not set), as in --ab 'NCCL_ALGO=Ring NCCL_PROTO=LL'"
+_WORD = re.compile(r"(?:-(?P<unset>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)=(?P<value>.*))", re.ASCII | re.DOTALL)
+_RESERVED = (protocol.FOLDER, protocol.SUPERVISOR, protocol.PLATFORM)
+_LONGEST_NAME = 100  # characters of a folder
+_LABEL = 18  # characters of a setting's name in a row
+_TABLE = Table(
+    f"{{size:>9}}  {{name:<{NAME}}} {{label:<{_LABEL}}} {{time:>9}} {{interval:>7}} {{algbw:>8}} {{busbw:>8}}"
+    " {ratio:>8}  {spread:>16}  {check}",
+    ("algbw", "busbw", "interval", "spread", "ratio"),
+)
+
+
+def measure_pair(
+    request: SweepRequest, words: Sequence[str], outputs: Outputs, out: Path | None, percentiles: bool
+) -> int:
+    """Measure the request under two settings, and print all of it; the exit status.
+
+    `words` are one setting, which is compared with the environment as it is, or two.
+    """
+    texts = _settings(request, words, outputs)
+    settings = [parse_setting(text) for text in texts]
+    platform, sweep = measured_sweep(request, None, COPIES)
+    if not sweep.starts:
+        sweep = replace(sweep, starts=USUAL_STARTS if find_platform(platform).process_per_rank else 1)
+    folder = out or default_folder(sweep)
+    places = [folder / name for name in folders(texts)]
+    session = PairedSession(platform, sweep, list(zip(settings, texts, places, strict=True)))
+    notes = [
+        "" if request.last else cut_short(sweep, platform),
+        _same(settings),
+        "-I is without effect: the run files have all samples" if percentiles else "",
+    ]
+    table = PairedTable(session, texts)
+    if interrupted := run_session(session, table, [note for note in notes if note], outputs.quiet):
+        return interrupted
+    _print_end([part.path for part in session.sessions if part.path], outputs.plot)
+    return finish(session.sessions)
+
+
+def _settings(request: SweepRequest, words: Sequence[str], outputs: Outputs) -> list[str]:
+    """Return the two settings in words, "" for the environment as it is; UsageError where there cannot be two."""
+    texts = [" ".join(text.split()) for text in words]
+    if outputs.json or outputs.foreign:
+        raise UsageError("--json and -J hold one run, and --ab makes two; leave them out, and read the run files")
+    if len(texts) > len(LETTERS):
+        raise UsageError(f"--ab is given {len(texts)} times, but compares two settings; leave some out")
+    if not request.measured:
+        choices = ", ".join(("auto", *platforms()))
+        raise UsageError(f"--ab measures, and on --on {request.on} nothing runs; choose from: {choices}")
+    if request.mpi:
+        raise UsageError("--mpi and --ab both interleave, but each by itself; leave one out")
+    if launched():
+        raise UsageError(
+            "--ab starts ranks of its own for each setting, which it cannot do under a launcher (mpirun, srun); "
+            "start collbench without one, or run it once for each setting"
+        )
+    return texts if len(texts) == len(LETTERS) else ["", *texts]
+
+
+def parse_setting(text: str) -> Setting:
+    """Return `NAME=VALUE NAME= -NAME` as a setting, quotes as in a shell; "" is the environment as it is."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--ab {text!r}: {error}; close the quotes") from None
+    changes: dict[str, str | None] = {}
+    for word in words:
+        match = _WORD.fullmatch(word)
+        if not match:
+            raise UsageError(f"--ab {word!r} sets no variable; {_FORM}")
+        name = match["unset"] or match["name"]
+        if name in _RESERVED:
+            raise UsageError(f"--ab cannot set {name}: collbench sets it itself")
+        if name in changes:
+            raise UsageError(f"--ab {text!r} names {name} twice; leave one out")
+        changes[name] = None if match["unset"] else match["value"]
+    return Setting(tuple(changes.items()))
+
+
+def folders(texts: Sequence[str]) -> list[str]:
+    """Return the name of a folder for each setting that every file system takes; two even for equal settings."""
+    names: list[str] = []
+    for text in texts:
+        words = ["without-" + word[1:] if word.startswith("-") else word for word in shlex.split(text)]
+        name = re.sub(r"[^A-Za-z0-9_.,=+-]+", "_", ",".join(words))[:_LONGEST_NAME] or AS_IS
+        names.append(f"{name},again" if name in names else name)
+    return names
+
+
+def _same(settings: Sequence[Setting]) -> str:
+    """Return a sentence for the user if nothing differs between the settings, else ""."""
+    first, second = (setting.applied(os.environ) for setting in settings)
+    return "A and B are the same, so what differs is noise (an A/A test)" if first == second else ""
+
+
+class PairedTable:
+    """The table of two settings, row by row, below what the settings are called."""
+
+    def __init__(self, session: PairedSession, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._labels = [label(letter, text) for letter, text in zip(LETTERS, texts, strict=True)]
+        self._live = LiveTable(len(list(session.sweep.cases())) * len(session.sweep.implementations))
+
+    def begin(self) -> None:
+        """Print what the settings are."""
+        click.echo()
+        for letter, text in zip(LETTERS, self._texts, strict=True):
+            click.echo(f"{letter}: {text or 'the environment as it is'}")
+
+    def add(self, pair: tuple[Result, Result]) -> None:
+        """Print the results of both settings."""
+        base, other = pair
+        rounds = []
+        if isinstance(base, Measurement) and isinstance(other, Measurement) and base.right and other.right:
+            rounds = ratios(base, other)
+        lines = paired_rows(pair, self._labels, rounds)
+        self._live.show(base.case.title, paired_heading(), list(zip(pair, lines, strict=False)))
+
+    def close(self) -> None:
+        """Take progress away."""
+        self._live.close()
+
+
+def label(letter: str, setting: str) -> str:
+    """Return what a row calls a setting: its letter, and as much of the end of its words as there is room for."""
+    words, room = setting or "as is", _LABEL - len(letter) - 1
+    return f"{letter} {words if len(words) <= room else '…' + words[1 - room :]}"
+
+
+def paired_heading() -> str:
+    """Return the names of the columns."""
+    names = common_headings("") | {"ratio": "B / A"}
+    return _TABLE.line(names | {"label": "setting", "interval": "± 95 %", "spread": "rounds", "check": "check"})
+
+
+def paired_rows(pair: tuple[Result, Result], labels: Sequence[str], ratios: Sequence[float]) -> Iterator[str]:
+    """Yield a row for each of two settings, or one for both where they are skipped alike.
+
+    `ratios` are those of the rounds, none where one of the settings has no time.
+    """
+    if isinstance(pair[0], Skipped) and pair[0] == pair[1]:
+        yield row(pair[0], None)
+        return
+    for number, (result, setting) in enumerate(zip(pair, labels, strict=True)):
+        size, name = ("", "") if number else (format_size(result.case.nbytes), result.label)
+        if not isinstance(result, Measurement) or result.mismatch:
+            yield f"{size:>9}  {name:<{NAME}} {setting:<{_LABEL}} {reason(result)}"
+            continue
+        cells = cells_of(result)
+        cells |= {
+            "size": size,
+            "name": name,
+            "label": setting,
+            "interval": halfwidth(result),
+            "ratio": "",
+            "spread": "",
+        }
+        if number and ratios:
+            cells["ratio"] = f"{_factor(percentile(ratios, 50))}x"
+        if number and len(ratios) > 1:
+            cells["spread"] = f"{_factor(min(ratios))} .. {_factor(max(ratios))}"
+        yield _TABLE.line(cells | {"check": remarks(result.check, result)})
+
+
+def _factor(ratio: float) -> str:
+    return f"{ratio:.3f}" if ratio < 100 else f"{ratio:.0f}"
+
+
+def _print_end(paths: Sequence[Path], plot: bool) -> None:
+    """Print what came out, what the numbers mean, and where everything is."""
+    base, new = (store.read(path) for path in paths)
+    click.echo(f"\n{summary(base, new)}")
+    for line in (f"\n{LEGEND}", *legend_lines((*base.results, *new.results))):
+        click.echo(line, err=True)
+    for path in paths:
+        click.echo(f"run file: {path}")
+    for path in paths if plot else ():
+        draw_plots(path)
+    command = ["collbench", "compare", *(str(path.parent) for path in paths)]
+    click.echo(f"more of it: {shlex.join(command)}")
+
+
+def summary(base: Run, new: Run) -> str:
+    """Return what `collbench compare` finds: intervals hold for all rows together."""
+    comparison = compare(base, new)
+    if not comparison.rows:
+        return "no row has a time under both settings"
+    rows = f"{len(comparison.rows)} row{'s' if len(comparison.rows) > 1 else ''}"
+    ratio = median(row.ratio for row in comparison.rows)
+    return f"B against A, {rows}: {gate.counts_in_words(comparison)}; median B / A {ratio:.3f}x"

@@ -1,0 +1,118 @@
+"""The group of all commands: a module of this folder that defines `command` is one, and is imported when it is called.
+
+The first line of the module's docstring is the command's line in `collbench --help`, which reads the files without
+importing them; what stands in the docstring as an example ends the command's own help.
+"""
+
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+
+import click
+
+from collbench import __version__
+
+SECTIONS = {
+    "Measure": ("sweep", "verify", "explain", "step"),
+    "Understand": ("compare", "diagnose", "fit", "plot", "report"),
+    "Predict": ("predict", "train", "topo"),
+    "Files": ("runs", "import", "export"),
+}
+"""Where `--help` lists a command; the others stand in a last section."""
+
+EARLIER = {"scale": "scale", "overlap": "overlap", "jitter": "stragglers", "styles": "strategies"}
+"""Commands of `collbench step` by their earlier names, which still answer but are not listed."""
+
+_FOLDER = Path(__file__).parent
+_IS_COMMAND = re.compile(r"^(def command\(|command\b.*=)", re.MULTILINE)
+_SUMMARY = re.compile(r'"""(.*)')
+
+
+class Commands(click.Group):
+    """The commands that this folder holds, and the programs of nccl-tests by their names."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted(_summaries())
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import one command, or make the one of a program of nccl-tests."""
+        if name in EARLIER:
+            from collbench.cli import step
+
+            return step.command.get_command(context, EARLIER[name])
+        if name not in _summaries():
+            return _program(name)
+        module = importlib.import_module(f"{__package__}.{name}")
+        command: click.Command = module.command
+        examples = [part for part in (module.__doc__ or "").split("\n\n") if part.startswith("For example:")]
+        command.epilog = "\n\n".join(f"\b\n{part}" for part in examples)
+        return command
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the choices where a command does not exist."""
+        name = arguments[0]
+        if not name.startswith("-") and self.get_command(context, name) is None:
+            from collbench.errors import unknown
+
+            raise unknown("command", name, self.list_commands(context))
+        return super().resolve_command(context, arguments)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands in --help, by section."""
+        summaries = dict(sorted(_summaries().items()))
+        for title, names in SECTIONS.items():
+            rows = [(name, summaries.pop(name)) for name in names if name in summaries]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+        with formatter.section("More"):
+            formatter.write_dl(list(summaries.items()))
+
+
+@cache
+def _summaries() -> dict[str, str]:
+    """Return the line of every command's file in --help, by its name."""
+    summaries = {}
+    for path in _FOLDER.glob("[a-z]*.py"):
+        text = path.read_text(encoding="utf-8")
+        summary = _SUMMARY.match(text)
+        if summary and _IS_COMMAND.search(text):
+            summaries[path.stem] = summary[1]
+    return summaries
+
+
+def _program(name: str) -> click.Command | None:
+    """Return the command of a program such as `all_reduce_perf`, None if there is no such program."""
+    if not name.endswith("_perf"):
+        return None
+    from collbench.cli._perf import perf
+
+    return perf(name)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "-V", "--version", prog_name="collbench")
+def group() -> None:
+    """Find out how fast your GPUs talk to each other, whether that number is right, and where the time goes.
+
+    Start with `collbench sweep`, an all-reduce on all GPUs, or without any on two cores.  `collbench verify` checks a
+    new machine, `collbench predict dgx-h100` needs none, and `collbench help COMMAND` has examples.
+    """
+
+
+def unknown_option(error: click.NoSuchOption) -> str:
+    """Return one line: the option, those that look like it, and where all of them are."""
+    import difflib
+
+    if not error.ctx:
+        return error.format_message()
+    command, name = error.ctx.command, error.option_name
+    known = [word for param in command.params if isinstance(param, click.Option) for word in param.opts]
+    alike = [word for word in known if word.lower() == name.lower()] if len(name) == 2 else []
+    alike += difflib.get_close_matches(name, [word for word in known if word.startswith("--")], 3)
+    near = f"did you mean {' or '.join(dict.fromkeys(alike))}? " if alike else ""
+    return f"unknown option {name}; {near}`{error.ctx.command_path} --help` has all"

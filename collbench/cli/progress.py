@@ -1,0 +1,167 @@
+"""What a terminal shows while a command works: rows as they arrive, and below them how far it is.
+
+Progress is on standard error, by rich, and only on a terminal that understands escape codes; a pipe has none of it.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import islice
+from typing import Any, TypeVar
+
+import click
+
+from collbench.api.notices import is_leader, started
+from collbench.cli._streams import coloured, obeys
+from collbench.host.launcher import launched
+from collbench.results import Result, Skipped
+
+FIRST = "waiting for the first row: kernels are compiled once, then checked"
+_Item = TypeVar("_Item")
+
+
+@contextmanager
+def begun(session: AbstractContextManager[object], ranks: int, quiet: bool = False) -> Iterator[None]:
+    """Enter the session, whose ranks, if there are any, take their time to start.
+
+    A terminal counts the seconds; what is no terminal, or is to be quiet, gets one line where it takes very long.
+    """
+    with ExitStack() as stack:
+        if quiet or not ranks or not obeys(sys.stderr):
+            stack.enter_context(started(session))
+        else:
+            with waiting(f"starting {ranks} rank{'s' if ranks > 1 else ''}"):
+                stack.enter_context(session)
+        yield
+
+
+def awaited(rows: Iterator[_Item], quiet: bool = False) -> Iterator[_Item]:
+    """Yield the rows, and say on a terminal that the first one is waited for."""
+    with waiting("" if quiet else FIRST):
+        first = list(islice(rows, 1))
+    yield from first
+    yield from rows
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say on a terminal what is waited for and for how long; taken away before what follows."""
+    if not (what and obeys(sys.stderr) and is_leader(launched())):
+        yield
+        return
+    from rich.progress import TextColumn, TimeElapsedColumn
+
+    with _progress(TextColumn("{task.description}", markup=False), TimeElapsedColumn()) as progress:
+        progress.add_task(what, total=None)
+        yield
+
+
+def _progress(*columns: Any, live: bool = True) -> Any:
+    """Return a progress line of rich on standard error; standard output, which has the rows, is left alone."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console: Any = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    # A command that is killed must not leave the terminal without its cursor.
+    console.show_cursor = lambda show=True: False
+    return Progress(
+        *columns,
+        console=console,
+        transient=True,
+        auto_refresh=live,
+        refresh_per_second=1,  # ranks measure meanwhile
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+class Status:
+    """How many of `total` are done and how long the rest takes, unless the total is 0; cleared before rows."""
+
+    def __init__(self, total: int) -> None:
+        self._progress: Any = None
+        if total > 0 and obeys(sys.stderr):
+            from rich.progress import TextColumn, TimeRemainingColumn
+
+            words = TextColumn("[{task.completed}/{task.total}] {task.description}", markup=False)
+            self._progress = _progress(words, TimeRemainingColumn(compact=True), live=False)
+            self._task = self._progress.add_task("", total=total)
+
+    def show(self, done: int, what: str) -> None:
+        """Draw the line anew."""
+        if self._progress:
+            self._progress.update(self._task, completed=done, description=what)
+            self._progress.start()
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._progress:
+            self._progress.stop()
+
+
+class LiveTable:
+    """Rows as results arrive, with the names of the columns where a new part begins, and progress below them.
+
+    What is wrong, failed or disturbed is red.
+    """
+
+    def __init__(self, total: int = 0) -> None:
+        self._status = Status(total)
+        self._done = 0
+        self._title = ""
+        self._skips: set[tuple[object, ...]] = set()
+
+    def begin(self) -> None:
+        """Print what stands above all rows; nothing, since every part has its heading."""
+
+    def show(self, title: str, heading: str, rows: Sequence[tuple[Result, str]]) -> None:
+        """Print the rows of one case, each with its result, below title and heading where the title is a new one.
+
+        Without a heading there are rows alone.  What is skipped is printed once for all cases of a title; the run file
+        has every one.
+        """
+        self._status.clear()
+        if heading and title != self._title:
+            click.echo(f"\n{title}\n{heading}")
+        self._title = title
+        if not self._skipped_before([result for result, _ in rows]):
+            for result, line in rows:
+                click.echo(click.style(line, fg="red") if result.outcome.alarming and coloured() else line)
+        self._done += 1
+        self._status.show(self._done, title)
+
+    def close(self) -> None:
+        """Take the line of progress away."""
+        self._status.clear()
+
+    def _skipped_before(self, results: Sequence[Result]) -> bool:
+        """Return whether all are skipped for reasons that were printed before."""
+        reasons = [(result.implementation, result.reason) for result in results if isinstance(result, Skipped)]
+        if len(reasons) < len(results):
+            return False
+        key = self._title, *reasons
+        before = key in self._skips
+        self._skips.add(key)
+        return before
+
+
+class ResultTable(LiveTable):
+    """A table with a row for each result, below the title of its part.
+
+    Args:
+        title: Returns what stands above the rows of a result's part.
+        heading: Returns the names of the columns.
+        row: Returns the row of a result.
+        total: Number of results, where progress is to be shown.
+
+    """
+
+    def __init__(
+        self, title: Callable[[Result], str], heading: Callable[[], str], row: Callable[[Result], str], total: int = 0
+    ) -> None:
+        super().__init__(total)
+        self._title_of, self._heading, self._row = title, heading, row
+
+    def add(self, result: Result) -> None:
+        """Print a result."""
+        self.show(self._title_of(result), self._heading(), [(result, self._row(result))])

@@ -1,0 +1,112 @@
+"""Tables of fixed columns, printed row by row as results arrive, in as many columns as the terminal has room for.
+
+A table is a format string, as `"{size:>9}  {name:<16} {time:>9}  {check}"`, and the names of the columns that are left
+out first where there is no room; what stands last wraps at words.  Where no width is known, as in a pipe or a file,
+every column is there in full.  A table of rich would need all rows to find its widths, wraps every cell instead of
+leaving columns out, and cuts rows in a pipe.
+"""
+
+import os
+import shutil
+import string
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+NARROWEST = 20  # columns that anything is laid out for
+REST = 12  # characters that the last column needs before any other is left out
+CONTINUED = 11  # blanks before the last column where nothing of it fits beside the others
+
+
+class Field(NamedTuple):
+    """One column of a format string."""
+
+    before: str
+    name: str
+    spec: str
+
+
+class Table(NamedTuple):
+    """A format string whose last column is text of any length, and the other columns by their importance."""
+
+    form: str
+    first_out: Sequence[str] = ()  # the first to be left out first; those not named stay
+
+    def line(self, cells: Mapping[str, str], width: int | None = None) -> str:
+        """Return one row, which may be several lines; `width` is that of standard output by default."""
+        width = width or room()
+        if width is None:
+            return self.form.format(**cells)
+        *columns, last = self._columns(self.left_out(cells, width))
+        start = "".join(f"{field.before}{cells[field.name]:{field.spec}}" for field in columns) + last.before
+        return "\n".join(_continued(start, f"{cells[last.name]:{last.spec}}".rstrip(), width))
+
+    def left_out(self, cells: Mapping[str, str], width: int | None = None) -> list[str]:
+        """Return the columns that there is no room for."""
+        width = width or room()
+        gone: list[str] = []
+        if not width:
+            return gone
+        for name in self.first_out:
+            columns = self._columns(gone)[:-1]
+            used = sum(len(field.before) + len(f"{cells[field.name]:{field.spec}}") for field in columns)
+            if used + 2 + REST <= width:
+                break
+            gone.append(name)
+        return gone
+
+    def _columns(self, without: Sequence[str]) -> list[Field]:
+        parts = string.Formatter().parse(self.form)
+        return [Field(before, name, spec or "") for before, name, spec, _ in parts if name and name not in without]
+
+
+def room() -> int | None:
+    """Return the columns of the terminal that standard output is, or as COLUMNS says; None where there is no limit."""
+    if not (os.environ.get("COLUMNS", "").isdecimal() or sys.stdout.isatty()):
+        return None
+    return max(NARROWEST, shutil.get_terminal_size().columns)
+
+
+def grid(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """Return rows as lines, each column as wide as it must be; the columns with these numbers end at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            f"{cell:>{width}}" if number in right else f"{cell:<{width}}"
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _continued(start: str, rest: str, width: int) -> Iterator[str]:
+    """Yield the rest beside the start, continued below its own beginning, or below the start if that is too narrow."""
+    if len(start) + len(rest) <= width:
+        yield (start + rest).rstrip()
+        return
+    lines = _broken(rest, width - len(start))
+    if max(map(len, lines)) > width - len(start):
+        yield start.rstrip()
+        for line in _broken(rest, width - CONTINUED):
+            yield " " * CONTINUED + line
+        return
+    yield start + lines[0]
+    for line in lines[1:]:
+        yield " " * len(start) + line
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """Return the text broken at blanks, never within a word."""
+    return textwrap.wrap(text, max(1, width), break_long_words=False, break_on_hyphens=False)
+
+
+def wrapped(line: str, width: int) -> str:
+    """Return a line of words as lines of that width, continued two columns behind its own beginning."""
+    if len(line) <= width:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()))
+    first, *more = _broken(line.strip(), width - len(indent)) or [""]
+    rest = _broken(" ".join(more), width - len(indent) - 2)
+    return "\n".join([indent + first, *(f"{indent}  {part}" for part in rest)])

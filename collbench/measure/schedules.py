@@ -1,0 +1,358 @@
+"""Schedules: how the computing and the communicating of a step go together.  A new one is a record in SCHEDULES."""
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from collbench.algorithms import Implementation
+from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Case
+from collbench.errors import Unsupported, unknown
+from collbench.platforms.interface import Pending, Platform, Prepared
+from collbench.platforms.processes import usable_cores
+from collbench.platforms.products import Moment, Products
+from collbench.results import COMMUNICATED, COMPUTED
+
+Moments = tuple[list[Moment], list[Moment]]
+"""When local ranks had computed, and when they were done, in their order."""
+
+
+@dataclass
+class Recorder:
+    """Notes what local ranks did when, bucket by bucket, in a step that is traced."""
+
+    noted: list[tuple[int, str, int, Moment, Moment]] = field(default_factory=list)
+
+    def computed(self, rank: int, bucket: int, begun: Moment, ended: Moment) -> None:
+        """Note that a rank computed what a bucket waits for."""
+        self.noted.append((rank, COMPUTED, bucket, begun, ended))
+
+    def communicated(self, rank: int, bucket: int, begun: Moment, ended: Moment) -> None:
+        """Note that a rank communicated a bucket."""
+        self.noted.append((rank, COMMUNICATED, bucket, begun, ended))
+
+
+RunStep = Callable[[Recorder | None], Moments]
+"""Carries out one step, or enqueues it."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a step is made of on the ranks that this process holds."""
+
+    case: Case
+    platform: Platform
+    products: Products
+    operations: Sequence[Prepared]  # one for each bucket
+
+    @property
+    def shares(self) -> list[tuple[int, list[int]]]:
+        """Return every local rank with its products by bucket, which must be computed before that bucket goes out."""
+        step = self.case.step
+        assert step
+        return [(rank, list(step.shares(len(self.operations), rank))) for rank in self.platform.local]
+
+    def moments(self) -> list[Moment]:
+        """Return the moments that the streams of the local ranks' collectives have reached."""
+        return list(map(self.platform.clock.moment, self.platform.local))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One way to carry out a step."""
+
+    name: str
+    summary: str  # one line
+    prepare: Callable[[Parts], RunStep]  # raises Unsupported where that cannot be
+    platforms: tuple[str, ...] = ("gpu", "cpu")
+    communicates: bool = True
+    computes: bool = True
+    overlaps: bool = False  # whether buckets are communicated while later ones are computed
+    remark: Callable[[int], str] = lambda ranks: ""  # what a reader must know with so many ranks
+
+
+def _sender(parts: Parts) -> Callable[[int, Recorder | None], None]:
+    """Return a function that sends a bucket once all local ranks' streams have handed it over.
+
+    All that it needs is looked up here, as steps may be short.
+    """
+    gather, spread = parts.platform.compute.gather_queues, parts.platform.compute.spread_queues
+    launches = [operation.launch for operation in parts.operations]
+
+    def send(bucket: int, recorder: Recorder | None) -> None:
+        begun = parts.moments() if recorder else []
+        gather()
+        launches[bucket](1)
+        spread()
+        if recorder:
+            for rank, start, end in zip(parts.platform.local, begun, parts.moments(), strict=True):
+                recorder.communicated(rank, bucket, start, end)
+
+    return send
+
+
+def _communicate(parts: Parts) -> RunStep:
+    send, buckets = _sender(parts), range(len(parts.operations))
+
+    def step(recorder: Recorder | None) -> Moments:
+        begun = parts.moments()
+        for bucket in buckets:
+            send(bucket, recorder)
+        return begun, parts.moments()
+
+    return step
+
+
+def _compute(parts: Parts) -> RunStep:
+    products = parts.products
+    work = [(rank, sum(counts)) for rank, counts in parts.shares]
+
+    def step(recorder: Recorder | None) -> Moments:
+        computed = []
+        for rank, count in work:
+            begun = products.moment(rank)
+            products.enqueue(rank, count)
+            computed.append(products.moment(rank))
+            if recorder:
+                recorder.computed(rank, 0, begun, computed[-1])
+        return computed, computed
+
+    return step
+
+
+def _sequential(parts: Parts) -> RunStep:
+    return _sequential_enqueued(parts) if parts.platform.compute.queued else _sequential_at_once(parts)
+
+
+def _sequential_enqueued(parts: Parts) -> RunStep:
+    products, send = parts.products, _sender(parts)
+    work = [(rank, sum(counts)) for rank, counts in parts.shares]
+
+    def step(recorder: Recorder | None) -> Moments:
+        computed = []
+        for rank, count in work:
+            begun = products.moment(rank) if recorder else 0.0
+            products.enqueue(rank, count)
+            computed.append(products.moment(rank))
+            products.hand_over(rank)
+            if recorder:
+                recorder.computed(rank, 0, begun, computed[-1])
+        for bucket, _ in enumerate(parts.operations):
+            send(bucket, recorder)
+        done = parts.moments()
+        for rank, _ in work:
+            products.take_over(rank)
+        return computed, done
+
+    return step
+
+
+def _sequential_at_once(parts: Parts) -> RunStep:
+    """The same with as little Python as possible: steps of a CPU may last for 20 us, and one call takes 0.3."""
+    ((rank, shares),) = parts.shares
+    enqueue, count, clock = parts.products.enqueue, sum(shares), time.perf_counter
+    launches, traced = [operation.launch for operation in parts.operations], _sequential_enqueued(parts)
+
+    def step(recorder: Recorder | None) -> Moments:
+        if recorder:
+            return traced(recorder)
+        enqueue(rank, count)
+        computed = clock()
+        for launch in launches:
+            launch(1)
+        return [computed], [clock()]
+
+    return step
+
+
+def _stream(parts: Parts) -> RunStep:
+    """Enqueue a bucket on one stream of a GPU while the next is computed on another.
+
+    The host enqueues everything and waits for nothing, so implementations that it drives itself are left out.
+    """
+    if any(operation.host_driven for operation in parts.operations):
+        raise Unsupported("the host drives it, and cannot enqueue what is to be computed meanwhile")
+    products, work, send = parts.products, parts.shares, _sender(parts)
+
+    def step(recorder: Recorder | None) -> Moments:
+        computed: dict[int, Moment] = {}
+        for bucket, _ in enumerate(parts.operations):
+            for rank, shares in work:
+                begun = products.moment(rank) if recorder else None
+                products.enqueue(rank, shares[bucket])
+                computed[rank] = products.moment(rank)
+                if recorder and begun:
+                    recorder.computed(rank, bucket, begun, computed[rank])
+                products.hand_over(rank)
+            send(bucket, recorder)
+        done = parts.moments()
+        for rank, _ in work:
+            products.take_over(rank)
+        return list(computed.values()), done
+
+    return step
+
+
+Compute = Callable[[Products, int, int, Sequence[Pending]], None]
+"""Computes so many products of a rank, while these operations are under way."""
+
+
+def _begin_and_finish(parts: Parts, compute: Compute) -> RunStep:
+    """Begin a bucket by MPI's non-blocking collectives once it is computed, and finish all at the end of the step.
+
+    A library without a thread of its own goes on with them only while it is called.
+    """
+    pending = [operation.pending for operation in parts.operations if operation.pending]
+    if len(pending) < len(parts.operations):
+        raise Unsupported("it has no non-blocking form; choose mpi, or another schedule")
+    products = parts.products
+    ((rank, shares),) = parts.shares
+
+    def step(recorder: Recorder | None) -> Moments:
+        sent = []
+        for bucket, operation in enumerate(pending):
+            start = products.moment(rank)
+            compute(products, rank, shares[bucket], pending[:bucket])
+            sent.append(products.moment(rank))
+            if recorder:
+                recorder.computed(rank, bucket, start, sent[-1])
+            operation.begin()
+        for bucket, operation in enumerate(pending):
+            operation.finish()
+            if recorder:
+                recorder.communicated(rank, bucket, sent[bucket], products.moment(rank))
+        return [sent[-1]], [products.moment(rank)]
+
+    return step
+
+
+def _nonblocking(parts: Parts) -> RunStep:
+    def compute(products: Products, rank: int, count: int, pending: Sequence[Pending]) -> None:
+        products.enqueue(rank, count)
+
+    return _begin_and_finish(parts, compute)
+
+
+def _polled(parts: Parts) -> RunStep:
+    """Ask the library between two products whether it is done, which has it go on if it has no thread of its own."""
+
+    def compute(products: Products, rank: int, count: int, pending: Sequence[Pending]) -> None:
+        for _ in range(count):
+            products.enqueue(rank, 1)
+            for operation in pending:
+                operation.poll()
+
+    return _begin_and_finish(parts, compute)
+
+
+Task = Callable[[], None]
+
+
+@cache
+def _computing_thread() -> "queue.SimpleQueue[Task]":
+    """Start the thread of this process that computes; it sleeps until it is given a task."""
+    tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
+
+    def work() -> None:
+        os.sched_setaffinity(0, usable_cores())  # not the core to which this rank's first thread is bound
+        while True:
+            tasks.get()()
+
+    threading.Thread(target=work, daemon=True, name="computes").start()
+    return tasks
+
+
+def _thread(parts: Parts) -> RunStep:
+    """Compute in a second thread, and communicate in the first, which started MPI: MPI need not know of any other."""
+    tasks, products = _computing_thread(), parts.products
+    ((rank, shares),) = parts.shares
+    ready: queue.SimpleQueue[tuple[float, float] | Exception] = queue.SimpleQueue()
+
+    def compute() -> None:
+        try:
+            for share in shares:
+                begun = time.perf_counter()
+                products.enqueue(rank, share)
+                ready.put((begun, time.perf_counter()))
+        except Exception as error:  # raised by the first thread
+            ready.put(error)
+
+    def step(recorder: Recorder | None) -> Moments:
+        tasks.put(compute)
+        computed = 0.0
+        for bucket, operation in enumerate(parts.operations):
+            answer = ready.get()
+            if isinstance(answer, Exception):
+                raise answer
+            begun, computed = answer
+            sent = parts.platform.clock.moment(rank)
+            operation.launch(1)
+            if recorder:
+                recorder.computed(rank, bucket, begun, computed)
+                recorder.communicated(rank, bucket, sent, parts.platform.clock.moment(rank))
+        return [computed], [parts.platform.clock.moment(rank)]
+
+    return step
+
+
+def _thread_remark(ranks: int) -> str:
+    """Say where two threads of a rank take turns on a core; nothing where every thread has one."""
+    cores = len(usable_cores())
+    return f"{2 * ranks} threads on {cores} cores" if cores < 2 * ranks else ""
+
+
+_EVERY = (
+    Schedule(COMMUNICATE, "communicate, and compute nothing", _communicate, computes=False),
+    Schedule(COMPUTE, "compute, and communicate nothing", _compute, communicates=False),
+    Schedule(
+        "nonblocking",
+        "MPI_Iallreduce for every bucket, and MPI_Wait at the end",
+        _nonblocking,
+        platforms=("cpu",),
+        overlaps=True,
+    ),
+    Schedule(
+        "polled",
+        "MPI_Iallreduce for every bucket, and MPI_Test between matrix products",
+        _polled,
+        platforms=("cpu",),
+        overlaps=True,
+    ),
+    Schedule(SEQUENTIAL, "compute everything, then communicate", _sequential),
+    Schedule("stream", "one stream computes, another communicates", _stream, platforms=("gpu",), overlaps=True),
+    Schedule(
+        "thread",
+        "one thread computes, another communicates",
+        _thread,
+        platforms=("cpu",),
+        overlaps=True,
+        remark=_thread_remark,
+    ),
+)
+SCHEDULES = {schedule.name: schedule for schedule in _EVERY}
+"""Every schedule by name."""
+
+
+def overlapping(platform: str) -> list[str]:
+    """Return the names of the schedules that overlap on a platform."""
+    return [name for name, schedule in SCHEDULES.items() if schedule.overlaps and platform in schedule.platforms]
+
+
+def find_schedule(name: str) -> Schedule:
+    """Return the schedule of that name; UsageError with the choices if there is none."""
+    if name not in SCHEDULES:
+        raise unknown("schedule", name, SCHEDULES)
+    return SCHEDULES[name]
+
+
+def refuse(case: Case, implementation: Implementation, platform: str) -> None:
+    """Raise Unsupported if the case's step cannot be carried out like that."""
+    assert case.step
+    schedule = find_schedule(case.step.schedule)
+    if platform not in schedule.platforms:
+        raise Unsupported(f"{schedule.name} runs on {', '.join(schedule.platforms)} only")
+    for _, bucket in case.buckets() if schedule.communicates else ():
+        implementation.refuse(bucket)

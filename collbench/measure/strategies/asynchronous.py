@@ -1,0 +1,134 @@
+"""`asynchronous`: weights that every rank reads and changes when ready, unless it is too far ahead of the slowest.
+
+Stale synchronous parallel (Ho et al., NIPS 2013) on a parameter server (Li et al., OSDI 2014): the weights lie in the
+memory of rank 0, which all ranks of a machine load and store under one lock.  A rank that is to begin its step c waits
+until all others have made their step c - 1 - s, and one that is to hand its step c in until all others have begun their
+step c - s; so with s = 0 all compute on the same weights, and the sum is that of synchronous training.  The slowest
+rank never waits, so one rank can always go on.  Ranks that wait sleep (platforms/cpu/window.py).
+"""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from collbench.cases import Job
+from collbench.errors import CaseFailed
+from collbench.measure.strategies import Strategy
+from collbench.measure.strategies.trainer import Trainer, Training, WeightHistory
+from collbench.measure.strategies.updates import Contribution, Update, Weights
+from collbench.platforms.cpu import window
+from collbench.platforms.layout import LINE, MAX_RANKS, WINDOW_HEAD, Region, view
+
+NAME = "asynchronous"
+_COUNTS = LINE + 2 * MAX_RANKS * 8  # bytes: the total, then the steps that each rank has begun and made
+_HEAD = window.NBYTES + _COUNTS  # bytes before the weights
+
+
+class _Server:
+    """The shared weights, and how far every rank is."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self.last = 0  # batches after which no rank begins or changes anything
+        after_flags = WINDOW_HEAD + trainer.platform.layout.fifos[NAME]
+        start = -(-(trainer.platform.memory.address(Region.WINDOW, 0) + after_flags) // LINE) * LINE
+        self._monitor = window.Monitor(start)
+        counts = view(start + window.NBYTES, _COUNTS).view(np.int64)
+        self._total = counts[:1]
+        self._begun, self._made = counts[LINE // 8 :].reshape(2, MAX_RANKS)[:, : trainer.ranks]
+        self._weights = view(start + _HEAD, trainer.job.nbytes).view(np.float32)
+
+    def open(self) -> None:
+        """*Collective*: store the first weights; no rank has begun."""
+        self._trainer.platform.team.meet()
+        if self._trainer.rank == 0:
+            self._monitor.prepare()
+            self._total[:], self._begun[:], self._made[:] = 0, 0, 0
+            self._weights[:] = self._trainer.first_weights()
+        self._trainer.platform.team.meet()
+
+    def read(self, step: int, weights: Weights) -> int | None:
+        """Copy the weights for a step of this rank; return how many batches are in them, None if enough are."""
+        with self._monitor.held():
+            self._wait(lambda: bool(self._made.min() >= step - self._trainer.job.staleness))
+            if self._over():
+                return None
+            weights[:] = self._weights
+            self._begun[self._trainer.rank] = step + 1
+            self._monitor.wake()
+            return int(self._total[0])
+
+    def change(self, step: int, change: Weights, history: WeightHistory) -> int | None:
+        """Subtract a change and keep the result; return how many batches are in it, None if the change is too late."""
+        with self._monitor.held():
+            self._wait(lambda: bool(self._begun.min() > step - self._trainer.job.staleness))
+            if self._over():
+                return None
+            np.subtract(self._weights, change, out=self._weights)
+            history.keep(self._weights)
+            self._total += 1
+            self._made[self._trainer.rank] = step + 1
+            self._monitor.wake()
+            return int(self._total[0])
+
+    def _over(self) -> bool:
+        return bool(self._total[0] >= self.last)
+
+    def _wait(self, met: Callable[[], bool]) -> None:
+        timeout = self._trainer.timeout
+        if not self._monitor.until(lambda: self._over() or met(), timeout):
+            raise CaseFailed(f"rank {self._trainer.rank} waited {timeout:g} s in vain for the slowest rank")
+
+
+class Asynchronous(Training):
+    """Training in which every rank subtracts its gradients from the server's weights."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer, self._server = trainer, _Server(trainer)
+        self._history = WeightHistory(trainer.job.steps * trainer.ranks, trainer.job.weights)
+        self._weights, self._change = trainer.first_weights(), trainer.first_weights()
+        self._rate = np.float32(trainer.job.rate / trainer.ranks)
+        self._versions: list[tuple[int, int]] = []  # by step: those that were read and made
+        self._server.open()
+
+    def go(self, until: int) -> float:
+        """*Collective*: train until the ranks together have made so many steps each; a late gradient does not count."""
+        ended = time.perf_counter()
+        self._server.last = until * self._trainer.ranks
+        while (read := self._server.read(len(self._versions), self._weights)) is not None:
+            self._trainer.gradient(self._weights, len(self._versions), self._change)
+            self._change *= self._rate
+            made = self._server.change(len(self._versions), self._change, self._history)
+            if made is None:
+                self._trainer.discard()  # the gradient is computed again when training goes on
+                break
+            self._versions.append((read, made))
+            ended, _ = self._history[-1]
+        return ended
+
+    def updates(self) -> list[Update]:
+        """Return the updates that this rank made."""
+        found = []
+        for step, (read, made) in enumerate(self._versions):
+            moment, weights = self._history[step]
+            contribution = Contribution(self._trainer.rank, step, 1, read)
+            found.append(Update(made, made - 1, moment, (contribution,), weights))
+        return found
+
+
+def _window_nbytes(job: Job) -> int:
+    """Return the bytes that the server wants in a window, with room to start at a line."""
+    return LINE + _HEAD + -(-job.nbytes // LINE) * LINE
+
+
+STRATEGIES = (
+    Strategy(
+        NAME,
+        "everyone changes rank 0's weights when ready, at most S steps ahead of the slowest (--staleness)",
+        Asynchronous,
+        order=5,
+        window_nbytes=_window_nbytes,
+        lag=lambda job: job.staleness,
+    ),
+)

@@ -1,0 +1,151 @@
+"""A rank's part in a training run: its batches, its buffers, the other ranks, and the history of the weights."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from hashlib import blake2b
+
+import numpy as np
+
+from collbench.algorithms import implementations
+from collbench.cases import Case, Job
+from collbench.measure.strategies.network import batches, first_weights, gradient
+from collbench.measure.strategies.updates import Contribution, Update, Weights
+from collbench.platforms.interface import Platform, Prepared
+from collbench.platforms.layout import buffers, view
+
+_HEARTBEAT = 0.5  # seconds between two signs of life
+
+
+class Trainer:
+    """What the one rank that this process holds trains with."""
+
+    def __init__(self, case: Case, platform: Platform, timeout: float, alive: Callable[[], None]) -> None:
+        assert case.job
+        (self.rank,) = platform.local
+        self.case, self.platform, self.timeout = case, platform, timeout
+        self.job: Job = case.job
+        self.ranks = case.ranks
+        self.sent, self.received = (
+            view(address, self.job.nbytes).view(np.float32) for address in buffers(platform.memory, case, self.rank)
+        )
+        self.operations: list[Prepared] = []
+        self.closing = ExitStack()  # what a strategy has to give back
+        self.computed: list[float] = []  # seconds of every gradient that went into the weights
+        self._batches = batches(self.job, self.rank)
+        self._spare = np.empty(self.job.weights, np.float32)
+        self._alive, self._last_sign = alive, 0.0
+
+    def first_weights(self) -> Weights:
+        """Return a copy of the weights to begin with."""
+        return first_weights(self.job).copy()
+
+    def adder(self, name: str) -> Callable[[], None]:
+        """Return a function that adds all ranks' `sent` into everyone's `received`, by that implementation.
+
+        Raises:
+            Unsupported: The implementation cannot do it here.
+
+        """
+        implementation, case = implementations()[name], replace(self.case, job=None)
+        implementation.refuse(case)
+        prepared = implementation.prepare(case, self.platform)
+        self.operations.append(prepared)
+
+        def add() -> None:
+            prepared.launch(1)
+
+        return add
+
+    def gradient(self, weights: Weights, step: int, result: Weights) -> None:
+        """Compute the gradient of a step of this rank; a slow rank computes it several times over, to no avail."""
+        begun = time.perf_counter()
+        inputs, wanted = self._batches.batch(step)
+        more = self.job.slowness(self.rank) - 1
+        while more > 0:
+            rows = max(1, round(min(1.0, more) * self.job.batch))
+            gradient(self.job, weights, inputs[:rows], wanted[:rows], self._spare)
+            more -= 1
+        gradient(self.job, weights, inputs, wanted, result)
+        ended = time.perf_counter()
+        self.computed.append(ended - begun)
+        if ended - self._last_sign > _HEARTBEAT:
+            self._last_sign = ended
+            self._alive()
+
+    def discard(self) -> None:
+        """Do not count the last gradient, which came too late for the weights."""
+        self.computed.pop()
+
+
+class WeightHistory:
+    """Weights after every update and when; keeping them is one copy, into memory that was touched before."""
+
+    def __init__(self, most: int, weights: int) -> None:
+        self._rows = np.zeros((most, weights), np.float32)
+        self._rows.fill(0)
+        self._moments: list[float] = []
+
+    def keep(self, weights: Weights) -> None:
+        """Keep the weights as they are now."""
+        self._rows[len(self._moments)] = weights
+        self._moments.append(time.perf_counter())
+
+    def __getitem__(self, place: int) -> tuple[float, Weights]:
+        return self._moments[place], self._rows[place]
+
+    def __len__(self) -> int:
+        return len(self._moments)
+
+    def digests(self) -> list[bytes]:
+        """Return a digest of the weights after every update."""
+        return [blake2b(row, digest_size=16).digest() for row in self._rows[: len(self)]]
+
+
+class Training:
+    """Training by a strategy, which goes on for some steps whenever its turn comes."""
+
+    def go(self, until: int) -> float:
+        """*Collective*: train until the ranks together have made so many steps each; return when the turn was over."""
+        raise NotImplementedError
+
+    def updates(self) -> list[Update]:
+        """Return the updates of the shared weights that this rank speaks for."""
+        raise NotImplementedError
+
+    def copies(self) -> list[bytes]:
+        """Return digests of this rank's copy of the shared weights after every update; none if there is one copy."""
+        return []
+
+
+class CopiedTraining(Training):
+    """Training in which every rank has a copy of the shared weights, which all ranks change at once."""
+
+    def __init__(self, trainer: Trainer, updates: int) -> None:
+        self._trainer = trainer
+        self._weights = trainer.first_weights()
+        self._history = WeightHistory(updates, trainer.job.weights)
+        self._ends: list[int] = []  # steps of every rank that are in the weights, by update
+
+    def _keep(self, steps: int) -> None:
+        """Keep the weights, which have so many steps of every rank in them."""
+        self._history.keep(self._weights)
+        self._ends.append(steps)
+
+    def updates(self) -> list[Update]:
+        """Return all updates; rank 0 speaks for all, and the others have none."""
+        if self._trainer.rank:
+            return []
+        ranks, found, start = self._trainer.ranks, [], 0
+        for place, end in enumerate(self._ends):
+            moment, weights = self._history[place]
+            read = start * ranks
+            contributions = tuple(Contribution(rank, start, end - start, read) for rank in range(ranks))
+            found.append(Update(end * ranks, read, moment, contributions, weights))
+            start = end
+        return found
+
+    def copies(self) -> list[bytes]:
+        """Return digests of this rank's weights after every update."""
+        return self._history.digests()

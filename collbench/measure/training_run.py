@@ -1,0 +1,208 @@
+"""Carries training jobs out: every strategy once for a seed, a few steps first, and every update checked afterwards."""
+
+import gc
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from collbench.cases import Case, Sampling
+from collbench.errors import Unsupported
+from collbench.measure.sampling import SEEDS, Heartbeat
+from collbench.measure.strategies import Strategy, strategies
+from collbench.measure.strategies.network import first_weights, held_out, loss
+from collbench.measure.strategies.trainer import Trainer, Training
+from collbench.measure.strategies.updates import Update, check_copies, check_order, check_update
+from collbench.platforms.interface import Platform
+from collbench.platforms.scheduling import RunQueue
+from collbench.results import CheckFailure, Note, Point, Result, Scheduling, Skipped, Trained
+
+FIRST = 4  # steps that are made and checked before any that count
+TURN = 15  # steps of a turn: a slow rank makes some in it, and a machine's load hardly changes
+POINTS = 50  # of a loss curve, about
+
+
+@dataclass
+class _Run:
+    """The training by one strategy, as this process's rank sees it."""
+
+    case: Case
+    strategy: Strategy
+    trainer: Trainer
+    training: Training
+    turns: list[tuple[float, float]] = field(default_factory=list)  # begun and ended, on this machine's clock
+    spoils: list[bool] = field(default_factory=list)  # by turn, whether this rank was off its core
+
+
+class _RankReport(NamedTuple):
+    """What a rank tells the others after a run."""
+
+    updates: list[Update]
+    copies: list[bytes]
+    turns: list[tuple[float, float]]
+    computing: float
+    spoils: list[bool]
+
+
+def train(
+    case: Case, names: Sequence[str], platform: Platform, sampling: Sampling, heartbeat: Heartbeat
+) -> Iterator[Result]:
+    """*Collective*: yield a result of each strategy, in an order that turns with the seed, as drift should favour none.
+
+    They take turns, A B B A, some steps at a time, so that whatever else the machine does meets them all alike.
+
+    Raises:
+        CaseFailed: Ranks waited in vain; the platform must then be opened anew.
+
+    """
+    assert case.job
+    start, steps = case.job.seed % len(names), case.job.steps
+    runs: list[_Run] = []
+    for name in (*names[start:], *names[:start]):
+        tried = _try(case, strategies()[name], platform, sampling, partial(heartbeat, name))
+        if isinstance(tried, _Run):
+            runs.append(tried)
+        else:
+            yield tried
+    order = list(runs)
+    for until in (*range(TURN, steps, TURN), steps):
+        for run in order:
+            heartbeat(run.strategy.name)
+            _go(run, platform, until)
+        order.reverse()
+    for run in runs:
+        heartbeat(run.strategy.name)
+        yield _finish(run, platform)
+
+
+def _try(
+    case: Case, strategy: Strategy, platform: Platform, sampling: Sampling, alive: Callable[[], None]
+) -> _Run | Trained | Skipped:
+    """Return a run that is ready to train, after a few steps that were right; a result where nothing is left to do."""
+    assert case.job
+    alive()
+    short = replace(case, job=replace(case.job, steps=min(FIRST, case.job.steps)))
+    try:
+        strategy.refuse(platform.name)
+        run = _prepare(short, strategy, platform, sampling, alive)
+        _go(run, platform, run.trainer.job.steps)
+        result = _finish(run, platform)
+        if result.wrong or sampling.check_only:
+            return replace(result, case=case)
+        return _prepare(case, strategy, platform, sampling, alive)
+    except Unsupported as reason:
+        return Skipped(case, strategy.name, platform.name, str(reason))
+
+
+def _prepare(case: Case, strategy: Strategy, platform: Platform, sampling: Sampling, alive: Callable[[], None]) -> _Run:
+    platform.checker.fill(case, SEEDS[0])  # so that what lies beside the buffers is known
+    with platform.team.agreeing():
+        trainer = Trainer(case, platform, sampling.timeout, alive)
+        return _Run(case, strategy, trainer, strategy.prepare(trainer))
+
+
+def _go(run: _Run, platform: Platform, until: int) -> None:
+    """*Collective*: train from a meeting on; the second one lets no rank compute before all have begun."""
+    gc.collect()
+    platform.launcher.synchronize()
+    begun = time.perf_counter()
+    platform.launcher.synchronize()
+    with platform.team.agreeing():
+        with RunQueue() as waited:
+            ended = run.training.go(until)
+        run.turns.append((begun, ended))
+        run.spoils.append(waited.spoiled and not platform.note.oversubscribed)
+        platform.compute.refuse_given_up()
+        for operation in run.trainer.operations:
+            if operation.refuse:
+                operation.refuse()
+
+
+def _finish(run: _Run, platform: Platform) -> Trained:
+    """*Collective*: check what became of a run, and return its result."""
+    trainer = run.trainer
+    own = _RankReport(run.training.updates(), run.training.copies(), run.turns, sum(trainer.computed), run.spoils)
+    reports = platform.team.exchange(own)
+    updates = sorted((update for report in reports for update in report.updates), key=lambda update: update.version)
+    flaw = platform.checker.overrun(run.case) or _check(run, platform, updates, reports)
+    trainer.closing.close()
+    steps = [0] * trainer.ranks
+    ages = []
+    for update in updates:
+        for contribution in update.contributions:
+            steps[contribution.rank] += contribution.steps
+            ages.append(update.before - contribution.read)
+    clock = _TrainingClock(reports)
+    return Trained(
+        case=run.case,
+        implementation=run.strategy.name,
+        platform=platform.name,
+        points=() if flaw else tuple(_loss_curve(run, platform, updates, clock)),
+        seconds=clock.seconds(updates[-1].moment),
+        steps=tuple(steps),
+        computing=tuple(report.computing for report in reports),
+        age=float(np.mean(ages)) if ages else 0.0,
+        mismatch=flaw,
+        note=platform.note | Note.of(*(operation.library for operation in trainer.operations)),
+        scheduling=None if flaw else Scheduling.of_ranks([report.spoils for report in reports]),
+    )
+
+
+def _check(
+    run: _Run, platform: Platform, updates: Sequence[Update], reports: Sequence[_RankReport]
+) -> CheckFailure | None:
+    """*Collective*: return the first update that is not what it must be; the ranks share the work."""
+    job, ranks, rank = run.trainer.job, run.trainer.ranks, run.trainer.rank
+    flaw = check_order(job, ranks, updates, run.strategy.lag(job))
+    flaw = flaw or check_copies(updates, [report.copies for report in reports])
+    if flaw:
+        return flaw
+    versions = {0: first_weights(job)} | {update.version: update.weights for update in updates}
+    found = None
+    with platform.team.agreeing():
+        for update in updates[rank::ranks]:
+            if found := check_update(job, ranks, update, versions):
+                break
+    every = [flaw for flaw in platform.team.exchange(found) if flaw]
+    return min(every, key=lambda flaw: int(flaw.update), default=None)
+
+
+class _TrainingClock:
+    """Turns moments of updates into seconds of training: the time between two turns does not count.
+
+    Only ranks with updates count: where every rank has some, all are on one machine and have one clock.
+    """
+
+    def __init__(self, reports: Sequence[_RankReport]) -> None:
+        turns = [report.turns for report in reports if report.updates]
+        self._starts = [min(begun for begun, _ in same) for same in zip(*turns, strict=True)]
+        ends = [max(ended for _, ended in same) for same in zip(*turns, strict=True)]
+        lengths = [end - start for start, end in zip(self._starts, ends, strict=True)]
+        self._before = np.concatenate([[0.0], np.cumsum(lengths)])  # seconds of training before each turn
+
+    def seconds(self, moment: float) -> float:
+        """Return the seconds of training until a moment."""
+        turn = bisect_right(self._starts, moment) - 1
+        return float(self._before[turn] + moment - self._starts[turn])
+
+
+def _loss_curve(run: _Run, platform: Platform, updates: Sequence[Update], clock: _TrainingClock) -> Iterator[Point]:
+    """*Collective*: yield losses of the first weights and of others spread evenly to the last; ranks share the work."""
+    job, rank = run.trainer.job, run.trainer.rank
+    places = sorted(set(np.linspace(0, len(updates), POINTS + 1).round().astype(int).tolist()))
+    own = {}
+    with platform.team.agreeing():
+        for place in places[rank :: run.trainer.ranks]:
+            weights = updates[place - 1].weights if place else first_weights(job)
+            own[place] = loss(job, weights, *held_out(job))
+    losses: dict[int, float] = {}
+    for part in platform.team.exchange(own):
+        losses |= part
+    yield Point(0, 0.0, losses[0])
+    for place in places[1:]:
+        update = updates[place - 1]
+        yield Point(update.version, clock.seconds(update.moment), losses[place])

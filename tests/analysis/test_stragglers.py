@@ -1,0 +1,203 @@
+"""Who is late, what that costs, what the noise is like and what more ranks would pay, of steps that are made up."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collbench.analysis import step_noise
+from collbench.analysis.step_noise import event_length, expected_maximum, tail
+from collbench.analysis.stragglers import (
+    Finding,
+    StepArrays,
+    after_others,
+    split,
+    straggler_test,
+    stretches,
+    verdicts,
+)
+from collbench.cases import Step
+from collbench.results import Note, Series, StepTimes
+from tests.analysis.made_up_steps import LEAVING, USUAL, disturbed, quiet, series, steps_of
+from tests.conftest import case
+
+TWO = Series((0.0, 0.0), ((1.0, 3.0), (2.0, 2.5)), ((2.5, 4.0), (2.25, 4.5)))
+"""Rank 1 comes second to the first step, rank 0 to the second one."""
+
+
+def test_arrivals_tell_who_made_whom_wait() -> None:
+    steps = StepArrays.of([TWO])
+    assert steps.late.tolist() == [[-1.0, 0.5], [1.0, -0.5]]
+    assert steps.waited.tolist() == [[1.0, 0.0], [0.0, 0.5]]
+    assert steps.last.tolist() == [1, 0]
+    assert steps.seconds.tolist() == [2.5, 2.0]
+    assert steps.computing.tolist() == [[1.0, 0.5], [2.0, 0.25]]
+    assert steps.last_share(1) == 0.5
+    assert steps.cost(1) == 1.0 / 4.5
+    assert steps.cost(0) == 0.5 / 4.5
+    steps = StepArrays.of([TWO, TWO])  # whose steps count from their own starts
+    assert steps.slices == (slice(0, 2), slice(2, 4))
+    assert steps.seconds.tolist() == [2.5, 2.0] * 2
+    assert (steps.count, steps.ranks) == (4, 2)
+    generator = np.random.default_rng(1)
+    for ranks in (2, 3, 4, 5, 8):
+        moments = generator.integers(0, 4, (ranks, 50)).astype(float)
+        expected = [moments[rank] - np.median(np.delete(moments, rank, axis=0), axis=0) for rank in range(ranks)]
+        np.testing.assert_allclose(after_others(moments), expected)
+    assert after_others(np.ones((1, 3))).tolist() == [[0.0] * 3]
+
+
+def test_parts_and_stretches_leave_nothing_out() -> None:
+    """Stretches last longer than what disturbs, 50 ms at least, whatever a step takes, and lie in one series."""
+    assert list(split(slice(10, 20), 3)) == [slice(10, 13), slice(13, 16), slice(16, 20)]
+    assert list(split(slice(0, 2), 5)) == [slice(0, 2)]
+    steps = steps_of(quiet(np.random.default_rng(9), 2, 1600))
+    places = stretches(steps)
+    assert [place.start for place in places[1:]] == [place.stop for place in places[:-1]]
+    assert min(steps.seconds[place].sum() for place in places) > 0.03
+    assert {place.start for place in places} >= {own.start for own in steps.slices}
+
+
+def test_a_slow_rank_is_named_among_disturbed_ones_and_nobody_but_it() -> None:
+    for factor in (1.2, 1.5):
+        named = 0
+        for seed in range(8):
+            computing = disturbed(np.random.default_rng((7, seed)), 2, 4000, share=0.2)
+            computing[1] *= factor
+            found = straggler_test([steps_of(part) for part in np.array_split(computing, 2, axis=1)])
+            assert found.ranks(Finding.LATE) in ([1], []), (factor, seed)
+            named += found.ranks(Finding.LATE) == [1]
+        assert named >= 7, factor
+
+
+def test_nobody_is_named_where_all_are_disturbed_alike_or_one_long_stretch_is_bad() -> None:
+    for seed in range(12):
+        share = (0.1, 0.4, 0.7)[seed % 3]
+        computing = disturbed(np.random.default_rng((11, seed)), 2 + 2 * (seed % 2), 3000, share)
+        assert straggler_test([steps_of(computing)]).finding not in (Finding.LATE, Finding.OFTEN), seed
+    for share in (0.3, 0.6):
+        computing = quiet(np.random.default_rng(4), 2, 4000)
+        computing[1, : int(share * 4000)] *= 2
+        found = straggler_test([steps_of(computing)])
+        assert not {Finding.LATE, Finding.OFTEN} & {one.finding for one in found.statistics}, share
+        assert found.statistics[0].finding is Finding.CLEAR, share
+
+
+def test_quiet_ranks_are_cleared_and_all_that_are_slow_are_named() -> None:
+    found = straggler_test([steps_of(quiet(np.random.default_rng(3), 4, 2000))])
+    assert found.finding is Finding.CLEAR
+    assert found.ranks(Finding.CLEAR) == [0, 1, 2, 3]
+    computing = quiet(np.random.default_rng(8), 16, 2000)
+    computing[[3, 11]] *= 1.3
+    assert straggler_test([steps_of(computing)]).ranks(Finding.LATE) == [3, 11]
+    generator = np.random.default_rng(21)
+    computing = quiet(generator, 4, 4000)
+    computing[2, generator.random(4000) < 0.05] *= 5
+    found = straggler_test([steps_of(computing)])
+    assert found.ranks(Finding.OFTEN) == [2]
+    assert found.ranks(Finding.LATE) == []
+    assert found.ranks(Finding.CLEAR) == [0, 1, 3]
+
+
+def test_nobody_is_accused_of_what_one_implementation_does_or_of_a_few_steps() -> None:
+    computing = quiet(np.random.default_rng(5), 2, 2000)
+    held = steps_of(computing, late_to_leave=np.array([0.0, 0.2 * USUAL]))
+    assert straggler_test([held]).ranks(Finding.LATE) == [1]
+    assert straggler_test([held, steps_of(computing)]).ranks(Finding.LATE) == []
+    computing = quiet(np.random.default_rng(6), 2, 40)
+    computing[1] *= 3
+    found = straggler_test([steps_of(computing, parts=4)])
+    assert found.finding is Finding.UNCLEAR
+    assert found.statistics[1].interval == (-math.inf, math.inf)
+
+
+def test_a_percentile_has_an_interval_that_covers_it_or_is_not_told() -> None:
+    """As often as it says, of independent samples; p99.9 needs 3,688 of them."""
+    generator = np.random.default_rng(2)
+    true = -math.log(0.01)
+    known = [tail(generator.exponential(1.0, 1000), 99) for _ in range(60)]
+    assert 54 <= sum(one is not None and one.low <= true <= one.high for one in known) <= 59
+    assert tail(np.arange(3600.0), 99.9) is None
+    assert tail(generator.permutation(np.arange(4000.0)), 99.9)
+    assert tail(np.zeros(0), 50) is None
+    samples = np.ones(4000)
+    samples[1000:1060] = 9 + np.arange(60) / 60
+    assert tail(samples, 99) is None
+    assert event_length((samples > 1).astype(float)) > 30
+    assert tail(np.random.default_rng(1).permutation(samples), 99)
+
+
+def test_a_tick_is_found_with_its_period_and_noise_without_one_has_none() -> None:
+    """A tenth of a step longer every 20 ms, in series of a quarter of a second, beside other noise."""
+    generator = np.random.default_rng(10)
+    computing = quiet(generator, 2, 4000)
+    when = np.cumsum(computing.max(axis=0) + LEAVING)
+    computing[0, np.flatnonzero(np.diff(when // 0.02) > 0)] *= 1.1
+    found = step_noise.period(steps_of(computing))
+    assert found
+    assert found.seconds == pytest.approx(0.02, rel=0.02)
+    assert found.strength > found.chance
+    for seed in range(4):
+        computing = (quiet if seed % 2 else disturbed)(np.random.default_rng((12, seed)), 2, 2000)
+        assert step_noise.period(steps_of(computing, parts=8)) is None, seed
+    assert step_noise.period(steps_of(quiet(np.random.default_rng(1), 2, 100), parts=10)) is None
+
+
+def test_autocorrelation_says_for_how_long_steps_are_alike() -> None:
+    """1 with itself, what an autoregressive process has with the next, and unknown without any variation."""
+    generator = np.random.default_rng(13)
+    values = np.zeros(4000)
+    for place, shock in enumerate(generator.standard_normal(3999), 1):
+        values[place] = 0.6 * values[place - 1] + shock
+    computing = np.tile(USUAL * (1 + 0.01 * values), (2, 1))
+    first, second, third = step_noise.autocorrelation(steps_of(computing, parts=4), 2)
+    assert (first, second, third) == (1.0, pytest.approx(0.6, abs=0.06), pytest.approx(0.36, abs=0.08))
+    alike = StepArrays.of([Series((0.0, 0.0), ((1.0, 3.0), (1.0, 3.0)), ((2.0, 4.0), (2.0, 4.0)))])
+    assert math.isnan(step_noise.autocorrelation(alike, 1)[1])
+
+
+def test_the_slowest_of_many_is_predicted_from_a_few() -> None:
+    """Heavy tails and all, with the interval that is told; a normal distribution would promise too little."""
+    generator = np.random.default_rng(14)
+
+    def drawn(ranks: int, steps: int) -> np.ndarray:  # type: ignore[type-arg]
+        return USUAL * (1 + 0.05 * generator.pareto(2.5, (ranks, steps)))
+
+    covered = 0
+    for ranks in (8, 64, 512):
+        measured = float(drawn(ranks, 4000).max(axis=0).mean())
+        for _ in range(6):
+            one = expected_maximum(drawn(4, 4000), ranks)
+            assert not one.at_least
+            covered += one.low <= measured <= one.high
+    assert covered >= 14
+    samples = drawn(4, 4000)
+    blom = samples.mean() + samples.std() * 3.04  # of 512 (G. Blom, 1958)
+    assert expected_maximum(samples, 512).value - USUAL > 1.5 * (blom - USUAL)
+
+
+def test_the_expectation_is_exact_for_what_is_drawn() -> None:
+    """One draw is the mean, two of the numbers 1 to 4 have 3.125; with a third as many draws, the largest decides."""
+    assert expected_maximum(np.arange(1.0, 5.0), 1).value == pytest.approx(2.5)
+    assert expected_maximum(np.arange(1.0, 5.0), 2).value == pytest.approx(3.125)
+    assert expected_maximum(np.full(100, 2.0), 9).high == pytest.approx(2.0)
+    samples = np.random.default_rng(16).exponential(1.0, 900)
+    assert not expected_maximum(samples, 300).at_least
+    assert expected_maximum(samples, 301).at_least
+    generator = np.random.default_rng(17)
+    alone = generator.exponential(1.0, 4000)
+    together = np.repeat(generator.exponential(1.0, 40), 100)
+    wide, narrow = (expected_maximum(samples, 8) for samples in (together, alone))
+    assert wide.high - wide.low > 3 * (narrow.high - narrow.low)
+
+
+def test_nobody_is_accused_where_the_host_made_the_ranks_wait() -> None:
+    computing = quiet(np.random.default_rng(3), 2, 800)
+    computing[1] *= 1.5
+    steps = tuple(series(part) for part in np.array_split(computing, 16, axis=1))
+    row = StepTimes(case=case(step=Step(20, 64)), implementation="nccl", platform="gpu", series=steps)
+    paced, sure = replace(row, note=Note(paced=True)), replace(row, implementation="two-shot")
+    assert verdicts([row])[0].startswith("rank 1 is late: last in 100%")
+    assert verdicts([paced])[0].startswith("inconclusive: the GPUs waited for the host")
+    assert verdicts([paced, sure])[0].startswith("rank 1 is late")

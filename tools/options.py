@@ -1,0 +1,78 @@
+"""The reference of all options, docs/options.md: `python -m tools.options` writes it from the commands themselves."""
+
+from collections.abc import Iterator
+
+import click
+
+from collbench.cli.commands import SECTIONS, group
+from tools import ROOT
+
+PAGE = ROOT / "docs" / "options.md"
+HEAD = """# Options
+
+Every command with its options, written by `python -m tools.options` from the commands; `collbench help COMMAND` shows
+the same, with examples. What an option means is the same in every command that has it: `-o`/`--redop` is the
+reduction and `--out` the place to write, `--on` names a platform, a described system or the machine that a run is of,
+`--json FILE` writes what is printed as JSON, and `--json -` prints it instead. [Variables of the environment and exit
+statuses](measuring.md#variables-of-the-environment) and [the programs of nccl-tests](formats.md) stand elsewhere.
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    return "\n".join([HEAD, *_sections()])
+
+
+def _sections() -> Iterator[str]:
+    context = click.Context(group, info_name="collbench", max_content_width=100)
+    left = group.list_commands(context)
+    for title, names in {**SECTIONS, "More": left}.items():
+        shown = [name for name in names if name in left]
+        left = [name for name in left if name not in shown]
+        if shown:
+            yield f"## {title}\n"
+        for name in shown:
+            command = group.get_command(context, name)
+            assert command
+            yield from _command(command, context, name)
+
+
+def _command(command: click.Command, above: click.Context, name: str) -> Iterator[str]:
+    context = click.Context(command, info_name=name, parent=above, **command.context_settings)
+    if isinstance(command, click.Group):
+        yield f"### `collbench {name}`\n"
+        yield f"{command.get_short_help_str(200)}\n"
+        for below in command.list_commands(context):
+            found = command.get_command(context, below)
+            assert found
+            yield from _command(found, above, f"{name} {below}")
+        return
+    yield f"### `{' '.join(['collbench', name, *command.collect_usage_pieces(context)])}`\n"
+    yield f"{command.get_short_help_str(200)}\n"
+    rows = []
+    for option in command.params:
+        record = _record(option, context)
+        if record:
+            rows.append(f"| `{_cell(record[0])}` | {_cell(record[1])} |")
+    if rows:
+        yield from ("| option | means |", "|---|---|", *rows, "")
+
+
+def _record(option: click.Parameter, context: click.Context) -> tuple[str, str] | None:
+    """The option's line in the help; of one that the help hides, too."""
+    hidden = isinstance(option, click.Option) and option.hidden
+    if hidden:
+        option.hidden = False
+    try:
+        return option.get_help_record(context)
+    finally:
+        if hidden:
+            option.hidden = True
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
