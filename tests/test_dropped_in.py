@@ -70,10 +70,8 @@ FORMAT = '''"""The log of a stopwatch: `stopwatch RANKS`, then bytes and microse
 
 from collbench.collectives import find_collective
 from collbench.formats import Format
-from collbench.formats.imported import Machine, Test, make_case
-from collbench.results import Reported
 from collbench.formats.imported import ImportedTest, Machine, make_case
-from collbench.measurement import Reported
+from collbench.results.collectives import Reported
 
 
 def recognises(source):

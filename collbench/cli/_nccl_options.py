@@ -24,7 +24,7 @@ class Unneeded:
     why: str
 
     def option(self) -> click.Option:
-        """As a command takes it; `collbench help nccl-tests` lists it."""
+        """Return the option as a command takes it; docs/options.md lists it."""
         help_ = f"No effect: {self.why}."
         return click.Option(
             [f"-{self.letter}", f"--{self.name}"], type=int, metavar="N", default=self.usual, hidden=True, help=help_
@@ -51,7 +51,7 @@ NAMES = ("nthreads", "agg_iters", "output_file", *(option.name for option in UNN
 
 
 def nccl_options() -> list[click.Parameter]:
-    """All of these, for a command; none is in its help, and all in `collbench help nccl-tests`."""
+    """Return all of these for a command; its help hides them, and docs/options.md lists them."""
     return [
         click.Option(["-t", "--nthreads"], type=click.IntRange(min=1), default=1, metavar="N", hidden=True),
         click.Option(["-m", "--agg_iters"], default="1", metavar="N|MIN:MAX", hidden=True),

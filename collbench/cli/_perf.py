@@ -70,7 +70,7 @@ def _command(collective: Collective, name: str) -> click.Command:
         params=[*options, HERE, *nccl_options()],
         callback=lambda **options: _run(collective, options),
         help=f"Measure {collective.name} as nccl-tests' {name} does, and print its table.\n\n"
-        "Its options keep their meaning; `collbench help nccl-tests` lists those without effect.  Nothing is "
+        "Its options keep their meaning; those without effect say so.  Nothing is "
         "stored unless --out or -J says where.",
         epilog=f"\b\nFor example:\n  {name} -b 8 -e 128M -f 2 -g 2",
         context_settings={"show_default": True},

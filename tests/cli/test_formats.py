@@ -81,17 +81,19 @@ def test_other_commands_take_an_import(tmp_path: Path) -> None:
 
 
 def test_an_export_goes_to_stdout_or_a_file(tmp_path: Path) -> None:
-    """And brings the log back as it was; what it leaves out, and what cannot be, is named with its reason."""
+    """And brings the rows of the log back as they were; what cannot be is named with its reason."""
     run = imported(tmp_path, LOG)
-    assert call(export_command, run, "--to", "nccl-tests").stdout == LOG.read_text()
+    text = call(export_command, run, "--to", "nccl-tests").stdout
+    assert [line for line in text.splitlines() if line[0] != "#"] == [
+        line for line in LOG.read_text().splitlines() if line[0] != "#"
+    ]
     result = call(export_command, run, "--to", "nccl-tests", "-o", tmp_path / "log.txt")
     assert result.stdout == f"file: {tmp_path / 'log.txt'}\n"
-    assert (tmp_path / "log.txt").read_text() == LOG.read_text()
+    assert (tmp_path / "log.txt").read_text() == text
     first = json.loads(call(export_command, run, "--to", "nccl-tests-json").stdout)["results"][0]
     assert first["out_of_place"]["time"] == 12.9
-    assert call(export_command, run, "--to", "osu").stderr == "left out: 7 rows: OSU has no results in place\n"
     for arguments, words in (
-        (["--to", "rccl-csv"], "choose from: nccl-tests-json, csv, osu, nccl-tests"),
+        (["--to", "osu"], "choose from: nccl-tests-json, csv, nccl-tests"),
         (["--to", "csv", "--impl", "mpi"], "choose from: nccl"),
     ):
         assert words in refusal(call(export_command, run, *arguments)), arguments
