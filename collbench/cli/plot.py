@@ -82,7 +82,7 @@ def command(runs: tuple[Path, ...], out: Path | None, names: str | None, lines: 
     laid over what was measured on as many GPUs, where only one such prediction is given.  Where there is one topology
     the speed-up over the library stands beside the bandwidth, unless --view asks for it too.
 
-    Of runs of scale, overlap, jitter, styles and explain, and of narrow wires, the pictures are those that the command
+    Of runs of step and explain, and of narrow wires, the pictures are those that the command
     drew; names of the second run's pictures end in -2.
     """
     from collbench.api.reading import plot

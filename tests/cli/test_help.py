@@ -109,7 +109,7 @@ def test_a_command_is_a_file_that_defines_one() -> None:
 
 def test_names_that_look_like_a_wrong_one_are_suggested(here: Command) -> None:
     for words, hint in (
-        ("swep", "did you mean sweep?"),
+        ("swep", "did you mean sweep or step?"),
         ("predict dgx-h10", "dgx-h100"),
         ("sweep --impl ring-flag", "ring-flags"),
         ("sweep --op alreduce", "allreduce"),
