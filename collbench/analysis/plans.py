@@ -113,8 +113,8 @@ def _first(rows: Sequence[PlannedStep]) -> Iterator[str]:
 
 def _scales(scaling: Scaled) -> str:
     first, last = scaling.rows[0], scaling.rows[-1]
-    kept = f"{last.gpus:,} GPUs keep {scaling.efficiency(last):.0%} of the rate of {first.gpus:,}"
-    parts = [f"predicted: on {scaling.system}, {kept}"]
+    ratio = f"{last.gpus:,} GPUs keep {scaling.efficiency(last):.0%} of the rate of {first.gpus:,}"
+    parts = [f"predicted: on {scaling.system}, {ratio}"]
     for level, gpus in leaving(scaling).items():
         if gpus:
             parts.append(f"less than {level:.0%} beyond about {gpus:,.0f}")

@@ -33,7 +33,7 @@ def main() -> None:
 
     signals.end_at_once()
     try:
-        status = _carry_out()
+        status = _run()
         sys.stdout.flush()
     except BaseException as error:
         message, status = _ending(error)
@@ -44,7 +44,7 @@ def main() -> None:
     sys.exit(status)
 
 
-def _carry_out() -> int:
+def _run() -> int:
     import warnings
 
     from collbench.cli import _streams

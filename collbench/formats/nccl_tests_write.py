@@ -177,17 +177,17 @@ def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
 def fitting(selection: ExportSelection) -> list[Part]:
     """Return the tests that nccl-tests has a program for; UsageError if there is none."""
     tests, known = parts(selection), of_nccl_tests()
-    kept = []
+    selected = []
     for part in tests:
         collective = part.lines[0].case.collective
         if collective in known:
-            kept.append(part)
+            selected.append(part)
         else:
             selection.leave(f"nccl-tests has no {collective.name}")
-    if tests and not kept:
+    if tests and not selected:
         names = ", ".join(dict.fromkeys(part.lines[0].case.collective.name for part in tests))
         raise UsageError(f"nothing to export: nccl-tests has no {names}; choose --to csv")
-    return kept
+    return selected
 
 
 # The text

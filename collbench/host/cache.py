@@ -58,7 +58,7 @@ def _open_private(place: Path) -> int:
     return handle
 
 
-def kept(folder: Path, stem: str, suffix: str) -> Path | None:
+def find(folder: Path, stem: str, suffix: str) -> Path | None:
     """Return the file that `keep` left in a private folder, if its content is the same; remove one that is not."""
     for path in sorted(folder.glob(f"{stem}-*{suffix}")):
         if path.name == _hashed_name(stem, _private_content(path), suffix):

@@ -343,7 +343,7 @@ def _prepare_hesitating(
     """Prepare the same operations by kernels that hesitate; None where those that are measured can be halted."""
     try:
         with platform.team.agreeing():
-            other = platform.hesitant(seconds)
+            other = platform.with_delays(seconds)
             return implementation.prepare(case, other) if other else None
     except Unsupported as reason:  # though it was prepared without: better no row than a weaker check
         raise CaseFailed(f"the stress check cannot be made: {reason}") from None

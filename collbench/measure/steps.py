@@ -318,15 +318,15 @@ def _check(candidate: _Candidate, seed: int) -> tuple[TakenSeries, CheckFailure 
 
 def _calibrate(candidate: _Candidate, sampling: Sampling) -> int:
     """Return the number of steps that last as long as a series should."""
-    wanted = SERIES if sampling.region is None else sampling.region
-    wanted = LONGEST if sampling.steps else wanted
+    duration = SERIES if sampling.region is None else sampling.region
+    duration = LONGEST if sampling.steps else duration
     steps, most = 1, sampling.steps or MOST_STEPS
     while steps < most:
         tried = [candidate.run.clocks.series(candidate.take(steps).taken).seconds for _ in range(2)]
         elapsed = min(tried) * steps
-        if elapsed >= wanted:
+        if elapsed >= duration:
             break
-        steps = min(most, max(2 * steps, int(0.8 * wanted / max(elapsed, 1e-9) * steps)))
+        steps = min(most, max(2 * steps, int(0.8 * duration / max(elapsed, 1e-9) * steps)))
     return steps
 
 

@@ -59,8 +59,8 @@ def double_tree(nodes: int, most: int) -> Pairs:
 
 def _alltoall(nodes: int, most: int) -> Pairs:
     """Return each node with every other; where that is more than `most` pairs, as many distances as fit."""
-    kept = max(1, min(nodes - 1, most // nodes))
-    distance = 1 + ((np.arange(kept) + 0.5) * (nodes - 1) / kept).astype(np.int64)
+    distances = max(1, min(nodes - 1, most // nodes))
+    distance = 1 + ((np.arange(distances) + 0.5) * (nodes - 1) / distances).astype(np.int64)
     place = np.arange(nodes)
     return np.tile(place, len(distance)), np.add.outer(distance, place).ravel() % nodes
 

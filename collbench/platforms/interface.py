@@ -255,7 +255,7 @@ class Platform(Protocol):
     def traced(self) -> Self:
         """Return the same ranks and memory with kernels that keep a log; opened for a sweep that is traced."""
 
-    def hesitant(self, seconds: float) -> Self | None:
+    def with_delays(self, seconds: float) -> Self | None:
         """Return the same ranks with kernels that are delayed in the middle of operations of so many seconds.
 
         None where calls begin so promptly that a rank which comes late is enough.

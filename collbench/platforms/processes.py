@@ -23,7 +23,7 @@ from collbench.host.launcher import neighbours
 
 _SHORTEST_NAP, _LONGEST_NAP = 50e-6, 5e-3  # seconds between two looks for an order: 5 ms cost 1 % of a core or less
 
-Told = tuple[type[CollbenchError], str]
+SentError = tuple[type[CollbenchError], str]
 
 
 class Alone:
@@ -145,7 +145,7 @@ class Processes:
         self.comm.Allreduce(mine, all_of_them)
         self.trouble = ""
         if all_of_them[0]:
-            raise _common(self.comm.allgather(_told(error))) from error
+            raise _common(self.comm.allgather(_sendable(error))) from error
 
     def hang_bells(self, folder: Path) -> None:
         """*Collective*: let ranks that wait for an order sleep in the kernel, by pipes in a folder of their machine."""
@@ -206,7 +206,7 @@ class Processes:
 Team = Alone | Processes
 
 
-def _told(error: Exception | None) -> Told | None:
+def _sendable(error: Exception | None) -> SentError | None:
     """An error in a form that can be sent; whatever collbench does not raise itself is the platform's."""
     if error is None:
         return None
@@ -215,9 +215,9 @@ def _told(error: Exception | None) -> Told | None:
     return PlatformError, f"{type(error).__name__}: {error}"
 
 
-def _common(told: Sequence[Told | None]) -> CollbenchError:
+def _common(failures: Sequence[SentError | None]) -> CollbenchError:
     """What all raise: the lowest rank's error, with its rank unless everyone says the same."""
-    rank, (kind, text) = next((rank, failure) for rank, failure in enumerate(told) if failure)
-    error = kind(text if len(set(told)) == 1 else f"rank {rank}: {text}")
+    rank, (kind, text) = next((rank, failure) for rank, failure in enumerate(failures) if failure)
+    error = kind(text if len(set(failures)) == 1 else f"rank {rank}: {text}")
     error.agreed = True
     return error

@@ -69,8 +69,8 @@ def _safe_run(run: Run, label: str) -> SafeRun:
             odd.append((result, reason))
         else:
             usable.append(result)
-    kept = replace(run, header=_safe_header(run.header), results=tuple(usable))
-    return SafeRun(label, kept, tuple(odd), every)
+    safe = replace(run, header=_safe_header(run.header), results=tuple(usable))
+    return SafeRun(label, safe, tuple(odd), every)
 
 
 def _safe_result(result: Result) -> Result:

@@ -191,10 +191,10 @@ def to_result(line: Mapping[str, Any]) -> Result | None:
     return result
 
 
-def convert(value: Any, wanted: type[T]) -> T:
+def convert(value: Any, as_type: type[T]) -> T:
     """Return a JSON value as that type; ValueError in one line, with the name of the field, where it is none."""
     try:
-        return msgspec.convert(value, wanted)
+        return msgspec.convert(value, as_type)
     except msgspec.ValidationError as error:
         words, _, place = str(error).replace("`", "").partition(" - at $")
         where = f"field {place.removeprefix('.')!r}: " if place else ""

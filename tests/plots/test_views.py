@@ -14,7 +14,7 @@ from collbench.errors import UsageError
 from collbench.measure.predicted import topology_record
 from collbench.plots import curves, views
 from collbench.plots import style as styles
-from collbench.plots.kinds import Wanted
+from collbench.plots.kinds import PlotRequest
 from collbench.plots.style import STYLES
 from collbench.results import Measurement, Prediction
 from collbench.runfile.header import Header
@@ -71,7 +71,7 @@ def bounds(axes: Axes, kind: str = "bound") -> list[Line2D]:
 
 def reasons(view: str, results: Run) -> list[str]:
     said: list[str] = []
-    assert not list(curves.figures([results], wanted=Wanted(views=[view]), say=said.append))
+    assert not list(curves.figures([results], request=PlotRequest(views=[view]), say=said.append))
     return said
 
 
@@ -79,7 +79,7 @@ def test_every_view_is_a_figure_of_its_own_name() -> None:
     runs = [on("dgx-h100", 8), predicted("nccl", "ring-ll", ranks=8)]
     every = [quantity.name for quantity in views.VIEWS]
     for quantity in views.VIEWS:
-        ((stem, figure),) = curves.figures(runs, wanted=Wanted(views=[quantity.name]))
+        ((stem, figure),) = curves.figures(runs, request=PlotRequest(views=[quantity.name]))
         assert stem == quantity.name
         assert figure.get_suptitle().startswith(f"Predicted {quantity.heading} of allreduce")
         assert figure.axes[0].get_ylabel()

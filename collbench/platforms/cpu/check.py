@@ -42,7 +42,7 @@ _CHECK = np.dtype(
         ("wire", checking.WIRE),
         ("rank", np.uint32),
         ("calls", np.uint32),
-        ("kept", np.uint32),
+        ("capacity", np.uint32),
         ("ulps", np.uint32),
         ("in_place", np.uint32),
         ("bounded", np.uint32),
@@ -99,7 +99,7 @@ def stress_rank(
     run(ctypes.c_void_p(check.ctypes.data))
     if operation.failure:
         raise operation.failure
-    return stress.found(case, plan, rank, arrays["verdicts"], kept=True, wire=wire)
+    return stress.found(case, plan, rank, arrays["verdicts"], with_bits=True, wire=wire)
 
 
 def prepared(
@@ -110,12 +110,12 @@ def prepared(
     pieces = np.array([(first, sent, source, 0) for first, source, sent in case.pieces(rank)], stress.PIECE)
     places = np.zeros(stress.stretches(where), _LIST)
     room = max(1, len(pieces)) * len(places) * int(where["length"]) * case.dtype.itemsize
-    kept = min(plan.calls, max(1, _COPIES // room))
+    capacity = min(plan.calls, max(1, _COPIES // room))
     arrays: dict[str, NDArray[Any]] = {
         "pieces": pieces,
         "stalls": plan.stalls(rank, case.ranks),
         "places": places,
-        "copies": np.zeros(kept * room, np.uint8),
+        "copies": np.zeros(capacity * room, np.uint8),
         "verdicts": np.full(len(pieces), checking.CLEAN, checking.VERDICT),
     }
     check = np.zeros((), _CHECK)
@@ -126,7 +126,7 @@ def prepared(
     check["send_blocks"], check["piece_count"] = case.send_count // case.block, len(pieces)
     check["probe"], check["how"] = where, checking.packed(case.recipe(plan.seed, wire))
     check["wire"], check["bounded"] = checking.packed_wire(wire), bool(wire)
-    check["rank"], check["calls"], check["kept"], check["in_place"] = rank, plan.calls, kept, case.in_place
+    check["rank"], check["calls"], check["capacity"], check["in_place"] = rank, plan.calls, capacity, case.in_place
     check["ulps"] = case.redop.ulps(case.dtype)
     return check, arrays
 

@@ -188,13 +188,13 @@ def own(environment: Mapping[str, str] = os.environ) -> Library:
     for word in [kind.key for kind in KINDS.values() if named in kind.files] or [named] * (os.sep in named):
         with suppress(UsageError):  # of a library that nobody here knows, the launcher is whichever is there
             return find(word, environment)
-    beside = Path(sys.executable).with_name("mpiexec")
+    sibling = Path(sys.executable).with_name("mpiexec")
     absolute = filter(os.path.isabs, environment.get("PATH", os.defpath).split(os.pathsep))
-    path = str(beside) if beside.exists() else shutil.which("mpiexec", path=os.pathsep.join(absolute))
+    path = str(sibling) if sibling.exists() else shutil.which("mpiexec", path=os.pathsep.join(absolute))
     if not path:
         raise PlatformError("no mpiexec beside this Python or on the path; fix: pip install mpich mpi4py")
     kind = _kind_of_launcher(Path(path)) or KINDS["mpich"]
-    known = beside.exists() or environment.get(LIBMPI) or environment.get(ABI)
+    known = sibling.exists() or environment.get(LIBMPI) or environment.get(ABI)
     return Library(kind, Path(path), None if known else _file_of(kind, Path(path)))
 
 

@@ -277,9 +277,9 @@ class Monitor:
         finally:
             self._unlock(self._mutex)
 
-    def until(self, met: Callable[[], bool], patience: float) -> bool:
+    def until(self, met: Callable[[], bool], timeout: float) -> bool:
         """Inside `held`: let others in until that is met, for so many seconds at most; whether it is."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while not met():
             now = time.monotonic()
             if now >= deadline:

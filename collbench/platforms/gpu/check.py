@@ -83,8 +83,8 @@ class GpuChecker:
         home, stream = self._memory.address(Region.RECEIVE, rank), self._queues[rank].enter()
         self._runtime.memsetAsync(home, checking.POISON, count * case.dtype.itemsize, stream.ptr)
         for guard in self._memory.layout.guards(case):
-            beside = self._memory.address(guard.region, rank) + guard.start
-            self._runtime.memsetAsync(beside, GUARDED, GUARD, stream.ptr)
+            guard_start = self._memory.address(guard.region, rank) + guard.start
+            self._runtime.memsetAsync(guard_start, GUARDED, GUARD, stream.ptr)
         send, _ = buffers(self._memory, case, rank)
         recipe = checking.packed(case.recipe(seed, wire))
         arguments = np.uint64(send), np.uint64(case.send_count), recipe, np.uint32(rank), np.uint64(0)
@@ -141,8 +141,8 @@ class GpuChecker:
     def _overrun(self, case: Case) -> Overrun | None:
         for rank in self._memory.local:
             for guard in self._memory.layout.guards(case):
-                beside = self._memory.address(guard.region, rank) + guard.start
-                held = self._queues[rank].fetch(beside, np.zeros(GUARD, np.uint8))
+                guard_start = self._memory.address(guard.region, rank) + guard.start
+                held = self._queues[rank].fetch(guard_start, np.zeros(GUARD, np.uint8))
                 if overrun := guard.overrun(rank, held.tobytes()):
                     return overrun
         return None
@@ -170,7 +170,7 @@ class GpuChecker:
         self._synchronize()
         for rank in self._memory.local:
             verdicts = self._verdicts(rank, len(list(case.pieces(rank))))
-            if mismatch := stressing.found(case, plan, rank, verdicts, kept=False, wire=prepared.wire):
+            if mismatch := stressing.found(case, plan, rank, verdicts, with_bits=False, wire=prepared.wire):
                 return mismatch
         return None
 

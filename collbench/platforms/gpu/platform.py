@@ -34,7 +34,7 @@ from collbench.platforms.gpu.timing import GivenUp, GpuClock, StartGate, closest
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
-from collbench.platforms.stress import HESITATES, lost
+from collbench.platforms.stress import WITH_DELAYS, lost
 from collbench.results import Note
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's timeout ends
@@ -71,14 +71,14 @@ class GpuLogs:
         """Return seconds that a device's clock is behind the host's; it is told where the log is, before and after."""
         place, queue = self._place(rank), self._queues[rank]
         kernel = self._kernels.get("clock.cu", "tell_clock", DATATYPES["float"], NONE)
-        launch, told = self._launcher.bind_one(kernel, rank, 1, np.uint64(place)), np.zeros(1, np.uint64)
+        launch, clock = self._launcher.bind_one(kernel, rank, 1, np.uint64(place)), np.zeros(1, np.uint64)
 
         def look() -> None:
             launch()
             queue.enter().synchronize()
 
-        at, nanoseconds, _ = closest(look, lambda seen: queue.fetch(place, told)[0])
-        self._clear(place, told.nbytes)
+        at, nanoseconds, _ = closest(look, lambda seen: queue.fetch(place, clock)[0])
+        self._clear(place, clock.nbytes)
         return at - 1e-9 * float(nanoseconds)
 
     def _clear(self, place: int, nbytes: int) -> None:
@@ -121,9 +121,9 @@ class GpuPlatform:
         """Return the same platform with an option of the compiler."""
         return self._altered(self.launcher.altered(options=(tracelog.TRACED,)))
 
-    def hesitant(self, seconds: float) -> Self:
+    def with_delays(self, seconds: float) -> Self:
         """Return the same platform with an option of the compiler, and the time that kernels lose."""
-        return self._altered(self.launcher.altered(options=(HESITATES,), lost=lost(seconds)))
+        return self._altered(self.launcher.altered(options=(WITH_DELAYS,), lost=lost(seconds)))
 
     def shifted(self, offset: int) -> Self:
         """Return the same platform with buffers that start so many bytes later."""

@@ -37,7 +37,7 @@ from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment
 from collbench.platforms.scheduling import Watch
 
-_KEPT = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
+_MOST_GRAPHS = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
 _SUCCESS, _NOT_READY = 0, 600  # cudaSuccess, cudaErrorNotReady
 _SHORTEST_PAUSE, _PAUSE = 2e-5, 1e-3  # seconds between two looks at streams that may never be done
@@ -231,7 +231,7 @@ class GpuClock:
         if key not in self._graphs:
             self._graphs[key] = self._capture(prepared, launches)
         self._graphs.move_to_end(key)
-        while len(self._graphs) > _KEPT:
+        while len(self._graphs) > _MOST_GRAPHS:
             self._graphs.popitem(last=False)
         return self._graphs[key]
 
@@ -276,7 +276,7 @@ class GpuClock:
 
 
 Seen = TypeVar("Seen")
-Told = TypeVar("Told")
+Answer = TypeVar("Answer")
 
 _LOOKS = 5  # at the clock of a device, of which the closest counts
 _FRESH = 4.0
@@ -284,12 +284,12 @@ _FRESH = 4.0
 which is within half a microsecond for so long, and the clocks of devices and host drift apart."""
 
 
-def closest(look: Callable[[], Seen], read: Callable[[Seen], Told]) -> tuple[float, Told, float]:
+def closest(look: Callable[[], Seen], read: Callable[[Seen], Answer]) -> tuple[float, Answer, float]:
     """When the quickest of several looks was, by the host's clock; what was read of what it saw; the error in seconds.
 
     It saw something between its two ends, so the middle is off by half of what it took at most.
     """
-    answers: list[Told] = []
+    answers: list[Answer] = []
     shortest, at = math.inf, 0.0
     for _ in range(_LOOKS):
         begun = time.perf_counter()
