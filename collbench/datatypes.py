@@ -279,14 +279,14 @@ class Wire:
     """A wire format of kernels/wires.cuh: its bytes on a link, and what one passage through it may lose of an element.
 
     That is `relative` times its magnitude, or if that is less `absolute` times the power of two below the largest
-    magnitude of its group.  A format that keeps the `kept` largest of a group as they are loses all else.
+    magnitude of its group.  A format that sends only the `top_k` largest of a group loses all else.
     """
 
     name: str
     summary: str
     code: str  # the struct in kernels/wires.cuh
     codes: int  # bytes of a group
-    side: int  # bytes beside them: a scale, or places
+    side: int  # more bytes of a group: a scale, or places
     relative: float = 0.0
     absolute: float = 0.0
     top_k: int = 0
@@ -302,13 +302,13 @@ class Wire:
         return self.group / GROUP
 
     def lost(self, sizes: Numbers | float, most: float, next_: float) -> Numbers:
-        """Return what elements of such sizes may lose; `most` is the group's largest, `next_` the largest not kept."""
+        """Return what elements may lose; `most` is the group's largest, `next_` the largest that is not sent."""
         if self.top_k:
             return np.where(sizes <= next_ * SLACK, sizes, 0.0)
         return np.maximum(self.relative * sizes, self.absolute * below(most))
 
     def behind(self, sizes: Numbers) -> float:
-        """Return the largest magnitude of a group that is not kept; 0 where all are kept."""
+        """Return the largest magnitude of a group that is not sent; 0 where all are sent."""
         return float(np.sort(sizes)[-self.top_k - 1]) if 0 < self.top_k < len(sizes) else 0.0
 
 

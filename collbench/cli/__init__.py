@@ -131,5 +131,5 @@ def _say(message: str) -> None:
 
 
 def _warn(message: Warning | str, *where: object, **more: object) -> None:
-    """Also in one line: where in the code it was said is of no use to whoever reads it."""
+    """Print a warning in one line, without its place in the code, which is of no use to the user."""
     sys.stderr.write(f"collbench: {message}\n")

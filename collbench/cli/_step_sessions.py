@@ -284,11 +284,11 @@ def _trained_on(on: str, names: Sequence[str], joined: tuple[int, int] | None) -
 
 
 def _refuse_too_long(job: Job, platform: str, ranks: int) -> None:
-    """Raise UsageError if the weights of all updates, which are kept until they are checked, do not fit."""
+    """Raise UsageError if the weights of all updates, which stay in memory until they are checked, do not fit."""
     try:
         find_platform(platform).refuse_too_large(_WEIGHT_COPIES * job.nbytes * job.steps * ranks, ranks)
     except PlatformError as error:
-        raise UsageError(f"--steps {job.steps}: all weights are kept to be checked; {error}; lower --steps") from None
+        raise UsageError(f"--steps {job.steps}: all weights stay in memory; {error}; lower --steps") from None
 
 
 # What several of them share.

@@ -107,7 +107,7 @@ def say_where(session: Session, formats: Sequence[str]) -> Path:
 
 
 def draw_plots(path: Path, formats: Sequence[str] = ("png",)) -> None:
-    """Draw the pictures of a run file beside it, as `collbench plot` does, and print their paths.
+    """Draw the pictures of a run file next to it, as `collbench plot` does, and print their paths.
 
     Raises:
         StorageError: They cannot be written, or the run file is not there any more.

@@ -25,7 +25,7 @@ class ExportSelection:
 
     header: Header
     results: tuple[Exported, ...]
-    left_out: Counter[str] = field(default_factory=Counter)  # rows by the reason, filled by whoever writes
+    left_out: Counter[str] = field(default_factory=Counter)  # rows by the reason, filled by the writer of the format
 
     def leave(self, reason: str) -> None:
         """Count a row that the format cannot hold."""

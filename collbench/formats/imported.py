@@ -115,7 +115,7 @@ class UnfitRow(Exception):
 
 
 class LeftOut:
-    """The rows of a test that cannot be kept, by the reason."""
+    """The number of rows of a test that cannot be imported, by the reason."""
 
     def __init__(self, reasons: Iterable[str] = ()) -> None:
         self._rows: dict[str, set[int]] = {}
@@ -174,7 +174,7 @@ def make_results(
     statistic: str,
     left_out: LeftOut,
 ) -> list[Reported]:
-    """Return the rows as results; those that cannot be kept are added to `left_out`."""
+    """Return the rows as results; those that cannot be imported are added to `left_out`."""
     results = []
     for row in rows:
         try:
@@ -256,7 +256,7 @@ def require_ranks(name: str, hints: Hints, ranks: int | None, why: str) -> int:
 def machine_of(
     devices: Sequence[Device], ranks: int, versions: Mapping[str, str], environment: Mapping[str, str]
 ) -> Machine:
-    """Return the machine that a list of devices shows; of the environment only what changes measurements is kept."""
+    """Return the machine of a list of devices, with the variables of the environment that change measurements."""
     hosts = list(dict.fromkeys(device.host for device in devices))
     names = Counter(device.name or "GPU" for device in devices)
     if len(names) == 1:  # the list may be trimmed, or have an entry for each process only

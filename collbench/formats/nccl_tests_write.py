@@ -277,7 +277,7 @@ def average(results: Iterable[Observed]) -> float:
 
 
 def footer(collective: Collective, results: Sequence[Observed], verdict: str = "") -> Iterator[str]:
-    """Yield all lines behind the rows; the verdict is that on the average, where a least one was wanted."""
+    """Yield all lines behind the rows; the verdict is on the average, where a minimum was requested."""
     bad = sum(bool(wrong_elements(result)) for result in results)
     yield f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}"
     yield f"# Avg bus bandwidth    : {average(results):g} {verdict}"

@@ -135,7 +135,7 @@ class Level:
     per_rail: int  # of those groups
     switches: int  # equal ones in each group
     paths: int  # up from each switch
-    lanes: int  # links of a group that are kept apart: switches * paths, or 1 where traffic spreads over all
+    lanes: int  # separate links of a group: switches * paths, or 1 where traffic spreads over all
     first: int  # link going up; those coming down follow after all that go up
 
     def up(self, nic: Integers, nics: int, rails: int, choice: Integers) -> Integers:

@@ -47,7 +47,7 @@ _PROOF = "gate.cu"  # the smallest file
 
 
 def folder() -> Path:
-    """Where the kernels are: $COLLBENCH_KERNELS for trying others, else inside the package or beside it."""
+    """Where the kernels are: $COLLBENCH_KERNELS for trying others, else inside the package or next to it."""
     chosen = os.environ.get("COLLBENCH_KERNELS")
     return Path(chosen) if chosen else own_folder()
 
@@ -79,7 +79,7 @@ def source(file: str) -> str:
 
 
 def knows_ranks(file: str) -> bool:
-    """Whether the kernels of a file are told of other ranks, and are launched by `Platform.bind`."""
+    """Whether the kernels of a file get the world of ranks, and are launched by `Platform.bind`."""
     return "PARAMETER(World)" in source(file)
 
 

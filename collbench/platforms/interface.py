@@ -175,7 +175,7 @@ class Checker(Protocol):
         """
 
     def overrun(self, case: Case) -> Overrun | None:
-        """*Collective*: return the first write beside the buffers since they were filled, over all ranks; or None."""
+        """*Collective*: return the first write outside the buffers since they were filled, over all ranks; or None."""
 
 
 class Logs(Protocol):

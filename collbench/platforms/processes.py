@@ -67,7 +67,7 @@ def usable_cores() -> frozenset[int]:
 
 
 def crowded() -> bool:
-    """Whether the launcher started more processes on this machine than there are cores for them, as far as is told.
+    """Whether the launcher started more processes on this machine than there are cores for them, as far as it says.
 
     One that a launcher bound to a core may not look at the others' yet; its parent was there before it was bound.
     """
@@ -94,7 +94,7 @@ class Processes:
     def of_world(cls) -> Self:
         """All that the launcher started; this starts MPI.
 
-        One thread calls it, as in most programs: told that several might, MPI locks, and MPICH takes three times as
+        One thread calls it, as in most programs: if several might, MPI locks, and MPICH takes three times as
         long for a small message.  But only then does it ever yield, without which ranks that share a core wait for the
         scheduler's next tick, milliseconds.
         """

@@ -67,7 +67,7 @@ def _lasted(pair: Array) -> int:
 
 
 def _spans(log: Any, rate: float) -> Iterator[Span]:
-    """What went before a stamp; stretches of work that were not told apart are what the next stamp of work says."""
+    """Yield the span before each stamp; work whose kind the kernel did not log has that of the next stamp of work."""
     stamps = log["stamp"][: int(log["stamps"])]
     names = [_PHASES[int(phase)] for phase in stamps["phase"]]
     following = MOVED

@@ -57,7 +57,7 @@ def figures(
     request: PlotRequest = PLAIN,
     say: Say = lambda reason: None,
 ) -> Named:
-    """Yield each figure with its name; `say` is told of each panel that a view has to leave out, and why."""
+    """Yield each figure with its name; `say` gets each panel that a view has to leave out, and why."""
     rows = panels(runs, request.apart, request.machine)
     if request.implementations:
         rows = {combination: only(row, request.implementations) for combination, row in rows.items()}
@@ -98,7 +98,7 @@ def _of_row(
 
 
 def _drawable(cell: Iterable[Layer], view: View, say: Say) -> tuple[Layer, ...]:
-    """Return the layers that the view can be drawn of; `say` is told why of the others."""
+    """Return the layers that the view can be drawn of; `say` gets the reason for the others."""
     drawable = []
     for layer in cell:
         if lacking := view.lacking(layer.panel):
@@ -316,7 +316,7 @@ def _comparable(parts: list[Part]) -> bool:
 
 
 def _title(part: Part, parts: list[Part], width: int) -> str:
-    """Return a panel's title: the topology, and what the reader must know; of a view beside it nothing."""
+    """Return a panel's title: the topology, and what the reader must know; nothing for the view right of it."""
     if part.view != parts[0].view:
         return ""
     layers = [layer for other in parts for layer in other.layers if other.view == part.view]

@@ -54,7 +54,7 @@ class Kind:
     order: int  # place among the figures of a run
     rows: tuple[type, ...]  # the results that it may be drawn of
     needs: str  # of which of them it is drawn, after "NAME is drawn of"
-    figures: Callable[[Sequence[Run], PlotRequest, Say], Named]  # Say is told of each figure that is left out, and why
+    figures: Callable[[Sequence[Run], PlotRequest, Say], Named]  # Say gets each figure left out, and why
     styled: bool = False  # whether it has the plot style of the request; else it is for the screen
 
     def concerns(self, result: Result) -> bool:

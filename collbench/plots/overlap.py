@@ -112,6 +112,6 @@ def _bars(axes: "Axes", own: Sequence[Activity], lane: int) -> None:
 KIND = Kind(
     order=31,
     rows=(StepTimes, StepPrediction),
-    needs="overlapped steps beside the same step one part after the other and its parts alone",
+    needs="overlapped steps together with the same step one part after the other and its parts alone",
     figures=run_by_run(figures),
 )

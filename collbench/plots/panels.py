@@ -233,7 +233,7 @@ def only(row: Sequence[Panel], names: Collection[str]) -> list[Panel]:
 
 
 def told_apart(rows: dict[Combination, list[Panel]], say: Callable[[str], None]) -> dict[Combination, list[Panel]]:
-    """Return as much as one figure can hold; `say` is told how much is left out."""
+    """Return as much as one figure can hold; `say` gets how much is left out."""
     lines = (line for row in rows.values() for panel in row for line, _ in panel.points)
     names = list(dict.fromkeys(line.implementation for line in lines))
     if len(names) > TOLD_APART:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _UNFIT = re.compile(r"[/\\\x00]+")  # characters that no file name may have
 _LONGEST_NAME = 200
-_COLOURS = 255  # of a palette; one more is kept free
+_COLOURS = 255  # of a palette; one more stays free
 _PAGE_DPI, _PAGE_COLOURS = 110, 64
 
 

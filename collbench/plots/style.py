@@ -25,7 +25,7 @@ UNDATED: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"
 TOLD_APART = 60
 """Most lines, and most panels, of one figure: nobody tells more apart, and drawing thousands takes hours."""
 COLOURED = 7
-"""Lines that have a colour unless the user asks for more: about as many as can be told apart at a glance."""
+"""Lines that have a colour unless the user asks for more: about as many as a reader distinguishes at a glance."""
 MUTED = "#BDBDBD"
 """Colour of lines in the background."""
 GREY = "#606060"

@@ -226,4 +226,4 @@ def _stacked(axes: "Axes", row: int, explanation: Explanation, length: float) ->
         left += width
 
 
-KIND = Kind(order=60, rows=(Explanation,), needs="operations that kept a log", figures=run_by_run(figures))
+KIND = Kind(order=60, rows=(Explanation,), needs="operations with a log", figures=run_by_run(figures))

@@ -148,7 +148,7 @@ class _Speedup(View):
         if not panel.libraries:
             return "no library (nccl, mpi) was timed there to compare with"
         compared = any(panel.library(result) for result in panel.results)
-        return "" if compared else "nothing has a time beside the library's for the same size"
+        return "" if compared else "no implementation and the library have a time for the same size"
 
 
 class _ShareOfBound(View):
@@ -196,7 +196,7 @@ def named(names: Iterable[str]) -> list[str]:
 def chosen(names: Iterable[str], linear: bool = False) -> list[View]:
     """Return the views of these names, in the order of VIEWS; with `linear` the bandwidth has a linear axis.
 
-    A view that is a figure of its own stands beside no other.
+    A view with a figure of its own is not drawn next to another.
     """
     requested = named(names)
     views = []

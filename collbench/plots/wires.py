@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def figures(run: Run, request: PlotRequest) -> Named:
-    """One for each kind of case with wires that were measured beside an exact implementation."""
+    """Yield a figure for each kind of case in which wire formats and an exact implementation were measured."""
     found = [one for one in tradeoffs(run.results) if one.study and one.gain(one.exact) is not None]
     found = [one for one in found if request.shows(one.name)]
     for kind in dict.fromkeys(one.case.kind for one in found):
@@ -65,6 +65,6 @@ def _scale(axes: "Axes") -> None:
 KIND = Kind(
     order=20,
     rows=(Measurement,),
-    needs="narrow wires whose error was studied, beside an implementation that is exact",
+    needs="narrow wire formats whose error was studied, and an implementation that is exact",
     figures=run_by_run(figures),
 )

@@ -106,7 +106,7 @@ def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str
     Args:
         run: The run that the results are of.
         rows: Results by size.
-        earlier: How many runs the figure has before this one; their lines are told apart by dashes.
+        earlier: How many runs the figure has before this one; their lines differ by dashes.
         look: The look of the implementation.
 
     """

@@ -14,7 +14,7 @@ from collbench.units import visible
 
 _MOST_UNREAD = 100  # rows of a file that are no results, which are shown
 _LONGEST = 300  # characters of a text
-_TEXTS = ("reason", "statistic", "algorithm", "protocol", "system")  # fields of results, beside the note
+_TEXTS = ("reason", "statistic", "algorithm", "protocol", "system")  # fields of results, as well as the note
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class Device(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class TopologyPart(Part):
-    """What connects the ranks, as far as it is told without collbench.topology, which reads all of it."""
+    """What connects the ranks: the part that is read without collbench.topology, which reads all of it."""
 
     name: str = ""
     platform: str = ""  # what the ranks live on

@@ -1,7 +1,7 @@
 """The schema of results, cases and sweeps: one definition for run files, for the wire to workers, and for the library.
 
 The types and their limits stand at the classes themselves (collbench/results, collbench/cases.py); msgspec checks them.
-Here is how they lie in a line: a line is flat, with the fields of its case and of its note beside those of the result.
+Here is how they lie in a line: a line is flat, with the fields of its case and of its note next to those of the result.
 """
 
 import math

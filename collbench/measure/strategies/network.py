@@ -21,7 +21,7 @@ _WEIGHTS, _TEACHER, _HELD_OUT, _SAMPLES, _ORDER = range(5)  # seeds of what rand
 
 Floats = NDArray[np.floating[Any]]
 Samples = tuple[NDArray[np.float32], NDArray[np.float32]]
-"""Inputs and the outputs that are wanted of them, a row for each sample."""
+"""Inputs and the target outputs, a row for each sample."""
 
 
 def layers(job: Job, weights: Floats) -> list[Floats]:

@@ -3,7 +3,7 @@
 An update subtracts the contributions of ranks.  A contribution is what one or several steps of a rank, from the shared
 weights that it read, change; divided by the number of ranks.  So one gradient of plain SGD and the own steps of local
 SGD are checked alike: contributions are computed anew in float64, and the weights must be the same within TOLERANCE.
-Weights of every update are kept, so an error does not grow from update to update.
+Weights of every update are stored, so an error does not grow from update to update.
 """
 
 from collections.abc import Mapping, Sequence

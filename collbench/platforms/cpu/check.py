@@ -21,7 +21,7 @@ from collbench.platforms.processes import Processes
 from collbench.platforms.stress import Plan
 from collbench.results.facts import CheckFailure, Mismatch, Overrun
 
-_COPIES = 2**20  # bytes of results that are kept until they are compared
+_COPIES = 2**20  # bytes of results that are stored until they are compared
 _LIST = np.dtype([("first", np.uint64), ("count", np.uint64)])  # `Probe::Stretch` of kernels/check.cu
 
 _CHECK = np.dtype(
@@ -65,7 +65,7 @@ class Operation:
         self.arguments = ctypes.addressof(launch.args[0]) if isinstance(launch, compiler.Loop) else 0
 
     def _from_c(self, arguments: int, blocks: int, threads: int, launches: int) -> None:
-        """C knows no exceptions: the first is kept, and after it nothing is launched."""
+        """C knows no exceptions: the first is stored, and after it nothing is launched."""
         if self.failure is None:
             try:
                 self._launch(launches)
@@ -139,7 +139,7 @@ class CpuChecker:
         self._rank = team.rank
 
     def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
-        """Write this rank's buffers and the guards beside them."""
+        """Write this rank's buffers and their guards."""
         send, _ = buffers(self._memory, case, self._rank)
         count = max(case.receive_count, case.send_count * case.in_place)
         home = self._memory.address(Region.RECEIVE, self._rank)
@@ -172,7 +172,7 @@ class CpuChecker:
         return next(filter(None, self._team.exchange(mismatch)), None)
 
     def overrun(self, case: Case) -> Overrun | None:
-        """Look at the guards beside this rank's buffers, and agree with the others."""
+        """Look at the guards of this rank's buffers, and agree with the others."""
         self._launcher.synchronize()
         overrun = None
         for guard in self._memory.layout.guards(case):

@@ -1,7 +1,6 @@
 """Memory that the ranks of a machine share: how much there is, one window for all, and a lock in it.
 
-The window is in no folder and ends with the last process that maps it, so nothing is left behind, whoever is killed and
-when.  The first rank of a machine makes a file of memory (memfd) and hands it to the others over a socket.  Each rank's
+The window is in no folder and ends with the last process that maps it, so a killed process leaves nothing behind.  The first rank of a machine makes a file of memory (memfd) and hands it to the others over a socket.  Each rank's
 part is a span of whole huge pages, and a page lies where it is first touched: a rank that fills its own buffers has
 them near.
 
@@ -60,7 +59,7 @@ class Window:
             self._memory = _agreed(node, lambda: mmap.mmap(fd, part * len(neighbours)))
         finally:
             os.close(fd)
-        with contextlib.suppress(OSError):  # kernels without huge pages refuse; others may be told to give none
+        with contextlib.suppress(OSError):  # kernels without huge pages refuse; others may be configured to give none
             self._memory.madvise(mmap.MADV_HUGEPAGE)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self.bases = {rank: start + place * part for place, rank in enumerate(neighbours)}
@@ -292,7 +291,7 @@ class Monitor:
         return True
 
     def wake(self) -> None:
-        """Inside `held`: whoever waits looks again."""
+        """Wake the waiting processes, which look again; call it inside `held`."""
         _succeed(self._wake(self._condition))
 
 

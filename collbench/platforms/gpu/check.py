@@ -70,8 +70,8 @@ class GpuChecker:
         return next(filter(None, mismatches), None)
 
     def overrun(self, case: Case) -> Overrun | None:
-        """Look at the guards beside every rank's buffers."""
-        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while what lies beside buffers was read"):
+        """Look at the guards of every rank's buffers."""
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while the guards of buffers were read"):
             self._clock.wait()
             overruns = self._team.exchange(self._overrun(case))
         return next(filter(None, overruns), None)

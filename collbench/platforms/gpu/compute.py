@@ -1,4 +1,4 @@
-"""Matrix products on GPUs, by cuBLAS through CuPy, for every rank on a stream beside that of its collectives.
+"""Matrix products on GPUs, by cuBLAS through CuPy, for every rank on another stream than its collectives.
 
 Collectives' streams have a higher priority where a GPU can choose, so that few of their blocks wait for many of these.
 

@@ -39,7 +39,7 @@ class KernelCache:
         self._compiled: dict[tuple[str, ...], GpuKernel] = {}
 
     def get(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
-        """An entry of `kernels/<file>`; one that is told of other ranks is compiled for those of the run."""
+        """Return an entry of `kernels/<file>`; one that gets the world of ranks is compiled for those of the run."""
         if compiler.knows_ranks(file):
             options = (*defines(len(self._places.places), self._places.one_device), *options)
         key = file, entry, dtype.name, redop.name, *options

@@ -9,7 +9,7 @@ Structure and numbers are those of nccl.h; a test compiles that header and compa
 NCCL's communicators for the ranks that a process holds, and what NCCL needs where ranks share a GPU.
 
 NCCL allows that since 2.30 (NCCL_MULTI_RANK_GPU_ENABLE, before it starts).  Every rank's kernel must then
-find room beside the others': with too many CTAs each, one waits for a peer that is never started.  So whatever NCCL
+find room next to the others': with too many CTAs each, one waits for a peer that is never started.  So whatever NCCL
 does for the first time, its start and the first operation of a kind, has a limit of time.
 """
 

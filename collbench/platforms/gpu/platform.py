@@ -68,7 +68,7 @@ class GpuLogs:
         return taken
 
     def _log_clock(self, rank: int) -> float:
-        """Return seconds that a device's clock is behind the host's; it is told where the log is, before and after."""
+        """Return seconds that a device's clock is behind the host's; a kernel writes the clock into the log's memory."""
         place, queue = self._place(rank), self._queues[rank]
         kernel = self._kernels.get("clock.cu", "tell_clock", DATATYPES["float"], NONE)
         launch, clock = self._launcher.bind_one(kernel, rank, 1, np.uint64(place)), np.zeros(1, np.uint64)
