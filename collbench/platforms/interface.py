@@ -196,10 +196,10 @@ class Compute(Protocol):
     def products(self, size: int) -> Products:
         """Return square matrices of that many rows on every local rank, to be multiplied."""
 
-    def gather_queues(self) -> None:
+    def join_streams(self) -> None:
         """Make what is enqueued next wait for the streams of all local ranks of its device."""
 
-    def spread_queues(self) -> None:
+    def fork_streams(self) -> None:
         """Make what is enqueued next for any local rank wait for what was enqueued on other streams of its device."""
 
     def stepping(self) -> AbstractContextManager[None]:

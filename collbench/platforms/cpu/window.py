@@ -1,8 +1,8 @@
 """Memory that the ranks of a machine share: how much there is, one window for all, and a lock in it.
 
-The window is in no folder and ends with the last process that maps it, so a killed process leaves nothing behind.  The first rank of a machine makes a file of memory (memfd) and hands it to the others over a socket.  Each rank's
-part is a span of whole huge pages, and a page lies where it is first touched: a rank that fills its own buffers has
-them near.
+The window is in no folder and ends with the last process that maps it, so a killed process leaves nothing behind.  The
+first rank of a machine makes a file of memory (memfd) and hands it to the others over a socket.  Each rank's part is a
+span of whole huge pages, and a page lies where it is first touched: a rank that fills its own buffers has them near.
 
 How much there is depends on the machine's free memory and on the control groups above this process (docker's --memory,
 a job's); only where the kernel has no memfd on the room in /dev/shm (docker's --shm-size), too.

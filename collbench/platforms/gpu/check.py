@@ -15,7 +15,7 @@ from collbench.datatypes import Array, Wire
 from collbench.errors import CaseFailed
 from collbench.platforms import checking, compiler
 from collbench.platforms import stress as stressing
-from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue
+from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.timing import GpuClock
@@ -38,7 +38,7 @@ class GpuChecker:
         memory: RankMemory,
         compiled: KernelCache,
         launcher: GpuLauncher,
-        queues: Mapping[int, Queue],
+        queues: Mapping[int, Stream],
         clock: GpuClock,
     ) -> None:
         self._cuda, self._runtime, self._team, self._clock = cuda, cuda.runtime, team, clock
@@ -179,7 +179,7 @@ class GpuChecker:
             queue.enter().synchronize()
 
 
-def _meet(devices: Iterable[Sequence[Queue]]) -> None:
+def _meet(devices: Iterable[Sequence[Stream]]) -> None:
     """Make streams of a device that has several meet: what comes next on any is behind all that came before."""
     for queues in devices:
         events = [queue.mark() for queue in queues]
@@ -188,9 +188,9 @@ def _meet(devices: Iterable[Sequence[Queue]]) -> None:
                 queue.enter().wait_event(event)
 
 
-def _by_device(queues: Mapping[int, Queue]) -> list[list[Queue]]:
+def _by_device(queues: Mapping[int, Stream]) -> list[list[Stream]]:
     """The streams of those devices that have several."""
-    devices: dict[int, list[Queue]] = {}
+    devices: dict[int, list[Stream]] = {}
     for queue in queues.values():
         devices.setdefault(queue.device, []).append(queue)
     return [shared for shared in devices.values() if len(shared) > 1]

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 import numpy as np
 
 from collbench.errors import CaseFailed, PlatformError
-from collbench.platforms.gpu.cuda import USUAL, Cuda, Queue, why
+from collbench.platforms.gpu.cuda import USUAL, Cuda, Stream, why
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.processes import Team
@@ -22,9 +22,9 @@ from collbench.results import GemmMismatch
 class _Matrices:
     """Those of one rank, on its device."""
 
-    def __init__(self, cuda: Cuda, collectives: Queue, chain: Chain) -> None:
+    def __init__(self, cuda: Cuda, collectives: Stream, chain: Chain) -> None:
         self._cupy, self._chain, self.collectives = cuda.cupy, chain, collectives
-        self.queue = Queue(cuda, collectives.device, USUAL)
+        self.queue = Stream(cuda, collectives.device, USUAL)
         self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)  # cuBLAS takes them by address
         with self.queue.enter():
             self._factor, self._start = self._cupy.asarray(chain.factor), self._cupy.asarray(chain.start)
@@ -64,13 +64,13 @@ class GpuProducts:
     """The matrices of this process's ranks."""
 
     def __init__(
-        self, cuda: Cuda, team: Team, queues: Mapping[int, Queue], moment: Callable[[Queue], Moment], size: int
+        self, cuda: Cuda, team: Team, queues: Mapping[int, Stream], moment: Callable[[Stream], Moment], size: int
     ) -> None:
         self._cuda, self._team, self._moment = cuda, team, moment
         self._of = {rank: _Matrices(cuda, queue, Chain(size, rank)) for rank, queue in queues.items()}
 
     @property
-    def queues(self) -> list[Queue]:
+    def queues(self) -> list[Stream]:
         """The computing streams."""
         return [matrices.queue for matrices in self._of.values()]
 
@@ -110,7 +110,9 @@ class GpuCompute:
 
     queued = True
 
-    def __init__(self, cuda: Cuda, team: Team, places: Placement, queues: Mapping[int, Queue], clock: GpuClock) -> None:
+    def __init__(
+        self, cuda: Cuda, team: Team, places: Placement, queues: Mapping[int, Stream], clock: GpuClock
+    ) -> None:
         self._cuda, self._team, self._places, self._queues, self._clock = cuda, team, places, queues, clock
         self._products: dict[int, GpuProducts] = {}  # by size; the last one that was asked for
 
@@ -130,7 +132,7 @@ class GpuCompute:
             self._products[size] = made
         return self._products[size]
 
-    def gather_queues(self) -> None:
+    def join_streams(self) -> None:
         """Make every stream of a device wait for all its others."""
         for device in self._places.devices:
             queues = [self._queues[rank] for rank in self._places.on(device) if rank in self._queues]
@@ -140,9 +142,9 @@ class GpuCompute:
                     if other is not queue:
                         queue.enter().wait_event(mark)
 
-    def spread_queues(self) -> None:
+    def fork_streams(self) -> None:
         """Do the same: an operation may stand on one stream of a device or on all."""
-        self.gather_queues()
+        self.join_streams()
 
     def stepping(self) -> AbstractContextManager[None]:
         """Return a context that translates CUDA's failures: after some, every call of CUDA raises."""

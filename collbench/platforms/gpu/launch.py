@@ -10,7 +10,7 @@ from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.platforms import compiler, tracelog
-from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue, compile_kernel
+from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream, compile_kernel
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.peers import Probed
 from collbench.platforms.gpu.placement import Placement
@@ -59,7 +59,7 @@ class GpuLauncher:
         memory: RankMemory,
         places: Placement,
         kernels: KernelCache,
-        queues: Mapping[int, Queue],
+        queues: Mapping[int, Stream],
         probed: Probed,
         clock: GpuClock,
     ) -> None:
@@ -146,7 +146,7 @@ class GpuLauncher:
 
     def _launch(
         self, kernel: GpuKernel, device: int, blocks: int, threads: int, arguments: tuple[Any, ...]
-    ) -> tuple[Queue, Any, tuple[int], tuple[int], tuple[Any, ...]]:
+    ) -> tuple[Stream, Any, tuple[int], tuple[int], tuple[Any, ...]]:
         """For the ranks of a device: stream, function, grid, block and arguments."""
         mine, function = self._places.on(device), self._on(kernel, device)
         self._refuse_crowd(kernel.name, function, device, blocks, threads)

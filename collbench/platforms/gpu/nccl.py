@@ -25,7 +25,7 @@ from math import isfinite
 from typing import Any
 
 from collbench.errors import CaseFailed, StartFailed, Unsupported
-from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Queue
+from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Stream
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.processes import Team
@@ -106,7 +106,7 @@ class Communicators:
         cuda: Cuda,
         team: Team,
         places: Placement,
-        queues: Mapping[int, Queue],
+        queues: Mapping[int, Stream],
         clock: GpuClock,
         timeout: float,
     ) -> None:
@@ -158,7 +158,7 @@ class Communicators:
         identity = None if self._team.rank else self._bounded(_START, nccl.get_unique_id)
         identity = self._team.exchange(identity)[0]
 
-        def join(rank: int, queue: Queue) -> Any:
+        def join(rank: int, queue: Stream) -> Any:
             queue.enter()
             return nccl.NcclCommunicator(everyone, identity, rank)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from collbench.datatypes import DATATYPES, NONE, Array, recipe
 from collbench.platforms import checking, compiler
-from collbench.platforms.gpu.cuda import Cuda, Memory, Queue, compile_kernel
+from collbench.platforms.gpu.cuda import Cuda, Memory, Stream, compile_kernel
 
 _COUNT = 2**16  # elements of the pattern
 _WORD = DATATYPES["uint32"]
@@ -40,7 +40,7 @@ class Hand:
 
     def __init__(self, cuda: Cuda, device: int, verdict_at: int, functions: tuple[Any, ...]) -> None:
         self._runtime = cuda.runtime
-        self._queue = Queue(cuda, device)
+        self._queue = Stream(cuda, device)
         self._verdict = verdict_at  # in this GPU's memory
         self._fill, self._compare = functions
 

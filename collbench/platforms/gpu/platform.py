@@ -24,7 +24,7 @@ from collbench.platforms import tracelog
 from collbench.platforms.gpu import discover, nccl, peers
 from collbench.platforms.gpu.check import GpuChecker
 from collbench.platforms.gpu.compute import GpuCompute
-from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, Queue, load_cupy
+from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, Stream, load_cupy
 from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
@@ -50,7 +50,7 @@ class GpuLogs:
         memory: RankMemory,
         kernels: KernelCache,
         launcher: GpuLauncher,
-        queues: Mapping[int, Queue],
+        queues: Mapping[int, Stream],
     ) -> None:
         self._cuda, self._places, self._memory = cuda, places, memory
         self._kernels, self._launcher, self._queues = kernels, launcher, queues
@@ -68,7 +68,7 @@ class GpuLogs:
         return taken
 
     def _log_clock(self, rank: int) -> float:
-        """Return seconds that a device's clock is behind the host's; a kernel writes the clock into the log's memory."""
+        """Return seconds that a device's clock is behind the host's; a kernel writes the clock into the log."""
         place, queue = self._place(rank), self._queues[rank]
         kernel = self._kernels.get("clock.cu", "tell_clock", DATATYPES["float"], NONE)
         launch, clock = self._launcher.bind_one(kernel, rank, 1, np.uint64(place)), np.zeros(1, np.uint64)
@@ -101,7 +101,7 @@ class GpuPlatform:
             nccl.apply(nccl.environment(places))
             self.memory = memory = RankMemory(cuda, team, places, layout)
             priority = FIRST if any(sweep.steps) else USUAL  # before what the same ranks compute meanwhile
-            self.queues = queues = {rank: Queue(cuda, places.device[rank], priority) for rank in places.local}
+            self.queues = queues = {rank: Stream(cuda, places.device[rank], priority) for rank in places.local}
             kernels = KernelCache(cuda, places)
             gate = kernels.get("gate.cu", "gate", DATATYPES["float"], NONE).functions[0]
             self._gate = StartGate(cuda, gate, places.devices[0])

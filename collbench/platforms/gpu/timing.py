@@ -29,7 +29,7 @@ import numpy as np
 
 from collbench.cases import Case
 from collbench.errors import CaseFailed
-from collbench.platforms.gpu.cuda import Cuda, Queue
+from collbench.platforms.gpu.cuda import Cuda, Stream
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.interface import Limits, Prepared
 from collbench.platforms.layout import Region
@@ -42,7 +42,7 @@ _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate
 _SUCCESS, _NOT_READY = 0, 600  # cudaSuccess, cudaErrorNotReady
 _SHORTEST_PAUSE, _PAUSE = 2e-5, 1e-3  # seconds between two looks at streams that may never be done
 
-Captured = list[tuple[Queue, Any]]
+Captured = list[tuple[Stream, Any]]
 
 
 class StartGate:
@@ -55,10 +55,10 @@ class StartGate:
         self._runtime, self._function = cuda.runtime, function
         self._address = cuda.runtime.hostAlloc(8, cuda.runtime.hostAllocPortable | cuda.runtime.hostAllocMapped)
         self._words = (ctypes.c_uint32 * 2).from_address(self._address)
-        self._queue = Queue(cuda, device)
+        self._queue = Stream(cuda, device)
         self._event = cuda.cupy.cuda.Event(disable_timing=True)
 
-    def close(self, queues: Sequence[Queue]) -> None:
+    def close(self, queues: Sequence[Stream]) -> None:
         """What is enqueued on these from now on waits."""
         self._words[:] = [0, 0]
         stream = self._queue.enter()
@@ -86,7 +86,7 @@ class StartGate:
 class GivenUp:
     """Whether kernels that wait for other ranks were launched, and whether any of them gave up."""
 
-    def __init__(self, memory: RankMemory, queues: Mapping[int, Queue]) -> None:
+    def __init__(self, memory: RankMemory, queues: Mapping[int, Stream]) -> None:
         self._memory, self._queues = memory, queues
         self.possible = False
 
@@ -107,11 +107,11 @@ class GpuClock:
     limits = Limits(1e-7, 1e14, "five times what the fastest memory and the largest cache of a GPU bring")
 
     def __init__(
-        self, cuda: Cuda, team: Team, queues: Mapping[int, Queue], gate: StartGate, given_up: GivenUp, graph: bool
+        self, cuda: Cuda, team: Team, queues: Mapping[int, Stream], gate: StartGate, given_up: GivenUp, graph: bool
     ) -> None:
         self._cuda, self._team, self._graph = cuda, team, graph
         self._by_rank, self._queues = queues, list(queues.values())
-        self.besides: Sequence[Queue] = ()  # more that are waited for, but neither captured nor timed
+        self.besides: Sequence[Stream] = ()  # more that are waited for, but neither captured nor timed
         self._gate = gate
         self.given_up = given_up
         self._graphs: OrderedDict[tuple[Prepared, int], Captured] = OrderedDict()
@@ -269,7 +269,7 @@ class GpuClock:
         for queue in self._queues:
             queue.used = False
 
-    def _slowest(self, queues: Sequence[Queue]) -> float:
+    def _slowest(self, queues: Sequence[Stream]) -> float:
         self.wait_at_most(math.inf)  # the supervisor has a limit
         elapsed = [self._cuda.cupy.cuda.get_elapsed_time(queue.start, queue.end) for queue in queues]
         return float(max(elapsed, default=0.0)) * 1e-3  # where no rank of this process has a part in it, it has no time
@@ -320,14 +320,14 @@ class DeviceClocks:
         self._cuda = cuda
         self._ties: dict[int, _Tie] = {}  # the latest, by device
 
-    def moment(self, queue: Queue) -> Moment:
+    def moment(self, queue: Stream) -> Moment:
         """When a stream gets here, in seconds of the host's clock; the better, the later it is asked for."""
         if queue.device not in self._ties:
             self._tie(queue)
         tie, event = self._ties[queue.device], self._event(queue)
         return lambda: tie.seconds(self._elapsed(tie.event, event))
 
-    def set(self, queues: Iterable[Queue]) -> float:
+    def set(self, queues: Iterable[Stream]) -> float:
         """Tie every device's clock to the host's anew; seconds by which moments since the last time may be off it."""
         return max(self._tie(queue) for queue in {queue.device: queue for queue in queues}.values())
 
@@ -336,7 +336,7 @@ class DeviceClocks:
         since = time.perf_counter() - _FRESH
         self._ties = {device: tie for device, tie in self._ties.items() if tie.at > since}
 
-    def _tie(self, queue: Queue) -> float:
+    def _tie(self, queue: Stream) -> float:
         """By the closest of several tries."""
         queue.enter().synchronize()
         before = self._ties.get(queue.device)
@@ -356,7 +356,7 @@ class DeviceClocks:
     def _elapsed(self, first: Any, second: Any) -> float:
         return float(self._cuda.cupy.cuda.get_elapsed_time(first, second)) * 1e-3
 
-    def _event(self, queue: Queue) -> Any:
+    def _event(self, queue: Stream) -> Any:
         """Recorded now; an event belongs to the device that is current when it is made."""
         stream = queue.enter()
         event = self._cuda.cupy.cuda.Event()
