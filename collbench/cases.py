@@ -320,7 +320,7 @@ class Sweep:
     starts: int = 1  # how often the ranks are started, to see what a start changes; 0: as often as is usual
     steps: tuple[Step | None, ...] = (None,)  # what ranks compute meanwhile, of every size one after the other
     jobs: tuple[Job | None, ...] = (None,)  # what they train
-    asked: SizeRange | None = None  # what the sizes were made of
+    requested: SizeRange | None = None  # the range that the sizes are of
 
     def cases(self) -> Iterator[Case]:
         """Yield every case once: sizes are rounded down to whole elements (but at least one), and duplicates dropped.

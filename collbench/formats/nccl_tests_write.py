@@ -118,15 +118,15 @@ def settings(
         known: Fields of Settings that are known otherwise.
 
     """
-    asked, sampling = header.sweep.asked, header.sweep.sampling
+    requested, sampling = header.sweep.asked, header.sweep.sampling
     factor = sizes[1] / sizes[0] if len(sizes) > 1 and sizes[0] else 2.0
     warmup = whole(sampling.get("warmup"))
     launched = bool(header.processes or header.imported.tool or any(gpu.host for gpu in header.topology.gpus))
     fields: dict[str, Any] = {
-        "first": whole(asked.get("first")) or sizes[0],
-        "last": whole(asked.get("last")) or sizes[-1],
-        "factor": number(asked.get("factor")) or factor,
-        "step": whole(asked.get("step")) or 0,
+        "first": whole(requested.get("first")) or sizes[0],
+        "last": whole(requested.get("last")) or sizes[-1],
+        "factor": number(requested.get("factor")) or factor,
+        "step": whole(requested.get("step")) or 0,
         "warmup": 1 if warmup is None else warmup,
         "graph": int(header.topology.platform == "gpu" and sampling.get("graph") is True),
         "gpus": 1 if launched else ranks,

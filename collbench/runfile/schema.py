@@ -107,8 +107,8 @@ def sweep_fields(sweep: Sweep) -> dict[str, Any]:
         named["steps"] = [_work(step) if step else None for step in sweep.steps]
     if any(sweep.jobs):
         named["jobs"] = [_work(job) if job else None for job in sweep.jobs]
-    if sweep.asked:
-        named["asked"] = asdict(sweep.asked)
+    if sweep.requested:
+        named["asked"] = asdict(sweep.requested)
     return named
 
 
@@ -118,6 +118,7 @@ def to_sweep(header: Mapping[str, Any]) -> Sweep:
         "collectives": tuple(find_collective(name) for name in header["collectives"]),
         "dtypes": tuple(find_datatype(name) for name in header["dtypes"]),
         "redops": tuple(_find_reduction(name) for name in header["redops"]),
+        "requested": header.get("asked"),
     }
     return convert({**header, **found}, Sweep)
 

@@ -50,10 +50,10 @@ class GpuLogs:
         memory: RankMemory,
         kernels: KernelCache,
         launcher: GpuLauncher,
-        queues: Mapping[int, Stream],
+        streams: Mapping[int, Stream],
     ) -> None:
         self._cuda, self._places, self._memory = cuda, places, memory
-        self._kernels, self._launcher, self._queues = kernels, launcher, queues
+        self._kernels, self._launcher, self._streams = kernels, launcher, streams
 
     def log_clocks(self) -> Mapping[tuple[int, ...], float]:
         """Return nothing to be added on one GPU; those of several are held against the host's, to some microseconds."""
@@ -63,21 +63,21 @@ class GpuLogs:
     def take_logs(self, rank: int) -> Array:
         """Return and clear the logs of a rank's blocks."""
         place = self._place(rank)
-        taken = self._queues[rank].fetch(place, np.zeros(tracelog.NBYTES // tracelog.LOG.itemsize, tracelog.LOG))
+        taken = self._streams[rank].fetch(place, np.zeros(tracelog.NBYTES // tracelog.LOG.itemsize, tracelog.LOG))
         self._clear(place, tracelog.NBYTES)
         return taken
 
     def _log_clock(self, rank: int) -> float:
         """Return seconds that a device's clock is behind the host's; a kernel writes the clock into the log."""
-        place, queue = self._place(rank), self._queues[rank]
+        place, rank_stream = self._place(rank), self._streams[rank]
         kernel = self._kernels.get("clock.cu", "tell_clock", DATATYPES["float"], NONE)
         launch, clock = self._launcher.bind_one(kernel, rank, 1, np.uint64(place)), np.zeros(1, np.uint64)
 
         def look() -> None:
             launch()
-            queue.enter().synchronize()
+            rank_stream.enter().synchronize()
 
-        at, nanoseconds, _ = closest(look, lambda seen: queue.fetch(place, clock)[0])
+        at, nanoseconds, _ = closest(look, lambda seen: rank_stream.fetch(place, clock)[0])
         self._clear(place, clock.nbytes)
         return at - 1e-9 * float(nanoseconds)
 
@@ -101,18 +101,18 @@ class GpuPlatform:
             nccl.apply(nccl.environment(places))
             self.memory = memory = RankMemory(cuda, team, places, layout)
             priority = FIRST if any(sweep.steps) else USUAL  # before what the same ranks compute meanwhile
-            self.queues = queues = {rank: Stream(cuda, places.device[rank], priority) for rank in places.local}
+            self.streams = streams = {rank: Stream(cuda, places.device[rank], priority) for rank in places.local}
             kernels = KernelCache(cuda, places)
             gate = kernels.get("gate.cu", "gate", DATATYPES["float"], NONE).functions[0]
             self._gate = StartGate(cuda, gate, places.devices[0])
             self._probed = peers.probe(cuda, places.devices)
-        self.clock = GpuClock(cuda, team, queues, self._gate, GivenUp(memory, queues), sweep.sampling.graph)
-        self.launcher = GpuLauncher(cuda, team, memory, places, kernels, queues, self._probed, self.clock)
-        self.checker = GpuChecker(cuda, team, memory, kernels, self.launcher, queues, self.clock)
-        self.logs = GpuLogs(cuda, places, memory, kernels, self.launcher, queues)
-        self.compute = GpuCompute(cuda, team, places, queues, self.clock)
+        self.clock = GpuClock(cuda, team, streams, self._gate, GivenUp(memory, streams), sweep.sampling.graph)
+        self.launcher = GpuLauncher(cuda, team, memory, places, kernels, streams, self._probed, self.clock)
+        self.checker = GpuChecker(cuda, team, memory, kernels, self.launcher, streams, self.clock)
+        self.logs = GpuLogs(cuda, places, memory, kernels, self.launcher, streams)
+        self.compute = GpuCompute(cuda, team, places, streams, self.clock)
         timeout = nccl_timeout(team, sweep.sampling.timeout)
-        self.comm = nccl.Communicators(cuda, team, places, queues, self.clock, timeout)
+        self.comm = nccl.Communicators(cuda, team, places, streams, self.clock, timeout)
         self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
         self.hardware = gpus(sweep.ranks, len(places.gpus))
