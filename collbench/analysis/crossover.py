@@ -291,7 +291,7 @@ def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[Range]]]
 
 
 def _fastest(rows: Sequence[Timed]) -> tuple[str, ...]:
-    """The fastest of a case's rows, and those that are not distinguishable from it; of predictions the fastest."""
+    """Return the fastest of a case's rows and those not distinguishable from it; of predictions the fastest alone."""
     first, *rest = rows
     return (first.implementation, *(row.implementation for row in rest if not Advantage.of(first, row).sign))
 

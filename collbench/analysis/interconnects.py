@@ -374,7 +374,7 @@ def _record(interconnect: Interconnect, cell: Cell, ranked: Ranking) -> dict[str
 
 
 def _place(name: str, ranked: Ranking) -> str:
-    """`surely`, `likely`, `perhaps` (not distinguishable from the fastest), or empty: not the fastest."""
+    """Return the certainty of a first place: `surely`, `likely`, `perhaps` (a tie), or empty for no first place."""
     if name not in ranked.names:
         return ""
     if len(ranked.names) > 1:

@@ -103,7 +103,7 @@ class Watch:
         return _Glance(time.monotonic(), waits, sum(ticks[: STEAL + 1]), stolen, clocks)
 
     def _loaded(self) -> float | None:
-        """Programs that ran or were ready to, the mean of the last minute."""
+        """Return the mean number of programs that ran or were ready to, over the last minute."""
         word = (self._text("proc/loadavg").split() or [""])[0]
         return float(word) if re.fullmatch(r"\d+\.\d+", word) else None
 

@@ -47,7 +47,7 @@ _PROOF = "gate.cu"  # the smallest file
 
 
 def folder() -> Path:
-    """Where the kernels are: $COLLBENCH_KERNELS for trying others, else inside the package or next to it."""
+    """Return the folder of the kernels: $COLLBENCH_KERNELS for trying others, else inside the package or next to it."""
     chosen = os.environ.get("COLLBENCH_KERNELS")
     return Path(chosen) if chosen else own_folder()
 

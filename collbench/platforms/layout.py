@@ -121,7 +121,7 @@ class Layout:
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of all regions of a rank and of their guards."""
+        """Return the bytes of all regions of a rank and of their guards."""
         return sum(self.sizes.values()) + GUARD * (len(self.sizes) + 1)
 
     def guards(self, case: Case) -> Iterator[Guard]:

@@ -65,7 +65,7 @@ class Operation:
         self.arguments = ctypes.addressof(launch.args[0]) if isinstance(launch, compiler.Loop) else 0
 
     def _from_c(self, arguments: int, blocks: int, threads: int, launches: int) -> None:
-        """C knows no exceptions: the first is stored, and after it nothing is launched."""
+        """Store the first exception, since C knows none; after it nothing is launched."""
         if self.failure is None:
             try:
                 self._launch(launches)
