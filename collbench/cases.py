@@ -261,7 +261,7 @@ class Sampling:
     """How often to measure a case: until the median is known well enough, or its time is spent."""
 
     budget: float = 0.5  # seconds of measuring a case, all its implementations together
-    precision: float = 0.02  # wanted half-width of the 95 % interval of the median, relative to the median
+    precision: float = 0.02  # requested half-width of the 95 % interval of the median, relative to the median
     minimum: int = 7  # samples of each implementation, however slow; six are needed for a 95 % interval
     region: float | None = None  # seconds that one sample should last; by default what the platform needs
     iters: int | None = None  # exactly this many samples instead
@@ -320,7 +320,7 @@ class Sweep:
     starts: int = 1  # how often the ranks are started, to see what a start changes; 0: as often as is usual
     steps: tuple[Step | None, ...] = (None,)  # what ranks compute meanwhile, of every size one after the other
     jobs: tuple[Job | None, ...] = (None,)  # what they train
-    asked: SizeRange | None = None  # what the sizes were made of
+    requested: SizeRange | None = None  # the range that the sizes are of
 
     def cases(self) -> Iterator[Case]:
         """Yield every case once: sizes are rounded down to whole elements (but at least one), and duplicates dropped.

@@ -238,9 +238,9 @@ def of_nccl_tests() -> list[Collective]:
 
 def find_collective(name: str) -> Collective:
     """Return the collective of a name, an alias, or a program of nccl-tests (`all_reduce_perf`) or OSU (`osu_bw`)."""
-    wanted = name.removeprefix("osu_").removesuffix("_perf")
+    base = name.removeprefix("osu_").removesuffix("_perf")
     for collective in COLLECTIVES.values():
-        if wanted == collective.name or wanted in collective.aliases:
+        if base == collective.name or base in collective.aliases:
             return collective
     raise unknown("collective", name, COLLECTIVES)
 

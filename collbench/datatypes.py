@@ -269,7 +269,7 @@ ROUNDING = 2.0**-24  # of an addition in fp32, relative to its result
 SLACK = 1.0 + 2.0**-10  # the bound itself is computed in fp32
 
 LEARNT = 2**12  # elements of the message with which the errors of a wire format are studied
-KEPT = 2 * 4 + 4 * 8  # bytes of each: what was lost of an input and of a sum, and what is summed up
+STATE_NBYTES = 2 * 4 + 4 * 8  # bytes of each: what was lost of an input and of a sum, and what is summed up
 
 Numbers = NDArray[np.float64]
 
@@ -279,17 +279,17 @@ class Wire:
     """A wire format of kernels/wires.cuh: its bytes on a link, and what one passage through it may lose of an element.
 
     That is `relative` times its magnitude, or if that is less `absolute` times the power of two below the largest
-    magnitude of its group.  A format that keeps the `kept` largest of a group as they are loses all else.
+    magnitude of its group.  A format that sends only the `top_k` largest of a group loses all else.
     """
 
     name: str
     summary: str
     code: str  # the struct in kernels/wires.cuh
     codes: int  # bytes of a group
-    side: int  # bytes beside them: a scale, or places
+    side: int  # more bytes of a group: a scale, or places
     relative: float = 0.0
     absolute: float = 0.0
-    kept: int = 0
+    top_k: int = 0
 
     @property
     def group(self) -> int:
@@ -302,14 +302,14 @@ class Wire:
         return self.group / GROUP
 
     def lost(self, sizes: Numbers | float, most: float, next_: float) -> Numbers:
-        """Return what elements of such sizes may lose; `most` is the group's largest, `next_` the largest not kept."""
-        if self.kept:
+        """Return what elements may lose; `most` is the group's largest, `next_` the largest that is not sent."""
+        if self.top_k:
             return np.where(sizes <= next_ * SLACK, sizes, 0.0)
         return np.maximum(self.relative * sizes, self.absolute * below(most))
 
     def behind(self, sizes: Numbers) -> float:
-        """Return the largest magnitude of a group that is not kept; 0 where all are kept."""
-        return float(np.sort(sizes)[-self.kept - 1]) if 0 < self.kept < len(sizes) else 0.0
+        """Return the largest magnitude of a group that is not sent; 0 where all are sent."""
+        return float(np.sort(sizes)[-self.top_k - 1]) if 0 < self.top_k < len(sizes) else 0.0
 
 
 @dataclass(frozen=True)
@@ -344,11 +344,11 @@ def bound(wire: Wire, terms: Numbers) -> Numbers:
     ranks, sizes = len(terms), np.abs(terms)
     most, behind = sizes.max(axis=1), [wire.behind(row) for row in sizes]
     errors = np.array([wire.lost(*row) for row in zip(sizes, most, behind, strict=True)])
-    noise = sum(behind) if wire.kept else sum(float(wire.lost(top, top, 0.0)) for top in most)
+    noise = sum(behind) if wire.top_k else sum(float(wire.lost(top, top, 0.0)) for top in most)
     off = errors.sum(axis=0) - errors.min(axis=0) + ranks * ROUNDING * (sizes + errors).sum(axis=0)
     noise += ranks * ROUNDING * 2 * most.sum()
     exact = np.abs(terms.sum(axis=0))
-    if wire.kept:
+    if wire.top_k:
         dropped = exact - off <= (wire.behind(exact) + noise) * SLACK
         off = np.where(dropped, np.maximum(off, exact), off)
     else:
@@ -370,7 +370,7 @@ WIRES = {
             relative=2.0**-4,
             absolute=2.0**-17,
         ),
-        Wire("topk", "the 4 largest of 32 elements, with their places: a sixth of the bytes", "TopK", 16, 4, kept=4),
+        Wire("topk", "the 4 largest of 32 elements, with their places: a sixth of the bytes", "TopK", 16, 4, top_k=4),
     )
 }
 EARLIER_WIRES = {"half": 2 + 1 / GROUP, "int8": 1 + 1 / GROUP}

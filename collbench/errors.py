@@ -6,7 +6,7 @@ CollbenchError             what a user can act on; the command line prints it as
 ├── PlatformError          the hardware or its software cannot do what was asked, before anything was measured
 │   └── RanksLost          no ranks can be had any more, in the middle of a run (exit status 1)
 ├── StorageError           the run file can no longer be written (exit status 1)
-├── Unforeseen             an error that nobody raised on purpose, as other processes are told of it (exit status 1)
+├── Unforeseen             an error that nobody raised on purpose, as sent to other processes (exit status 1)
 ├── CaseFailed             one case hung or crashed; the run goes on
 │   └── StartFailed        a library did not start in time, which depends on no case
 └── Unsupported            an implementation cannot do a case; becomes a `skipped` row with the reason

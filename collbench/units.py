@@ -96,7 +96,7 @@ def format_figure(value: float) -> str:
 
 
 def printable(text: str) -> str:
-    """With an escape for each character that no line of text should hold; what it was can be told."""
+    """Return the text with a reversible escape for each character that no line of text should hold."""
     return text if text.isprintable() else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 

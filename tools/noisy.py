@@ -80,7 +80,7 @@ def false_facts(printed: str) -> list[str]:
         if line.startswith("fastest, "):
             ranges = line.partition(": ")[2].split("; ")
             found += [f"fastest: {one}" for one in ranges if not all(f"{name} " in one for name in NAMES)]
-        elif line.startswith(f"  {NAMES[0]} ") and "not told apart at any size" not in line:
+        elif line.startswith(f"  {NAMES[0]} ") and "not distinguishable at any size" not in line:
             found.append(line.strip())
     return found
 

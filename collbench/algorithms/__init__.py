@@ -1,4 +1,4 @@
-"""The ways of carrying a case out; each module defines IMPLEMENTATION or IMPLEMENTATIONS, and is found by being here.
+"""The implementations of collectives; each module here defines IMPLEMENTATION or IMPLEMENTATIONS.
 
 Library implementations come first, then the hand-written ones in the order in which the lessons introduce them.
 """

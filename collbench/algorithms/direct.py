@@ -42,7 +42,7 @@ def _prepare_two_shot(case: Case, platform: Platform) -> Prepared:
 
 
 def _cost_one_shot(case: Case) -> Cost:
-    """The result is written beside the inputs that are read."""
+    """Return the cost of a result that is written to another place than the inputs that are read."""
     return Cost(Wait.BARRIER, 2, link=case.ranks - 1, memory=case.ranks + 1, blocks=BLOCKS)
 
 

@@ -1,6 +1,6 @@
 """`mpi-python`: the same collectives of the MPI library called from Python, as a program with mpi4py does.
 
-What the interpreter adds to a call shows beside `mpi`, which is the library alone.
+What the interpreter adds to a call shows in comparison with `mpi`, which is the library alone.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -7,7 +7,7 @@ import numpy as np
 
 from collbench.algorithms import Implementation
 from collbench.cases import Case
-from collbench.datatypes import GROUP, KEPT, LEARNT, PREFIX, WIRES, Wire
+from collbench.datatypes import GROUP, LEARNT, PREFIX, STATE_NBYTES, WIRES, Wire
 from collbench.errors import Unsupported
 from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared
@@ -85,7 +85,7 @@ def _implementation(wire: Wire) -> Implementation:
         supports=_supports,
         order=12,
         cost=lambda case: _cost(wire, case),
-        fifo=lambda ranks, platform: KINDS * ranks * room(ranks, platform) + KEPT * LEARNT,
+        fifo=lambda ranks, platform: KINDS * ranks * room(ranks, platform) + STATE_NBYTES * LEARNT,
         wire=wire,
     )
 

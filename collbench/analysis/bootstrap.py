@@ -8,7 +8,7 @@ Of two runs that follow each other, each ratio has an error of its own and an er
   stretches remain.
 * The other: a machine is a little different from one minute to the next.  That is seen in ratios of neighbouring sizes,
   which scatter more than their own errors explain (`scatter`).  What shifts all sizes alike for the whole of a run
-  cannot be told from a change of what is measured.
+  cannot be distinguished from a change of what is measured.
 
 Of the halves of an interleaved run, rounds are paired: what is common to a round cancels in its ratio.
 """

@@ -57,7 +57,7 @@ class Advantage:
 
     @property
     def sign(self) -> int:
-        """1 faster, -1 slower, 0 not told apart; of predictions the likelier side."""
+        """Return 1 for faster, -1 for slower, 0 for not distinguishable; of predictions the likelier."""
         if not self.apart and (self.level or not self.expected):
             return 0
         return 1 if self.ratio > 1 else -1
@@ -192,12 +192,12 @@ def _competes(name: str) -> bool:
 def in_words(contest: Contest) -> str:
     """Return `ring-flags beats mpi up to 512 B and loses from 2 KiB on: 3x at 8 B, 0.15x at 128 KiB`.
 
-    What the intervals do not tell apart is neither: `ring-flags and mpi are not told apart at any size`.
+    What the intervals do not separate is neither: `ring-flags and mpi are not distinguishable at any size`.
     """
     verbs = _EXPECTED if contest.expected else _MEASURED
     decided = [point for point in contest.points if point.sign]
     if not decided:
-        return f"{contest.challenger} and {contest.library} are not told apart at any size"
+        return f"{contest.challenger} and {contest.library} are not distinguishable at any size"
     first, last = decided[0], decided[-1]
     named = sorted({first, max(decided, key=lambda point: point.ratio), last}, key=lambda point: point.nbytes)
     words = f"{contest.challenger} {_outcome(contest, decided, verbs)}: {', '.join(map(str, named))}"
@@ -228,7 +228,7 @@ def _outcome(contest: Contest, decided: Sequence[Advantage], verbs: _Verbs) -> s
 
 
 def _at_one_place(contest: Contest) -> bool:
-    """Whether the faster side changes once, and all sizes that are not told apart are there."""
+    """Whether the faster side changes once, and all sizes that are not distinguishable are there."""
     if len(contest.crossovers) != 1:
         return False
     ((before, after),) = contest.crossovers
@@ -241,7 +241,7 @@ def _undecided(contest: Contest) -> str:
         where = _sizes(contest, lambda point: not point.apart)
         return f"; the bands overlap at {where}" if where else ""
     where = "" if _at_one_place(contest) else _sizes(contest, lambda point: not point.sign)
-    return f"; not told apart at {where}" if where else ""
+    return f"; not distinguishable at {where}" if where else ""
 
 
 def _sizes(contest: Contest, chosen: Callable[[Advantage], bool]) -> str:
@@ -264,7 +264,7 @@ class Range(NamedTuple):
 
     first: int
     last: int
-    names: tuple[str, ...]  # the fastest, then those that are not told apart from it, by time
+    names: tuple[str, ...]  # the fastest, then those that are not distinguishable from it, by time
 
     def __str__(self) -> str:
         """`one-shot 8 B to 2 KiB`; `one-shot or two-shot 4 KiB`; `one of 5 (one-shot, two-shot, ...) 8 KiB`."""
@@ -291,7 +291,7 @@ def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[Range]]]
 
 
 def _fastest(rows: Sequence[Timed]) -> tuple[str, ...]:
-    """The fastest of a case's rows, and those that are not told apart from it; of predictions the fastest."""
+    """Return the fastest of a case's rows and those not distinguishable from it; of predictions the fastest alone."""
     first, *rest = rows
     return (first.implementation, *(row.implementation for row in rest if not Advantage.of(first, row).sign))
 

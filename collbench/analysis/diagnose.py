@@ -125,7 +125,7 @@ class Diagnosis:
         """What could not have been seen, of a curve that was judged; empty for any other."""
         if self.verdict not in (Health.AS_EXPECTED, Health.FASTER):
             return ""
-        return f"less than {self.limit:.1f}x slower cannot be told from healthy on this kind of machine"
+        return f"less than {self.limit:.1f}x slower cannot be distinguished from healthy on this kind of machine"
 
 
 def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
@@ -226,7 +226,7 @@ def _stretches(sizes: Sequence[int], off: Floats, covariance: Floats) -> Iterato
 
 @dataclass(frozen=True)
 class ComparedCurve:
-    """A curve by ascending size, beside what is expected of a healthy machine."""
+    """A curve by ascending size, with what is expected of a healthy machine."""
 
     rows: Sequence[Observed]
     expected: Sequence[Prediction]

@@ -28,7 +28,7 @@ LIBRARY = "nccl"  # whose times the model's equation describes
 
 @dataclass(frozen=True)
 class HeldBack:
-    """A size that was kept from the fit, and where the fit says that it should be."""
+    """A size that was left out of the fit, and where the fit says that it should be."""
 
     nbytes: int
     measured: float

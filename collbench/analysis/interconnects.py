@@ -25,7 +25,7 @@ from collbench.units import format_size
 def common_ranks(systems: Sequence[System], measured: Iterable[set[int]] = ()) -> int | None:
     """Return the largest number of ranks that all systems can have; None if there is none.
 
-    It is a number that one of the systems has, or with runs beside them, whose numbers of ranks are `measured`, a
+    It is a number that one of the systems has, or with runs to compare with, whose numbers of ranks are `measured`, a
     number that all runs have.
     """
     counts = [count for count in measured if count]
@@ -104,12 +104,12 @@ def _short(path: Path) -> str:
 class Ranking(NamedTuple):
     """Which interconnects are, or may be, the fastest at a size."""
 
-    names: tuple[str, ...]  # the fastest, then those that are not told apart from it
+    names: tuple[str, ...]  # the fastest, then those that are not distinguishable from it
     surely: bool  # whether its interval leaves all others behind; else it is likely so
 
     def __str__(self) -> str:
-        """Return `dgx-h100`, `likely dgx-h100`, or `dgx-h100 or hgx-h200 (not told apart)`."""
-        tied = " (not told apart)" if len(self.names) > 1 else ""
+        """Return `dgx-h100`, `likely dgx-h100`, or `dgx-h100 or hgx-h200 (not distinguishable)`."""
+        tied = " (not distinguishable)" if len(self.names) > 1 else ""
         return f"{'' if self.surely else 'likely '}{' or '.join(self.names)}{tied}"
 
 
@@ -168,7 +168,7 @@ def winning_ranges(rankings: Iterable[tuple[int, Ranking]]) -> tuple[WinningRang
 
 
 def changes(ranges: Iterable[WinningRange]) -> tuple[Change, ...]:
-    """Return where the fastest becomes another; sizes at which several are not told apart lie between."""
+    """Return where the fastest becomes another; sizes at which several are not distinguishable lie between."""
     single = [winning for winning in ranges if len(winning.ranking.names) == 1]
     found = []
     for before, after in pairwise(single):
@@ -374,7 +374,7 @@ def _record(interconnect: Interconnect, cell: Cell, ranked: Ranking) -> dict[str
 
 
 def _place(name: str, ranked: Ranking) -> str:
-    """`surely`, `likely`, `perhaps` (not told apart from the fastest), or empty: not the fastest."""
+    """Return the certainty of a first place: `surely`, `likely`, `perhaps` (a tie), or empty for no first place."""
     if name not in ranked.names:
         return ""
     if len(ranked.names) > 1:

@@ -128,7 +128,7 @@ def best_of_schedules(found: Sequence[Overlap]) -> list[Overlap]:
 
 
 def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:
-    """Return the others that cannot be told apart from the fastest: 1 is in the interval of the ratio by rounds."""
+    """Return the others that cannot be distinguished from the fastest: 1 is in the interval of the ratio by rounds."""
     found = []
     for other in others:
         pairs = zip(by_round(other.row), by_round(fastest.row), strict=False)
@@ -152,7 +152,7 @@ def verdict(fastest: Overlap, found: Sequence[Overlap]) -> str:
         said.append(f"computing takes {fastest.slowdown.text('x')} as long meanwhile")
     buckets = {other.step.bucket for other in as_good(fastest, found) if other.step.way == step.way}
     if buckets:
-        said.append(f"not told apart from buckets of {', '.join(map(format_size, sorted(buckets)))}")
+        said.append(f"not distinguishable from buckets of {', '.join(map(format_size, sorted(buckets)))}")
     return "; ".join(said) + (f" ({note})" if note else "")
 
 

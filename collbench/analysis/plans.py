@@ -101,7 +101,7 @@ def _first(rows: Sequence[PlannedStep]) -> Iterator[str]:
     low, high = (format_seconds(end) for end in best.band)
     spent = {part: seconds for part, seconds in best.parts.items() if part != "computing" and seconds > 0}
     most = max(spent, key=lambda part: spent[part], default="")
-    other = f"; beside computing most goes to {words(most)}, {spent[most] / best.typical:.1%}" if most else ""
+    other = f"; besides computing, most goes to {words(most)}, {spent[most] / best.typical:.1%}" if most else ""
     yield (
         f"predicted: {best.implementation} comes first of {len(rows):,} layouts, "
         f"{format_seconds(best.typical)} a step ({low} to {high}), MFU {best.utilisation:.0%}{other}"
@@ -113,8 +113,8 @@ def _first(rows: Sequence[PlannedStep]) -> Iterator[str]:
 
 def _scales(scaling: Scaled) -> str:
     first, last = scaling.rows[0], scaling.rows[-1]
-    kept = f"{last.gpus:,} GPUs keep {scaling.efficiency(last):.0%} of the rate of {first.gpus:,}"
-    parts = [f"predicted: on {scaling.system}, {kept}"]
+    ratio = f"{last.gpus:,} GPUs keep {scaling.efficiency(last):.0%} of the rate of {first.gpus:,}"
+    parts = [f"predicted: on {scaling.system}, {ratio}"]
     for level, gpus in leaving(scaling).items():
         if gpus:
             parts.append(f"less than {level:.0%} beyond about {gpus:,.0f}")

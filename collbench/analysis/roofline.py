@@ -163,7 +163,7 @@ def _measured_on(run: Run, ranks: int, name: str | None) -> System:
 def share(result: Timed, limit: LinkRoofline | MemoryRoofline | None, seconds: float) -> float:
     """Return the fraction of the roofline that an operation of so many seconds attains.
 
-    What was measured beside the operation counts before the roofline of its kind.
+    What was measured in the same run counts before the roofline of its kind.
     """
     if isinstance(result, Measurement) and result.floor:
         return result.floor / seconds

@@ -25,7 +25,7 @@ from collbench.units import format_seconds
 NOTABLE = 0.05  # of a step: a rank that costs less is not worth a search
 ERROR = 0.01  # probability of naming a rank where none is late, all ranks together
 STRETCH = 0.05  # seconds that a stretch lasts at least: ten times what a scheduler gives a process at once
-STRETCHES = 24  # wanted: fewer than 9 cannot decide about two ranks, fewer than 14 not about 64
+STRETCHES = 24  # the goal: fewer than 9 cannot decide about two ranks, fewer than 14 not about 64
 _REMEMBERED = 2.0  # autocorrelation times that a stretch lasts
 _MOST = 2 / 3  # of the stretches, and of the series, in which a rank must be notably late
 
@@ -166,8 +166,8 @@ def stretches(steps: StepArrays) -> list[slice]:
     shortest = max(1, round(STRETCH / max(steps.median, 1e-9)))
     longest_series = max(steps.slices, key=lambda series: series.stop - series.start)
     remembered = max(memory(steps.late[rank, longest_series]) for rank in range(steps.ranks))
-    wanted = max(shortest, round(_REMEMBERED * remembered))
-    length = max(shortest, min(wanted, steps.count // STRETCHES))
+    desired = max(shortest, round(_REMEMBERED * remembered))
+    length = max(shortest, min(desired, steps.count // STRETCHES))
     found: list[slice] = []
     for series in steps.slices:
         found += split(series, length)

@@ -273,7 +273,7 @@ def _first(found: Ranking, effort: Effort) -> str:
     if unsure:
         words = (
             f"inconclusive which is first to loss {found.target:g}: {first.name} has the lowest mean, "
-            f"but {_listed(unsure)} cannot be told from it ({unsure[0]}: {after[unsure[0]].as_ratio()})"
+            f"but {_listed(unsure)} cannot be distinguished from it ({unsure[0]}: {after[unsure[0]].as_ratio()})"
         )
         surely = [f"{name}, {ratio.as_ratio()} the {effort.value}" for name, ratio in after.items() if ratio.above]
         return f"{words}; surely behind it: {'; '.join(surely)}" if surely else words

@@ -210,7 +210,7 @@ def plot(
     ['latency.png']
 
     """
-    from collbench.plots.kinds import Wanted, draw, lacking  # Matplotlib takes long to import
+    from collbench.plots.kinds import PlotRequest, draw, lacking  # Matplotlib takes long to import
     from collbench.plots.style import STYLES
     from collbench.plots.views import named
 
@@ -220,7 +220,7 @@ def plot(
     chosen_views = named(iter(split_names(views)))
     if on:
         load(on)  # raises for a system that there is not
-    wanted = Wanted(
+    request = PlotRequest(
         chosen_views,
         STYLES[style],
         machine=on,
@@ -232,7 +232,7 @@ def plot(
     )
     reasons: list[str] = []
     try:
-        figures = draw(shown, Path(out), tuple(dict.fromkeys(formats)), wanted, reasons.append)
+        figures = draw(shown, Path(out), tuple(dict.fromkeys(formats)), request, reasons.append)
     except OSError as error:
         what = f"cannot write figures to {out}: {error.strerror}"
         raise UsageError(f"{what}; choose another folder with --out") from error

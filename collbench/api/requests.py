@@ -156,7 +156,7 @@ class SweepRequest:
             implementations=tuple(implementations),
             root=self.root,
             in_place=self.in_place,
-            asked=sizes,
+            requested=sizes,
         )
 
 

@@ -33,7 +33,7 @@ def main() -> None:
 
     signals.end_at_once()
     try:
-        status = _carry_out()
+        status = _run()
         sys.stdout.flush()
     except BaseException as error:
         message, status = _ending(error)
@@ -44,7 +44,7 @@ def main() -> None:
     sys.exit(status)
 
 
-def _carry_out() -> int:
+def _run() -> int:
     import warnings
 
     from collbench.cli import _streams
@@ -131,5 +131,5 @@ def _say(message: str) -> None:
 
 
 def _warn(message: Warning | str, *where: object, **more: object) -> None:
-    """Also in one line: where in the code it was said is of no use to whoever reads it."""
+    """Print a warning in one line, without its place in the code, which is of no use to the user."""
     sys.stderr.write(f"collbench: {message}\n")

@@ -64,7 +64,7 @@ def agreed(launched: tuple[int, int] | None) -> Iterator[None]:
 
 
 def _known(reason: Exception) -> CollbenchError:
-    """Return the error that all processes are told of, also where click is what cannot be imported."""
+    """Return the error that is sent to all processes, also where click cannot be imported."""
     if isinstance(reason, CollbenchError):
         return reason
     if click := sys.modules.get("click"):

@@ -67,10 +67,10 @@ def write_foreign(session: Session, path: Path) -> None:
     results = [result for result in session.results if isinstance(result, Measurement)]
     names = list(dict.fromkeys(result.implementation for result in results))
     chosen = next((name for name in names if is_library(name)), names[0] if names else "")
-    kept = tuple(result for result in results if result.implementation == chosen)
-    if not kept:
+    selected = tuple(result for result in results if result.implementation == chosen)
+    if not selected:
         raise UsageError(f"-J {path}: no row has a time, so there is nothing to write")
-    _write(path, "-J FILE", write_json(ExportSelection(session.header, kept)))
+    _write(path, "-J FILE", write_json(ExportSelection(session.header, selected)))
 
 
 def _write(path: Path, option: str, text: str) -> None:

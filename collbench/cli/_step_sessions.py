@@ -284,11 +284,11 @@ def _trained_on(on: str, names: Sequence[str], joined: tuple[int, int] | None) -
 
 
 def _refuse_too_long(job: Job, platform: str, ranks: int) -> None:
-    """Raise UsageError if the weights of all updates, which are kept until they are checked, do not fit."""
+    """Raise UsageError if the weights of all updates, which stay in memory until they are checked, do not fit."""
     try:
         find_platform(platform).refuse_too_large(_WEIGHT_COPIES * job.nbytes * job.steps * ranks, ranks)
     except PlatformError as error:
-        raise UsageError(f"--steps {job.steps}: all weights are kept to be checked; {error}; lower --steps") from None
+        raise UsageError(f"--steps {job.steps}: all weights stay in memory; {error}; lower --steps") from None
 
 
 # What several of them share.
@@ -367,14 +367,14 @@ def parse_ranks(text: str) -> tuple[int, ...]:
         if not first.isdecimal() or (dots and not last.isdecimal()) or len(first + last) > 20:
             raise UsageError(f"--ranks {text} names no numbers of ranks; give some, such as 1,2,4 or 8..4096")
         counts += _doubling(int(first), int(last)) if dots else [int(first)]
-    wanted = tuple(sorted(set(counts)))
-    if not wanted or wanted[0] < 1 or wanted[-1] > _MOST_RANKS:
+    requested = tuple(sorted(set(counts)))
+    if not requested or requested[0] < 1 or requested[-1] > _MOST_RANKS:
         raise UsageError(f"--ranks {text} goes beyond 1 to {_MOST_RANKS}; give numbers of ranks within, such as 1,2,4")
-    if len(wanted) < 2:
+    if len(requested) < 2:
         raise UsageError(f"--ranks {text} is one number of ranks, and scaling compares several; give such as 1,{text}")
-    if len(wanted) > _MOST_COUNTS:
+    if len(requested) > _MOST_COUNTS:
         raise UsageError(f"--ranks {text} are more than {_MOST_COUNTS} numbers; give fewer")
-    return wanted
+    return requested
 
 
 def _doubling(first: int, last: int) -> list[int]:

@@ -258,10 +258,10 @@ def scaling(sizes: Sequence[Size], rows: Sequence[PlannedStep]) -> Iterator[str]
             continue
         row = planned[size.gpus]
         band = f"{format_seconds(row.low)} - {format_seconds(row.high)}"
-        kept = f"{curves[0].efficiency(row):>10.1%}" if curves else ""
+        efficiency = f"{curves[0].efficiency(row):>10.1%}" if curves else ""
         yield (
             f"{row.gpus:>7,}  {row.implementation:<{width}} {format_seconds(row.typical):>8} {band:>19} "
-            f"{format_count(row.tokens / row.typical):>9} {kept}"
+            f"{format_count(row.tokens / row.typical):>9} {efficiency}"
         )
     for curve in curves:
         words = [

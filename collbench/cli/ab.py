@@ -1,4 +1,4 @@
-"""`collbench sweep --ab`: two settings of the environment, interleaved, and the table of each beside the other."""
+"""`collbench sweep --ab`: two settings of the environment, interleaved, and their tables side by side."""
 
 import os
 import re

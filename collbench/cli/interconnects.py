@@ -46,7 +46,7 @@ from collbench.topology.system import System
 from collbench.units import format_seconds, format_size, printable
 
 LEGEND = (
-    "vs: the time of the first over this row's, so above 1 is faster; ~ where they are not told apart\n"
+    "vs: the time of the first over this row's, so above 1 is faster; ~ where they are not distinguishable\n"
     "band: of a prediction where nine in ten should lie, of a measurement the 95 % interval of its median\n"
     "* is fastest, ? likely or perhaps; each is as fast as its library, or as the requested implementations"
 )
@@ -123,7 +123,7 @@ def _ranks_in_words(ranks: int | None, request: SweepRequest) -> str:
 def _sweep(system: System, request: SweepRequest, ranks: int | None, rows: Sequence[Timed]) -> tuple[System, Sweep]:
     """Return the part of the system with so many ranks, and its cases.
 
-    Where the command line does not say which cases, they are those of the runs beside it.
+    Where the command line does not say which cases, they are those of the given runs.
     """
     if ranks:
         request = replace(request, ranks=ranks, nodes=-(-ranks // system.gpus))

@@ -80,7 +80,7 @@ def command(runs: tuple[Path, ...], out: Path | None, names: str | None, lines: 
 
     RUN is a run file or the folder that holds it.  Prints the path of each figure.  What is predicted for a system is
     laid over what was measured on as many GPUs, where only one such prediction is given.  Where there is one topology
-    the speed-up over the library stands beside the bandwidth, unless --view asks for it too.
+    the speed-up over the library is drawn next to the bandwidth, unless --view asks for it too.
 
     Of runs of step and explain, and of narrow wires, the pictures are those that the command
     drew; names of the second run's pictures end in -2.

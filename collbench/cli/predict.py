@@ -131,7 +131,7 @@ def change_heading() -> str:
 
 
 def change_row(before: Result, after: Result) -> str:
-    """Return a prediction beside the one without the change; `takes` is how many times as long it lasts."""
+    """Return a prediction with the one without the change; `takes` is how many times as long it lasts."""
     if not isinstance(before, Prediction) or not isinstance(after, Prediction):
         return row(after, None)
     cells = {

@@ -23,7 +23,7 @@ from collbench.host.sanitize import safe_read
     cls=Renamed,
     type=PATH,
     metavar="FILE",
-    help="Where to write it.  [default: report.html beside the first run]",
+    help="Where to write it.  [default: report.html next to the first run]",
 )
 @machine_option("as the run files say")
 def command(runs: tuple[Path, ...], out: Path | None, on: str | None) -> int:

@@ -60,12 +60,12 @@ def run_session(
                 if first.leader:
                     table.add(result)
     except KeyboardInterrupt as cause:
-        click.echo(f"\ninterrupted: {_kept(parts)}", err=True)
+        click.echo(f"\ninterrupted: {_where_stored(parts)}", err=True)
         return signals.status(cause)
     return 0
 
 
-def _kept(parts: Sequence[Session]) -> str:
+def _where_stored(parts: Sequence[Session]) -> str:
     """Return where what was measured before an interruption is, in words."""
     if not parts[0].results:
         return "nothing was measured"
@@ -107,7 +107,7 @@ def say_where(session: Session, formats: Sequence[str]) -> Path:
 
 
 def draw_plots(path: Path, formats: Sequence[str] = ("png",)) -> None:
-    """Draw the pictures of a run file beside it, as `collbench plot` does, and print their paths.
+    """Draw the pictures of a run file next to it, as `collbench plot` does, and print their paths.
 
     Raises:
         StorageError: They cannot be written, or the run file is not there any more.
@@ -119,7 +119,7 @@ def draw_plots(path: Path, formats: Sequence[str] = ("png",)) -> None:
         pictures = draw([read(path)], path.parent, formats)
     except (OSError, RunFileError) as error:
         reason = getattr(error, "strerror", None) or error
-        kept = f"all that was measured is in {path}" if path.exists() else "the run file was taken away after its end"
-        raise StorageError(f"cannot draw into {path.parent}: {reason}; {kept}") from None
+        remedy = f"all that was measured is in {path}" if path.exists() else "the run file was taken away after its end"
+        raise StorageError(f"cannot draw into {path.parent}: {reason}; {remedy}") from None
     for picture in pictures:
         click.echo(f"plot: {picture}")

@@ -208,7 +208,7 @@ def noise(results: Sequence[Result], watch: Watch) -> Iterator[str]:
     yield (
         f"noise: {len(wide)} of {len(rows)} rows are known to more than ± {WIDE:.0%} only, "
         f"the worst to ± {worst.relative_halfwidth:.0%} ({worst.implementation} at {format_size(worst.case.nbytes)}); "
-        "what is not told apart is not called faster"
+        "what is not distinguishable is not called faster"
     )
     on_cores = max((row.case.ranks for row in rows if row.platform == "cpu"), default=1)
     for reason in watch.reasons(on_cores):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 NARROWEST = 20  # columns that anything is laid out for
 REST = 12  # characters that the last column needs before any other is left out
-CONTINUED = 11  # blanks before the last column where nothing of it fits beside the others
+CONTINUED = 11  # blanks before the last column where nothing of it fits next to the others
 
 
 class Field(NamedTuple):
@@ -82,7 +82,7 @@ def grid(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
 
 
 def _continued(start: str, rest: str, width: int) -> Iterator[str]:
-    """Yield the rest beside the start, continued below its own beginning, or below the start if that is too narrow."""
+    """Yield the rest next to the start, continued below its own beginning, or below the start if that is too narrow."""
     if len(start) + len(rest) <= width:
         yield (start + rest).rstrip()
         return

@@ -1,7 +1,7 @@
 """Formats of other tools: every module of this folder that defines FORMAT, found by the file's presence.
 
-Another format is one file dropped in.  Which format a file has is told from its content, by the first in `order` that
-recognises it.  `imported` has what readers return, `exported` what writers get.
+Another format is one file dropped in.  A file has the first format in `order` that recognises its
+content.  `imported` has what readers return, `exported` what writers get.
 """
 
 import importlib

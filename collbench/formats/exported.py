@@ -25,7 +25,7 @@ class ExportSelection:
 
     header: Header
     results: tuple[Exported, ...]
-    left_out: Counter[str] = field(default_factory=Counter)  # rows by the reason, filled by whoever writes
+    left_out: Counter[str] = field(default_factory=Counter)  # rows by the reason, filled by the writer of the format
 
     def leave(self, reason: str) -> None:
         """Count a row that the format cannot hold."""
@@ -86,7 +86,7 @@ def select(run: Run, implementation: str | None, mixed: bool) -> ExportSelection
 
     Args:
         run: The run.
-        implementation: The implementation that is wanted, None for all.
+        implementation: The implementation that is requested, None for all.
         mixed: Whether the format can hold several implementations.
 
     Raises:
@@ -102,9 +102,9 @@ def select(run: Run, implementation: str | None, mixed: bool) -> ExportSelection
         raise UsageError(f"{run.path} has several implementations; choose one with --impl: {', '.join(names)}")
     if not timed:
         raise UsageError(f"nothing to export: {run.path} has no results with a time")
-    wanted = [result for result in run.results if implementation in (None, result.implementation)]
-    selection = ExportSelection(run.header, tuple(result for result in wanted if _has_time(result)))
-    for result in wanted:
+    requested = [result for result in run.results if implementation in (None, result.implementation)]
+    selection = ExportSelection(run.header, tuple(result for result in requested if _has_time(result)))
+    for result in requested:
         if not _has_time(result):
             selection.leave(f"{type(result).__name__.lower()} rows have no time")
     return selection

@@ -115,7 +115,7 @@ class UnfitRow(Exception):
 
 
 class LeftOut:
-    """The rows of a test that cannot be kept, by the reason."""
+    """The number of rows of a test that cannot be imported, by the reason."""
 
     def __init__(self, reasons: Iterable[str] = ()) -> None:
         self._rows: dict[str, set[int]] = {}
@@ -174,7 +174,7 @@ def make_results(
     statistic: str,
     left_out: LeftOut,
 ) -> list[Reported]:
-    """Return the rows as results; those that cannot be kept are added to `left_out`."""
+    """Return the rows as results; those that cannot be imported are added to `left_out`."""
     results = []
     for row in rows:
         try:
@@ -256,20 +256,20 @@ def require_ranks(name: str, hints: Hints, ranks: int | None, why: str) -> int:
 def machine_of(
     devices: Sequence[Device], ranks: int, versions: Mapping[str, str], environment: Mapping[str, str]
 ) -> Machine:
-    """Return the machine that a list of devices shows; of the environment only what changes measurements is kept."""
+    """Return the machine of a list of devices, with the variables of the environment that change measurements."""
     hosts = list(dict.fromkeys(device.host for device in devices))
     names = Counter(device.name or "GPU" for device in devices)
     if len(names) == 1:  # the list may be trimmed, or have an entry for each process only
         names = Counter({next(iter(names)): max(ranks, len(devices))})
     what = " + ".join(f"{count} x {name}" for name, count in names.items()) or f"{ranks} x unknown GPU"
-    kept = {clean(name): clean(value, 1000) for name, value in variables(environment).items()}
+    relevant = {clean(name): clean(value, 1000) for name, value in variables(environment).items()}
     return Machine(
         ranks=ranks,
         name=what + (f" on {len(hosts)} nodes" if len(hosts) > 1 else ""),
         host=hosts[0] if hosts else "",
         nodes=len(hosts) or None,
         versions=tuple(sorted((name, version) for name, version in versions.items() if version)),
-        variables=tuple(kept.items()),
+        variables=tuple(relevant.items()),
     )
 
 
@@ -323,14 +323,14 @@ class Imported:
 
     def _imported(self) -> ImportedPart:
         first = self.tests[0]
-        kept = [part.name for part in fields(ForeignTest)]
+        names = [part.name for part in fields(ForeignTest)]
         return ImportedPart(
             tool=first.tool,
             version=first.version,
             file=first.file,
             complete=all(test.complete for test in self.tests),
             left_out=tuple(reason for test in self.tests for reason in test.left_out),
-            tests=tuple(ForeignTest(**{name: getattr(test, name) for name in kept}) for test in self.tests),
+            tests=tuple(ForeignTest(**{name: getattr(test, name) for name in names}) for test in self.tests),
         )
 
 
@@ -340,10 +340,10 @@ def _numbered(result: Result, number: int) -> Result:
 
 def grouped(tests: Sequence[ImportedTest]) -> list[Imported]:
     """Return one run if all tests are of one machine, else a run for each; tests without a row are in none."""
-    kept = [test for test in tests if test.results]
-    if len({test.machine for test in kept}) == 1:
-        return [Imported(tuple(kept))]
-    return [Imported((test,)) for test in kept]
+    filled = [test for test in tests if test.results]
+    if len({test.machine for test in filled}) == 1:
+        return [Imported(tuple(filled))]
+    return [Imported((test,)) for test in filled]
 
 
 def remarks(tests: Sequence[ImportedTest]) -> Iterator[str]:

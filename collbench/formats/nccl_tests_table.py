@@ -1,4 +1,4 @@
-"""The tables of nccl-tests and rccl-tests: columns by the words of their header, rows matched from the right.
+"""The tables of nccl-tests and rccl-tests: columns by the words of their header, rows read from the right.
 
 What stands left of a row (a launcher's tag, a date) then does not matter, nor that some versions leave a word out.
 """

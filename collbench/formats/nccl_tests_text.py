@@ -181,7 +181,7 @@ class _Shape:
 
     reduces: bool
     rooted: bool
-    sharded: bool | None  # whether counts are those of a rank's share; None where that cannot be told
+    sharded: bool | None  # whether counts are those of a rank's share; None where that is unknown
 
     @staticmethod
     def of(section: LogSection, ranks: int | None) -> "_Shape":

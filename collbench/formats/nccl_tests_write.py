@@ -118,15 +118,15 @@ def settings(
         known: Fields of Settings that are known otherwise.
 
     """
-    asked, sampling = header.sweep.asked, header.sweep.sampling
+    requested, sampling = header.sweep.asked, header.sweep.sampling
     factor = sizes[1] / sizes[0] if len(sizes) > 1 and sizes[0] else 2.0
     warmup = whole(sampling.get("warmup"))
     launched = bool(header.processes or header.imported.tool or any(gpu.host for gpu in header.topology.gpus))
     fields: dict[str, Any] = {
-        "first": whole(asked.get("first")) or sizes[0],
-        "last": whole(asked.get("last")) or sizes[-1],
-        "factor": number(asked.get("factor")) or factor,
-        "step": whole(asked.get("step")) or 0,
+        "first": whole(requested.get("first")) or sizes[0],
+        "last": whole(requested.get("last")) or sizes[-1],
+        "factor": number(requested.get("factor")) or factor,
+        "step": whole(requested.get("step")) or 0,
         "warmup": 1 if warmup is None else warmup,
         "graph": int(header.topology.platform == "gpu" and sampling.get("graph") is True),
         "gpus": 1 if launched else ranks,
@@ -177,17 +177,17 @@ def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
 def fitting(selection: ExportSelection) -> list[Part]:
     """Return the tests that nccl-tests has a program for; UsageError if there is none."""
     tests, known = parts(selection), of_nccl_tests()
-    kept = []
+    selected = []
     for part in tests:
         collective = part.lines[0].case.collective
         if collective in known:
-            kept.append(part)
+            selected.append(part)
         else:
             selection.leave(f"nccl-tests has no {collective.name}")
-    if tests and not kept:
+    if tests and not selected:
         names = ", ".join(dict.fromkeys(part.lines[0].case.collective.name for part in tests))
         raise UsageError(f"nothing to export: nccl-tests has no {names}; choose --to csv")
-    return kept
+    return selected
 
 
 # The text
@@ -277,7 +277,7 @@ def average(results: Iterable[Observed]) -> float:
 
 
 def footer(collective: Collective, results: Sequence[Observed], verdict: str = "") -> Iterator[str]:
-    """Yield all lines behind the rows; the verdict is that on the average, where a least one was wanted."""
+    """Yield all lines behind the rows; the verdict is on the average, where a minimum was requested."""
     bad = sum(bool(wrong_elements(result)) for result in results)
     yield f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}"
     yield f"# Avg bus bandwidth    : {average(results):g} {verdict}"

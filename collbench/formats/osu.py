@@ -1,6 +1,6 @@
 """The text of the OSU Micro-Benchmarks, over MPI and over NCCL: latency of collectives, latency and bandwidth of pairs.
 
-What `Size` counts is told by the sources of OMB 7.x: bytes of each rank's message, but of the whole array for
+What `Size` counts follows from the sources of OMB 7.x: bytes of each rank's message, but of the whole array for
 reduce-scatter.  Sizes in run files are of the whole array.
 """
 

@@ -1,6 +1,6 @@
 """The folder of what collbench can make anew: compiled kernels.
 
-What is kept there is loaded and run, so its folders belong to this user alone: of mode 0700 whatever the umask, never
+What is stored there is loaded and run, so its folders belong to this user alone: of mode 0700 whatever the umask, never
 another user's, and never a link.  A folder is opened once, looked at, and used by that handle, so that none can be put
 in its place afterwards.
 """
@@ -58,7 +58,7 @@ def _open_private(place: Path) -> int:
     return handle
 
 
-def kept(folder: Path, stem: str, suffix: str) -> Path | None:
+def find(folder: Path, stem: str, suffix: str) -> Path | None:
     """Return the file that `keep` left in a private folder, if its content is the same; remove one that is not."""
     for path in sorted(folder.glob(f"{stem}-*{suffix}")):
         if path.name == _hashed_name(stem, _private_content(path), suffix):
@@ -70,7 +70,7 @@ def kept(folder: Path, stem: str, suffix: str) -> Path | None:
 def keep(product: Path, folder: Path, stem: str, suffix: str) -> Path:
     """Copy a finished file into a private folder, under a name that holds a hash of its content and of the stem.
 
-    It has no name before it is whole, so that whoever is killed meanwhile leaves nothing; file systems that know no
+    It has no name before it is whole, so that a process killed meanwhile leaves nothing; file systems that know no
     files without a name get it under another one first.
     """
     content = product.read_bytes()

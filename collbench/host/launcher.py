@@ -1,4 +1,4 @@
-"""What an outside launcher (mpirun, srun, torchrun) told this process by its environment."""
+"""What an outside launcher (mpirun, srun, torchrun) says to this process in its environment."""
 
 import os
 import re
@@ -22,7 +22,7 @@ _NAMES = re.compile(
 def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
     """Return rank and number of processes of an outside launcher that started several, else None.
 
-    One process is not launched, whoever started it: a shell by `srun --pty bash` has all variables of a step, and
+    One process alone does not count as launched: a shell by `srun --pty bash` has all variables of a step, and
     `mpirun -n 1 collbench` does what `collbench` does.  Of nested launchers the one counts that started several.
     """
     for rank, count, _ in _launchers(environment):

@@ -18,7 +18,7 @@ from typing import IO, Any
 NAME = 200  # characters of a name
 MESSAGE = 4000  # characters of a message
 WORD = 500  # characters of a word in a message
-VERBATIM = 2**14  # characters of a line that is kept as another tool printed it
+VERBATIM = 2**14  # characters of a line that stays as another tool printed it
 DEEPEST = 24  # levels of nesting
 SIGN = "\N{REPLACEMENT CHARACTER}"
 

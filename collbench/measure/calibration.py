@@ -80,10 +80,10 @@ def seconds_of_a_product(platform: str, size: int) -> float:
 def products_for(work: Work, seconds: Mapping[int, float]) -> Step:
     """Return the step, of matrices as large as leaves LEAST products; `seconds` of a product by size."""
     costs = {size: flops_of(1, size) for size in SIZES} if work.flops else seconds
-    wanted = work.flops or work.seconds
-    fitting = [size for size, cost in costs.items() if LEAST * cost <= wanted]
+    amount = work.flops or work.seconds
+    fitting = [size for size, cost in costs.items() if LEAST * cost <= amount]
     size = max(fitting, default=min(costs))
-    return Step(max(1, round(wanted / costs[size])), size)
+    return Step(max(1, round(amount / costs[size])), size)
 
 
 def calibrated(work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> Step:

@@ -2,7 +2,7 @@
 
 Sources: proc(5) for /proc/loadavg and /proc/stat, the kernel's Documentation/accounting/psi.rst for /proc/pressure/cpu,
 Documentation/admin-guide/pm/cpufreq.rst for governor and clocks, and Documentation/admin-guide/cputopology.rst for the
-threads of a core.  What a kernel or a container does not show is not told.
+threads of a core.  What a kernel or a container does not show is not reported.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from collbench.results import Result
 
-BUSY = 0.25  # of the cores wanted by others before a run: more than a shell and an editor take
+BUSY = 0.25  # of the cores that other programs use before a run: more than a shell and an editor take
 WAITED = 0.10  # of the time in which something that could run had no core
 STOLEN = 0.01  # of all cores' time
 CLOCKS = 1.1  # the fastest clock seen, over the slowest
@@ -103,7 +103,7 @@ class Watch:
         return _Glance(time.monotonic(), waits, sum(ticks[: STEAL + 1]), stolen, clocks)
 
     def _loaded(self) -> float | None:
-        """Programs that ran or wanted to, the mean of the last minute."""
+        """Return the mean number of programs that ran or were ready to, over the last minute."""
         word = (self._text("proc/loadavg").split() or [""])[0]
         return float(word) if re.fullmatch(r"\d+\.\d+", word) else None
 

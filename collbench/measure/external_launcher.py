@@ -108,14 +108,14 @@ class Joined:
     def __enter__(self) -> Self:
         kind = find_platform(self._name)
         WATCHDOG.feed(max(self._limit, kind.cold_start))
-        wanted = needs(self._sweep, self._name)
+        requested = needs(self._sweep, self._name)
         cores: list[int] = []
         if kind.process_per_rank:
             compiler.prove_compiler(self._world)
             if self._sweep.bind == "core":
                 cores = self._world.cores_to_bind(kind.cores)
                 self._world.bind(cores)
-        self._platform = open_platform(self._sweep, wanted, self._name, self._world)
+        self._platform = open_platform(self._sweep, requested, self._name, self._world)
         topology = self._platform.topology()
         with self.agreeing():
             versions = self._platform.versions()

@@ -2,7 +2,7 @@
 
 `sample_in_turn` is the sampler: it takes a Subject, which says what is prepared, timed and checked.  `measure` samples
 a collective by it.  Both run alike on every process of the run: each decision is taken from numbers that
-`Platform.time` returns the same everywhere, so no process needs to be told.
+`Platform.time` returns the same everywhere, so no process needs a message.
 """
 
 import math
@@ -24,7 +24,7 @@ from collbench.stats import relative_halfwidth
 from collbench.units import format_seconds, format_size
 
 Heartbeat = Callable[[str], None]
-"""Told the implementation that is about to run, before each time it does."""
+"""Called with the implementation that is about to run, before each time it does."""
 
 SEEDS = _CHECK_SEED, _CALIBRATION_SEED, _SAMPLES_SEED, _CLOSING_SEED = 1, 2, 3, 4
 """Each phase has its own, so that nothing left over from one passes for a result of another."""
@@ -36,7 +36,7 @@ _MOST_LAUNCHES = 2**16
 _WAIT = 3e-3, 30e-3  # seconds that a sample takes longer where a rank must wait for a core, a scheduler's tick or some
 _SLOWEST = 50e6  # bytes per second: operations that are slower may be waits
 _MORE, _GROWTH = 8, 4.0  # so many times the launches are tried then, which take so much longer at least
-_SLICE = 3e-3  # seconds that a scheduler lets one program run beside another, about
+_SLICE = 3e-3  # seconds that a scheduler lets one program run before another's turn, about
 _TRIES = 4  # of a sample in which a rank was off its core
 _REPEATS = 0.5  # of a case's budget, for samples that are repeated since a rank was off its core
 _BARRIERS = 128  # in a row, some tens of microseconds
@@ -223,7 +223,7 @@ class _CollectiveCandidate(Candidate):
         self.name, self.samples = name, []
         self._subject, self._prepared, self._platform = subject, prepared, subject.platform
         self._launches = 1
-        self._spoiled = 0  # samples that were kept although a rank was off its core
+        self._spoiled = 0  # samples that were stored although a rank was off its core
         self._repeated = 0  # samples that were taken again for that reason
         self._lost = 0.0  # seconds that those lasted
         self._switches = 0  # involuntary, of this process's rank in all of them
@@ -343,7 +343,7 @@ def _prepare_hesitating(
     """Prepare the same operations by kernels that hesitate; None where those that are measured can be halted."""
     try:
         with platform.team.agreeing():
-            other = platform.hesitant(seconds)
+            other = platform.with_delays(seconds)
             return implementation.prepare(case, other) if other else None
     except Unsupported as reason:  # though it was prepared without: better no row than a weaker check
         raise CaseFailed(f"the stress check cannot be made: {reason}") from None

@@ -79,7 +79,7 @@ def _sender(parts: Parts) -> Callable[[int, Recorder | None], None]:
 
     All that it needs is looked up here, as steps may be short.
     """
-    gather, spread = parts.platform.compute.gather_queues, parts.platform.compute.spread_queues
+    gather, spread = parts.platform.compute.join_streams, parts.platform.compute.fork_streams
     launches = [operation.launch for operation in parts.operations]
 
     def send(bucket: int, recorder: Recorder | None) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from collbench.algorithms import narrow
 from collbench.cases import Case
 from collbench.collectives import find_collective
-from collbench.datatypes import DATATYPES, KEPT, LEARNT, REDUCTIONS, Lost, Study, Wire
+from collbench.datatypes import DATATYPES, LEARNT, REDUCTIONS, STATE_NBYTES, Lost, Study, Wire
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import WINDOW_HEAD, Region, buffers
 
@@ -22,7 +22,7 @@ _SECONDS = 0.4  # for the rounds of one kind
 _SEED = 1
 _KERNELS = "errors.cu"
 _SUMS = np.dtype([(name, np.float64) for name in ("errors", "squares", "most", "exact")])
-_LOSSES = KEPT - _SUMS.itemsize  # bytes of an element
+_LOSSES = STATE_NBYTES - _SUMS.itemsize  # bytes of an element
 
 
 _KNOWN: dict[tuple[str, int, str], Study] = {}
@@ -64,7 +64,7 @@ class _Rounds:
         """*Collective*: return the errors of so many rounds, by what rank 0 holds, which all ranks hold alike."""
         platform = self._platform
         for rank in platform.local:
-            words = np.uint64(self._own(rank)), np.uint64(KEPT * LEARNT // 4)
+            words = np.uint64(self._own(rank)), np.uint64(STATE_NBYTES * LEARNT // 4)
             self._launch("study_clear", rank, *words)
         for number in range(rounds):
             self._round(number)

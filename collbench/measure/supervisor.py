@@ -91,7 +91,7 @@ def rank_environment(platform: str, folder: Path, setting: Setting, library: Lib
 
 
 def _local_only(given: dict[str, str]) -> dict[str, str]:
-    """Return the environment with LOCAL_ONLY, but for a library that the user told which network to take."""
+    """Return the environment with LOCAL_ONLY, but for a library whose network the user chose."""
     chosen = set()
     for name in given:
         if re.match(r"UCX_(TLS|NET_DEVICES)$|FI_(PROVIDER|TCP)", name):

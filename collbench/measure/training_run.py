@@ -99,7 +99,7 @@ def _try(
 
 
 def _prepare(case: Case, strategy: Strategy, platform: Platform, sampling: Sampling, alive: Callable[[], None]) -> _Run:
-    platform.checker.fill(case, SEEDS[0])  # so that what lies beside the buffers is known
+    platform.checker.fill(case, SEEDS[0])  # so that the content of the guards is known
     with platform.team.agreeing():
         trainer = Trainer(case, platform, sampling.timeout, alive)
         return _Run(case, strategy, trainer, strategy.prepare(trainer))

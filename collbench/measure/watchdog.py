@@ -123,7 +123,7 @@ if not select.select([0], [], [], float(seconds))[0]:
 def guarded(rank: int, seconds: float) -> Iterator[None]:
     """Bound the start of MPI, which waits for all processes and keeps Python's lock, so that no thread can watch it.
 
-    A process beside this one does, and goes with it.
+    A child process does, and ends with this one.
     """
     line = f"collbench: error: rank {rank}: MPI did not start within {seconds:.0f} s: not all processes came to it"
     limit = seconds + (_GRACE if rank else 0)

@@ -108,11 +108,11 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
     first = _next_order(world, channel)
     refuse_other("a rank", installation(), "its command", Installation(*first.get("installation", UNKNOWN)))
     sweep = to_sweep(first["sweep"])
-    wanted = needs(sweep, os.environ[PLATFORM])
+    requested = needs(sweep, os.environ[PLATFORM])
     if isinstance(world, Processes):  # whose kernels are compiled
         compiler.prove_compiler(world)
     world.bind(first["cores"])  # before memory is touched, which lies near the core that touches it first
-    platform = open_platform(sweep, wanted, os.environ[PLATFORM], world)
+    platform = open_platform(sweep, requested, os.environ[PLATFORM], world)
     hello = _hello(world, platform, first["named"])
     if channel:
         channel.send(hello)

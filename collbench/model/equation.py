@@ -55,9 +55,9 @@ class Terms:
     def seconds(self, calibration: Calibration = DEFAULT) -> Floats:
         """Return the time at each of SIZES; never less for more bytes, nor faster than the hardware carries them."""
         waiting = self.latency * calibration.latency + self.network * calibration.network
-        carrying = SIZES / np.minimum(self.rate * calibration.rate, self.limit)
-        filling = self.fill * calibration.filling * np.sqrt(carrying)
-        working = self.launch * calibration.launch + waiting + filling + carrying
+        transferring = SIZES / np.minimum(self.rate * calibration.rate, self.limit)
+        filling = self.fill * calibration.filling * np.sqrt(transferring)
+        working = self.launch * calibration.launch + waiting + filling + transferring
         together = _together(self.issue * calibration.launch, working)
         return np.asarray(np.maximum.accumulate(together), np.float64)
 

@@ -43,7 +43,7 @@ class Published:
 
 
 _VLLM_6 = "github.com/vllm-project/vllm pull request 24111 (6 x H100, bfloat16)"
-# Which of that request's tables has how many GPUs is told by NCCL's column: 561 us at 128 MiB, as 8 x H100 elsewhere.
+# Which of that request's tables has how many GPUs follows from NCCL's column: 561 us at 128 MiB, as 8 x H100 elsewhere.
 _VLLM_8 = "github.com/vllm-project/vllm pull request 42324 (SM 9.0, the last of its tables: 8 GPUs)"
 _NCCL_8 = "github.com/aws-samples/awsome-distributed-training (8 x H100; NCCL, which takes its ring with LL there)"
 _NCCL_4 = "github.com/xxrjun/nccl-tests-cluster (4 x H100; NCCL, which takes its ring with Simple there)"

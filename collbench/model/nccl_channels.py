@@ -53,7 +53,7 @@ class Node:
     slots: float = 0.0  # of all GPUs, to cards
 
     def cards(self, speed: float) -> int:
-        """Return the channels of a speed that the network cards, and the slots of the GPUs beside them, carry."""
+        """Return the channels of a speed that the network cards, and the slots of the GPUs next to them, can carry."""
         return min(self.nics * count(self.nic, speed), count(self.slots, speed))
 
     def trees(self, channels: int, intra: float, inter: float) -> bool:

@@ -171,8 +171,8 @@ class _Tuner:
         graph = self.graphs.ring
         full = graph.channels * self._speed(graph)
         capped = graph.channels * self.release.ring_ll128[self.generation][self.column]
-        kept = self.release.lone_ll128 if self.gpus == 1 else 0.92
-        busbw = {"ll": min(self._ll_max(), full * self._ll_share()), "ll128": min(kept * full, capped), "simple": full}
+        share = self.release.lone_ll128 if self.gpus == 1 else 0.92
+        busbw = {"ll": min(self._ll_max(), full * self._ll_share()), "ll128": min(share * full, capped), "simple": full}
         plateau = self.both_ways and self.nodes > 1
         if self.release.domain_plateau and self.generation == "blackwell" and self.nodes == 1:
             plateau = self.rounds == 1 and self.graphs.node.nvlink

@@ -59,8 +59,8 @@ def double_tree(nodes: int, most: int) -> Pairs:
 
 def _alltoall(nodes: int, most: int) -> Pairs:
     """Return each node with every other; where that is more than `most` pairs, as many distances as fit."""
-    kept = max(1, min(nodes - 1, most // nodes))
-    distance = 1 + ((np.arange(kept) + 0.5) * (nodes - 1) / kept).astype(np.int64)
+    distances = max(1, min(nodes - 1, most // nodes))
+    distance = 1 + ((np.arange(distances) + 0.5) * (nodes - 1) / distances).astype(np.int64)
     place = np.arange(nodes)
     return np.tile(place, len(distance)), np.add.outer(distance, place).ravel() % nodes
 
@@ -135,7 +135,7 @@ class Level:
     per_rail: int  # of those groups
     switches: int  # equal ones in each group
     paths: int  # up from each switch
-    lanes: int  # links of a group that are kept apart: switches * paths, or 1 where traffic spreads over all
+    lanes: int  # separate links of a group: switches * paths, or 1 where traffic spreads over all
     first: int  # link going up; those coming down follow after all that go up
 
     def up(self, nic: Integers, nics: int, rails: int, choice: Integers) -> Integers:

@@ -55,7 +55,7 @@ class Layout:
     sharding: str = "ddp"
     recompute: str = "none"
     schedule: str = "1f1b"
-    sequential: bool = False  # sequence parallelism beside tensor parallelism
+    sequential: bool = False  # sequence parallelism in addition to tensor parallelism
     offload: bool = False  # whether the optimiser's states live in the memory of the CPU
     placement: str = "dp-inside"
 
@@ -271,7 +271,7 @@ def _chunks(layers: int, pipeline: int, micro_batches: int) -> list[int]:
 
 
 def _sensible(arrays: dict[str, Array], system: Place, fixed: Choices) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return which candidates are not another candidate under a second name; fixed choices are always kept."""
+    """Return which candidates are not another candidate under a second name; fixed choices always stay."""
     replicas = arrays["data"] * arrays["context"]
     sharding = arrays["sharding"]
     inside = node_replicas(arrays, system)

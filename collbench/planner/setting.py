@@ -137,7 +137,7 @@ def _of_model(job: Job) -> dict[str, Any]:
 
 
 def _of_software(job: Job) -> dict[str, Any]:
-    stack, kept = STACKS[job.stack], OPTIMISERS[job.optimiser]
+    stack, optimiser = STACKS[job.stack], OPTIMISERS[job.optimiser]
     return {
         "fused": stack.fused_attention,
         "hidden_tensor": stack.tensor,
@@ -146,8 +146,8 @@ def _of_software(job: Job) -> dict[str, Any]:
         "overlapped": stack.data,
         "gather_rate": stack.gather,
         "gradient_bytes": GRADIENTS[job.gradients],
-        "state_bytes": kept.states,
-        "state_traffic": kept.traffic,
+        "state_bytes": optimiser.states,
+        "state_traffic": optimiser.traffic,
         "reserve": job.reserve,
         "efficiency": job.efficiency,
         "slowing": CONTENTION,

@@ -51,7 +51,7 @@ class PlatformKind:
     """A core of this machine for each of so many ranks; empty where ranks need none, or there are not enough."""
     spins: bool = False  # whether a rank that waits takes a core, so that there is a choice how (--spin)
     steadier: str = ""  # what to do so that times scatter less, in words
-    apart: str = ""  # what ranks lack that compute more slowly beside others than alone, in words
+    apart: str = ""  # what ranks lack that compute more slowly together than alone, in words
     matrix: int = 256  # rows of the square matrices that steps multiply
     fitted: Hardware | None = None  # constants of the cost model, fitted to measured hand-written implementations
 

@@ -13,7 +13,7 @@ from collbench.results import CheckFailure, Disagreement, Mismatch
 RECIPE = np.dtype([(name, np.uint32) for name in ("seed", "ranks", "bits", "stride", "grades")])
 """`struct Recipe` of kernels/recipe.cuh."""
 
-WIRE = np.dtype([("relative", np.float32), ("absolute", np.float32), ("kept", np.uint32)])
+WIRE = np.dtype([("relative", np.float32), ("absolute", np.float32), ("top_k", np.uint32)])
 """`struct Wire` of kernels/bound.cuh."""
 
 VERDICT = np.dtype([(name, np.uint64) for name in ("seen", "wrong", "first", "got", "digest")])
@@ -36,7 +36,7 @@ def packed(how: Recipe) -> Array:
 
 def packed_wire(wire: Wire | None) -> Array:
     """What bounds results, as the kernels take it, shape (); zeros where they are exact."""
-    numbers = (wire.relative, wire.absolute, wire.kept) if wire else (0, 0, 0)
+    numbers = (wire.relative, wire.absolute, wire.top_k) if wire else (0, 0, 0)
     return np.array(numbers, WIRE)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from collbench.datatypes import Datatype, Reduction
 from collbench.errors import PlatformError
-from collbench.host.cache import keep, kept, open_lock, private_folder
+from collbench.host.cache import find, keep, open_lock, private_folder
 from collbench.platforms.ask import ask
 from collbench.platforms.processes import Team
 
@@ -47,7 +47,7 @@ _PROOF = "gate.cu"  # the smallest file
 
 
 def folder() -> Path:
-    """Where the kernels are: $COLLBENCH_KERNELS for trying others, else inside the package or beside it."""
+    """Return the folder of the kernels: $COLLBENCH_KERNELS for trying others, else inside the package or next to it."""
     chosen = os.environ.get("COLLBENCH_KERNELS")
     return Path(chosen) if chosen else own_folder()
 
@@ -79,7 +79,7 @@ def source(file: str) -> str:
 
 
 def knows_ranks(file: str) -> bool:
-    """Whether the kernels of a file are told of other ranks, and are launched by `Platform.bind`."""
+    """Whether the kernels of a file get the world of ranks, and are launched by `Platform.bind`."""
     return "PARAMETER(World)" in source(file)
 
 
@@ -140,13 +140,13 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
     command = (*compiler(), *_FLAGS, *options)
     key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
     own, stem = private_folder("kernels", PlatformError), f"{Path(file).stem}-{key[:16]}"
-    return kept(own, stem, ".so") or _compiled(command, text, own, stem)
+    return find(own, stem, ".so") or _compiled(command, text, own, stem)
 
 
 def _compiled(command: Sequence[str], text: str, own: Path, stem: str) -> Path:
     with os.fdopen(open_lock(own / f"{stem}.lock"), "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once: one compiles, the others wait
-        if found := kept(own, stem, ".so"):
+        if found := find(own, stem, ".so"):
             return found
         with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:  # of ranks, in the folder of their run
             product = Path(scratch, f"{stem}.so")

@@ -1,6 +1,6 @@
 """What one operation spends, as counts that hold on any hardware, and what these come to on one.
 
-T = launch + steps * (one wait) + S * (the busiest resource), Hockney's latency and bandwidth with each told apart.
+T = launch + steps * (one wait) + S * (the busiest resource), Hockney's latency and bandwidth with each in its own term.
 """
 
 import math

@@ -175,7 +175,7 @@ class Checker(Protocol):
         """
 
     def overrun(self, case: Case) -> Overrun | None:
-        """*Collective*: return the first write beside the buffers since they were filled, over all ranks; or None."""
+        """*Collective*: return the first write outside the buffers since they were filled, over all ranks; or None."""
 
 
 class Logs(Protocol):
@@ -196,10 +196,10 @@ class Compute(Protocol):
     def products(self, size: int) -> Products:
         """Return square matrices of that many rows on every local rank, to be multiplied."""
 
-    def gather_queues(self) -> None:
+    def join_streams(self) -> None:
         """Make what is enqueued next wait for the streams of all local ranks of its device."""
 
-    def spread_queues(self) -> None:
+    def fork_streams(self) -> None:
         """Make what is enqueued next for any local rank wait for what was enqueued on other streams of its device."""
 
     def stepping(self) -> AbstractContextManager[None]:
@@ -255,7 +255,7 @@ class Platform(Protocol):
     def traced(self) -> Self:
         """Return the same ranks and memory with kernels that keep a log; opened for a sweep that is traced."""
 
-    def hesitant(self, seconds: float) -> Self | None:
+    def with_delays(self, seconds: float) -> Self | None:
         """Return the same ranks with kernels that are delayed in the middle of operations of so many seconds.
 
         None where calls begin so promptly that a rank which comes late is enough.

@@ -1,6 +1,6 @@
 """What lies in the memory of each rank, and what kernels know of it; kernels/world.cuh has the same numbers.
 
-Beside every buffer are bytes that nobody may write, a guard: a check looks whether somebody did.
+Before and after every buffer are bytes that nobody may write, a guard: a check looks whether somebody did.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from collbench.results import Overrun
 MAX_RANKS = 128  # of one World, unless it is compiled for fewer
 WINDOW_HEAD = 65536  # bytes of flags before the FIFOs of a window
 LINE = 128  # bytes: regions start at multiples of it
-GUARD = 4096  # bytes beside every buffer; a whole page, so that buffers lie to each other as they would without
+GUARD = 4096  # bytes before and after every buffer; a whole page, so that the alignment of buffers stays the same
 GUARDED = 0x5C  # what they hold
 UNTOUCHED = bytes([GUARDED]) * GUARD
 _WARP = 32  # threads
@@ -75,7 +75,7 @@ class Needs:
 class Guard:
     """GUARD bytes that nobody may write."""
 
-    buffer: str  # beside which they are
+    buffer: str  # before or after which they are
     region: Region
     start: int  # of the first, in bytes behind the region's start; negative, before it
 
@@ -121,7 +121,7 @@ class Layout:
 
     @cached_property
     def nbytes(self) -> int:
-        """Of all regions of a rank, and the guards beside them."""
+        """Return the bytes of all regions of a rank and of their guards."""
         return sum(self.sizes.values()) + GUARD * (len(self.sizes) + 1)
 
     def guards(self, case: Case) -> Iterator[Guard]:

@@ -23,7 +23,7 @@ from collbench.host.launcher import neighbours
 
 _SHORTEST_NAP, _LONGEST_NAP = 50e-6, 5e-3  # seconds between two looks for an order: 5 ms cost 1 % of a core or less
 
-Told = tuple[type[CollbenchError], str]
+SentError = tuple[type[CollbenchError], str]
 
 
 class Alone:
@@ -67,7 +67,7 @@ def usable_cores() -> frozenset[int]:
 
 
 def crowded() -> bool:
-    """Whether the launcher started more processes on this machine than there are cores for them, as far as is told.
+    """Whether the launcher started more processes on this machine than there are cores for them, as far as it says.
 
     One that a launcher bound to a core may not look at the others' yet; its parent was there before it was bound.
     """
@@ -94,7 +94,7 @@ class Processes:
     def of_world(cls) -> Self:
         """All that the launcher started; this starts MPI.
 
-        One thread calls it, as in most programs: told that several might, MPI locks, and MPICH takes three times as
+        One thread calls it, as in most programs: if several might, MPI locks, and MPICH takes three times as
         long for a small message.  But only then does it ever yield, without which ranks that share a core wait for the
         scheduler's next tick, milliseconds.
         """
@@ -145,7 +145,7 @@ class Processes:
         self.comm.Allreduce(mine, all_of_them)
         self.trouble = ""
         if all_of_them[0]:
-            raise _common(self.comm.allgather(_told(error))) from error
+            raise _common(self.comm.allgather(_sendable(error))) from error
 
     def hang_bells(self, folder: Path) -> None:
         """*Collective*: let ranks that wait for an order sleep in the kernel, by pipes in a folder of their machine."""
@@ -206,7 +206,7 @@ class Processes:
 Team = Alone | Processes
 
 
-def _told(error: Exception | None) -> Told | None:
+def _sendable(error: Exception | None) -> SentError | None:
     """An error in a form that can be sent; whatever collbench does not raise itself is the platform's."""
     if error is None:
         return None
@@ -215,9 +215,9 @@ def _told(error: Exception | None) -> Told | None:
     return PlatformError, f"{type(error).__name__}: {error}"
 
 
-def _common(told: Sequence[Told | None]) -> CollbenchError:
+def _common(failures: Sequence[SentError | None]) -> CollbenchError:
     """What all raise: the lowest rank's error, with its rank unless everyone says the same."""
-    rank, (kind, text) = next((rank, failure) for rank, failure in enumerate(told) if failure)
-    error = kind(text if len(set(told)) == 1 else f"rank {rank}: {text}")
+    rank, (kind, text) = next((rank, failure) for rank, failure in enumerate(failures) if failure)
+    error = kind(text if len(set(failures)) == 1 else f"rank {rank}: {text}")
     error.agreed = True
     return error

@@ -34,7 +34,7 @@ _FEWEST = 2  # stretches of a part: its start and its end
 _CALL_BITS = 48
 _RARE, _LONG = 8, 8  # one delay of so many is so many times as long
 
-HESITATES = "-DHESITATES"
+WITH_DELAYS = "-DHESITATES"
 """The compiler's option for kernels that are delayed once in a call, at the end of a phase drawn by lot (trace.cuh)."""
 
 
@@ -64,7 +64,7 @@ class Plan:
 
 
 def lost(seconds: float) -> int:
-    """Return the nanoseconds that kernels with HESITATES lose in operations of so many seconds.
+    """Return the nanoseconds that kernels with WITH_DELAYS lose in operations of so many seconds.
 
     Four operations, within which the other ranks come to their end; but no more than these would wait.
     """
@@ -104,7 +104,7 @@ def stretches(where: NDArray[np.void]) -> int:
 
 
 def found(
-    case: Case, plan: Plan, rank: int, verdicts: NDArray[np.void], kept: bool, wire: Wire | None = None
+    case: Case, plan: Plan, rank: int, verdicts: NDArray[np.void], with_bits: bool, wire: Wire | None = None
 ) -> Mismatch | None:
     """Return the first wrong element of a rank in all calls.
 
@@ -113,7 +113,7 @@ def found(
         plan: The calls.
         rank: Whose results were compared.
         verdicts: One for each piece of the rank's result.
-        kept: Whether verdicts have the bits of the first wrong element.
+        with_bits: Whether verdicts have the bits of the first wrong element.
         wire: The narrow format of the ranks, if there is one.
 
     Raises:
@@ -132,5 +132,5 @@ def found(
     first, piece, verdict = min(wrong, key=lambda entry: entry[0])
     call, index = first >> _CALL_BITS, first % 2**_CALL_BITS
     total = sum(int(verdict["wrong"]) for _, _, verdict in wrong)
-    got = verdict["got"].reshape(1).view(case.dtype.storage)[:1] if kept else None
+    got = verdict["got"].reshape(1).view(case.dtype.storage)[:1] if with_bits else None
     return checking.describe(case, plan.seed + call, rank, piece, (total, index), got, (call, plan.calls), wire)

@@ -67,9 +67,9 @@ def _lasted(pair: Array) -> int:
 
 
 def _spans(log: Any, rate: float) -> Iterator[Span]:
-    """What went before a stamp; stretches of work that were not told apart are what the next stamp of work says."""
-    kept = log["stamp"][: int(log["stamps"])]
-    names = [_PHASES[int(phase)] for phase in kept["phase"]]
+    """Yield the span before each stamp; work whose kind the kernel did not log has that of the next stamp of work."""
+    stamps = log["stamp"][: int(log["stamps"])]
+    names = [_PHASES[int(phase)] for phase in stamps["phase"]]
     following = MOVED
     for index in reversed(range(len(names))):
         if names[index] == _WORKED:
@@ -77,6 +77,6 @@ def _spans(log: Any, rate: float) -> Iterator[Span]:
         elif names[index] in (MOVED, ADDED):
             following = names[index]
     before, origin = int(log["ticks"][0]), int(log["ticks"][0])
-    for name, now in zip(names, map(int, kept["ticks"]), strict=True):
+    for name, now in zip(names, map(int, stamps["ticks"]), strict=True):
         yield Span(name, rate * (before - origin), rate * (now - before))
         before = now

@@ -68,7 +68,7 @@ def grid_along_x(axes: "Axes") -> None:
 
 
 def place_legend(figure: "Figure", handles: "Sequence[Artist]", style: Style) -> float:
-    """Put the legend outside of the panels, in as many columns as it needs; return the inches left beside it.
+    """Put the legend outside of the panels, in as many columns as it needs; return the inches left next to it.
 
     Below the panels the figure grows by the height of the legend.
     """

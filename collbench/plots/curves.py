@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from collbench.plots import samples
 from collbench.plots.axes import place_legend, size_axis, value_axis, wrapped
-from collbench.plots.kinds import PLAIN, Kind, Named, Say, Wanted
+from collbench.plots.kinds import PLAIN, Kind, Named, PlotRequest, Say
 from collbench.plots.panels import (
     Combination,
     Drawn,
@@ -54,13 +54,13 @@ class Part(NamedTuple):
 
 def figures(
     runs: Sequence[Run],
-    wanted: Wanted = PLAIN,
+    request: PlotRequest = PLAIN,
     say: Say = lambda reason: None,
 ) -> Named:
-    """Yield each figure with its name; `say` is told of each panel that a view has to leave out, and why."""
-    rows = panels(runs, wanted.apart, wanted.machine)
-    if wanted.implementations:
-        rows = {combination: only(row, wanted.implementations) for combination, row in rows.items()}
+    """Yield each figure with its name; `say` gets each panel that a view has to leave out, and why."""
+    rows = panels(runs, request.apart, request.machine)
+    if request.implementations:
+        rows = {combination: only(row, request.implementations) for combination, row in rows.items()}
         rows = {combination: row for combination, row in rows.items() if row}
     rows = told_apart(rows, say)
     known = _looks(line for row in rows.values() for panel in row for line, _ in panel.points)
@@ -72,45 +72,47 @@ def figures(
             say(reason)
 
     for combination, row in rows.items():
-        for name, figure in _of_row(combination, row, known, wanted, say_once):
+        for name, figure in _of_row(combination, row, known, request, say_once):
             yield "-".join([*_distinction(combination, rows), name]), figure
 
 
-def _of_row(combination: Combination, row: list[Panel], known: dict[Line, Look], wanted: Wanted, say: Say) -> Named:
+def _of_row(
+    combination: Combination, row: list[Panel], known: dict[Line, Look], request: PlotRequest, say: Say
+) -> Named:
     """Yield the figures of one combination, a view each."""
-    if wanted.overlay:
+    if request.overlay:
         cells, chosen_looks = [overlaid(row)], known
     else:
-        cells, chosen_looks = [(Layer(panel),) for panel in row], _muted(known, row, wanted.coloured)
-    for view in chosen(wanted.views, wanted.linear):
+        cells, chosen_looks = [(Layer(panel),) for panel in row], _muted(known, row, request.coloured)
+    for view in chosen(request.views, request.linear):
         parts = []
         for cell in cells:
             if layers := _drawable(cell, view, say):
                 parts.append(Part(layers, view))
         if parts:
-            parts += _beside(parts, wanted.style)
-            name = f"overlay-{view.name}" if wanted.overlay else view.name
-            yield name, _figure(combination, parts, chosen_looks, wanted.style)
-    if SAMPLES in named(wanted.views):
+            parts += _companion(parts, request.style)
+            name = f"overlay-{view.name}" if request.overlay else view.name
+            yield name, _figure(combination, parts, chosen_looks, request.style)
+    if SAMPLES in named(request.views):
         yield from samples.figures(row, known, say)
 
 
 def _drawable(cell: Iterable[Layer], view: View, say: Say) -> tuple[Layer, ...]:
-    """Return the layers that the view can be drawn of; `say` is told why of the others."""
-    kept = []
+    """Return the layers that the view can be drawn of; `say` gets the reason for the others."""
+    drawable = []
     for layer in cell:
         if lacking := view.lacking(layer.panel):
             say(f"{view.name} not drawn for {layer.panel.place}: {lacking}")
         else:
-            kept.append(layer)
-    return tuple(kept)
+            drawable.append(layer)
+    return tuple(drawable)
 
 
-def _beside(parts: Sequence[Part], plot_style: Style) -> list[Part]:
+def _companion(parts: Sequence[Part], plot_style: Style) -> list[Part]:
     """Return the view that stands right of another view of the same topology, where it can be drawn."""
     layers, view = parts[0]
-    other = next((other for other in VIEWS if other.name == view.beside), None)
-    if other is None or not plot_style.beside or len(parts) > 1 or layers[0].name:
+    other = next((other for other in VIEWS if other.name == view.companion), None)
+    if other is None or not plot_style.companion or len(parts) > 1 or layers[0].name:
         return []
     return [] if other.lacking(layers[0].panel) else [Part(layers, other)]
 
@@ -120,17 +122,17 @@ def _looks(lines: Iterable[Line]) -> dict[Line, Look]:
 
     Of several libraries the first has the implementation's own look, and the others the looks that clash least.
     """
-    wanted = sorted(set(lines))
-    first = {line.implementation: line.library for line in reversed(wanted) if line.library}
+    distinct = sorted(set(lines))
+    first = {line.implementation: line.library for line in reversed(distinct) if line.library}
     names = {}
-    for line in wanted:
+    for line in distinct:
         usual = line.library in ("", first.get(line.implementation))
         names[line] = line.implementation if usual else line.label
     chosen_looks = looks(names.values())
     order = list(chosen_looks)
-    wanted.sort(key=lambda line: (order.index(names[line]), line.predicted))
+    distinct.sort(key=lambda line: (order.index(names[line]), line.predicted))
     found = {}
-    for line in wanted:
+    for line in distinct:
         look = chosen_looks[names[line]]
         found[line] = look.predicted if line.predicted else look
     return found
@@ -314,7 +316,7 @@ def _comparable(parts: list[Part]) -> bool:
 
 
 def _title(part: Part, parts: list[Part], width: int) -> str:
-    """Return a panel's title: the topology, and what the reader must know; of a view beside it nothing."""
+    """Return a panel's title: the topology, and what the reader must know; nothing for the view right of it."""
     if part.view != parts[0].view:
         return ""
     layers = [layer for other in parts for layer in other.layers if other.view == part.view]

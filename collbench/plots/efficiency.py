@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from collbench.analysis.plans import LEVELS, Scaled, planned, scaled
 from collbench.host.sanitize import text
-from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
+from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.planner import MACHINE
 from collbench.plots.style import SCREEN, looks, style
 from collbench.results import PlannedStep
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 _MOST_TICKS = 9
 
 
-def figures(run: Run, wanted: Wanted) -> Named:
+def figures(run: Run, request: PlotRequest) -> Named:
     """One, if there are several numbers of GPUs; what is chosen is held against the same first plan."""
-    told = [
-        one._replace(rows=tuple(row for row in one.rows if wanted.shows(row.implementation)))
+    found = [
+        one._replace(rows=tuple(row for row in one.rows if request.shows(row.implementation)))
         for one in scaled(planned(run.results, "scale"))
     ]
-    shown = [one for one in told if one.rows]
+    shown = [one for one in found if one.rows]
     if shown:
         yield "efficiency", figure(shown, run.header.topology.name)
 
 
-def figure(told: Sequence[Scaled], machine: str) -> "Figure":
+def figure(found: Sequence[Scaled], machine: str) -> "Figure":
     """A line with its band for each system."""
-    chosen = looks(one.system for one in told)
-    name = text(machine if machine and len(told) == 1 else ", ".join(one.system for one in told), MACHINE)
+    chosen = looks(one.system for one in found)
+    name = text(machine if machine and len(found) == 1 else ", ".join(one.system for one in found), MACHINE)
     with style():
         from matplotlib.figure import Figure
 
         drawn = Figure(figsize=(SCREEN.width(1) + 1, 4.8), layout="constrained")
         axes = drawn.subplots()
-        for one in told:
+        for one in found:
             look, counts = chosen[one.system], [row.gpus for row in one.rows]
             axes.plot(
                 counts,
@@ -49,7 +49,7 @@ def figure(told: Sequence[Scaled], machine: str) -> "Figure":
             )
             low, high = ([min(2.0, one.efficiency(row, row.band[end])) for row in one.rows] for end in (1, 0))
             axes.fill_between(counts, low, high, color=look.color, alpha=0.13, linewidth=0)
-        _scale(axes, [row.gpus for one in told for row in one.rows])
+        _scale(axes, [row.gpus for one in found for row in one.rows])
         drawn.suptitle(f"Efficiency of a training run: {name}, predicted", x=0.01, ha="left")
         drawn.legend(loc="outside lower left", ncols=3)
     return drawn

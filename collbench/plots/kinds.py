@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Wanted(NamedTuple):
+class PlotRequest(NamedTuple):
     """What to draw of the runs, and how."""
 
     views: Sequence[str] = ("bandwidth", "latency")  # names of views.VIEWS, "samples" or "all"
@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
 
 
 _LONGEST = 40  # characters of a run's name in a picture
-PLAIN = Wanted()
+PLAIN = PlotRequest()
 Say = Callable[[str], None]
 Named = Iterator[tuple[str, "Figure"]]
 """Figures, each after the name of its file without the suffix."""
@@ -54,7 +54,7 @@ class Kind:
     order: int  # place among the figures of a run
     rows: tuple[type, ...]  # the results that it may be drawn of
     needs: str  # of which of them it is drawn, after "NAME is drawn of"
-    figures: Callable[[Sequence[Run], Wanted, Say], Named]  # Say is told of each figure that is left out, and why
+    figures: Callable[[Sequence[Run], PlotRequest, Say], Named]  # Say gets each figure left out, and why
     styled: bool = False  # whether it has the plot style of the request; else it is for the screen
 
     def concerns(self, result: Result) -> bool:
@@ -62,12 +62,12 @@ class Kind:
         return isinstance(result, self.rows) and not result.outcome.bad
 
 
-def run_by_run(drawn: Callable[[Run, Wanted], Named]) -> Callable[[Sequence[Run], Wanted, Say], Named]:
+def run_by_run(drawn: Callable[[Run, PlotRequest], Named]) -> Callable[[Sequence[Run], PlotRequest, Say], Named]:
     """Return a function that draws each run by itself; names of the second run's figures end in -2, and so on."""
 
-    def figures(runs: Sequence[Run], wanted: Wanted, say: Say) -> Named:
+    def figures(runs: Sequence[Run], request: PlotRequest, say: Say) -> Named:
         for place, run in enumerate(runs, 1):
-            for stem, figure in drawn(run, wanted):
+            for stem, figure in drawn(run, request):
                 yield f"{stem}-{place}" if place > 1 else stem, figure
 
     return figures
@@ -89,7 +89,7 @@ def draw(
     runs: Sequence[Run],
     folder: Path,
     formats: Sequence[str] = ("png",),
-    wanted: Wanted = PLAIN,
+    request: PlotRequest = PLAIN,
     say: Say = lambda reason: None,
 ) -> list[Path]:
     """Write every figure of every kind of these runs into `folder` and return the files; none if there is nothing.
@@ -98,9 +98,9 @@ def draw(
     """
     paths: list[Path] = []
     for kind in kinds().values():
-        for stem, figure in kind.figures(runs, wanted, say):
+        for stem, figure in kind.figures(runs, request, say):
             _mark_cut_off(figure, runs)
-            paths += save(figure, folder, stem, formats, wanted.style if kind.styled else SCREEN)
+            paths += save(figure, folder, stem, formats, request.style if kind.styled else SCREEN)
     return paths
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collbench.analysis.stragglers import Floats, StepArrays, straggler_rows
-from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
+from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import style
 from collbench.results import StepTimes
 from collbench.runfile.store import Run
@@ -56,10 +56,10 @@ class Binned:
         )
 
 
-def figures(run: Run, wanted: Wanted) -> Named:
+def figures(run: Run, request: PlotRequest) -> Named:
     """One for each row that says who is late."""
     for result, steps in straggler_rows(run.results):
-        if wanted.shows(result.implementation):
+        if request.shows(result.implementation):
             case = result.case
             words = ["lateness", case.collective.name, case.dtype.name, f"{case.nbytes}B", result.implementation]
             yield "-".join(words), _figure(result, steps)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collbench.analysis.strategies import Effort, GeometricMean, Ranking, StrategyRuns, geometric_mean, ranking
-from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
+from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import SCREEN, looks, style
 from collbench.results import Point, Trained
 from collbench.runfile.store import Run
@@ -31,10 +31,10 @@ Along = Callable[[Trained, Point], float]
 """Where a point of a run stands on the x axis."""
 
 
-def figures(run: Run, wanted: Wanted) -> Named:
+def figures(run: Run, request: PlotRequest) -> Named:
     """Yield one figure, if any strategy learns; the target is that of all strategies, drawn or not."""
     found = ranking(run.results)
-    shown = tuple(entry for entry in found.entries if wanted.shows(entry.name)) if found else ()
+    shown = tuple(entry for entry in found.entries if request.shows(entry.name)) if found else ()
     if found and shown:
         yield "losses", figure(replace(found, entries=shown))
 

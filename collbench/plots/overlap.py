@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collbench.analysis.overlap import Overlap, best_of_schedules, overlaps
-from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
+from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import ACTIVITIES, COLORS, SCREEN, style
 from collbench.results import COMMUNICATED, COMPUTED, Activity, StepPrediction, StepTimes
 from collbench.runfile.store import Run
@@ -18,10 +18,10 @@ _MOST_RANKS = 8  # in a timeline: more are too thin to read
 _MARKERS = "osD^vPX"
 
 
-def figures(run: Run, wanted: Wanted) -> Named:
+def figures(run: Run, request: PlotRequest) -> Named:
     """Both pictures of every implementation; a timeline only where steps were looked at closely."""
     topology = run.header.topology.name
-    found = [one for one in overlaps(run.results) if wanted.shows(one.row.implementation)]
+    found = [one for one in overlaps(run.results) if request.shows(one.row.implementation)]
     for name in dict.fromkeys(one.row.implementation for one in found):
         own = [one for one in found if one.row.implementation == name]
         yield f"buckets-{name}", _buckets(own, topology)
@@ -112,6 +112,6 @@ def _bars(axes: "Axes", own: Sequence[Activity], lane: int) -> None:
 KIND = Kind(
     order=31,
     rows=(StepTimes, StepPrediction),
-    needs="overlapped steps beside the same step one part after the other and its parts alone",
+    needs="overlapped steps together with the same step one part after the other and its parts alone",
     figures=run_by_run(figures),
 )

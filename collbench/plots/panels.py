@@ -148,17 +148,17 @@ def _add(row: list[Panel], panel: Panel) -> None:
 
 
 def _laid_over(row: list[Panel]) -> list[Panel]:
-    kept = []
+    selected = []
     for panel in row:
         others = [other for other in row if other.predicted != panel.predicted and _alike(other, panel)]
         predictions = [other for other in row if other.predicted and _alike(other, panel)]
         if not others or len(predictions) > 1:
-            kept.append(panel)
+            selected.append(panel)
         elif not panel.predicted:
             (expected,) = predictions
             both = _joined(panel, expected)
-            kept.append(replace(both, expectation=expected.topology, bound=panel.bound or expected.bound))
-    return kept
+            selected.append(replace(both, expectation=expected.topology, bound=panel.bound or expected.bound))
+    return selected
 
 
 def _alike(one: Panel, other: Panel) -> bool:
@@ -224,16 +224,16 @@ def share_a_device(run: Run, results: Iterable[Timed]) -> bool:
 
 def only(row: Sequence[Panel], names: Collection[str]) -> list[Panel]:
     """Return the panels with these implementations alone; what they are compared with stays known."""
-    kept = []
+    selected = []
     for panel in row:
         results = tuple(result for result in panel.results if result.implementation in names)
         if results:
-            kept.append(replace(panel, results=results, wrong=panel.wrong & set(names)))
-    return kept
+            selected.append(replace(panel, results=results, wrong=panel.wrong & set(names)))
+    return selected
 
 
 def told_apart(rows: dict[Combination, list[Panel]], say: Callable[[str], None]) -> dict[Combination, list[Panel]]:
-    """Return as much as one figure can hold; `say` is told how much is left out."""
+    """Return as much as one figure can hold; `say` gets how much is left out."""
     lines = (line for row in rows.values() for panel in row for line, _ in panel.points)
     names = list(dict.fromkeys(line.implementation for line in lines))
     if len(names) > TOLD_APART:

@@ -16,7 +16,7 @@ from collbench.planner.pipeline_schedule import (
     shortened,
 )
 from collbench.plots.axes import seconds_tick
-from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
+from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.planner import LABEL, machine_of
 from collbench.plots.style import DARK, style
 from collbench.results import Pipeline, PlannedStep
@@ -39,10 +39,10 @@ _NUMBERED = 0.11  # inches of a piece that has room for its micro-batch's number
 _WIDTH = 11.0  # inches
 
 
-def figures(run: Run, wanted: Wanted) -> Named:
+def figures(run: Run, request: PlotRequest) -> Named:
     """Yield one figure, of the first layout whose pipeline has several stages, and not too many."""
     for row in planned(run.results, "layout"):
-        if wanted.shows(row.implementation) and _drawable(row.pipeline):
+        if request.shows(row.implementation) and _drawable(row.pipeline):
             yield "pipeline", _figure(row, machine_of(run, [row]))
             return
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from collbench.analysis.plans import front, planned
 from collbench.host.sanitize import text
 from collbench.plots.axes import grid_along_x
-from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
+from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import DARK, GREY, MEMORY_PARTS, OTHERS, SCREEN, STEP_PARTS, looks, style
 from collbench.results import PlannedStep, words
 from collbench.runfile.store import Run
@@ -56,24 +56,24 @@ _SECONDS_PER_TOKEN = _SECONDS._replace(
 )
 
 
-def _layouts(run: Run, wanted: Wanted) -> Named:
+def _layouts(run: Run, request: PlotRequest) -> Named:
     """Yield a figure of the time of a step in each planned layout, in the order of the file."""
     rows = planned(run.results, "layout")
     bars = [
         Bar(_layout_label(row, rows), row.parts, row.band, _step_remark(row))
         for row in rows
-        if wanted.shows(row.implementation)
+        if request.shows(row.implementation)
     ]
     if bars:
         yield "layouts", _stacked(bars, _SECONDS, f"Where the time of a step goes: {machine_of(run, rows)}")
 
 
-def _memory(run: Run, wanted: Wanted) -> Named:
+def _memory(run: Run, request: PlotRequest) -> Named:
     """Yield a figure of what layouts need of a GPU's memory; the line is the smallest GPU's."""
     rows = [row for row in planned(run.results, "layout") if row.needed > 0]
     bars = []
     for row in rows:
-        if wanted.shows(row.implementation):
+        if request.shows(row.implementation):
             parts = {part: nbytes / _GIB for part, nbytes in row.memory.items()}  # so that ticks are whole numbers
             bars.append(Bar(_layout_label(row, rows), parts, None, f"{row.needed / row.capacity:.0%}"))
     if bars:
@@ -83,12 +83,12 @@ def _memory(run: Run, wanted: Wanted) -> Named:
         yield "memory", _stacked(bars, axis, f"What the memory of a GPU holds: {machine_of(run, rows)}")
 
 
-def _interconnects(run: Run, wanted: Wanted) -> Named:
+def _interconnects(run: Run, request: PlotRequest) -> Named:
     """Yield a figure of the same step on several interconnects, in the order of the file."""
     rows = planned(run.results, "interconnect")
     bars = []
     for row in rows:
-        if wanted.shows(row.implementation):
+        if request.shows(row.implementation):
             slowdown = row.typical / row.tokens / min(other.typical / other.tokens for other in rows)
             remark = _step_remark(row) + (f", {format_figure(slowdown)}x" if slowdown > 1.005 else "")
             bars.append(Bar(_interconnect_label(row, rows), row.parts, row.band, remark))
@@ -198,10 +198,10 @@ def _parts_legend(drawn: "Figure", bars: Sequence[Bar]) -> None:
 # ---- cost against time
 
 
-def _costs(run: Run, wanted: Wanted) -> Named:
+def _costs(run: Run, request: PlotRequest) -> Named:
     """Yield a figure of costs, if prices are known; the line joins the best of all plans, drawn or not."""
     rows = [row for row in planned(run.results, "cost") if row.price > 0]
-    shown = [row for row in rows if wanted.shows(row.implementation)]
+    shown = [row for row in rows if request.shows(row.implementation)]
     if shown:
         yield "pareto", _cost_figure(shown, front(rows), run.header.topology.name)
 

@@ -74,7 +74,7 @@ def _panel(axes: "Axes", comparison: Comparison, rows: Sequence[Row], chosen: di
     axes.axhspan(1 / (1 + comparison.margin), 1 + comparison.margin, color="#808080", alpha=0.18, linewidth=0)
     axes.axhline(1, color=GREY, linewidth=1)
     for place, name in enumerate(names):
-        # Points of one size stand beside each other, so that intervals do not cover each other.
+        # Points of one size are drawn next to each other, so that intervals do not cover each other.
         aside = 2 ** (0.5 * (place - (len(names) - 1) / 2) / len(names))
         _line(axes, [row for row in rows if row.base.implementation == name], chosen[name], aside)
     _axes(axes, rows, comparison.margin)

@@ -28,7 +28,7 @@ _FEW = 400  # points that a vector picture holds one by one
 def figures(
     row: Sequence[Panel], looks: Mapping[Line, Look], say: Callable[[str], None]
 ) -> "Iterator[tuple[str, Figure]]":
-    """Yield a figure for each topology with samples; `say` is told why another has none, and how many sizes lack.
+    """Yield a figure for each topology with samples; `say` gets why another has none, and how many sizes lack.
 
     They have the plot style of the screen whatever the user asked for: so many points are no slide.
     """

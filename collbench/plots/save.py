@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _UNFIT = re.compile(r"[/\\\x00]+")  # characters that no file name may have
 _LONGEST_NAME = 200
-_COLOURS = 255  # of a palette; one more is kept free
+_COLOURS = 255  # of a palette; one more stays free
 _PAGE_DPI, _PAGE_COLOURS = 110, 64
 
 
@@ -73,12 +73,12 @@ def png(figure: "Figure", dpi: int, colours: int = _COLOURS) -> bytes:
     counted: Any = whole.getcolors(whole.width * whole.height)
     counted.sort(key=lambda pair: (-pair[0], pair[1]))
     order = np.array([colour for _, colour in counted], np.int32)
-    kept = order[:colours]
-    nearest = np.concatenate([((part[:, None] - kept) ** 2).sum(2).argmin(1) for part in np.array_split(order, 32)])
+    palette = order[:colours]
+    nearest = np.concatenate([((part[:, None] - palette) ** 2).sum(2).argmin(1) for part in np.array_split(order, 32)])
     place_of = np.zeros(1 << 24, np.uint8)
     place_of[_number_of(order)] = nearest
     small = Image.fromarray(place_of[_number_of(np.asarray(whole, np.int32))])
-    small.putpalette(kept.astype(np.uint8).tobytes())
+    small.putpalette(palette.astype(np.uint8).tobytes())
     written = io.BytesIO()
     small.save(written, "png", optimize=True, dpi=(dpi, dpi))
     return written.getvalue()

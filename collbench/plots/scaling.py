@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collbench.analysis.scaling import USUAL, Curve, curves, fit_laws, nearest_law
-from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
+from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import SCREEN, Look, looks, style
 from collbench.results import StepPrediction, StepTimes, family
 from collbench.runfile.store import Run
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _FINE = 120  # points of a fitted law
 
 
-def figures(run: Run, wanted: Wanted) -> Named:
+def figures(run: Run, request: PlotRequest) -> Named:
     """One, if there is a curve."""
-    shown = [curve for curve in curves(run.results) if wanted.shows(curve.last.row.implementation)]
+    shown = [curve for curve in curves(run.results) if request.shows(curve.last.row.implementation)]
     if shown:
         yield "scaling", figure(shown, run.header.topology.name)
 

@@ -25,7 +25,7 @@ UNDATED: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"
 TOLD_APART = 60
 """Most lines, and most panels, of one figure: nobody tells more apart, and drawing thousands takes hours."""
 COLOURED = 7
-"""Lines that have a colour unless the user asks for more: about as many as can be told apart at a glance."""
+"""Lines that have a colour unless the user asks for more: about as many as a reader distinguishes at a glance."""
 MUTED = "#BDBDBD"
 """Colour of lines in the background."""
 GREY = "#606060"
@@ -129,11 +129,11 @@ MEMORY_PARTS: Mapping[str, str] = {
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
     """Return a look for each name, those of LOOKS first; other names get the looks that clash least."""
-    wanted = set(names)
-    chosen = {name: look for name, look in LOOKS.items() if name in wanted}
+    named = set(names)
+    chosen = {name: look for name, look in LOOKS.items() if name in named}
     colors = [look.color for look in LOOKS.values()]
     spare = [Look(*parts) for parts in product(colors, "hdoX^", ("--", "-.", ":"))]
-    for name in sorted(wanted - set(LOOKS)):
+    for name in sorted(named - set(LOOKS)):
         # The search starts at a place that only the name decides, so that a name tends to keep its look between runs.
         first = zlib.crc32(name.encode()) % len(spare)
         candidates = spare[first:] + spare[:first]
@@ -208,7 +208,7 @@ class Style:
     wrap: int  # most letters in a line of a panel's title
     lines: float  # line widths over those of LOOKS
     dpi: int
-    beside: bool = False  # whether a second view stands right of the first where there is one topology
+    companion: bool = False  # whether a second view stands right of the first where there is one topology
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)  # Matplotlib's, over those of all styles
 
     def width(self, columns: int) -> float:
@@ -271,7 +271,7 @@ SCREEN = Style(
     wrap=52,
     lines=1.0,
     dpi=150,
-    beside=True,
+    companion=True,
 )
 PAPER = Style(
     name="paper",

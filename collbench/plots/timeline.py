@@ -10,7 +10,7 @@ import numpy as np
 
 from collbench.cases import Case
 from collbench.plots.axes import grid_along_x, seconds_tick
-from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
+from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import DARK, OTHERS, style
 from collbench.plots.style import PHASES as COLOURS
 from collbench.results import PARTS, PHASES, Explanation, Track
@@ -32,10 +32,10 @@ _SHARES_WIDTH, _SHARES_ROW = 11.0, 0.4  # inches
 _ROOM = 1.15  # axis over the longest bar, for the time that stands behind it
 
 
-def figures(run: Run, wanted: Wanted) -> Named:
+def figures(run: Run, request: PlotRequest) -> Named:
     """Yield a timeline for each explanation that has tracks, and for each case its shares."""
     explained = [result for result in run.results if isinstance(result, Explanation)]
-    shown = [result for result in explained if wanted.shows(result.implementation)]
+    shown = [result for result in explained if request.shows(result.implementation)]
     if not any(result.tracks for result in shown):
         return
     for explanation in shown:
@@ -226,4 +226,4 @@ def _stacked(axes: "Axes", row: int, explanation: Explanation, length: float) ->
         left += width
 
 
-KIND = Kind(order=60, rows=(Explanation,), needs="operations that kept a log", figures=run_by_run(figures))
+KIND = Kind(order=60, rows=(Explanation,), needs="operations with a log", figures=run_by_run(figures))

@@ -27,7 +27,7 @@ class View(ABC):
     level: ClassVar[float | None] = None  # where a line across stands
     bounded: ClassVar[bool] = False  # whether the bound is drawn where it is known
     scale: str = "log"
-    beside: str = ""  # the view that stands right of it where there is one topology, unless it is a figure of its own
+    companion: str = ""  # the view drawn right of it for one topology, unless it has a figure of its own
 
     @abstractmethod
     def value(self, panel: Panel, result: Drawn, seconds: float) -> float:
@@ -148,7 +148,7 @@ class _Speedup(View):
         if not panel.libraries:
             return "no library (nccl, mpi) was timed there to compare with"
         compared = any(panel.library(result) for result in panel.results)
-        return "" if compared else "nothing has a time beside the library's for the same size"
+        return "" if compared else "no implementation and the library have a time for the same size"
 
 
 class _ShareOfBound(View):
@@ -174,7 +174,7 @@ class _ShareOfBound(View):
         return str(panel.bound or "")
 
 
-VIEWS: tuple[View, ...] = (_Bandwidth(beside="ratio"), _Latency(), _Speedup(), _ShareOfBound(scale="linear"))
+VIEWS: tuple[View, ...] = (_Bandwidth(companion="ratio"), _Latency(), _Speedup(), _ShareOfBound(scale="linear"))
 SAMPLES = "samples"
 """The view that is no quantity against size: every sample of every row (samples.py draws it)."""
 
@@ -186,24 +186,24 @@ def named(names: Iterable[str]) -> list[str]:
         UsageError: One of them is no view.
 
     """
-    known, wanted = [*(view.name for view in VIEWS), SAMPLES], list(names)
-    for name in wanted:
+    known, requested = [*(view.name for view in VIEWS), SAMPLES], list(names)
+    for name in requested:
         if name not in (*known, "all"):
             raise unknown("--view", name, ("all", *known))
-    return known if "all" in wanted else wanted
+    return known if "all" in requested else requested
 
 
 def chosen(names: Iterable[str], linear: bool = False) -> list[View]:
     """Return the views of these names, in the order of VIEWS; with `linear` the bandwidth has a linear axis.
 
-    A view that is a figure of its own stands beside no other.
+    A view with a figure of its own is not drawn next to another.
     """
-    wanted = named(names)
+    requested = named(names)
     views = []
     for view in VIEWS:
-        if view.name in wanted:
+        if view.name in requested:
             scale = "linear" if linear and isinstance(view, _Bandwidth) else view.scale
-            views.append(replace(view, scale=scale, beside="" if view.beside in wanted else view.beside))
+            views.append(replace(view, scale=scale, companion="" if view.companion in requested else view.companion))
     return views
 
 

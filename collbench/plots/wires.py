@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collbench.analysis.wires import Tradeoff, tradeoffs
-from collbench.plots.kinds import Kind, Named, Wanted, run_by_run
+from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import SCREEN, looks, style
 from collbench.results import Measurement
 from collbench.runfile.store import Run
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def figures(run: Run, wanted: Wanted) -> Named:
-    """One for each kind of case with wires that were measured beside an exact implementation."""
+def figures(run: Run, request: PlotRequest) -> Named:
+    """Yield a figure for each kind of case in which wire formats and an exact implementation were measured."""
     found = [one for one in tradeoffs(run.results) if one.study and one.gain(one.exact) is not None]
-    found = [one for one in found if wanted.shows(one.name)]
+    found = [one for one in found if request.shows(one.name)]
     for kind in dict.fromkeys(one.case.kind for one in found):
         stem = f"wires-{kind.collective.name}-{kind.dtype.name}-{kind.redop.name}{'-in-place' * kind.in_place}"
         yield stem, figure([one for one in found if one.case.kind == kind])
@@ -65,6 +65,6 @@ def _scale(axes: "Axes") -> None:
 KIND = Kind(
     order=20,
     rows=(Measurement,),
-    needs="narrow wires whose error was studied, beside an implementation that is exact",
+    needs="narrow wire formats whose error was studied, and an implementation that is exact",
     figures=run_by_run(figures),
 )

@@ -48,7 +48,7 @@ DARK = (0x16 / 255, 0x1A / 255, 0x20 / 255)
 """The page's background at night, as report.css has it."""
 READABLE = 4.5
 """Least contrast of a line with it."""
-_KEPT = 0.7  # of the contrast that a colour has with white, so that what is black by day is nearly white at night
+_DARK_SHARE = 0.7  # of the contrast that a colour has with white, so that what is black by day is nearly white at night
 
 
 def chart_of(runs: Sequence[SafeRun], anchors: Anchors) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str
     Args:
         run: The run that the results are of.
         rows: Results by size.
-        earlier: How many runs the figure has before this one; their lines are told apart by dashes.
+        earlier: How many runs the figure has before this one; their lines differ by dashes.
         look: The look of the implementation.
 
     """
@@ -145,9 +145,9 @@ def _short(value: float) -> float | None:
 def for_dark(colour: str) -> str:
     """Return a colour (#RRGGBB) for the dark page: mixed with white until it can be read."""
     parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    wanted = max(READABLE, _KEPT * contrast(parts, (1, 1, 1)))
+    required = max(READABLE, _DARK_SHARE * contrast(parts, (1, 1, 1)))
     for step in range(25):
         mixed = [round(255 * (part + (1 - part) * step / 25)) for part in parts]
-        if contrast([part / 255 for part in mixed], DARK) >= wanted:
+        if contrast([part / 255 for part in mixed], DARK) >= required:
             return "#" + "".join(f"{part:02x}" for part in mixed)
     return "#ffffff"

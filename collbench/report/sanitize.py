@@ -14,7 +14,7 @@ from collbench.units import visible
 
 _MOST_UNREAD = 100  # rows of a file that are no results, which are shown
 _LONGEST = 300  # characters of a text
-_TEXTS = ("reason", "statistic", "algorithm", "protocol", "system")  # fields of results, beside the note
+_TEXTS = ("reason", "statistic", "algorithm", "protocol", "system")  # fields of results, as well as the note
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def _safe_run(run: Run, label: str) -> SafeRun:
             odd.append((result, reason))
         else:
             usable.append(result)
-    kept = replace(run, header=_safe_header(run.header), results=tuple(usable))
-    return SafeRun(label, kept, tuple(odd), every)
+    safe = replace(run, header=_safe_header(run.header), results=tuple(usable))
+    return SafeRun(label, safe, tuple(odd), every)
 
 
 def _safe_result(result: Result) -> Result:

@@ -82,9 +82,9 @@ class TextTable(NamedTuple):
     @property
     def dense(self) -> "TextTable":
         """The table without columns in which no row has anything; the first, which names the rows, always stays."""
-        kept = [place for place in range(len(self.heading)) if not place or any(row[place] for row in self.rows)]
-        rows = [tuple(row[place] for place in kept) for row in self.rows]
-        return TextTable(self.caption, [self.heading[place] for place in kept], rows)
+        filled = [place for place in range(len(self.heading)) if not place or any(row[place] for row in self.rows)]
+        rows = [tuple(row[place] for place in filled) for row in self.rows]
+        return TextTable(self.caption, [self.heading[place] for place in filled], rows)
 
 
 Part = TypeVar("Part", bound=tuple[Any, ...])

@@ -1,4 +1,4 @@
-"""What stands above the curves, and beside them, in words: title and status of each run, its verdict, the lesson.
+"""What the report says above the curves and next to them: title and status of each run, its verdict, the lesson.
 
 The verdict says whether the numbers are right, which implementation is fastest where, and where the time goes; the
 lesson, what the message size does to the time.
@@ -244,7 +244,7 @@ def _against_library(subject: Subject) -> Iterator[str]:
                 known += [(point, contest.challenger) for point in contest.points if point.sign]
         point, challenger = max(known, key=lambda pair: pair[0].ratio, default=(None, ""))
         if point is None:
-            yield f"none is told apart from {library}, the library, at any size"
+            yield f"none is distinguishable from {library}, the library, at any size"
         elif point.sign > 0:
             yield f"the largest gain over {library}, the library, is that of {challenger}: {point}"
         else:

@@ -80,9 +80,9 @@ def all_rows(runs: Sequence[SafeRun], room: int) -> AllRows:
                 break
             rows.append(row)
     every = sum(len(run.every) + len(run.unread) for run in runs)
-    kept = [place for place in range(len(_NUMBERS)) if any(any(row.numbers[place : place + 1]) for row in rows)]
-    few = [row._replace(numbers=tuple(row.numbers[place] for place in kept if row.numbers[place:])) for row in rows]
-    shown = [_NUMBERS[place] for place in kept]
+    filled = [place for place in range(len(_NUMBERS)) if any(any(row.numbers[place : place + 1]) for row in rows)]
+    few = [row._replace(numbers=tuple(row.numbers[place] for place in filled if row.numbers[place:])) for row in rows]
+    shown = [_NUMBERS[place] for place in filled]
     meanings = [_MEANINGS[name] for name in shown if name in _MEANINGS]
     caption = safe_text(operations[0], 120) if len(operations) == 1 else "Every row"
     return AllRows(caption, ("implementation", "size", *shown, "check"), few, every - len(rows), meanings)

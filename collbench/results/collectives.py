@@ -221,7 +221,7 @@ class Explanation(CaseResult):
 
     platform: str = field()
     seconds: Seconds  # of an operation, as it is measured: the median
-    traced: Seconds  # the same while a log is kept
+    traced: Seconds  # the same while a log is written
     tracks: tuple[Track, ...]  # of one typical operation; none for a library, which cannot be looked into
     note: Note = NO_NOTE
 

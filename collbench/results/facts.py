@@ -187,12 +187,12 @@ class Mismatch(CheckFailure):
 
 @dataclass(frozen=True)
 class Overrun(CheckFailure):
-    """Guard bytes beside a buffer were overwritten."""
+    """Guard bytes before or after a buffer were overwritten."""
 
     kind: ClassVar[str] = "overrun"
 
     rank: int
-    buffer: str  # beside which they are
+    buffer: str  # before or after which they are
     offset: int  # of the changed byte nearest to the buffer, from its end; negative, from its start
     nbytes: int  # changed
 

@@ -253,7 +253,7 @@ STEP_WORDS = {
     "stragglers": "stragglers",
     "loading": "loading of samples",
 }
-"""What people are told that a step is spent on, by the names of its parts."""
+"""Descriptions of what a step is spent on, by the names of its parts."""
 MEMORY_WORDS = {
     "weights": "weights",
     "gradients": "gradients",
@@ -264,7 +264,7 @@ MEMORY_WORDS = {
     "context_memory": "CUDA context",
     "fragments": "fragments",
 }
-"""What people are told that a GPU's memory is needed for, by the names of its parts."""
+"""Descriptions of what a GPU's memory is needed for, by the names of its parts."""
 
 MOST_STAGES = 2**20
 MOST_BYTES = 2**62

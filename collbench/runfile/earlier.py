@@ -16,8 +16,8 @@ def upgraded(fields: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(fields.get("note"), str):
         return fields
     facts = msgspec.to_builtins(note_of(fields["note"]))
-    kept = {name: value for name, value in fields.items() if name != "note"}
-    return kept | {name: value for name, value in facts.items() if value}
+    others = {name: value for name, value in fields.items() if name != "note"}
+    return others | {name: value for name, value in facts.items() if value}
 
 
 def note_of(text: str) -> Note:

@@ -21,8 +21,8 @@ class Setting:
 
     def applied(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment with this change."""
-        wanted = {**environment, **dict(self.changes)}
-        return {name: value for name, value in wanted.items() if value is not None}
+        changed = {**environment, **dict(self.changes)}
+        return {name: value for name, value in changed.items() if value is not None}
 
     @property
     def names(self) -> tuple[str, ...]:

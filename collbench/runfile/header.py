@@ -21,7 +21,7 @@ class Part:
         """Return the part that a JSON value stands for; never an error."""
         values = record if isinstance(record, dict) else {}
         part: Any = cls
-        typed = {name: _typed(wanted, values[name]) for name, wanted in _types(part) if name in values}
+        typed = {name: _typed(as_type, values[name]) for name, as_type in _types(part) if name in values}
         written = cls(**typed).to_json()
         lost = {name: value for name, value in values.items() if name not in written or written[name] != value}
         return cls(**typed, rest=lost)
@@ -59,7 +59,7 @@ class Device(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class TopologyPart(Part):
-    """What connects the ranks, as far as it is told without collbench.topology, which reads all of it."""
+    """What connects the ranks: the part that is read without collbench.topology, which reads all of it."""
 
     name: str = ""
     platform: str = ""  # what the ranks live on
@@ -137,28 +137,28 @@ class Header(Part):
     interleaved: Interleaved = Interleaved()
 
 
-def _typed(wanted: Any, value: Any) -> Any:
+def _typed(as_type: Any, value: Any) -> Any:
     """Return as much of a JSON value as is of that type; an empty value of the type if nothing is."""
-    if get_origin(wanted) is tuple:
-        element = get_args(wanted)[0]
+    if get_origin(as_type) is tuple:
+        element = get_args(as_type)[0]
         return tuple(_typed(element, part) for part in value) if isinstance(value, list) else ()
-    if get_origin(wanted) is Mapping:
+    if get_origin(as_type) is Mapping:
         values = value if isinstance(value, dict) else {}
-        texts = get_args(wanted)[1] is str
+        texts = get_args(as_type)[1] is str
         return (
             {name: str(part) for name, part in values.items() if isinstance(part, str | int | float)}
             if texts
             else values
         )
-    if issubclass(wanted, Part):
-        return wanted.from_json(value)
-    return value if type(value) is wanted else wanted()  # so True is no number
+    if issubclass(as_type, Part):
+        return as_type.from_json(value)
+    return value if type(value) is as_type else as_type()  # so True is no number
 
 
 @cache
 def _types(part: Any) -> tuple[tuple[str, Any], ...]:
     """Return name and type of a part's fields, without `rest`: a field of that name is an unknown field."""
-    return tuple((name, wanted) for name, wanted in get_type_hints(part).items() if name != "rest")
+    return tuple((name, as_type) for name, as_type in get_type_hints(part).items() if name != "rest")
 
 
 def _json(value: Any) -> Any:

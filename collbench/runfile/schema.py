@@ -1,7 +1,7 @@
 """The schema of results, cases and sweeps: one definition for run files, for the wire to workers, and for the library.
 
 The types and their limits stand at the classes themselves (collbench/results, collbench/cases.py); msgspec checks them.
-Here is how they lie in a line: a line is flat, with the fields of its case and of its note beside those of the result.
+Here is how they lie in a line: a line is flat, with the fields of its case and of its note next to those of the result.
 """
 
 import math
@@ -107,8 +107,8 @@ def sweep_fields(sweep: Sweep) -> dict[str, Any]:
         named["steps"] = [_work(step) if step else None for step in sweep.steps]
     if any(sweep.jobs):
         named["jobs"] = [_work(job) if job else None for job in sweep.jobs]
-    if sweep.asked:
-        named["asked"] = asdict(sweep.asked)
+    if sweep.requested:
+        named["asked"] = asdict(sweep.requested)
     return named
 
 
@@ -118,6 +118,7 @@ def to_sweep(header: Mapping[str, Any]) -> Sweep:
         "collectives": tuple(find_collective(name) for name in header["collectives"]),
         "dtypes": tuple(find_datatype(name) for name in header["dtypes"]),
         "redops": tuple(_find_reduction(name) for name in header["redops"]),
+        "requested": header.get("asked"),
     }
     return convert({**header, **found}, Sweep)
 
@@ -191,10 +192,10 @@ def to_result(line: Mapping[str, Any]) -> Result | None:
     return result
 
 
-def convert(value: Any, wanted: type[T]) -> T:
+def convert(value: Any, as_type: type[T]) -> T:
     """Return a JSON value as that type; ValueError in one line, with the name of the field, where it is none."""
     try:
-        return msgspec.convert(value, wanted)
+        return msgspec.convert(value, as_type)
     except msgspec.ValidationError as error:
         words, _, place = str(error).replace("`", "").partition(" - at $")
         where = f"field {place.removeprefix('.')!r}: " if place else ""

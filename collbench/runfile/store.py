@@ -96,7 +96,7 @@ class TornLine(Notice):
 class Writer:
     """Appends to one new run file; the file is made at once, so that a bad place is found before measuring.
 
-    Every line is written whole or not at all.  All lines are kept in memory too: if the file can take no more, or is no
+    Every line is written whole or not at all.  All lines stay in memory too: if the file can take no more, or is no
     longer where it was, they go to another place, and StorageError names that.
     """
 
@@ -180,7 +180,7 @@ class Writer:
 
 
 def _keep(lines: Sequence[bytes], folder: Path) -> Path | None:
-    """Write these lines as the run file of a new folder: beside *folder*, else here, else where temporary files go.
+    """Write these lines as the run file of a new folder: next to *folder*, else here, else where temporary files go.
 
     Returns None if no place takes all of them.
     """

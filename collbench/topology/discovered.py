@@ -354,7 +354,7 @@ def join(nodes: Sequence[Topology], places: Sequence[int]) -> Topology:
     )
 
 
-SMALL_SHM = 2**28  # bytes of /dev/shm; containers get 64 MiB unless told otherwise
+SMALL_SHM = 2**28  # bytes of /dev/shm; containers get 64 MiB by default
 
 
 def caveats(topology: Topology) -> tuple[str, ...]:

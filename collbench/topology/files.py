@@ -182,7 +182,7 @@ def parse(fields: Mapping[str, Any], path: Path) -> System:
 
     Args:
         fields: The file's tables, as TOML has them.
-        path: Names the file in messages; a calibration is looked for beside it.
+        path: Names the file in messages; a calibration is looked for next to it.
 
     Raises:
         UsageError: A key is unknown, missing or wrong, in one line that names it.

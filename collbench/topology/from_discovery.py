@@ -84,7 +84,7 @@ class _Machine:
             if known.products and re.search(known.products, gpu.name):
                 self._guesses.append(f"{arch}, from the name {gpu.name}")
                 return arch
-        raise UsageError(f"what {gpu.name} is cannot be told, and its driver does not say; {FILE}")
+        raise UsageError(f"the architecture of {gpu.name} is unknown, and its driver does not say it; {FILE}")
 
     def _fabric(self) -> tuple[str, int]:
         """What joins the GPUs, and how many NVLinks of each take part."""

@@ -24,7 +24,7 @@ inline u64 invoke(const Call& call) {
 }
 
 // Carry the calls out, one after the other; the last status that is an error is left in `failure`.
-extern "C" __global__ void carry_out(PARAMETER(u64) calls, PARAMETER(u64) count, PARAMETER(u64) failure) {
+extern "C" __global__ void call_library(PARAMETER(u64) calls, PARAMETER(u64) count, PARAMETER(u64) failure) {
   for (u64 i = 0; i < count; i++) {
     const Call& call = ((const Call*)calls)[i];
     const u64 error = invoke(call) & call.errors;

@@ -55,7 +55,7 @@ def test_a_crossing_is_told_as_the_sizes_between_which_it_lies() -> None:
 
 def test_wins_losses_and_ties_are_said_by_ranges_of_size() -> None:
     """First, best and last size are told, none twice; a difference of one per cent is a tie, however sure it is."""
-    level = "ring and mpi are not told apart at any size"
+    level = "ring and mpi are not distinguishable at any size"
     for microseconds, words in (
         ((1, None, 20), "beats mpi at every size: 4x at 8 B, 2x at 64 KiB"),
         ((8, None, 80), "loses to mpi at every size: 0.5x at 8 B, 0.5x at 64 KiB"),
@@ -66,9 +66,9 @@ def test_wins_losses_and_ties_are_said_by_ranges_of_size() -> None:
         ((8, 4, 20), "loses to mpi up to 8 B and wins from 64 KiB on: 0.5x at 8 B, 2x at 64 KiB"),
         ((8, 8, 20), "loses to mpi up to 1 KiB and wins from 64 KiB on: 0.5x at 8 B, 2x at 64 KiB"),
         ((8, 2, 80), "loses to mpi at 8 B, 64 KiB and wins at 1 KiB: 0.5x at 8 B, 2x at 1 KiB, 0.5x at 64 KiB"),
-        ((1, 4, 20), "beats mpi at 8 B, 64 KiB: 4x at 8 B, 2x at 64 KiB; not told apart at 1 KiB"),
-        ((4, 8, 80), "loses to mpi at 1 KiB to 64 KiB: 0.5x at 1 KiB, 0.5x at 64 KiB; not told apart at 8 B"),
-        ((4, 2, 40), "beats mpi at 1 KiB: 2x at 1 KiB; not told apart at 8 B, 64 KiB"),
+        ((1, 4, 20), "beats mpi at 8 B, 64 KiB: 4x at 8 B, 2x at 64 KiB; not distinguishable at 1 KiB"),
+        ((4, 8, 80), "loses to mpi at 1 KiB to 64 KiB: 0.5x at 1 KiB, 0.5x at 64 KiB; not distinguishable at 8 B"),
+        ((4, 2, 40), "beats mpi at 1 KiB: 2x at 1 KiB; not distinguishable at 8 B, 64 KiB"),
         ((2, 1, 20), "beats mpi at every size: 2x at 8 B, 4x at 1 KiB, 2x at 64 KiB"),
         ((2, 3, 30), "beats mpi at every size: 2x at 8 B, 1.3x at 64 KiB"),
     ):
@@ -84,7 +84,9 @@ def test_a_ratio_whose_intervals_overlap_is_no_fact_and_one_has_as_many_digits_a
         rows = [*curve("mpi", slower, halfwidth), *curve("ring", times, halfwidth)]
         (contest,) = contests(rows, ["mpi"])
         ((_, ranges),) = winners(rows)
-        words = "ring and mpi are not told apart at any size" if halfwidth else "ring beats mpi at every size: 1.1x"
+        words = (
+            "ring and mpi are not distinguishable at any size" if halfwidth else "ring beats mpi at every size: 1.1x"
+        )
         assert in_words(contest).startswith(words), halfwidth
         assert ranges == [(8, 65536, names)], halfwidth
     for factor, halfwidth, told in ((3.4, 0.0, "3.4x at 8 B"), (3.4, 0.3, ": 3x at 8 B"), (123.4, 0.0, "120x at 8 B")):
@@ -94,7 +96,7 @@ def test_a_ratio_whose_intervals_overlap_is_no_fact_and_one_has_as_many_digits_a
 
 def test_few_samples_tell_little() -> None:
     few = [measurement(name, (times,) * 5, nbytes=size) for name, times in (("mpi", 2), ("ring", 1)) for size in (8, 9)]
-    assert in_words(contests(few, ["mpi"])[0]) == "ring and mpi are not told apart at any size"
+    assert in_words(contests(few, ["mpi"])[0]) == "ring and mpi are not distinguishable at any size"
     for seconds, sign in ((1.15, 0), (1.3, 1)):
         rows = [Reported(case(), name, "cpu", figure, "mean") for name, figure in (("ring", 1.0), ("mpi", seconds))]
         assert Advantage.of(rows[0], rows[1]).sign == sign, seconds

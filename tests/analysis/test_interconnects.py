@@ -71,7 +71,7 @@ def test_the_fastest_is_told_by_ranges_or_as_likely_and_its_change_as_the_sizes_
 
 def test_measurements_whose_intervals_overlap_are_not_told_apart_and_a_tie_widens_a_change() -> None:
     found = table(measured(FAST_SMALL), measured({8: 1.1, 64: 2.1, 512: 8.0}, 0.3))
-    assert [str(winning) for winning in found.winning_ranges] == ["a or b (not told apart) 8 B to 64 B", "b 512 B"]
+    assert [str(winning) for winning in found.winning_ranges] == ["a or b (not distinguishable) 8 B to 64 B", "b 512 B"]
     assert found.changes == ()
     assert found.lines[0].cells[1].ratio == "~0.9x"  # type: ignore[union-attr]
     found = table(measured({8: 1.0, 64: 4.0, 512: 40.0}), measured(FAST_LARGE))
@@ -79,7 +79,7 @@ def test_measurements_whose_intervals_overlap_are_not_told_apart_and_a_tie_widen
     for seconds in (1.0, 1.01):
         found = table(predicted({8: 1.0}), predicted({8: seconds}))
         assert found.lines[0].ranking.names == ("a", "b"), seconds
-        assert "not told apart" in found.verdict()[0], seconds
+        assert "not distinguishable" in found.verdict()[0], seconds
     rows = [Reported(case(nbytes=nbytes), "nccl", "gpu", seconds, "mean") for nbytes, seconds in ((8, 1.08), (64, 2.0))]
     found = table(measured({8: 1.0, 64: 1.0}), rows)
     assert [line.ranking.names for line in found.lines] == [("a", "b"), ("a",)]

@@ -104,7 +104,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--slow-rank 1 --slow-rank 1:2", "given twice"),
         ("--staleness -1", "not in the range 0<=x<=10000"),
         ("--rate nan", "give a number above 0"),
-        ("--steps 10000 --ranks 100", "all weights are kept to be checked"),
+        ("--steps 10000 --ranks 100", "all weights stay in memory"),
         ("--on gpu", "--on gpu: the job is computed by NumPy, on cpu alone; use --on cpu"),
     ),
     "train --model llama3-8b --on dgx-h100 --gpus 16 --batch 64": (

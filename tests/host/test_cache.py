@@ -96,13 +96,13 @@ def test_what_is_no_longer_what_was_kept_is_not_loaded(monkeypatch: pytest.Monke
     for how, spoil in SPOILT.items():
         monkeypatch.setenv("COLLBENCH_CACHE", str(tmp_path / how))
         path = left()
-        assert cache.kept(path.parent, STEM, SUFFIX) == path, how
-        assert cache.kept(path.parent, "ring-fedcba9876543210", SUFFIX) is None, how
+        assert cache.find(path.parent, STEM, SUFFIX) == path, how
+        assert cache.find(path.parent, "ring-fedcba9876543210", SUFFIX) is None, how
         spoil(path)
         for stem in (STEM, STEM.replace("0123", "ffff")):
-            assert cache.kept(path.parent, stem, SUFFIX) is None, how
+            assert cache.find(path.parent, stem, SUFFIX) is None, how
         assert left() == path, how
-        assert cache.kept(path.parent, STEM, SUFFIX) == path, how
+        assert cache.find(path.parent, STEM, SUFFIX) == path, how
 
 
 def test_a_real_kernel_is_compiled_anew_when_its_file_was_exchanged_and_a_linked_lock_empties_nothing(

@@ -12,7 +12,7 @@ from collbench.algorithms import narrow, ring
 from collbench.datatypes import WIRES, Wire
 from collbench.platforms import compiler
 from collbench.platforms.layout import WINDOW_HEAD
-from collbench.platforms.stress import HESITATES
+from collbench.platforms.stress import WITH_DELAYS
 from collbench.platforms.tracelog import TRACED
 from tests.conftest import ROOT
 from tests.kernels.test_nvrtc import assert_no_spills, bounds_of
@@ -175,7 +175,7 @@ def test_a_warp_reaches_lines_without_gaps(arch: int) -> None:
 def test_a_log_or_a_hesitation_spills_nothing_and_orders_nothing(programs: list[tuple[str, tuple[str, ...]]]) -> None:
     """Such kernels have the same accesses between ranks, and clocks."""
     for file, more in programs:
-        for option, clocks in ((TRACED, ("%globaltimer", "%clock64")), (HESITATES, ("%globaltimer",))):
+        for option, clocks in ((TRACED, ("%globaltimer", "%clock64")), (WITH_DELAYS, ("%globaltimer",))):
             plain, other = together([compiled(file, more), compiled(file, (*more, option))])
             assert_no_spills(other, bounds_of(file), (file, more, option))
             before, after = (memory_instructions(program) for program in (plain, other))

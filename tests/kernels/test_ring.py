@@ -6,7 +6,7 @@ import pytest
 
 from collbench.collectives import chunk_elements
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.platforms.stress import HESITATES
+from collbench.platforms.stress import WITH_DELAYS
 from tests.conftest import case
 from tools.kernels.grid import GRID, Ranks
 
@@ -45,7 +45,7 @@ def test_kernels_that_hesitate_lose_time_and_are_right() -> None:
     both, lost, times = ring(2, 50), 0.05, []
     for seed in range(12):
         began = time.perf_counter()
-        run(both, seed, HESITATES, trace=int(lost * 1e9))
+        run(both, seed, WITH_DELAYS, trace=int(lost * 1e9))
         times.append(time.perf_counter() - began)
         assert both.right(seed), seed
     assert sum(times) >= 3 * lost

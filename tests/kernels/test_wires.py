@@ -78,13 +78,13 @@ def test_formats_round_as_those_of_everybody_else() -> None:
         group = np.array([128.0, code, -code] * 8, np.float32)
         assert np.array_equal(passed(WIRES["e4m3"], group), group), code
     for got, own in zip(grouped(passed(WIRES["topk"], values)), grouped(values), strict=True):
-        kept = np.argsort(np.abs(own))[-4:]
-        assert np.array_equal(got, np.where(np.isin(np.arange(len(own)), kept), own, 0))
+        top_k = np.argsort(np.abs(own))[-4:]
+        assert np.array_equal(got, np.where(np.isin(np.arange(len(own)), top_k), own, 0))
 
 
 def test_an_overflow_is_still_one_behind_the_wire() -> None:
     for name, wire in WIRES.items():
-        for odd in (np.inf, -np.inf, np.nan) if not wire.kept else ():
+        for odd in (np.inf, -np.inf, np.nan) if not wire.top_k else ():
             values = gradients()
             values[40] = odd
             got = passed(wire, values)
@@ -125,7 +125,7 @@ def test_the_compiled_bound_is_the_defined_one() -> None:
     for name, wire in WIRES.items():
         for ranks in (1, 2, 3, 8, 128):
             how, exact, most = graded(wire, ranks)
-            undecided = COUNT // 100 if wire.kept else 0  # whether one may be dropped depends on the last bit of fp32
+            undecided = COUNT // 100 if wire.top_k else 0  # whether one may be dropped depends on the last bit of fp32
             apart = most > np.abs(exact) * 2.0**-16  # where fp32 can tell
             for sign in (1, -1):
                 within = exact + sign * np.where(apart, most * 0.99, 0)

@@ -102,8 +102,8 @@ class ToyPlatform:
         self.log.append(("stress", plan))
         return self.stressed(self.running)
 
-    def hesitant(self, seconds: float) -> "ToyPlatform | None":
-        self.log.append(("hesitant", seconds))
+    def with_delays(self, seconds: float) -> "ToyPlatform | None":
+        self.log.append(("with_delays", seconds))
         return self if self.hesitates else None
 
     def overrun(self, case: Any) -> Overrun | None:
@@ -181,7 +181,7 @@ def test_kernels_of_ladders_are_also_checked_hesitating_and_those_of_libraries_a
     (result,), (plain, slow) = stressed(platform, rung=1)
     assert result.mismatch is None
     assert slow.seed >= plain.seed + plain.calls
-    assert ("hesitant", 1e-4) in platform.log
+    assert ("with_delays", 1e-4) in platform.log
     assert len(stressed(ToyPlatform({"a": constant(1e-4)}, hesitates=True), rung=0)[1]) == 1
     assert len(stressed(ToyPlatform({"a": constant(1e-4)}), rung=1)[1]) == 1
     answers = iter([None, MISMATCH])
@@ -196,7 +196,7 @@ def test_a_stress_check_that_cannot_be_made_fails_the_case() -> None:
         raise Unsupported("no room")
 
     platform = ToyPlatform({"a": constant(1e-4)})
-    platform.hesitant = cannot  # type: ignore[method-assign]
+    platform.with_delays = cannot  # type: ignore[method-assign]
     with pytest.raises(CaseFailed, match="the stress check cannot be made: no room"):
         stressed(platform, rung=1)
 

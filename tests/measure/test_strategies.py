@@ -29,13 +29,13 @@ def test_the_gradient_is_what_differences_of_the_loss_say() -> None:
     """In float64, weight by weight, by central differences."""
     draws = np.random.default_rng(4)
     weights = draws.normal(size=SMALL.weights)
-    inputs, wanted = draws.normal(size=(12, 5)), draws.normal(size=(12, 3))
+    inputs, targets = draws.normal(size=(12, 5)), draws.normal(size=(12, 3))
     found = np.empty_like(weights)
-    gradient(SMALL, weights, inputs, wanted, found)
+    gradient(SMALL, weights, inputs, targets, found)
     for index in range(SMALL.weights):
         step = np.zeros(SMALL.weights)
         step[index] = 1e-6
-        slope = (loss(SMALL, weights + step, inputs, wanted) - loss(SMALL, weights - step, inputs, wanted)) / 2e-6
+        slope = (loss(SMALL, weights + step, inputs, targets) - loss(SMALL, weights - step, inputs, targets)) / 2e-6
         assert found[index] == pytest.approx(slope, rel=1e-6, abs=1e-8)
 
 
@@ -198,8 +198,8 @@ def test_every_strategy_trains_and_those_that_add_all_gradients_learn_what_one_r
     weights, change = first_weights(JOB).astype(float), np.empty(JOB.weights)
     for step in range(JOB.steps):
         both = [batches(JOB, rank).batch(step) for rank in (0, 1)]
-        inputs, wanted = (np.concatenate(part).astype(float) for part in zip(*both, strict=True))
-        gradient(JOB, weights, inputs, wanted, change)
+        inputs, targets = (np.concatenate(part).astype(float) for part in zip(*both, strict=True))
+        gradient(JOB, weights, inputs, targets, change)
         weights -= JOB.rate * change
     exact = loss(JOB, weights, *held_out(JOB))
     for name in ("ring", "library", "parameter-server", "hierarchical"):

@@ -13,7 +13,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.plots import curves
 from collbench.plots import style as styles
-from collbench.plots.kinds import Wanted
+from collbench.plots.kinds import PlotRequest
 from collbench.plots.style import SCREEN
 from collbench.results import Measurement, Mismatch, Prediction, Result
 from collbench.runfile.header import Header
@@ -57,16 +57,16 @@ def predicted(*implementations: str, ranks: int = 4, system: str = "DGX", platfo
     return run(*results, topology=system, name=system, platform=platform)
 
 
-def drawn(kind: str, *runs: Run, said: list[str] | None = None, **wanted: Any) -> Figure:
+def drawn(kind: str, *runs: Run, said: list[str] | None = None, **request: Any) -> Figure:
     """The figure of that file name; ticks have no labels yet."""
     say = [].append if said is None else said.append
-    return dict(curves.figures(runs, Wanted(views=[kind.split("-")[-1]], **wanted), say))[kind]
+    return dict(curves.figures(runs, PlotRequest(views=[kind.split("-")[-1]], **request), say))[kind]
 
 
-def laid_out(kind: str, *runs: Run, **wanted: Any) -> Figure:
+def laid_out(kind: str, *runs: Run, **request: Any) -> Figure:
     """The same as it will be when written, which takes ten times as long."""
-    figure = drawn(kind, *runs, **wanted)
-    with styles.style(wanted.get("style", SCREEN)):
+    figure = drawn(kind, *runs, **request)
+    with styles.style(request.get("style", SCREEN)):
         figure.draw_without_rendering()
     return figure
 

@@ -49,7 +49,7 @@ def test_figures_are_written_in_every_format_and_again_to_the_same_bytes(
     assert pdf.read_bytes().startswith(b"%PDF")
     monkeypatch.setitem(matplotlib.rcParams, "font.size", 25.0)
     monkeypatch.setitem(matplotlib.rcParams, "axes.facecolor", "red")
-    (again,) = kinds.draw(runs, tmp_path / "again", wanted=kinds.Wanted(["bandwidth"]))
+    (again,) = kinds.draw(runs, tmp_path / "again", request=kinds.PlotRequest(["bandwidth"]))
     assert again.name == "bandwidth.png", "the format that nobody needs to ask for"
     assert again.read_bytes() == png.read_bytes()
     assert matplotlib.rcParams["font.size"] == 25
@@ -217,8 +217,8 @@ def times(name: str, *seconds: float) -> list[Measurement]:
 
 
 def test_at_most_seven_lines_have_a_colour_unless_more_are_asked_for() -> None:
-    for wanted, most in (({}, COLOURED), ({"coloured": 3}, 3), ({"coloured": 99}, 15)):
-        figure = drawn("bandwidth", CROWD, **wanted)
+    for request, most in (({}, COLOURED), ({"coloured": 3}, 3), ({"coloured": 99}, 15)):
+        figure = drawn("bandwidth", CROWD, **request)
         found = by_name(figure)
         grey = set(found) - coloured(figure)
         assert (len(found), len(found) - len(grey)) == (15, most)

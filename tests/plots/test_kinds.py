@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.plots import style as palette
-from collbench.plots.kinds import PLAIN, Wanted, draw, kinds, lacking
+from collbench.plots.kinds import PLAIN, PlotRequest, draw, kinds, lacking
 from collbench.results import COMMUNICATED, COMPUTED, PARTS, Failed
 from tests.conftest import case
 from tests.plots.made_up_runs import MADE_UP, run, scaled
@@ -25,7 +25,7 @@ TOO = {"wires": ("curves",), **dict.fromkeys(RANKED, RANKED)}  # messages of nar
 def drawn(name: str, rows: str = "", *implementations: str) -> dict[str, Figure]:
     """The figures of one kind of the rows that are made up for a kind, by default its own."""
     made_up = [run(*MADE_UP[rows or name])]
-    return dict(kinds()[name].figures(made_up, Wanted(implementations=implementations), str))
+    return dict(kinds()[name].figures(made_up, PlotRequest(implementations=implementations), str))
 
 
 def test_every_kind_has_results_to_be_tried_on_and_a_place_among_the_others() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from collbench.analysis.stragglers import StepArrays
 from collbench.cases import Step
-from collbench.plots.kinds import PLAIN, Wanted
+from collbench.plots.kinds import PLAIN, PlotRequest
 from collbench.plots.lateness import Binned, figures
 from collbench.results import StepTimes
 from tests.analysis.made_up_steps import quiet, series
@@ -60,4 +60,4 @@ def test_no_lateness_is_drawn_of_what_was_not_timed_or_held_against_other_steps(
     for results in ([alone], [two, four], [weak], [two, overlapped], [untimed]):
         assert not list(figures(run(*results), PLAIN)), results[-1].case.step
     assert list(figures(run(two, replace(two, implementation="auto")), PLAIN))
-    assert not list(figures(run(two), Wanted(implementations=["auto"])))
+    assert not list(figures(run(two), PlotRequest(implementations=["auto"])))

@@ -7,15 +7,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from collbench.plots import curves
-from collbench.plots.kinds import Wanted
+from collbench.plots.kinds import PlotRequest
 from collbench.results import Reported
 from collbench.runfile.store import Run
 from tests.plots.made_up_sweeps import case, predicted, run, sweep, title
 
 
-def drawn(*runs: Run, said: list[str] | None = None, **wanted: Any) -> dict[str, Figure]:
+def drawn(*runs: Run, said: list[str] | None = None, **request: Any) -> dict[str, Figure]:
     say = [].append if said is None else said.append
-    return dict(curves.figures(runs, Wanted(views=["samples"], **wanted), say))
+    return dict(curves.figures(runs, PlotRequest(views=["samples"], **request), say))
 
 
 def marked(axes: Axes, name: str) -> list[Any]:

@@ -14,7 +14,7 @@ from collbench.errors import UsageError
 from collbench.measure.predicted import topology_record
 from collbench.plots import curves, views
 from collbench.plots import style as styles
-from collbench.plots.kinds import Wanted
+from collbench.plots.kinds import PlotRequest
 from collbench.plots.style import STYLES
 from collbench.results import Measurement, Prediction
 from collbench.runfile.header import Header
@@ -71,7 +71,7 @@ def bounds(axes: Axes, kind: str = "bound") -> list[Line2D]:
 
 def reasons(view: str, results: Run) -> list[str]:
     said: list[str] = []
-    assert not list(curves.figures([results], wanted=Wanted(views=[view]), say=said.append))
+    assert not list(curves.figures([results], request=PlotRequest(views=[view]), say=said.append))
     return said
 
 
@@ -79,7 +79,7 @@ def test_every_view_is_a_figure_of_its_own_name() -> None:
     runs = [on("dgx-h100", 8), predicted("nccl", "ring-ll", ranks=8)]
     every = [quantity.name for quantity in views.VIEWS]
     for quantity in views.VIEWS:
-        ((stem, figure),) = curves.figures(runs, wanted=Wanted(views=[quantity.name]))
+        ((stem, figure),) = curves.figures(runs, request=PlotRequest(views=[quantity.name]))
         assert stem == quantity.name
         assert figure.get_suptitle().startswith(f"Predicted {quantity.heading} of allreduce")
         assert figure.axes[0].get_ylabel()
@@ -129,7 +129,7 @@ def test_without_a_library_there_is_no_ratio_of_that_panel_and_one_reason() -> N
     figure = drawn("ratio", run(*sweep("mpi", "ring-ll"), topology="A"), run(*alone, topology="B"), said=said)
     assert [*map(title, figure.axes)] == ["A, 4 ranks"]
     assert said == ["ratio not drawn for B, 4 ranks: no library (nccl, mpi) was timed there to compare with"]
-    assert "nothing has a time beside the library's" in reasons("ratio", run(*sweep("mpi")))[0]
+    assert "no implementation and the library have a time" in reasons("ratio", run(*sweep("mpi")))[0]
 
 
 def test_chosen_implementations_alone_are_drawn_and_still_compared_with_the_library() -> None:

@@ -179,7 +179,7 @@ def test_the_lesson_claims_no_winner_among_equals_and_nothing_of_too_few_sizes(t
         for name, shift in (("mpi", 0), ("two-shot", (size % 3 - 1) * 1e-9))
     ]
     who = Text(built(write(tmp_path / "run", *rows))).text
-    assert "fastest at every size, 8 B to 2 MiB: mpi or two-shot none is told apart from mpi, the library" in who
+    assert "fastest at every size, 8 B to 2 MiB: mpi or two-shot none is distinguishable from mpi, the library" in who
     page = Text(built(write(tmp_path / "two", *list(times(1e-6, 1e9, "mpi"))[:2])))
     assert "mpi takes 1.01 us at 8 B, 1.04 us at 32 B" in page.text
     assert "lesson" not in [attributes.get("id") for _, attributes in page.elements]

@@ -220,7 +220,7 @@ def test_what_no_system_describes_is_an_error_that_says_what_to_do():
         (Topology("gpu", 4, (Gpu("NVIDIA H200", capability="9.0"),)), "several ranks on one GPU; give at most 1"),
         (Topology("gpu", 1, (Gpu("H100 MIG 1g.10gb", uuid=f"{SLICE}0"),)), "MIG slices, .*; measure on whole GPUs"),
         (Topology("gpu", 2, (Gpu("H100"),) * 2, links=(Link(0, 1, Kind.SAME_GPU),)), "no system has MIG slices"),
-        (Topology("gpu", 1, (Gpu("Voodoo 2"),)), "what Voodoo 2 is cannot be told"),
+        (Topology("gpu", 1, (Gpu("Voodoo 2"),)), "the architecture of Voodoo 2 is unknown"),
         (Topology("gpu", 1, (Gpu("Jetson", capability="8.7"),)), "Jetson is sm87, which no system may be"),
         (Topology("gpu", 2, (two[0], Gpu("NVIDIA A100")), links=(Link(0, 1, Kind.PCIE),)), "the GPUs differ"),
         (named(list(two), "NVML is away"), "links and slots of the GPUs are not known: NVML is away; write"),

@@ -96,7 +96,7 @@ def _prepare(platform: gpu.GpuPlatform, work: Work, wanted: Case) -> None:
     if way:
         prepared = way.prepare(wanted, platform.traced() if work.traced else platform)
         if not (work.traced or prepared.host_driven):
-            way.prepare(wanted, platform.hesitant(1.0))
+            way.prepare(wanted, platform.with_delays(1.0))
 
 
 _open = ExitStack()

@@ -55,7 +55,7 @@ MODEL = (
             "np.minimum(self.rate * calibration.rate, self.limit)",
             "np.minimum(self.rate, self.limit) * calibration.rate",
         ),
-        ("filling grows with bytes, not their root", "np.sqrt(carrying)", "carrying"),
+        ("filling grows with bytes, not their root", "np.sqrt(transferring)", "transferring"),
     ),
     *of(
         "model",

@@ -17,9 +17,9 @@ def log_of(*stamps: tuple[str, int], start: int = 1000, nanoseconds: tuple[int, 
     return log
 
 
-def skew(queue: Any, nanoseconds: int, faster: int = 1) -> None:
+def skew(rank_stream: Any, nanoseconds: int, faster: int = 1) -> None:
     """From now on this device's clock for logs is ahead by so much, and its fine clock ticks so many times as fast."""
-    fetch = queue.fetch
+    fetch = rank_stream.fetch
 
     def skewed(address: int, into: Any) -> Any:
         got = fetch(address, into)
@@ -33,4 +33,4 @@ def skew(queue: Any, nanoseconds: int, faster: int = 1) -> None:
             got += np.uint64(nanoseconds)
         return got
 
-    queue.fetch = skewed
+    rank_stream.fetch = skewed

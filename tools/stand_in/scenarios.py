@@ -301,7 +301,7 @@ def a_broken_gpu_at_the_end() -> Any:
     with opened(names=("nccl",)) as platform:
         found = outcome(platform, "nccl", a_case())
         if RANK == 1:
-            platform.queues[1].stream._failure = CUDARuntimeError(ILLEGAL_ADDRESS)
+            platform.streams[1].stream._failure = CUDARuntimeError(ILLEGAL_ADDRESS)
     return found
 
 

@@ -33,7 +33,7 @@ def toy(platform: Any, bucket: int, everywhere: bool) -> Prepared:
     def launch(launches: int) -> None:
         for _ in range(launches):
             for rank in ranks:
-                stream = platform.queues[rank].use()
+                stream = platform.streams[rank].use()
                 stream.enqueue(lambda stream=stream: run(stream))
 
     def run(stream: Stream) -> None:
@@ -68,7 +68,7 @@ def out_of_order(log: Sequence[tuple[str, Stream]], platform: Any, schedule: str
     said = []
     for device in platform._places.devices:
         ranks = platform._places.on(device)
-        computing = {platform.compute.products(STEP.size)._of[rank].queue.stream: rank for rank in ranks}
+        computing = {platform.compute.products(STEP.size)._of[rank].computing.stream: rank for rank in ranks}
         made = dict.fromkeys(ranks, 0)
         ended, most = 0, 3 * sum(stream.device_id == device for what, stream in log if what == "0 ends") // STEPS
         for what, stream in log:

@@ -21,7 +21,7 @@ HELD = {  # what words stand for: names, attributes, and what calls and items gi
     "cupy.cuda.runtime": ("runtime", "_runtime"),
     "nccl": ("nccl",),
     "cupy.cuda.Stream": ("stream", "enter()", "use()"),
-    "cupy.cuda.Event": ("mark()", "_event", "_event()", "event", "start_event", "queue.start", "queue.end"),
+    "cupy.cuda.Event": ("mark()", "_event", "_event()", "event", "start_event", "rank_stream.start", "rank_stream.end"),
     "cupy.cuda.Graph": ("graph", "end_capture()"),
     "cupy.cuda.Function": ("function", "_function", "functions[]", "_on()"),
     "cupy.RawKernel": ("get_function()",),
@@ -73,7 +73,7 @@ def thing(path: str) -> Any:
 
 
 def last(node: ast.expr) -> str:
-    """The last word of a chain: `queue` of `self._queue`, `_queues[]` of `self._queues[rank]`."""
+    """The last word of a chain: `stream` of `self.stream`, `_streams[]` of `self._streams[rank]`."""
     match node:
         case ast.Name(name) | ast.Attribute(_, name):
             return name

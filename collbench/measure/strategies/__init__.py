@@ -23,7 +23,7 @@ class Strategy:
     order: int  # place in tables
     platforms: tuple[str, ...] = ("cpu",)
     uses: tuple[str, ...] = ()  # implementations of the all-reduce
-    window_nbytes: Callable[[Job], int] = lambda job: 0  # wanted in each rank's window
+    window_nbytes: Callable[[Job], int] = lambda job: 0  # requested in each rank's window
     lag: Callable[[Job], int] = lambda job: 0  # steps of other ranks that may be missing in weights that are read
 
     def refuse(self, platform: str) -> None:
@@ -61,9 +61,9 @@ def needs(names: Iterable[str], jobs: Iterable[Job], ranks: int, platform: str) 
     """Return the memory that strategies want, each for itself and for the implementations that it uses."""
     chosen = [strategies()[name] for name in names if platform in strategies()[name].platforms]
     used = {name for strategy in chosen for name in strategy.uses}
-    wanted = algorithms.needs(sorted(used), ranks, platform)
-    fifos = dict(wanted.fifos)
+    requested = algorithms.needs(sorted(used), ranks, platform)
+    fifos = dict(requested.fifos)
     for strategy in chosen:
         if nbytes := max(map(strategy.window_nbytes, jobs)):
             fifos[strategy.name] = nbytes
-    return Needs(fifos, wanted.multicast)
+    return Needs(fifos, requested.multicast)

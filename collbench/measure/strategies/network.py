@@ -21,7 +21,7 @@ _WEIGHTS, _TEACHER, _HELD_OUT, _SAMPLES, _ORDER = range(5)  # seeds of what rand
 
 Floats = NDArray[np.floating[Any]]
 Samples = tuple[NDArray[np.float32], NDArray[np.float32]]
-"""Inputs and the outputs that are wanted of them, a row for each sample."""
+"""Inputs and the target outputs, a row for each sample."""
 
 
 def layers(job: Job, weights: Floats) -> list[Floats]:
@@ -42,19 +42,19 @@ def outputs(job: Job, weights: Floats, inputs: Floats) -> Floats:
     return answers
 
 
-def loss(job: Job, weights: Floats, inputs: Floats, wanted: Floats) -> float:
+def loss(job: Job, weights: Floats, inputs: Floats, targets: Floats) -> float:
     """Return half the squared error, the mean over samples."""
-    return float(0.5 * np.mean(np.sum((outputs(job, weights, inputs) - wanted) ** 2, axis=1)))
+    return float(0.5 * np.mean(np.sum((outputs(job, weights, inputs) - targets) ** 2, axis=1)))
 
 
-def gradient(job: Job, weights: Floats, inputs: Floats, wanted: Floats, result: Floats) -> None:
+def gradient(job: Job, weights: Floats, inputs: Floats, targets: Floats, result: Floats) -> None:
     """Write into *result* the gradient of the loss, flat as the weights are."""
     first, first_offset, second, second_offset = layers(job, weights)
     to_first, to_first_offset, to_second, to_second_offset = layers(job, result)
     hidden = inputs @ first + first_offset
     inverse = 1 / (1 + np.abs(hidden))
     active = hidden * inverse
-    error = (active @ second + second_offset - wanted) * weights.dtype.type(1 / len(inputs))
+    error = (active @ second + second_offset - targets) * weights.dtype.type(1 / len(inputs))
     back = (error @ second.T) * (inverse * inverse)
     np.matmul(inputs.T, back, out=to_first)
     np.sum(back, axis=0, out=to_first_offset)
@@ -106,16 +106,16 @@ class Batches:
 
     def __init__(self, job: Job, rank: int) -> None:
         order = np.random.default_rng((_ORDER, job.seed, rank)).permutation(job.samples)
-        inputs, wanted = samples_of(job, rank)
+        inputs, targets = samples_of(job, rank)
         self._job = job
         self._inputs = np.concatenate([inputs[order], inputs[order]])
-        self._wanted = np.concatenate([wanted[order], wanted[order]])
+        self._targets = np.concatenate([targets[order], targets[order]])
 
     def batch(self, step: int) -> Samples:
         """Return the batch of a step."""
         start = step * self._job.batch % self._job.samples
         rows = slice(start, start + self._job.batch)
-        return self._inputs[rows], self._wanted[rows]
+        return self._inputs[rows], self._targets[rows]
 
 
 @lru_cache(maxsize=256)

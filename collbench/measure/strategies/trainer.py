@@ -61,13 +61,13 @@ class Trainer:
     def gradient(self, weights: Weights, step: int, result: Weights) -> None:
         """Compute the gradient of a step of this rank; a slow rank computes it several times over, to no avail."""
         begun = time.perf_counter()
-        inputs, wanted = self._batches.batch(step)
+        inputs, targets = self._batches.batch(step)
         more = self.job.slowness(self.rank) - 1
         while more > 0:
             rows = max(1, round(min(1.0, more) * self.job.batch))
-            gradient(self.job, weights, inputs[:rows], wanted[:rows], self._spare)
+            gradient(self.job, weights, inputs[:rows], targets[:rows], self._spare)
             more -= 1
-        gradient(self.job, weights, inputs, wanted, result)
+        gradient(self.job, weights, inputs, targets, result)
         ended = time.perf_counter()
         self.computed.append(ended - begun)
         if ended - self._last_sign > _HEARTBEAT:

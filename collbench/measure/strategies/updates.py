@@ -3,7 +3,7 @@
 An update subtracts the contributions of ranks.  A contribution is what one or several steps of a rank, from the shared
 weights that it read, change; divided by the number of ranks.  So one gradient of plain SGD and the own steps of local
 SGD are checked alike: contributions are computed anew in float64, and the weights must be the same within TOLERANCE.
-Weights of every update are kept, so an error does not grow from update to update.
+Weights of every update are stored, so an error does not grow from update to update.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,17 +65,17 @@ def check_update(job: Job, ranks: int, update: Update, versions: Mapping[int, We
     if not wrong.any():
         return None
     index = int(np.argmax(wrong))
-    got, wanted = f"{float(update.weights[index]):.8g}", f"{float(expected[index]):.8g}"
+    found_text, expected_text = f"{float(update.weights[index]):.8g}", f"{float(expected[index]):.8g}"
     maker = update.contributions[0].rank
-    return WeightMismatch(maker, str(update.version), index, got, wanted, bound, int(wrong.sum()))
+    return WeightMismatch(maker, str(update.version), index, found_text, expected_text, bound, int(wrong.sum()))
 
 
 def _change(job: Job, contribution: Contribution, weights: Weights) -> NDArray[np.float64]:
     """Return what the steps of a contribution subtract from the weights, in float64."""
     own, result = weights.astype(np.float64), np.empty(job.weights)
     for step in range(contribution.first, contribution.first + contribution.steps):
-        inputs, wanted = batches(job, contribution.rank).batch(step)
-        gradient(job, own, inputs.astype(np.float64), wanted.astype(np.float64), result)
+        inputs, targets = batches(job, contribution.rank).batch(step)
+        gradient(job, own, inputs.astype(np.float64), targets.astype(np.float64), result)
         own -= job.rate * result
     change: NDArray[np.float64] = weights - own
     return change

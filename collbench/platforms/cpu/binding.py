@@ -1,6 +1,6 @@
 """Which core each rank is bound to: cores in the order of hwloc, idle ones first, hardware threads of one core last.
 
-The scheduler moves ranks that are not bound, and beside a busy program it puts two of them on one core, where each
+The scheduler moves ranks that are not bound, and next to a busy program it puts two of them on one core, where each
 waits for the other's time slice: milliseconds where an operation takes a microsecond.
 """
 

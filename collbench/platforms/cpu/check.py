@@ -21,7 +21,7 @@ from collbench.platforms.processes import Processes
 from collbench.platforms.stress import Plan
 from collbench.results.facts import CheckFailure, Mismatch, Overrun
 
-_COPIES = 2**20  # bytes of results that are kept until they are compared
+_COPIES = 2**20  # bytes of results that are stored until they are compared
 _LIST = np.dtype([("first", np.uint64), ("count", np.uint64)])  # `Probe::Stretch` of kernels/check.cu
 
 _CHECK = np.dtype(
@@ -42,7 +42,7 @@ _CHECK = np.dtype(
         ("wire", checking.WIRE),
         ("rank", np.uint32),
         ("calls", np.uint32),
-        ("kept", np.uint32),
+        ("capacity", np.uint32),
         ("ulps", np.uint32),
         ("in_place", np.uint32),
         ("bounded", np.uint32),
@@ -65,7 +65,7 @@ class Operation:
         self.arguments = ctypes.addressof(launch.args[0]) if isinstance(launch, compiler.Loop) else 0
 
     def _from_c(self, arguments: int, blocks: int, threads: int, launches: int) -> None:
-        """C knows no exceptions: the first is kept, and after it nothing is launched."""
+        """Store the first exception, since C knows none; after it nothing is launched."""
         if self.failure is None:
             try:
                 self._launch(launches)
@@ -99,7 +99,7 @@ def stress_rank(
     run(ctypes.c_void_p(check.ctypes.data))
     if operation.failure:
         raise operation.failure
-    return stress.found(case, plan, rank, arrays["verdicts"], kept=True, wire=wire)
+    return stress.found(case, plan, rank, arrays["verdicts"], with_bits=True, wire=wire)
 
 
 def prepared(
@@ -110,12 +110,12 @@ def prepared(
     pieces = np.array([(first, sent, source, 0) for first, source, sent in case.pieces(rank)], stress.PIECE)
     places = np.zeros(stress.stretches(where), _LIST)
     room = max(1, len(pieces)) * len(places) * int(where["length"]) * case.dtype.itemsize
-    kept = min(plan.calls, max(1, _COPIES // room))
+    capacity = min(plan.calls, max(1, _COPIES // room))
     arrays: dict[str, NDArray[Any]] = {
         "pieces": pieces,
         "stalls": plan.stalls(rank, case.ranks),
         "places": places,
-        "copies": np.zeros(kept * room, np.uint8),
+        "copies": np.zeros(capacity * room, np.uint8),
         "verdicts": np.full(len(pieces), checking.CLEAN, checking.VERDICT),
     }
     check = np.zeros((), _CHECK)
@@ -126,7 +126,7 @@ def prepared(
     check["send_blocks"], check["piece_count"] = case.send_count // case.block, len(pieces)
     check["probe"], check["how"] = where, checking.packed(case.recipe(plan.seed, wire))
     check["wire"], check["bounded"] = checking.packed_wire(wire), bool(wire)
-    check["rank"], check["calls"], check["kept"], check["in_place"] = rank, plan.calls, kept, case.in_place
+    check["rank"], check["calls"], check["capacity"], check["in_place"] = rank, plan.calls, capacity, case.in_place
     check["ulps"] = case.redop.ulps(case.dtype)
     return check, arrays
 
@@ -139,7 +139,7 @@ class CpuChecker:
         self._rank = team.rank
 
     def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
-        """Write this rank's buffers and the guards beside them."""
+        """Write this rank's buffers and their guards."""
         send, _ = buffers(self._memory, case, self._rank)
         count = max(case.receive_count, case.send_count * case.in_place)
         home = self._memory.address(Region.RECEIVE, self._rank)
@@ -172,7 +172,7 @@ class CpuChecker:
         return next(filter(None, self._team.exchange(mismatch)), None)
 
     def overrun(self, case: Case) -> Overrun | None:
-        """Look at the guards beside this rank's buffers, and agree with the others."""
+        """Look at the guards of this rank's buffers, and agree with the others."""
         self._launcher.synchronize()
         overrun = None
         for guard in self._memory.layout.guards(case):

@@ -68,10 +68,10 @@ class CpuCompute:
         """Return the matrices of this process's rank."""
         return CpuProducts(self._team, self._team.rank, size)
 
-    def gather_queues(self) -> None:
+    def join_streams(self) -> None:
         """Do nothing: there are no streams."""
 
-    def spread_queues(self) -> None:
+    def fork_streams(self) -> None:
         """Do nothing: there are no streams."""
 
     def stepping(self) -> AbstractContextManager[None]:

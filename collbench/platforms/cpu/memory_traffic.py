@@ -38,8 +38,8 @@ def caches(topology: Topology) -> int | None:
 def beyond(case: Case, cache: int | None) -> bool:
     """Whether the buffers of a case are so large that caches do not count."""
     read, written = case.traffic
-    footprint = max(read, written) if case.in_place else read + written
-    return cache is not None and footprint >= BEYOND * cache
+    nbytes = max(read, written) if case.in_place else read + written
+    return cache is not None and nbytes >= BEYOND * cache
 
 
 def ways(case: Case, send: int, receive: int) -> Sequence[Copy]:

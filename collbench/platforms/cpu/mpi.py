@@ -77,7 +77,7 @@ def repeated(calls: Sequence[Call]) -> Repeated:
     """Calls that follow each other, in that order, as one operation."""
     records, failure = _records(calls), np.zeros(1, np.uint64)
     places = (np.uint64(number) for number in (records.ctypes.data, len(calls), failure.ctypes.data))
-    return Repeated(compiler.host_kernel(_file(), "carry_out").bind(*places), failure, (records, tuple(calls)))
+    return Repeated(compiler.host_kernel(_file(), "call_library").bind(*places), failure, (records, tuple(calls)))
 
 
 _SCHEDULED = np.dtype([("off_core", np.float64), ("switches", np.uint64), ("cores", np.uint64, 2)])

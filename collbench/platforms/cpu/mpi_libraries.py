@@ -4,7 +4,7 @@ mpi4py's wheel has a build for either of the two binary interfaces, MPICH's and 
 MPI4PY_LIBMPI names.  A library must be started by its own launcher: ranks that another one started do not know of each
 other, or end in an abort.
 
-MPI libraries, a record each: how they are called, told apart, found and started, and what they cannot do.
+MPI libraries, a record each: how they are called, recognised, found and started, and what they cannot do.
 """
 
 import os
@@ -36,7 +36,7 @@ class Kind:
     roots: tuple[str, ...] = ()  # variables that name its folder
     places: tuple[str, ...] = ()  # where its folder is by custom
     options: tuple[str, ...] = ()  # of the launcher, for ranks on this machine
-    silent: tuple[str, ...] = ()  # another launcher beside it that the network does not reach, with its options
+    silent: tuple[str, ...] = ()  # another launcher that the network does not reach, with its options
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)  # for the same, unless the user set it
     adds_half_since: int = 0  # major version whose reductions know 16-bit floats
 
@@ -179,22 +179,22 @@ class Library:
 
 
 def own(environment: Mapping[str, str] = os.environ) -> Library:
-    """The library that mpi4py loads if nobody tells it: the wheel's beside our own Python, or the system's.
+    """Return the library that mpi4py loads by default: the wheel's next to our own Python, or the system's.
 
-    mpi4py is told of the system's, since what was only unpacked lies where no loader looks.  Where MPI4PY_LIBMPI tells
-    it of another, that one and its own launcher: a launcher of another kind ends in an abort.
+    mpi4py gets the path of the system's, since what was only unpacked lies where no loader looks.  If MPI4PY_LIBMPI
+    names another, return that one with its own launcher: a launcher of another kind ends in an abort.
     """
     named = environment.get(LIBMPI, "")
     for word in [kind.key for kind in KINDS.values() if named in kind.files] or [named] * (os.sep in named):
         with suppress(UsageError):  # of a library that nobody here knows, the launcher is whichever is there
             return find(word, environment)
-    beside = Path(sys.executable).with_name("mpiexec")
+    sibling = Path(sys.executable).with_name("mpiexec")
     absolute = filter(os.path.isabs, environment.get("PATH", os.defpath).split(os.pathsep))
-    path = str(beside) if beside.exists() else shutil.which("mpiexec", path=os.pathsep.join(absolute))
+    path = str(sibling) if sibling.exists() else shutil.which("mpiexec", path=os.pathsep.join(absolute))
     if not path:
-        raise PlatformError("no mpiexec beside this Python or on the path; fix: pip install mpich mpi4py")
+        raise PlatformError("no mpiexec next to this Python or on the path; fix: pip install mpich mpi4py")
     kind = _kind_of_launcher(Path(path)) or KINDS["mpich"]
-    known = beside.exists() or environment.get(LIBMPI) or environment.get(ABI)
+    known = sibling.exists() or environment.get(LIBMPI) or environment.get(ABI)
     return Library(kind, Path(path), None if known else _file_of(kind, Path(path)))
 
 
@@ -254,7 +254,7 @@ def _is(kind: Kind, launcher: Path) -> bool:
 
 
 def _kind_of_launcher(launcher: Path) -> Kind | None:
-    """Whose launcher it is; of those that share one, whose library lies beside it."""
+    """Return the library kind of a launcher; of those that share one, the kind whose library is next to it."""
     kinds = [kind for kind in KINDS.values() if _is(kind, launcher)]
     return next((kind for kind in kinds if _file_of(kind, launcher)), kinds[-1] if kinds else None)
 

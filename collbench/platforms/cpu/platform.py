@@ -236,7 +236,7 @@ class CpuPlatform:
         other.launcher = self.launcher.altered(self.memory, tracelog.TRACED)
         return other
 
-    def hesitant(self, seconds: float) -> None:
+    def with_delays(self, seconds: float) -> None:
         """Return None: a rank of its own process falls behind by itself, and a call begins right after the last."""
 
     def shifted(self, offset: int) -> Self:

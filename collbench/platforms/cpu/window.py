@@ -1,9 +1,8 @@
 """Memory that the ranks of a machine share: how much there is, one window for all, and a lock in it.
 
-The window is in no folder and ends with the last process that maps it, so nothing is left behind, whoever is killed and
-when.  The first rank of a machine makes a file of memory (memfd) and hands it to the others over a socket.  Each rank's
-part is a span of whole huge pages, and a page lies where it is first touched: a rank that fills its own buffers has
-them near.
+The window is in no folder and ends with the last process that maps it, so a killed process leaves nothing behind.  The
+first rank of a machine makes a file of memory (memfd) and hands it to the others over a socket.  Each rank's part is a
+span of whole huge pages, and a page lies where it is first touched: a rank that fills its own buffers has them near.
 
 How much there is depends on the machine's free memory and on the control groups above this process (docker's --memory,
 a job's); only where the kernel has no memfd on the room in /dev/shm (docker's --shm-size), too.
@@ -60,7 +59,7 @@ class Window:
             self._memory = _agreed(node, lambda: mmap.mmap(fd, part * len(neighbours)))
         finally:
             os.close(fd)
-        with contextlib.suppress(OSError):  # kernels without huge pages refuse; others may be told to give none
+        with contextlib.suppress(OSError):  # kernels without huge pages refuse; others may be configured to give none
             self._memory.madvise(mmap.MADV_HUGEPAGE)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self.bases = {rank: start + place * part for place, rank in enumerate(neighbours)}
@@ -277,9 +276,9 @@ class Monitor:
         finally:
             self._unlock(self._mutex)
 
-    def until(self, met: Callable[[], bool], patience: float) -> bool:
+    def until(self, met: Callable[[], bool], timeout: float) -> bool:
         """Inside `held`: let others in until that is met, for so many seconds at most; whether it is."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while not met():
             now = time.monotonic()
             if now >= deadline:
@@ -292,7 +291,7 @@ class Monitor:
         return True
 
     def wake(self) -> None:
-        """Inside `held`: whoever waits looks again."""
+        """Wake the waiting processes, which look again; call it inside `held`."""
         _succeed(self._wake(self._condition))
 
 

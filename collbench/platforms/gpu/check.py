@@ -15,7 +15,7 @@ from collbench.datatypes import Array, Wire
 from collbench.errors import CaseFailed
 from collbench.platforms import checking, compiler
 from collbench.platforms import stress as stressing
-from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue
+from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.timing import GpuClock
@@ -38,12 +38,12 @@ class GpuChecker:
         memory: RankMemory,
         compiled: KernelCache,
         launcher: GpuLauncher,
-        queues: Mapping[int, Queue],
+        streams: Mapping[int, Stream],
         clock: GpuClock,
     ) -> None:
         self._cuda, self._runtime, self._team, self._clock = cuda, cuda.runtime, team, clock
         self._memory, self._compiled, self._launcher = memory, compiled, launcher
-        self._queues = queues
+        self._streams = streams
 
     def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
         """Fill every rank's buffers on its stream, and wait for all."""
@@ -70,8 +70,8 @@ class GpuChecker:
         return next(filter(None, mismatches), None)
 
     def overrun(self, case: Case) -> Overrun | None:
-        """Look at the guards beside every rank's buffers."""
-        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while what lies beside buffers was read"):
+        """Look at the guards of every rank's buffers."""
+        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while the guards of buffers were read"):
             self._clock.wait()
             overruns = self._team.exchange(self._overrun(case))
         return next(filter(None, overruns), None)
@@ -80,11 +80,11 @@ class GpuChecker:
         """Enqueue a pattern that is no result over the receive buffer and the guards, and the input."""
         kernel = self._compiled.get(compiler.JUDGE, "fill", case.dtype, case.redop)
         count = max(case.send_count, case.receive_count) if case.in_place else case.receive_count
-        home, stream = self._memory.address(Region.RECEIVE, rank), self._queues[rank].enter()
+        home, stream = self._memory.address(Region.RECEIVE, rank), self._streams[rank].enter()
         self._runtime.memsetAsync(home, checking.POISON, count * case.dtype.itemsize, stream.ptr)
         for guard in self._memory.layout.guards(case):
-            beside = self._memory.address(guard.region, rank) + guard.start
-            self._runtime.memsetAsync(beside, GUARDED, GUARD, stream.ptr)
+            guard_start = self._memory.address(guard.region, rank) + guard.start
+            self._runtime.memsetAsync(guard_start, GUARDED, GUARD, stream.ptr)
         send, _ = buffers(self._memory, case, rank)
         recipe = checking.packed(case.recipe(seed, wire))
         arguments = np.uint64(send), np.uint64(case.send_count), recipe, np.uint32(rank), np.uint64(0)
@@ -94,8 +94,8 @@ class GpuChecker:
         """Return the first mismatch of the local ranks: lowest rank, lowest index; and digests of what may be off."""
         receivers = [rank for rank in self._memory.local if any(case.pieces(rank))]
         held = [self._compare(case, seed, rank, wire) for rank in receivers]
-        for queue in self._queues.values():
-            queue.enter().synchronize()
+        for rank_stream in self._streams.values():
+            rank_stream.enter().synchronize()
         del held
         mismatches = (self._mismatch(case, seed, rank, wire) for rank in receivers)
         mismatch = next(filter(None, mismatches), None)
@@ -105,14 +105,14 @@ class GpuChecker:
         """Enqueue clean verdicts; the array that it returns must live until that is done."""
         clean = np.full(pieces, checking.CLEAN, checking.VERDICT)
         if pieces:
-            stream, there, runtime = self._queues[rank].enter(), self._memory.verdicts(rank), self._runtime
+            stream, there, runtime = self._streams[rank].enter(), self._memory.verdicts(rank), self._runtime
             runtime.memcpyAsync(there, clean.ctypes.data, clean.nbytes, runtime.memcpyHostToDevice, stream.ptr)
         return clean
 
     def _verdicts(self, rank: int, pieces: int) -> NDArray[np.void]:
         verdicts = np.zeros(pieces, checking.VERDICT)
         if pieces:
-            self._queues[rank].fetch(self._memory.verdicts(rank), verdicts)
+            self._streams[rank].fetch(self._memory.verdicts(rank), verdicts)
         return verdicts
 
     def _compare(self, case: Case, seed: int, rank: int, wire: Wire | None) -> Array:
@@ -134,15 +134,15 @@ class GpuChecker:
             checking.refuse_unseen(seen, case.block)
             if wrong:
                 got = buffers(self._memory, case, rank)[1] + (piece[0] + index) * case.dtype.itemsize
-                element = self._queues[rank].fetch(got, np.zeros(1, case.dtype.storage))
+                element = self._streams[rank].fetch(got, np.zeros(1, case.dtype.storage))
                 return checking.describe(case, seed, rank, piece, (wrong, index), element, wire=wire)
         return None
 
     def _overrun(self, case: Case) -> Overrun | None:
         for rank in self._memory.local:
             for guard in self._memory.layout.guards(case):
-                beside = self._memory.address(guard.region, rank) + guard.start
-                held = self._queues[rank].fetch(beside, np.zeros(GUARD, np.uint8))
+                guard_start = self._memory.address(guard.region, rank) + guard.start
+                held = self._streams[rank].fetch(guard_start, np.zeros(GUARD, np.uint8))
                 if overrun := guard.overrun(rank, held.tobytes()):
                     return overrun
         return None
@@ -158,7 +158,7 @@ class GpuChecker:
         held = [self._clear(rank, len(list(case.pieces(rank)))) for rank in self._memory.local]
         self._synchronize()
         del held
-        devices = _by_device(self._queues)
+        devices = _by_device(self._streams)
         for number in range(plan.calls):
             for rank in self._memory.local:
                 calls.enter(number, rank)
@@ -170,29 +170,29 @@ class GpuChecker:
         self._synchronize()
         for rank in self._memory.local:
             verdicts = self._verdicts(rank, len(list(case.pieces(rank))))
-            if mismatch := stressing.found(case, plan, rank, verdicts, kept=False, wire=prepared.wire):
+            if mismatch := stressing.found(case, plan, rank, verdicts, with_bits=False, wire=prepared.wire):
                 return mismatch
         return None
 
     def _synchronize(self) -> None:
-        for queue in self._queues.values():
-            queue.enter().synchronize()
+        for rank_stream in self._streams.values():
+            rank_stream.enter().synchronize()
 
 
-def _meet(devices: Iterable[Sequence[Queue]]) -> None:
+def _meet(devices: Iterable[Sequence[Stream]]) -> None:
     """Make streams of a device that has several meet: what comes next on any is behind all that came before."""
-    for queues in devices:
-        events = [queue.mark() for queue in queues]
-        for queue in queues:
+    for streams in devices:
+        events = [rank_stream.mark() for rank_stream in streams]
+        for rank_stream in streams:
             for event in events:
-                queue.enter().wait_event(event)
+                rank_stream.enter().wait_event(event)
 
 
-def _by_device(queues: Mapping[int, Queue]) -> list[list[Queue]]:
+def _by_device(streams: Mapping[int, Stream]) -> list[list[Stream]]:
     """The streams of those devices that have several."""
-    devices: dict[int, list[Queue]] = {}
-    for queue in queues.values():
-        devices.setdefault(queue.device, []).append(queue)
+    devices: dict[int, list[Stream]] = {}
+    for rank_stream in streams.values():
+        devices.setdefault(rank_stream.device, []).append(rank_stream)
     return [shared for shared in devices.values() if len(shared) > 1]
 
 

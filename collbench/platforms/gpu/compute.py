@@ -1,4 +1,4 @@
-"""Matrix products on GPUs, by cuBLAS through CuPy, for every rank on a stream beside that of its collectives.
+"""Matrix products on GPUs, by cuBLAS through CuPy, for every rank on another stream than its collectives.
 
 Collectives' streams have a higher priority where a GPU can choose, so that few of their blocks wait for many of these.
 
@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 import numpy as np
 
 from collbench.errors import CaseFailed, PlatformError
-from collbench.platforms.gpu.cuda import USUAL, Cuda, Queue, why
+from collbench.platforms.gpu.cuda import USUAL, Cuda, Stream, why
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.processes import Team
@@ -22,16 +22,16 @@ from collbench.results import GemmMismatch
 class _Matrices:
     """Those of one rank, on its device."""
 
-    def __init__(self, cuda: Cuda, collectives: Queue, chain: Chain) -> None:
+    def __init__(self, cuda: Cuda, collectives: Stream, chain: Chain) -> None:
         self._cupy, self._chain, self.collectives = cuda.cupy, chain, collectives
-        self.queue = Queue(cuda, collectives.device, USUAL)
+        self.computing = Stream(cuda, collectives.device, USUAL)
         self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)  # cuBLAS takes them by address
-        with self.queue.enter():
+        with self.computing.enter():
             self._factor, self._start = self._cupy.asarray(chain.factor), self._cupy.asarray(chain.start)
             self._last, self._next = self._cupy.empty_like(self._start), self._cupy.empty_like(self._start)
         self.reset()
         self.enqueue(1)  # loads cuBLAS and its kernel, for which CUDA may wait until all others are done
-        self.queue.enter().synchronize()
+        self.computing.enter().synchronize()
 
     def enqueue(self, count: int) -> None:
         """By cuBLAS itself: CuPy's matmul costs the host several times as much, and its cuBLAS no graph may capture.
@@ -40,7 +40,7 @@ class _Matrices:
         """
         size, factor = self._chain.size, self._factor.data.ptr
         scale = self._one.ctypes.data, self._zero.ctypes.data
-        with self.queue.enter():
+        with self.computing.enter():
             handle, sgemm = self._cupy.cuda.get_cublas_handle(), self._cupy.cuda.cublas.sgemm
             for _ in range(count):
                 last, result = self._last.data.ptr, self._next.data.ptr
@@ -49,13 +49,13 @@ class _Matrices:
         self._made += count
 
     def reset(self) -> None:
-        with self.queue.enter():
+        with self.computing.enter():
             self._last[...] = self._start
             self._next.fill(float("nan"))
         self._made = 0
 
     def flaw(self) -> GemmMismatch | None:
-        with self.queue.enter() as stream:
+        with self.computing.enter() as stream:
             got = self._cupy.asnumpy(self._last, stream=stream)
         return self._chain.flaw(self._made, got)
 
@@ -64,15 +64,15 @@ class GpuProducts:
     """The matrices of this process's ranks."""
 
     def __init__(
-        self, cuda: Cuda, team: Team, queues: Mapping[int, Queue], moment: Callable[[Queue], Moment], size: int
+        self, cuda: Cuda, team: Team, streams: Mapping[int, Stream], moment: Callable[[Stream], Moment], size: int
     ) -> None:
         self._cuda, self._team, self._moment = cuda, team, moment
-        self._of = {rank: _Matrices(cuda, queue, Chain(size, rank)) for rank, queue in queues.items()}
+        self._of = {rank: _Matrices(cuda, rank_stream, Chain(size, rank)) for rank, rank_stream in streams.items()}
 
     @property
-    def queues(self) -> list[Queue]:
+    def streams(self) -> list[Stream]:
         """The computing streams."""
-        return [matrices.queue for matrices in self._of.values()]
+        return [matrices.computing for matrices in self._of.values()]
 
     def enqueue(self, rank: int, count: int) -> None:
         """On the rank's computing stream."""
@@ -80,18 +80,18 @@ class GpuProducts:
 
     def moment(self, rank: int) -> Moment:
         """An event on that stream."""
-        return self._moment(self._of[rank].queue)
+        return self._moment(self._of[rank].computing)
 
     def hand_over(self, rank: int) -> None:
         """The stream of the collectives waits for an event of this one."""
         own = self._of[rank]
-        own.collectives.enter().wait_event(own.queue.mark())
+        own.collectives.enter().wait_event(own.computing.mark())
 
     def take_over(self, rank: int) -> None:
         """The other way round."""
         own = self._of[rank]
         mark = own.collectives.mark()
-        own.queue.enter().wait_event(mark)
+        own.computing.enter().wait_event(mark)
 
     def reset(self) -> None:
         """On every rank's stream."""
@@ -110,8 +110,10 @@ class GpuCompute:
 
     queued = True
 
-    def __init__(self, cuda: Cuda, team: Team, places: Placement, queues: Mapping[int, Queue], clock: GpuClock) -> None:
-        self._cuda, self._team, self._places, self._queues, self._clock = cuda, team, places, queues, clock
+    def __init__(
+        self, cuda: Cuda, team: Team, places: Placement, streams: Mapping[int, Stream], clock: GpuClock
+    ) -> None:
+        self._cuda, self._team, self._places, self._streams, self._clock = cuda, team, places, streams, clock
         self._products: dict[int, GpuProducts] = {}  # by size; the last one that was asked for
 
     def products(self, size: int) -> GpuProducts:
@@ -123,26 +125,26 @@ class GpuCompute:
             self._products.clear()
             failures = self._cuda.cupy.cuda.compiler.CompileException, RuntimeError, ImportError, MemoryError, OSError
             try:
-                made = GpuProducts(self._cuda, self._team, self._queues, self._clock.clocks.moment, size)
+                made = GpuProducts(self._cuda, self._team, self._streams, self._clock.clocks.moment, size)
             except failures as error:
                 raise PlatformError(f"matrices of {size} x {size} cannot be multiplied: {why(error)}") from error
-            self._clock.besides = made.queues
+            self._clock.besides = made.streams
             self._products[size] = made
         return self._products[size]
 
-    def gather_queues(self) -> None:
+    def join_streams(self) -> None:
         """Make every stream of a device wait for all its others."""
         for device in self._places.devices:
-            queues = [self._queues[rank] for rank in self._places.on(device) if rank in self._queues]
-            marks = [(queue, queue.mark()) for queue in queues if len(queues) > 1]
-            for queue in queues:
+            streams = [self._streams[rank] for rank in self._places.on(device) if rank in self._streams]
+            marks = [(rank_stream, rank_stream.mark()) for rank_stream in streams if len(streams) > 1]
+            for rank_stream in streams:
                 for other, mark in marks:
-                    if other is not queue:
-                        queue.enter().wait_event(mark)
+                    if other is not rank_stream:
+                        rank_stream.enter().wait_event(mark)
 
-    def spread_queues(self) -> None:
+    def fork_streams(self) -> None:
         """Do the same: an operation may stand on one stream of a device or on all."""
-        self.gather_queues()
+        self.join_streams()
 
     def stepping(self) -> AbstractContextManager[None]:
         """Return a context that translates CUDA's failures: after some, every call of CUDA raises."""

@@ -368,7 +368,7 @@ class Cuda:
         return int(blocks) * self.multiprocessors(device)
 
 
-class Queue:
+class Stream:
     """The stream of one rank, and the two events that time it."""
 
     def __init__(self, cuda: Cuda, device: int, priority: int = USUAL) -> None:

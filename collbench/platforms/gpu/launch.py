@@ -10,7 +10,7 @@ from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.platforms import compiler, tracelog
-from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Queue, compile_kernel
+from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream, compile_kernel
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.peers import Probed
 from collbench.platforms.gpu.placement import Placement
@@ -39,7 +39,7 @@ class KernelCache:
         self._compiled: dict[tuple[str, ...], GpuKernel] = {}
 
     def get(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
-        """An entry of `kernels/<file>`; one that is told of other ranks is compiled for those of the run."""
+        """Return an entry of `kernels/<file>`; one that gets the world of ranks is compiled for those of the run."""
         if compiler.knows_ranks(file):
             options = (*defines(len(self._places.places), self._places.one_device), *options)
         key = file, entry, dtype.name, redop.name, *options
@@ -59,12 +59,12 @@ class GpuLauncher:
         memory: RankMemory,
         places: Placement,
         kernels: KernelCache,
-        queues: Mapping[int, Queue],
+        streams: Mapping[int, Stream],
         probed: Probed,
         clock: GpuClock,
     ) -> None:
         self._cuda, self._team, self._memory, self._places = cuda, team, memory, places
-        self._kernels, self._queues, self._probed = kernels, queues, probed
+        self._kernels, self._streams, self._probed = kernels, streams, probed
         self._clock, self.given_up = clock, clock.given_up
         self._options: tuple[str, ...] = ()  # of every kernel
         self._lost = 0  # nanoseconds that kernels lose which hesitate
@@ -95,36 +95,36 @@ class GpuLauncher:
         def launch(count: int) -> None:
             self.given_up.possible = True
             for _ in range(count):
-                for queue, function, grid, block, held in launches:
-                    function(grid, block, held, stream=queue.use(), enable_cooperative_groups=True)
+                for rank_stream, function, grid, block, held in launches:
+                    function(grid, block, held, stream=rank_stream.use(), enable_cooperative_groups=True)
 
         return launch
 
     def bind_one(self, kernel: GpuKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
         """Return a launch on the rank's stream, with threads for `count` elements."""
-        queue = self._queues[rank]
-        function = self._on(kernel, queue.device)
-        most = _WAVES * self._cuda.multiprocessors(queue.device)
+        rank_stream = self._streams[rank]
+        function = self._on(kernel, rank_stream.device)
+        most = _WAVES * self._cuda.multiprocessors(rank_stream.device)
         grid = (max(1, min(most, -(-count // _THREADS))),)
-        return lambda: function(grid, (_THREADS,), arguments, stream=queue.use())
+        return lambda: function(grid, (_THREADS,), arguments, stream=rank_stream.use())
 
     def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
         """Copy by the copy engine; the driver sees from the addresses which devices, and stages where it must."""
         runtime = self._cuda.runtime
-        runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDefault, self._queues[rank].use().ptr)
+        runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDefault, self._streams[rank].use().ptr)
 
     def fetch(self, rank: int, address: int, nbytes: int) -> Array:
         """Return bytes after what the rank's stream was given: the copy itself does not wait for a stream of ours."""
-        self._queues[rank].enter().synchronize()
-        return self._queues[rank].fetch(address, np.zeros(nbytes, np.uint8))
+        self._streams[rank].enter().synchronize()
+        return self._streams[rank].fetch(address, np.zeros(nbytes, np.uint8))
 
     def mark(self, rank: int) -> Any:
         """Return an event on the rank's stream."""
-        return self._queues[rank].mark()
+        return self._streams[rank].mark()
 
     def after(self, rank: int, event: Any) -> None:
         """Make the stream wait, whichever devices the two are on."""
-        self._queues[rank].enter().wait_event(event)
+        self._streams[rank].enter().wait_event(event)
 
     def synchronize(self) -> None:
         """Wait for every rank's stream, and for every process.
@@ -146,11 +146,11 @@ class GpuLauncher:
 
     def _launch(
         self, kernel: GpuKernel, device: int, blocks: int, threads: int, arguments: tuple[Any, ...]
-    ) -> tuple[Queue, Any, tuple[int], tuple[int], tuple[Any, ...]]:
+    ) -> tuple[Stream, Any, tuple[int], tuple[int], tuple[Any, ...]]:
         """For the ranks of a device: stream, function, grid, block and arguments."""
         mine, function = self._places.on(device), self._on(kernel, device)
         self._refuse_crowd(kernel.name, function, device, blocks, threads)
-        return self._queues[mine[0]], function, (blocks * len(mine),), (threads,), arguments
+        return self._streams[mine[0]], function, (blocks * len(mine),), (threads,), arguments
 
     def _refuse_crowd(self, name: str, function: Any, device: int, blocks: int, threads: int) -> None:
         """CuPy would shrink a grid that does not fit at once, and leave some ranks out; so none gets there."""

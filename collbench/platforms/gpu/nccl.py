@@ -9,7 +9,7 @@ Structure and numbers are those of nccl.h; a test compiles that header and compa
 NCCL's communicators for the ranks that a process holds, and what NCCL needs where ranks share a GPU.
 
 NCCL allows that since 2.30 (NCCL_MULTI_RANK_GPU_ENABLE, before it starts).  Every rank's kernel must then
-find room beside the others': with too many CTAs each, one waits for a peer that is never started.  So whatever NCCL
+find room next to the others': with too many CTAs each, one waits for a peer that is never started.  So whatever NCCL
 does for the first time, its start and the first operation of a kind, has a limit of time.
 """
 
@@ -25,7 +25,7 @@ from math import isfinite
 from typing import Any
 
 from collbench.errors import CaseFailed, StartFailed, Unsupported
-from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Queue
+from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Stream
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.processes import Team
@@ -106,19 +106,19 @@ class Communicators:
         cuda: Cuda,
         team: Team,
         places: Placement,
-        queues: Mapping[int, Queue],
+        streams: Mapping[int, Stream],
         clock: GpuClock,
         timeout: float,
     ) -> None:
         self._cuda, self._team, self._places = cuda, team, places
-        self._queues, self._clock, self._timeout = queues, clock, timeout
+        self._streams, self._clock, self._timeout = streams, clock, timeout
         self.hung = False  # whether NCCL took longer than `timeout` seconds: nothing here may be waited for any more
 
     @property
     def note(self) -> Note:
         """What decides how fast NCCL can be here: which of its modes is measured, where there are several GPUs."""
         limit = os.environ.get(LIMIT)
-        mode = _ONE_PROCESS if len(self._queues) > 1 else _PROCESS_EACH
+        mode = _ONE_PROCESS if len(self._streams) > 1 else _PROCESS_EACH
         return Note.of(f"{LIMIT}={limit}" if limit else "", mode if len(self._places.gpus) > 1 else "")
 
     @property
@@ -137,7 +137,7 @@ class Communicators:
             self._cuda.failing_as(Unsupported, "NCCL could not start (NCCL_DEBUG=WARN says more)"),
         ):
             self._refuse()
-            return dict(zip(self._queues, self._make(), strict=True))
+            return dict(zip(self._streams, self._make(), strict=True))
 
     def _refuse(self) -> None:
         nccl = self._cuda.nccl
@@ -158,14 +158,14 @@ class Communicators:
         identity = None if self._team.rank else self._bounded(_START, nccl.get_unique_id)
         identity = self._team.exchange(identity)[0]
 
-        def join(rank: int, queue: Queue) -> Any:
-            queue.enter()
+        def join(rank: int, rank_stream: Stream) -> Any:
+            rank_stream.enter()
             return nccl.NcclCommunicator(everyone, identity, rank)
 
         def start() -> Sequence[Any]:
             nccl.groupStart()
             try:
-                return list(starmap(join, self._queues.items()))
+                return list(starmap(join, self._streams.items()))
             finally:
                 nccl.groupEnd()
 
@@ -217,13 +217,13 @@ class Communicators:
 
     def stream(self, rank: int) -> int:
         """The stream of a rank, as NCCL takes it."""
-        return int(self._queues[rank].stream.ptr)
+        return int(self._streams[rank].stream.ptr)
 
     def launch(self, groups: Sequence[Sequence[Callable[[], Any]]], ranks: Sequence[int], launches: int) -> None:
         """Enqueue that many operations, of one of which these are the calls of these local ranks, group by group."""
         nccl = self._cuda.nccl
         for rank in ranks:
-            self._queues[rank].use()
+            self._streams[rank].use()
         for _ in range(launches):
             for calls in groups:
                 nccl.groupStart()

@@ -11,7 +11,7 @@ import numpy as np
 
 from collbench.datatypes import DATATYPES, NONE, Array, recipe
 from collbench.platforms import checking, compiler
-from collbench.platforms.gpu.cuda import Cuda, Memory, Queue, compile_kernel
+from collbench.platforms.gpu.cuda import Cuda, Memory, Stream, compile_kernel
 
 _COUNT = 2**16  # elements of the pattern
 _WORD = DATATYPES["uint32"]
@@ -40,7 +40,7 @@ class Hand:
 
     def __init__(self, cuda: Cuda, device: int, verdict_at: int, functions: tuple[Any, ...]) -> None:
         self._runtime = cuda.runtime
-        self._queue = Queue(cuda, device)
+        self._own_stream = Stream(cuda, device)
         self._verdict = verdict_at  # in this GPU's memory
         self._fill, self._compare = functions
 
@@ -51,22 +51,22 @@ class Hand:
     def holds(self, source: int, seed: int) -> bool:
         """Load it, and whether it is that of this number."""
         verdict = checking.CLEAN.copy()
-        stream, there = self._queue.enter(), self._verdict
+        stream, there = self._own_stream.enter(), self._verdict
         to_device = self._runtime.memcpyHostToDevice
         self._runtime.memcpyAsync(there, verdict.ctypes.data, verdict.nbytes, to_device, stream.ptr)
         expected = _recipe(seed), np.int32(0), np.uint64(0), np.uint32(0)  # of rank 0 from the start, and no tolerance
         self._run(self._compare, (np.uint64(source), np.uint64(_COUNT), *expected, np.uint64(there)))
-        self._queue.fetch(there, verdict)
+        self._own_stream.fetch(there, verdict)
         return bool(verdict["seen"] == _COUNT and not verdict["wrong"])
 
     def copy(self, target: int, source: int) -> None:
         """Have the driver copy a pattern."""
-        stream = self._queue.enter()
+        stream = self._own_stream.enter()
         self._runtime.memcpyAsync(target, source, NBYTES, self._runtime.memcpyDefault, stream.ptr)
         stream.synchronize()
 
     def _run(self, function: Any, arguments: tuple[Any, ...]) -> None:
-        stream = self._queue.enter()
+        stream = self._own_stream.enter()
         function((_COUNT // 256,), (256,), arguments, stream=stream)
         stream.synchronize()
 

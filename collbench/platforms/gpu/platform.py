@@ -24,7 +24,7 @@ from collbench.platforms import tracelog
 from collbench.platforms.gpu import discover, nccl, peers
 from collbench.platforms.gpu.check import GpuChecker
 from collbench.platforms.gpu.compute import GpuCompute
-from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, Queue, load_cupy
+from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, Stream, load_cupy
 from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
@@ -34,7 +34,7 @@ from collbench.platforms.gpu.timing import GivenUp, GpuClock, StartGate, closest
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
-from collbench.platforms.stress import HESITATES, lost
+from collbench.platforms.stress import WITH_DELAYS, lost
 from collbench.results import Note
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's timeout ends
@@ -50,10 +50,10 @@ class GpuLogs:
         memory: RankMemory,
         kernels: KernelCache,
         launcher: GpuLauncher,
-        queues: Mapping[int, Queue],
+        streams: Mapping[int, Stream],
     ) -> None:
         self._cuda, self._places, self._memory = cuda, places, memory
-        self._kernels, self._launcher, self._queues = kernels, launcher, queues
+        self._kernels, self._launcher, self._streams = kernels, launcher, streams
 
     def log_clocks(self) -> Mapping[tuple[int, ...], float]:
         """Return nothing to be added on one GPU; those of several are held against the host's, to some microseconds."""
@@ -63,22 +63,22 @@ class GpuLogs:
     def take_logs(self, rank: int) -> Array:
         """Return and clear the logs of a rank's blocks."""
         place = self._place(rank)
-        taken = self._queues[rank].fetch(place, np.zeros(tracelog.NBYTES // tracelog.LOG.itemsize, tracelog.LOG))
+        taken = self._streams[rank].fetch(place, np.zeros(tracelog.NBYTES // tracelog.LOG.itemsize, tracelog.LOG))
         self._clear(place, tracelog.NBYTES)
         return taken
 
     def _log_clock(self, rank: int) -> float:
-        """Return seconds that a device's clock is behind the host's; it is told where the log is, before and after."""
-        place, queue = self._place(rank), self._queues[rank]
+        """Return seconds that a device's clock is behind the host's; a kernel writes the clock into the log."""
+        place, rank_stream = self._place(rank), self._streams[rank]
         kernel = self._kernels.get("clock.cu", "tell_clock", DATATYPES["float"], NONE)
-        launch, told = self._launcher.bind_one(kernel, rank, 1, np.uint64(place)), np.zeros(1, np.uint64)
+        launch, clock = self._launcher.bind_one(kernel, rank, 1, np.uint64(place)), np.zeros(1, np.uint64)
 
         def look() -> None:
             launch()
-            queue.enter().synchronize()
+            rank_stream.enter().synchronize()
 
-        at, nanoseconds, _ = closest(look, lambda seen: queue.fetch(place, told)[0])
-        self._clear(place, told.nbytes)
+        at, nanoseconds, _ = closest(look, lambda seen: rank_stream.fetch(place, clock)[0])
+        self._clear(place, clock.nbytes)
         return at - 1e-9 * float(nanoseconds)
 
     def _clear(self, place: int, nbytes: int) -> None:
@@ -101,18 +101,18 @@ class GpuPlatform:
             nccl.apply(nccl.environment(places))
             self.memory = memory = RankMemory(cuda, team, places, layout)
             priority = FIRST if any(sweep.steps) else USUAL  # before what the same ranks compute meanwhile
-            self.queues = queues = {rank: Queue(cuda, places.device[rank], priority) for rank in places.local}
+            self.streams = streams = {rank: Stream(cuda, places.device[rank], priority) for rank in places.local}
             kernels = KernelCache(cuda, places)
             gate = kernels.get("gate.cu", "gate", DATATYPES["float"], NONE).functions[0]
             self._gate = StartGate(cuda, gate, places.devices[0])
             self._probed = peers.probe(cuda, places.devices)
-        self.clock = GpuClock(cuda, team, queues, self._gate, GivenUp(memory, queues), sweep.sampling.graph)
-        self.launcher = GpuLauncher(cuda, team, memory, places, kernels, queues, self._probed, self.clock)
-        self.checker = GpuChecker(cuda, team, memory, kernels, self.launcher, queues, self.clock)
-        self.logs = GpuLogs(cuda, places, memory, kernels, self.launcher, queues)
-        self.compute = GpuCompute(cuda, team, places, queues, self.clock)
+        self.clock = GpuClock(cuda, team, streams, self._gate, GivenUp(memory, streams), sweep.sampling.graph)
+        self.launcher = GpuLauncher(cuda, team, memory, places, kernels, streams, self._probed, self.clock)
+        self.checker = GpuChecker(cuda, team, memory, kernels, self.launcher, streams, self.clock)
+        self.logs = GpuLogs(cuda, places, memory, kernels, self.launcher, streams)
+        self.compute = GpuCompute(cuda, team, places, streams, self.clock)
         timeout = nccl_timeout(team, sweep.sampling.timeout)
-        self.comm = nccl.Communicators(cuda, team, places, queues, self.clock, timeout)
+        self.comm = nccl.Communicators(cuda, team, places, streams, self.clock, timeout)
         self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
         self.hardware = gpus(sweep.ranks, len(places.gpus))
@@ -121,9 +121,9 @@ class GpuPlatform:
         """Return the same platform with an option of the compiler."""
         return self._altered(self.launcher.altered(options=(tracelog.TRACED,)))
 
-    def hesitant(self, seconds: float) -> Self:
+    def with_delays(self, seconds: float) -> Self:
         """Return the same platform with an option of the compiler, and the time that kernels lose."""
-        return self._altered(self.launcher.altered(options=(HESITATES,), lost=lost(seconds)))
+        return self._altered(self.launcher.altered(options=(WITH_DELAYS,), lost=lost(seconds)))
 
     def shifted(self, offset: int) -> Self:
         """Return the same platform with buffers that start so many bytes later."""

@@ -1,6 +1,6 @@
 """What can be known of the GPUs before any rank is started, without CuPy and without touching CUDA in this process.
 
-The driver is asked by a short-lived child: whoever initialises CUDA can neither fork nor outlive a wedged device.
+The driver is asked by a short-lived child: one that initialises CUDA can neither fork nor outlive a wedged device.
 """
 
 import ctypes

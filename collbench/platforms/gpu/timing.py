@@ -29,7 +29,7 @@ import numpy as np
 
 from collbench.cases import Case
 from collbench.errors import CaseFailed
-from collbench.platforms.gpu.cuda import Cuda, Queue
+from collbench.platforms.gpu.cuda import Cuda, Stream
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.interface import Limits, Prepared
 from collbench.platforms.layout import Region
@@ -37,12 +37,12 @@ from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment
 from collbench.platforms.scheduling import Watch
 
-_KEPT = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
+_MOST_GRAPHS = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
 _SUCCESS, _NOT_READY = 0, 600  # cudaSuccess, cudaErrorNotReady
 _SHORTEST_PAUSE, _PAUSE = 2e-5, 1e-3  # seconds between two looks at streams that may never be done
 
-Captured = list[tuple[Queue, Any]]
+Captured = list[tuple[Stream, Any]]
 
 
 class StartGate:
@@ -55,17 +55,17 @@ class StartGate:
         self._runtime, self._function = cuda.runtime, function
         self._address = cuda.runtime.hostAlloc(8, cuda.runtime.hostAllocPortable | cuda.runtime.hostAllocMapped)
         self._words = (ctypes.c_uint32 * 2).from_address(self._address)
-        self._queue = Queue(cuda, device)
+        self._own_stream = Stream(cuda, device)
         self._event = cuda.cupy.cuda.Event(disable_timing=True)
 
-    def close(self, queues: Sequence[Queue]) -> None:
+    def close(self, streams: Sequence[Stream]) -> None:
         """What is enqueued on these from now on waits."""
         self._words[:] = [0, 0]
-        stream = self._queue.enter()
+        stream = self._own_stream.enter()
         self._function((1,), (1,), (np.uint64(self._address), np.uint64(_TRIES)), stream=stream)
         self._event.record(stream)
-        for queue in queues:
-            queue.enter().wait_event(self._event)
+        for rank_stream in streams:
+            rank_stream.enter().wait_event(self._event)
 
     def open(self) -> None:
         """Let them go."""
@@ -86,14 +86,14 @@ class StartGate:
 class GivenUp:
     """Whether kernels that wait for other ranks were launched, and whether any of them gave up."""
 
-    def __init__(self, memory: RankMemory, queues: Mapping[int, Queue]) -> None:
-        self._memory, self._queues = memory, queues
+    def __init__(self, memory: RankMemory, streams: Mapping[int, Stream]) -> None:
+        self._memory, self._streams = memory, streams
         self.possible = False
 
     def refuse(self) -> None:
         """Raise CaseFailed if a kernel gave up: then it left a one in the first word of its rank's window."""
-        for rank, queue in self._queues.items():
-            if queue.fetch(self._memory.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
+        for rank, rank_stream in self._streams.items():
+            if rank_stream.fetch(self._memory.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
                 raise CaseFailed(f"a rank waited in vain for another's flag (rank {rank})")
 
 
@@ -107,11 +107,11 @@ class GpuClock:
     limits = Limits(1e-7, 1e14, "five times what the fastest memory and the largest cache of a GPU bring")
 
     def __init__(
-        self, cuda: Cuda, team: Team, queues: Mapping[int, Queue], gate: StartGate, given_up: GivenUp, graph: bool
+        self, cuda: Cuda, team: Team, streams: Mapping[int, Stream], gate: StartGate, given_up: GivenUp, graph: bool
     ) -> None:
         self._cuda, self._team, self._graph = cuda, team, graph
-        self._by_rank, self._queues = queues, list(queues.values())
-        self.besides: Sequence[Queue] = ()  # more that are waited for, but neither captured nor timed
+        self._by_rank, self._streams = streams, list(streams.values())
+        self.besides: Sequence[Stream] = ()  # more that are waited for, but neither captured nor timed
         self._gate = gate
         self.given_up = given_up
         self._graphs: OrderedDict[tuple[Prepared, int], Captured] = OrderedDict()
@@ -141,7 +141,7 @@ class GpuClock:
 
     def set_clocks(self) -> float:
         """Set the clocks of devices by the host's: they gain or lose microseconds on it in a second."""
-        return self.clocks.set(self._queues)
+        return self.clocks.set(self._streams)
 
     def singly(self, prepared: Prepared) -> Prepared | None:
         """Return None: the host enqueues every operation, so there is no other loop."""
@@ -167,37 +167,37 @@ class GpuClock:
         """One launch after the other, at the host's pace as an application would."""
         self._forget()
         self._team.meet()
-        for queue in self._queues:
-            queue.start.record(queue.enter())
+        for rank_stream in self._streams:
+            rank_stream.start.record(rank_stream.enter())
         prepared.launch(launches)
-        used = [queue for queue in self._queues if queue.used]
-        for queue in used:
-            queue.end.record(queue.enter())
+        used = [rank_stream for rank_stream in self._streams if rank_stream.used]
+        for rank_stream in used:
+            rank_stream.end.record(rank_stream.enter())
         return self._slowest(used)
 
     def of_graph(self, prepared: Prepared, launches: int) -> float:
         """One replay of a graph of that many launches; nothing is carried out but this."""
         captured = self._captured(prepared, launches)
         self._team.meet()
-        self._gate.close([queue for queue, _ in captured])
+        self._gate.close([rank_stream for rank_stream, _ in captured])
         try:
-            for queue, graph in captured:
-                stream = queue.enter()
-                queue.start.record(stream)
+            for rank_stream, graph in captured:
+                stream = rank_stream.enter()
+                rank_stream.start.record(stream)
                 graph.launch(stream)
-                queue.end.record(stream)
+                rank_stream.end.record(stream)
             self._team.meet()
         finally:
             self._gate.open()
-        seconds = self._slowest([queue for queue, _ in captured])
+        seconds = self._slowest([rank_stream for rank_stream, _ in captured])
         if self._gate.timed_out:
             raise CaseFailed("the host was too slow to start all ranks together: nothing was measured; try again")
         return seconds
 
     def wait(self) -> None:
         """Until everything enqueued is done."""
-        for queue in (*self._queues, *self.besides):
-            queue.enter().synchronize()
+        for rank_stream in (*self._streams, *self.besides):
+            rank_stream.enter().synchronize()
         self.clocks.forget()
 
     def wait_at_most(self, seconds: float) -> bool:
@@ -215,11 +215,11 @@ class GpuClock:
 
         CuPy's `Stream.done` would take a failure for work that is not done yet.
         """
-        statuses = [self._cuda.runtime.streamQuery(queue.enter().ptr) for queue in self._queues]
-        for queue, status in zip(self._queues, statuses, strict=True):
+        statuses = [self._cuda.runtime.streamQuery(rank_stream.enter().ptr) for rank_stream in self._streams]
+        for rank_stream, status in zip(self._streams, statuses, strict=True):
             if status not in (_SUCCESS, _NOT_READY):
-                with self._cuda.failing_as(CaseFailed, f"GPU {queue.device}"):
-                    queue.enter().synchronize()  # which raises what the status means
+                with self._cuda.failing_as(CaseFailed, f"GPU {rank_stream.device}"):
+                    rank_stream.enter().synchronize()  # which raises what the status means
         return _NOT_READY in statuses
 
     def drop_graphs(self) -> None:
@@ -231,52 +231,52 @@ class GpuClock:
         if key not in self._graphs:
             self._graphs[key] = self._capture(prepared, launches)
         self._graphs.move_to_end(key)
-        while len(self._graphs) > _KEPT:
+        while len(self._graphs) > _MOST_GRAPHS:
             self._graphs.popitem(last=False)
         return self._graphs[key]
 
     def _capture(self, prepared: Prepared, launches: int) -> Captured:
         """Uploaded, so that the first replay is like all others; not replayed, since in place each one counts."""
         captured = self._together(prepared, launches) if prepared.one_graph else self._apart(prepared, launches)
-        for queue, graph in captured:
-            graph.upload(queue.enter())
+        for rank_stream, graph in captured:
+            graph.upload(rank_stream.enter())
         self.wait()
         return captured
 
     def _apart(self, prepared: Prepared, launches: int) -> Captured:
         """A graph of each stream that was used."""
         self._forget()
-        for queue in self._queues:
-            queue.enter().begin_capture()
+        for rank_stream in self._streams:
+            rank_stream.enter().begin_capture()
         prepared.launch(launches)
-        ended = [(queue, queue.enter().end_capture()) for queue in self._queues]
-        return [(queue, graph) for queue, graph in ended if queue.used]
+        ended = [(rank_stream, rank_stream.enter().end_capture()) for rank_stream in self._streams]
+        return [(rank_stream, graph) for rank_stream, graph in ended if rank_stream.used]
 
     def _together(self, prepared: Prepared, launches: int) -> Captured:
         """One graph: a stream comes into the capture by waiting for one that is in it, and must come back likewise."""
-        first, *others = self._queues
+        first, *others = self._streams
         first.enter().begin_capture()
         fork = first.mark()
-        for queue in others:
-            queue.enter().wait_event(fork)
+        for rank_stream in others:
+            rank_stream.enter().wait_event(fork)
         prepared.launch(launches)
-        for queue in others:
-            join = queue.mark()
+        for rank_stream in others:
+            join = rank_stream.mark()
             first.enter().wait_event(join)
         return [(first, first.enter().end_capture())]
 
     def _forget(self) -> None:
-        for queue in self._queues:
-            queue.used = False
+        for rank_stream in self._streams:
+            rank_stream.used = False
 
-    def _slowest(self, queues: Sequence[Queue]) -> float:
+    def _slowest(self, streams: Sequence[Stream]) -> float:
         self.wait_at_most(math.inf)  # the supervisor has a limit
-        elapsed = [self._cuda.cupy.cuda.get_elapsed_time(queue.start, queue.end) for queue in queues]
+        elapsed = [self._cuda.cupy.cuda.get_elapsed_time(rank_stream.start, rank_stream.end) for rank_stream in streams]
         return float(max(elapsed, default=0.0)) * 1e-3  # where no rank of this process has a part in it, it has no time
 
 
 Seen = TypeVar("Seen")
-Told = TypeVar("Told")
+Answer = TypeVar("Answer")
 
 _LOOKS = 5  # at the clock of a device, of which the closest counts
 _FRESH = 4.0
@@ -284,12 +284,12 @@ _FRESH = 4.0
 which is within half a microsecond for so long, and the clocks of devices and host drift apart."""
 
 
-def closest(look: Callable[[], Seen], read: Callable[[Seen], Told]) -> tuple[float, Told, float]:
+def closest(look: Callable[[], Seen], read: Callable[[Seen], Answer]) -> tuple[float, Answer, float]:
     """When the quickest of several looks was, by the host's clock; what was read of what it saw; the error in seconds.
 
     It saw something between its two ends, so the middle is off by half of what it took at most.
     """
-    answers: list[Told] = []
+    answers: list[Answer] = []
     shortest, at = math.inf, 0.0
     for _ in range(_LOOKS):
         begun = time.perf_counter()
@@ -320,45 +320,48 @@ class DeviceClocks:
         self._cuda = cuda
         self._ties: dict[int, _Tie] = {}  # the latest, by device
 
-    def moment(self, queue: Queue) -> Moment:
+    def moment(self, rank_stream: Stream) -> Moment:
         """When a stream gets here, in seconds of the host's clock; the better, the later it is asked for."""
-        if queue.device not in self._ties:
-            self._tie(queue)
-        tie, event = self._ties[queue.device], self._event(queue)
+        if rank_stream.device not in self._ties:
+            self._tie(rank_stream)
+        tie, event = self._ties[rank_stream.device], self._event(rank_stream)
         return lambda: tie.seconds(self._elapsed(tie.event, event))
 
-    def set(self, queues: Iterable[Queue]) -> float:
+    def set(self, streams: Iterable[Stream]) -> float:
         """Tie every device's clock to the host's anew; seconds by which moments since the last time may be off it."""
-        return max(self._tie(queue) for queue in {queue.device: queue for queue in queues}.values())
+        return max(
+            self._tie(rank_stream)
+            for rank_stream in {rank_stream.device: rank_stream for rank_stream in streams}.values()
+        )
 
     def forget(self) -> None:
         """Those that are too old."""
         since = time.perf_counter() - _FRESH
         self._ties = {device: tie for device, tie in self._ties.items() if tie.at > since}
 
-    def _tie(self, queue: Queue) -> float:
+    def _tie(self, rank_stream: Stream) -> float:
         """By the closest of several tries."""
-        queue.enter().synchronize()
-        before = self._ties.get(queue.device)
+        rank_stream.enter().synchronize()
+        before = self._ties.get(rank_stream.device)
 
         def look() -> Any:
-            event = self._event(queue)
-            queue.enter().synchronize()
+            event = self._event(rank_stream)
+            rank_stream.enter().synchronize()
             return event
 
         at, event, error = closest(look, lambda seen: seen)
         tie = _Tie(event, at)
         if before and (passed := self._elapsed(before.event, tie.event)) > 0:
             before.rate = (tie.at - before.at) / passed
-        self._ties[queue.device] = tie
+        self._ties[rank_stream.device] = tie
         return error
 
     def _elapsed(self, first: Any, second: Any) -> float:
         return float(self._cuda.cupy.cuda.get_elapsed_time(first, second)) * 1e-3
 
-    def _event(self, queue: Queue) -> Any:
+    def _event(self, rank_stream: Stream) -> Any:
         """Recorded now; an event belongs to the device that is current when it is made."""
-        stream = queue.enter()
+        stream = rank_stream.enter()
         event = self._cuda.cupy.cuda.Event()
         event.record(stream)
         return event

@@ -63,9 +63,9 @@ def test_a_mismatch_names_its_first_call_and_what_nobody_looked_at_is_no_verdict
     one, plan = case(nbytes=400), Plan(3, 1e-6, seed=1)
     verdict = np.full(1, checking.CLEAN, checking.VERDICT)
     with pytest.raises(CaseFailed, match="looked at 0 elements of 300"):
-        stress.found(one, plan, 0, verdict, kept=True)
+        stress.found(one, plan, 0, verdict, with_bits=True)
     verdict["seen"], verdict["wrong"], verdict["first"] = 300, 5, (2 << 48) + 17
-    mismatch = stress.found(one, plan, 0, verdict, kept=False)
+    mismatch = stress.found(one, plan, 0, verdict, with_bits=False)
     assert mismatch is not None
     assert (mismatch.call, mismatch.calls, mismatch.index, mismatch.wrong, mismatch.got) == (2, 3, 17, 5, "")
     assert mismatch.expected == str(one.expected(0, seed=3)[0][1][17])

@@ -59,7 +59,7 @@ def slow(rank: int) -> Callable[[Any], Any]:
 def fetched(platform: Any, case: Case, which: int) -> list[Any]:
     """Every rank's input, or its result."""
     return [
-        platform.queues[rank].fetch(buffers(platform.memory, case, rank)[which], np.zeros(case.block, np.uint32))
+        platform.streams[rank].fetch(buffers(platform.memory, case, rank)[which], np.zeros(case.block, np.uint32))
         for rank in platform.local
     ]
 
@@ -98,7 +98,7 @@ def with_results_used(platform: Any, case: Case, prepared: Prepared) -> Prepared
         for rank in platform.local:
             send, receive = buffers(platform.memory, case, rank)
             platform.launcher.copy(rank, send, receive, case.nbytes)
-            platform._cuda.runtime.memsetAsync(receive, 0, case.nbytes, platform.queues[rank].enter().ptr)
+            platform._cuda.runtime.memsetAsync(receive, 0, case.nbytes, platform.streams[rank].enter().ptr)
 
     return Prepared(launch, one_graph=True)
 
@@ -121,7 +121,7 @@ def test_one_graph_holds_all_ranks_and_is_timed_to_its_end(opened: Open) -> None
     machine = Machine(2)
     platform = opened(machine, 2)
     steps = ring_host.Ring(a_case(2), platform).steps()
-    steps[-1][1].append(Action(MOVED, lambda: platform.queues[1].enter().enqueue(lambda: time.sleep(0.05))))
+    steps[-1][1].append(Action(MOVED, lambda: platform.streams[1].enter().enqueue(lambda: time.sleep(0.05))))
     prepared = Prepared(lambda launches: ring_host._enqueue(platform, steps, 2), one_graph=True)
     assert platform.clock.time(prepared, 1) >= 0.05
     assert (machine.captures, machine.replays, len(machine.graphs)) == (1, 1, 1)

@@ -218,9 +218,9 @@ def test_a_gate_that_opened_by_itself_is_noticed(opened: Open, monkeypatch: pyte
     """Ranks that did not start together were not timed together."""
     close, host = timing.StartGate.close, LateHost()
 
-    def closed(gate: timing.StartGate, queues: Any) -> None:
+    def closed(gate: timing.StartGate, streams: Any) -> None:
         host.gates.append(gate)
-        close(gate, queues)
+        close(gate, streams)
 
     machine = Machine(2, clock=host)
     platform = opened(machine)
@@ -372,7 +372,7 @@ def test_windows_start_as_zeros_and_everything_is_given_back(opened: Open) -> No
     machine = Machine(2)
     platform = opened(machine)
     for rank in platform.local:
-        words = platform.queues[rank].fetch(platform.memory.address(Region.WINDOW, rank), np.ones(2**15, np.uint8))
+        words = platform.streams[rank].fetch(platform.memory.address(Region.WINDOW, rank), np.ones(2**15, np.uint8))
         assert not words.any()
     for name in ("nccl", "ring-flags"):
         platform.clock.time(prepare(name, a_case(), platform), 2)
@@ -422,11 +422,11 @@ def test_one_call_is_in_flight_at_a_time(opened: Open) -> None:
             operation.launch(launches)
     platform.launcher.synchronize()
     assert platform.checker.check(case, 1) is None
-    used = [queue for queue in platform.queues.values() if queue.used]
+    used = [rank_stream for rank_stream in platform.streams.values() if rank_stream.used]
     for operation in operations:
         platform.clock._forget()
         operation.launch(1)
-        assert [queue for queue in platform.queues.values() if queue.used] == used[:2]
+        assert [rank_stream for rank_stream in platform.streams.values() if rank_stream.used] == used[:2]
     platform.launcher.synchronize()
 
 
@@ -453,7 +453,7 @@ def test_the_gpu_that_failed_is_named_although_another_one_waits_for_it_for_ever
         raise CUDARuntimeError(ILLEGAL_ADDRESS)
 
     for broken in (0, 1):
-        failing = platform.queues[broken].stream
+        failing = platform.streams[broken].stream
         with monkeypatch.context() as faults:
             query = lambda ptr, failing=failing: ILLEGAL_ADDRESS if ptr == failing.ptr else NOT_READY  # noqa: E731
             faults.setattr(platform._cuda.runtime, "streamQuery", query)

@@ -106,13 +106,13 @@ def test_the_default_sweep_ends_at_what_is_free(nvml: Callable[..., None]) -> No
         nvml(free=free)
         gpu = {"on": "gpu", "impl": "nccl,two-shot", "starts": 1}
         _, sweep = measured_sweep(SweepRequest.parse(**gpu))
-        assert sweep.asked
-        assert sweep.asked.last == last
+        assert sweep.requested
+        assert sweep.requested.last == last
         said = cut_short(sweep, "gpu")
         assert ("larger messages do not fit in the memory that is free here" in said) == (free < 8192)
-        _, asked = measured_sweep(SweepRequest.parse(**gpu, maxbytes="128M"))
-        assert asked.asked
-        assert asked.asked.last == 128 * 2**20
+        _, measured = measured_sweep(SweepRequest.parse(**gpu, maxbytes="128M"))
+        assert measured.requested
+        assert measured.requested.last == 128 * 2**20
 
 
 def test_a_driver_that_shows_no_gpu_says_why(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:

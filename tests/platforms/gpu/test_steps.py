@@ -132,7 +132,7 @@ def test_a_bucket_is_communicated_while_the_next_is_computed(opened: Open) -> No
     machine = Machine(2)
     platform = opened(machine, 2, names=("ring-flags",))
     platform.compute.products(STEP.size)
-    machine.order = late(platform.compute.products(STEP.size)._of[0].queue.stream.ptr)
+    machine.order = late(platform.compute.products(STEP.size)._of[0].computing.stream.ptr)
     overlapped = [what for what, stream in carry_out(platform, STREAM, True, steps=1) if stream.device_id == 0]
     assert overlapped.index("0 ends") < len(overlapped) - 1 - overlapped[::-1].index("product begins")
     apart = [what for what, stream in carry_out(platform, SEQUENTIAL, True, steps=1) if stream.device_id == 0]
@@ -144,12 +144,14 @@ def test_a_bucket_is_communicated_while_the_next_is_computed(opened: Open) -> No
 def test_collectives_go_before_products_where_a_gpu_can_choose(opened: Open) -> None:
     """CUDA: smaller numbers are more urgent, and what is beyond a device's range counts as the nearest in it."""
     platform = opened(Machine(2), 4)
-    queues = platform.compute.products(STEP.size).queues
-    assert {queue.stream.priority for queue in platform.queues.values()} == {-5}
-    assert {queue.stream.priority for queue in queues} == {0}
-    assert [queue.device for queue in queues] == [queue.device for queue in platform.queues.values()]
+    streams = platform.compute.products(STEP.size).streams
+    assert {rank_stream.stream.priority for rank_stream in platform.streams.values()} == {-5}
+    assert {rank_stream.stream.priority for rank_stream in streams} == {0}
+    assert [rank_stream.device for rank_stream in streams] == [
+        rank_stream.device for rank_stream in platform.streams.values()
+    ]
     platform = opened(Machine(1), 2, steps=(None,))  # a sweep without steps is measured as it always was
-    assert {queue.stream.priority for queue in platform.queues.values()} == {0}
+    assert {rank_stream.stream.priority for rank_stream in platform.streams.values()} == {0}
 
 
 def test_matrices_that_cannot_be_multiplied_are_said_in_one_line(opened: Open) -> None:

@@ -132,7 +132,7 @@ def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Open) -> 
 def test_clocks_that_gpus_do_not_share_are_held_against_the_hosts(opened: Open) -> None:
     """One is a second ahead, and the finer one goes three times as fast: what their ranks did still goes together."""
     platform = opened(Machine(2), sampling=TRACED, implementations=("ring-flags",))
-    skew(platform.queues[1], 10**9, faster=3)
+    skew(platform.streams[1], 10**9, faster=3)
     (row,) = explain(case(nbytes=4096), [implementations()["ring-flags"]], platform, TRACED)
     assert isinstance(row, Explanation)
     ends = [max(track.start + track.seconds for track in row.tracks if track.rank == rank) for rank in (0, 1)]
