@@ -1,8 +1,8 @@
 """Samples implementations in turn: check, calibrate, warm up, samples A B B A, and check again.
 
 `sample_in_turn` is the sampler: it takes a Subject, which says what is prepared, timed and checked.  `measure` samples
-a collective by it.  Both run alike on every process of the run: each decision is taken from numbers that
-`Platform.time` returns the same everywhere, so no process needs a message.
+a collective by it, and `measure_steps` in collbench/measure/steps.py training steps.  All run alike on every process
+of the run: each decision is taken from numbers that are the same everywhere, so no process needs to be told.
 """
 
 import math
@@ -128,7 +128,7 @@ def _take_samples(subject: Subject, candidates: Sequence[Candidate], sampling: S
     # A B B A A B ...: drift of the machine cancels in the ratios.
     order = list(candidates)
     spent = 0.0
-    while not enough([candidate.samples for candidate in order], sampling, spent):
+    while not _enough([candidate.samples for candidate in order], sampling, spent):
         spent += subject.before_round()
         for candidate in order:
             heartbeat(candidate.name)
@@ -136,9 +136,11 @@ def _take_samples(subject: Subject, candidates: Sequence[Candidate], sampling: S
         order.reverse()
 
 
-def enough(samples: Sequence[Sequence[float]], sampling: Sampling, spent: float) -> bool:
+def _enough(samples: Sequence[Sequence[float]], sampling: Sampling, spent: float) -> bool:
     """Return whether every candidate has as many samples as it should, but one: that comes when it is closed."""
     if not samples:
+        return True
+    if sampling.steps and spent >= sampling.budget:  # long series: the budget goes before their number
         return True
     taken = len(samples[0]) + 1
     if sampling.iters is not None:

@@ -1,6 +1,6 @@
 """Measures steps of a case: check, calibrate, then series of all implementations in turn, and check again.
 
-Runs alike on every process of the run, as collbench/measure/runner.py does.  Steps of a series follow each other
+Runs alike on every process of the run, as collbench/measure/sampling.py does.  Steps of a series follow each other
 without a meeting besides their own, as those of a training loop do, so that a late rank costs what it costs there.
 """
 
@@ -9,26 +9,25 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
-from typing import Self
 
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.measure.clocks import Clocks, Taken
-from collbench.measure.sampling import SEEDS, Heartbeat, enough
+from collbench.measure.sampling import SEEDS, Candidate, Heartbeat, Subject, sample_in_turn
 from collbench.measure.schedules import Moments, Parts, Recorder, RunStep, find_schedule, refuse
 from collbench.platforms.interface import Platform, Prepared
-from collbench.platforms.products import Products, at
+from collbench.platforms.products import at
 from collbench.platforms.scheduling import RunQueue
 from collbench.results import Activity, CheckFailure, Note, Result, Scheduling, Skipped, StepTimes
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
-MOST_STEPS = 256  # of a series: the moments of each step are stored
-LONGEST = 2.0  # seconds that a series lasts about at most, so that implementations take turns and a budget can be met
+MOST_STEPS = 256  # of a series: the moments of each step are kept
+LONGEST = 2.0  # seconds that a series lasts about at most, so that implementations take turns and a budget can be kept
 _HEARTBEAT = 0.5  # seconds between two signs of life in a series
-_TRACED_STEPS = 7  # at most, of which the one of median length is stored
+_TRACED_STEPS = 7  # at most, of which the one of median length is kept
 _TRACED_SECONDS = 2.0  # that they last about at most: they give no sign of life
 _MOST_ACTIVITIES = 4096  # of a traced step
 
@@ -103,7 +102,7 @@ def _host_was_late(enqueued: Sequence[float], own: Taken) -> bool:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Keep Python's collector from looking through what is stored of every step."""
+    """Keep Python's collector from looking through what is kept of every step."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -151,64 +150,6 @@ def _length(step: Sequence[_Noted]) -> float:
 # Implementations in turn.
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What all candidates have in common."""
-
-    case: Case
-    platform: Platform
-    products: Products
-    clocks: Clocks
-    heartbeat: Heartbeat
-
-    @classmethod
-    def of(cls, case: Case, platform: Platform, heartbeat: Heartbeat) -> Self:
-        """Make the matrices and read the clocks."""
-        assert case.step
-        with platform.team.agreeing():
-            products = platform.compute.products(case.step.size)
-        clocks = Clocks(platform.team)
-        clocks.read()
-        return cls(case, platform, products, clocks, heartbeat)
-
-
-@dataclass
-class _Candidate:
-    """An implementation whose first step was right, and its series so far."""
-
-    run: _Run
-    implementation: Implementation
-    parts: Parts
-    step: RunStep
-    note: Note
-    steps: int = 1  # of a series
-    taken: list[TakenSeries] = field(default_factory=list)
-    samples: list[float] = field(default_factory=list)  # seconds of a step, by series
-    activities: tuple[Activity, ...] = ()
-
-    def take(self, steps: int = 0) -> TakenSeries:
-        """*Collective*: take one more series, of another length where one is given."""
-        taken = take_series(self.parts, self.step, self._with_heartbeat(steps or self.steps))
-        self.run.clocks.origins = max(self.run.clocks.origins, taken.origins)
-        return taken
-
-    def _with_heartbeat(self, steps: int) -> Iterator[None]:
-        """Yield so often, with a sign of life now and then, which tells a step that takes long from one that hangs."""
-        last = -math.inf
-        for _ in range(steps):
-            if (now := time.monotonic()) > last + _HEARTBEAT:
-                self.run.heartbeat(self.implementation.name)
-                last = now
-            yield
-
-    def keep(self, taken: TakenSeries) -> float:
-        """Keep a series as a sample; return its seconds, all steps together."""
-        series = self.run.clocks.series(taken.taken)
-        self.taken.append(taken)
-        self.samples.append(series.seconds)
-        return series.seconds * series.steps
-
-
 def measure_steps(
     case: Case,
     implementations: Sequence[Implementation],
@@ -231,61 +172,49 @@ def measure_steps(
         CaseFailed: A kernel gave up waiting; the platform must then be opened anew.
 
     """
-    run = _Run.of(case, platform, heartbeat)
-    candidates = []
-    for implementation in implementations:
-        heartbeat(implementation.name)
-        tried = _try(run, implementation, sampling.check_only)
-        if isinstance(tried, _Candidate):
-            candidates.append(tried)
-        else:
-            yield tried
-    yield from _measure(run, candidates, sampling, launches or {})
+    subject = _Steps(case, platform, sampling, launches or {}, heartbeat)
+    yield from sample_in_turn(subject, implementations, sampling, heartbeat)
 
 
-def _measure(
-    run: _Run, candidates: Sequence[_Candidate], sampling: Sampling, known: Mapping[str, int]
-) -> Iterator[StepTimes]:
-    """Calibrate all candidates, sample them in turn, and check them once more."""
-    for candidate in candidates:
-        run.heartbeat(candidate.implementation.name)
-        candidate.steps = known.get(candidate.implementation.name) or _calibrate(candidate, sampling)
-    _sample(candidates, sampling, run.heartbeat)
-    # The products of all series so far: an error of any makes all times worthless, whichever communicated meanwhile.
-    miscomputed = run.products.check()
-    run.clocks.read()
-    for candidate in candidates:
-        name = candidate.implementation.name
-        run.heartbeat(name)
-        taken, flaw = _check(candidate, SEEDS[3])
-        candidate.keep(taken)
-        if name not in known:  # a trace of the first round is enough
-            candidate.activities = trace_step(candidate.step, run.platform, min(candidate.samples))
-        yield _result(candidate, flaw or miscomputed)
+class _Steps(Subject):
+    """Steps of a case, with the matrices and the clocks that all candidates share."""
 
+    def __init__(
+        self, case: Case, platform: Platform, sampling: Sampling, known: Mapping[str, int], heartbeat: Heartbeat
+    ) -> None:
+        assert case.step
+        self.case, self.platform, self.sampling, self.known = case, platform, sampling, known
+        self.heartbeat = heartbeat
+        with platform.team.agreeing():
+            self.products = platform.compute.products(case.step.size)
+        self.clocks = Clocks(platform.team)
+        self.clocks.read()
+        self.schedule = find_schedule(case.step.schedule)
+        self.miscomputed: CheckFailure | None = None
 
-def _try(run: _Run, implementation: Implementation, check_only: bool) -> _Candidate | StepTimes | Skipped:
-    """Prepare an implementation and check its first step; return a result where nothing is left to measure."""
-    try:
-        candidate = _prepare(run, implementation)
-    except Unsupported as reason:
-        return Skipped(run.case, implementation.name, run.platform.name, str(reason))
-    _, flaw = _check(candidate, SEEDS[0])
-    return _result(candidate, flaw) if flaw or check_only else candidate
+    def prepare(self, implementation: Implementation) -> Candidate | Result:
+        try:
+            candidate = self._prepare(implementation)
+        except Unsupported as reason:
+            return Skipped(self.case, implementation.name, self.platform.name, str(reason))
+        _, flaw = candidate.check(SEEDS[0])
+        return candidate.result(flaw) if flaw or self.sampling.check_only else candidate
 
+    def _prepare(self, implementation: Implementation) -> "_StepCandidate":
+        """Raise Unsupported if the implementation, or the schedule, cannot do it."""
+        case, platform = self.case, self.platform
+        refuse(case, implementation, platform.name)
+        with platform.team.agreeing():
+            prepare = implementation.prepare if self.schedule.communicates else _prepare_nothing
+            operations = [prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
+            parts = Parts(case, platform, self.products, operations)
+            step, note = self.schedule.prepare(parts), Note.of(self.schedule.remark(case.ranks))
+            return _StepCandidate(self, implementation.name, parts, step, note)
 
-def _prepare(run: _Run, implementation: Implementation) -> _Candidate:
-    """Raise Unsupported if the implementation, or the schedule, cannot do it."""
-    case, platform = run.case, run.platform
-    assert case.step
-    refuse(case, implementation, platform.name)
-    with platform.team.agreeing():
-        schedule = find_schedule(case.step.schedule)
-        prepare = implementation.prepare if schedule.communicates else _prepare_nothing
-        operations = [prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
-        parts = Parts(case, platform, run.products, operations)
-        step, note = schedule.prepare(parts), Note.of(schedule.remark(case.ranks))
-        return _Candidate(run, implementation, parts, step, note)
+    def after_samples(self) -> None:
+        # The products of all series so far: an error of any makes all times worthless, whoever communicated meanwhile.
+        self.miscomputed = self.products.check()
+        self.clocks.read()
 
 
 def _prepare_nothing(case: Case, platform: Platform) -> Prepared:
@@ -293,69 +222,102 @@ def _prepare_nothing(case: Case, platform: Platform) -> Prepared:
     return Prepared(lambda launches: None)
 
 
-def _check(candidate: _Candidate, seed: int) -> tuple[TakenSeries, CheckFailure | None]:
-    """Take a series with known data; return it with what is wrong in the buffers, next to them, or in the matrices.
+class _StepCandidate(Candidate):
+    """One way to communicate in the steps; a sample is a series of them."""
 
-    In place a result is the next step's input, so that only the result of a single step is known.
-    """
-    run = candidate.run
-    case, platform, products = run.case, run.platform, run.products
-    assert case.step
-    schedule = find_schedule(case.step.schedule)
-    wire = candidate.parts.operations[0].wire
-    platform.checker.fill(case, seed, wire)
-    products.reset()
-    taken = candidate.take()
-    if case.in_place and candidate.steps > 1:
-        platform.checker.fill(case, seed, wire)
-        candidate.take(1)
-    flaw = platform.checker.check(case, seed, wire) if schedule.communicates else None
-    flaw = flaw or platform.checker.overrun(case)
-    if not flaw and schedule.computes:
-        flaw = products.check()
-    return taken, flaw
+    def __init__(self, subject: _Steps, name: str, parts: Parts, step: RunStep, note: Note) -> None:
+        self.name, self.samples = name, []  # seconds of a step, by series
+        self._subject, self._parts, self._step, self._note = subject, parts, step, note
+        self._steps = 1  # of a series
+        self._taken: list[TakenSeries] = []
+        self._activities: tuple[Activity, ...] = ()
 
+    def calibrate(self) -> Result | None:
+        self._steps = self._subject.known.get(self.name) or self._calibrated()
+        return None
 
-def _calibrate(candidate: _Candidate, sampling: Sampling) -> int:
-    """Return the number of steps that last as long as a series should."""
-    duration = SERIES if sampling.region is None else sampling.region
-    duration = LONGEST if sampling.steps else duration
-    steps, most = 1, sampling.steps or MOST_STEPS
-    while steps < most:
-        tried = [candidate.run.clocks.series(candidate.take(steps).taken).seconds for _ in range(2)]
-        elapsed = min(tried) * steps
-        if elapsed >= duration:
-            break
-        steps = min(most, max(2 * steps, int(0.8 * duration / max(elapsed, 1e-9) * steps)))
-    return steps
+    def _calibrated(self) -> int:
+        """Return the number of steps that last as long as a series should."""
+        sampling = self._subject.sampling
+        wanted = SERIES if sampling.region is None else sampling.region
+        wanted = LONGEST if sampling.steps else wanted
+        steps, most = 1, sampling.steps or MOST_STEPS
+        while steps < most:
+            tried = [self._subject.clocks.series(self._take(steps).taken).seconds for _ in range(2)]
+            elapsed = min(tried) * steps
+            if elapsed >= wanted:
+                break
+            steps = min(most, max(2 * steps, int(0.8 * wanted / max(elapsed, 1e-9) * steps)))
+        return steps
 
+    def sample(self) -> float:
+        return self._keep(self._take(self._steps))
 
-def _sample(candidates: Sequence[_Candidate], sampling: Sampling, heartbeat: Heartbeat) -> None:
-    """Take series A B B A A B ..., so that drift of the machine cancels in the ratios."""
-    order = list(candidates)
-    spent = 0.0
-    while not enough([candidate.samples for candidate in order], sampling, spent):
-        if sampling.steps and spent >= sampling.budget:
-            break
-        for candidate in order:
-            heartbeat(candidate.implementation.name)
-            spent += candidate.keep(candidate.take())
-        order.reverse()
+    def _take(self, steps: int) -> TakenSeries:
+        """*Collective*: take one more series."""
+        taken = take_series(self._parts, self._step, self._with_heartbeat(steps))
+        self._subject.clocks.origins = max(self._subject.clocks.origins, taken.origins)
+        return taken
 
+    def _with_heartbeat(self, steps: int) -> Iterator[None]:
+        """Yield so often, with a sign of life now and then, which tells a step that takes long from one that hangs."""
+        last = -math.inf
+        for _ in range(steps):
+            if (now := time.monotonic()) > last + _HEARTBEAT:
+                self._subject.heartbeat(self.name)
+                last = now
+            yield
 
-def _result(candidate: _Candidate, flaw: CheckFailure | None) -> StepTimes:
-    run, first = candidate.run, candidate.parts.operations[0]
-    paced = [series.paced for series in candidate.taken]
-    spoiled = [series.spoiled for series in candidate.taken]
-    return StepTimes(
-        case=run.case,
-        implementation=candidate.implementation.name,
-        platform=run.platform.name,
-        series=() if flaw else tuple(run.clocks.series(series.taken) for series in candidate.taken),
-        mismatch=flaw,
-        note=run.platform.note | first.note | candidate.note | Note(paced=2 * sum(paced) > len(paced)),
-        activities=() if flaw else candidate.activities,
-        library=first.library,
-        clock=run.clocks.error,
-        scheduling=None if flaw or run.platform.compute.queued else Scheduling.of_ranks([spoiled]),
-    )
+    def _keep(self, taken: TakenSeries) -> float:
+        """Keep a series as a sample; return its seconds, all steps together."""
+        series = self._subject.clocks.series(taken.taken)
+        self._taken.append(taken)
+        self.samples.append(series.seconds)
+        return series.seconds * series.steps
+
+    def close(self) -> Result:
+        subject = self._subject
+        taken, flaw = self.check(SEEDS[3])
+        self._keep(taken)
+        if self.name not in subject.known:  # a trace of the first round is enough
+            self._activities = trace_step(self._step, subject.platform, min(self.samples))
+        return self.result(flaw or subject.miscomputed)
+
+    def check(self, seed: int) -> tuple[TakenSeries, CheckFailure | None]:
+        """Take a series of known data; return it with what is wrong in the buffers, next to them, or in the matrices.
+
+        In place a result is the next step's input, so that only the result of a single step is known.
+        """
+        subject = self._subject
+        case, checker, products = subject.case, subject.platform.checker, subject.products
+        wire = self._parts.operations[0].wire
+        checker.fill(case, seed, wire)
+        products.reset()
+        taken = self._take(self._steps)
+        if case.in_place and self._steps > 1:
+            checker.fill(case, seed, wire)
+            self._take(1)
+        flaw = checker.check(case, seed, wire) if subject.schedule.communicates else None
+        flaw = flaw or checker.overrun(case)
+        if not flaw and subject.schedule.computes:
+            flaw = products.check()
+        return taken, flaw
+
+    def result(self, flaw: CheckFailure | None) -> StepTimes:
+        """Return what was measured, or what is wrong."""
+        subject, first = self._subject, self._parts.operations[0]
+        platform = subject.platform
+        paced = [series.paced for series in self._taken]
+        spoiled = [series.spoiled for series in self._taken]
+        return StepTimes(
+            case=subject.case,
+            implementation=self.name,
+            platform=platform.name,
+            series=() if flaw else tuple(subject.clocks.series(series.taken) for series in self._taken),
+            mismatch=flaw,
+            note=platform.note | first.note | self._note | Note(paced=2 * sum(paced) > len(paced)),
+            activities=() if flaw else self._activities,
+            library=first.library,
+            clock=subject.clocks.error,
+            scheduling=None if flaw or platform.compute.queued else Scheduling.of_ranks([spoiled]),
+        )

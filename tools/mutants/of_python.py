@@ -164,14 +164,14 @@ RUNNER = (
     ),
     *of(
         "runner",
-        "tests/measure/test_stepping.py tests/measure/test_series.py",
-        "measure/stepping.py",
-        ("a step's seconds for its series'", "return kept.seconds * kept.steps", "return kept.seconds"),
-        ("paced only if all series were", "2 * sum(contestant.waits) >", "sum(contestant.waits) >="),
+        "tests/measure/test_steps_in_turn.py",
+        "measure/steps.py",
+        ("a step's seconds for its series'", "return series.seconds * series.steps", "return series.seconds"),
+        ("paced only if all series were", "2 * sum(paced) >", "sum(paced) >="),
         (
             "calibration takes a step for its series",
-            "elapsed = min(one.seconds for one in tried) * steps",
-            "elapsed = min(one.seconds for one in tried)",
+            "elapsed = min(tried) * steps",
+            "elapsed = min(tried)",
         ),
     ),
 )
