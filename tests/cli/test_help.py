@@ -1,7 +1,6 @@
 """What a user sees before anything runs, and how commands end: help, completion, closed streams, tracebacks."""
 
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,6 @@ from collbench.cli.commands import EARLIER, group
 from collbench.cli.options import completed
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.host import signals
 from tests.conftest import ROOT, Command
 from tools import options
 
@@ -128,29 +126,6 @@ def test_an_error_that_nobody_foresaw_is_one_line_and_a_file(here: Command, brok
     (file,) = (tmp_path / "cache").iterdir()
     assert str(file) in line
     assert file.read_text().startswith("Traceback")
-
-
-def test_a_signal_that_python_took_for_an_error_is_a_signal(
-    here: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """One that comes while a class gets its attributes is a RuntimeError to Python 3.11; nobody has to report that.
-
-    Later ones leave it what it is, and click begins a new line, as after any ^C.
-    """
-    for number in signals.ENDING:
-
-        class Field:
-            def __set_name__(self, owner: type, name: str, number: int = number) -> None:
-                signal.raise_signal(number)
-
-        @click.command()
-        def command(field: type = Field) -> None:
-            type("Made", (), {"field": field()})
-
-        monkeypatch.setattr(group, "get_command", lambda context, name, command=command: command)
-        done = here("list", COLLBENCH_CACHE=str(tmp_path / "cache"))
-        assert (done.returncode, done.stderr.lstrip("\n")) == (128 + number, "collbench: error: interrupted\n")
-    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize(

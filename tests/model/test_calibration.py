@@ -82,7 +82,7 @@ def test_files_without_factors_and_runs_without_enough_of_the_library_are_refuse
     few = replace(run_of(H100, None), results=())
     with pytest.raises(UsageError, match="needs 4 sizes or more of `nccl`, and the runs have 0"):
         calibration([few], "dgx-h100")
-    with pytest.raises(UsageError, match="name it with --as"):
+    with pytest.raises(UsageError, match="name it with --on"):
         calibration([run_of(H100, None)], None)
 
 
