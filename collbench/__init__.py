@@ -1,7 +1,7 @@
 """Measures, explains and predicts collective communication; docs/files.md is the map.
 
 As a library: `read` a run, `sweep` and `predict` make one, `compare`, `diagnose` and `plot` take them.  They do what
-the commands of these names do (docs/library.md), and are imported once one of them is asked for.
+the commands of these names do (docs/runs.md), and are imported once one of them is asked for.
 """
 
 from importlib import import_module
