@@ -70,7 +70,8 @@ def test_the_file_map_is_of_this_package() -> None:
 
 def test_a_command_in_a_sentence_has_options_that_exist() -> None:
     """`collbench NAME ...` between backquotes, and all that the README shows of sweep."""
-    said = [(page, words) for page in PAGES for words in re.findall(r"`collbench ([a-z][^`]*)`", page.read_text())]
+    current = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which names what is gone, too
+    said = [(page, words) for page in current for words in re.findall(r"`collbench ([a-z][^`]*)`", page.read_text())]
     said += [(README, words) for words in re.findall(r"collbench (sweep [^`\n]*)", README.read_text())]
     for page, words in said:
         name, *rest = words.replace("\n", " ").partition(" || ")[0].split()
