@@ -149,7 +149,7 @@ def assert_without_gaps(wire: Wire, code: tuple[tuple[str, str], ...]) -> None:
     arrays = [32 * 16 * k for k in range(1, 4)]
     assert same(loads, arrays) >= 3, "to send at the start, to send later, to add"
     assert same(stores, arrays) == 2, "of the own sums, of the others'"
-    if wire.kept:
+    if wire.top_k:
         boxes = [wire.codes * 4 * k for k in range(1, 4)]
         assert same(loads, boxes) >= 2
         assert same(stores, boxes) == 0

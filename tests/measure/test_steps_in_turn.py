@@ -43,8 +43,8 @@ def measured(
             queued=False,
             stepping=nullcontext,
             refuse_given_up=lambda: None,
-            gather_queues=lambda: None,
-            spread_queues=lambda: None,
+            join_streams=lambda: None,
+            fork_streams=lambda: None,
             products=lambda size: nothing,
         ),
         checker=SimpleNamespace(
