@@ -1,5 +1,5 @@
 // Where the time of a call goes.  With -DTRACED, thread 0 of each block notes at the end of each phase what the phase
-// was and when it ended; phases follow one another without gaps.  With -DHESITATES, for the stress check, it loses
+// was and when it ended; phases follow one another without gaps.  With -DWITH_DELAYS, for the stress check, it loses
 // world.trace nanoseconds where a phase ends, once in a call.  Otherwise nothing here compiles to anything.
 //
 // A block's log lies in its own rank's window, at world.trace behind the flags; collbench/measure/tracing.py reads it after the

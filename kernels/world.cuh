@@ -41,7 +41,7 @@ struct World {
   unsigned char* send[MAX_RANKS];
   unsigned char* receive[MAX_RANKS];
   u64 spins;             // a wait that takes more tries gives up
-  u64 trace;             // -DTRACED: where logs start, in bytes behind the flags; -DHESITATES: nanoseconds (trace.cuh)
+  u64 trace;             // -DTRACED: where logs start, in bytes behind the flags; -DWITH_DELAYS: nanoseconds (trace.cuh)
 #if defined(RANKS)  // known when the kernel is compiled: loops over the others are unrolled, and remainders cheap
   static constexpr unsigned ranks = RANKS;
   unsigned also_ranks;

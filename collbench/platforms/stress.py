@@ -34,7 +34,7 @@ _FEWEST = 2  # stretches of a part: its start and its end
 _CALL_BITS = 48
 _RARE, _LONG = 8, 8  # one delay of so many is so many times as long
 
-WITH_DELAYS = "-DHESITATES"
+WITH_DELAYS = "-DWITH_DELAYS"
 """The compiler's option for kernels that are delayed once in a call, at the end of a phase drawn by lot (trace.cuh)."""
 
 

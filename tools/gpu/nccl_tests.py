@@ -153,7 +153,7 @@ def perf(program: Sequence[str], ranks: int, sizes: Sequence[str]) -> sweeps.Tim
     if done.returncode:
         raise CaseFailed(f"{PROGRAM} ended with exit status {done.returncode}: {said.reason(done.stdout)}")
     source = decode(PROGRAM, done.stdout.encode())
-    tests = detect(source).read(source, Hints(ranks=ranks))
+    tests = detect(source).read(source, Hints(ranks=ranks, collective="allreduce"))
     rows = [result for test in tests for result in test.results if isinstance(result, Reported) and result.right]
     return {(row.case.collective.name, row.case.nbytes): row.typical for row in rows if not row.case.in_place}
 
