@@ -2,7 +2,7 @@
 
 `sample_in_turn` is the sampler: it takes a Subject, which says what is prepared, timed and checked.  `measure` samples
 a collective by it, and `measure_steps` in collbench/measure/steps.py training steps.  All run alike on every process
-of the run: each decision is taken from numbers that are the same everywhere, so no process needs to be told.
+of the run: each decision is taken from numbers that are the same everywhere, so no process needs a message.
 """
 
 import math

@@ -24,10 +24,10 @@ from collbench.platforms.scheduling import RunQueue
 from collbench.results import Activity, CheckFailure, Note, Result, Scheduling, Skipped, StepTimes
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
-MOST_STEPS = 256  # of a series: the moments of each step are kept
-LONGEST = 2.0  # seconds that a series lasts about at most, so that implementations take turns and a budget can be kept
+MOST_STEPS = 256  # of a series: the moments of each step are stored
+LONGEST = 2.0  # seconds that a series lasts about at most, so that implementations take turns and a budget can be met
 _HEARTBEAT = 0.5  # seconds between two signs of life in a series
-_TRACED_STEPS = 7  # at most, of which the one of median length is kept
+_TRACED_STEPS = 7  # at most, of which the step of median length is stored
 _TRACED_SECONDS = 2.0  # that they last about at most: they give no sign of life
 _MOST_ACTIVITIES = 4096  # of a traced step
 
@@ -102,7 +102,7 @@ def _host_was_late(enqueued: Sequence[float], own: Taken) -> bool:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Keep Python's collector from looking through what is kept of every step."""
+    """Keep Python's collector from looking through what is stored of every step."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -212,7 +212,7 @@ class _Steps(Subject):
             return _StepCandidate(self, implementation.name, parts, step, note)
 
     def after_samples(self) -> None:
-        # The products of all series so far: an error of any makes all times worthless, whoever communicated meanwhile.
+        # The products of all series so far: an error of any makes all times worthless, whatever communicated meanwhile.
         self.miscomputed = self.products.check()
         self.clocks.read()
 
@@ -239,15 +239,15 @@ class _StepCandidate(Candidate):
     def _calibrated(self) -> int:
         """Return the number of steps that last as long as a series should."""
         sampling = self._subject.sampling
-        wanted = SERIES if sampling.region is None else sampling.region
-        wanted = LONGEST if sampling.steps else wanted
+        duration = SERIES if sampling.region is None else sampling.region
+        duration = LONGEST if sampling.steps else duration
         steps, most = 1, sampling.steps or MOST_STEPS
         while steps < most:
             tried = [self._subject.clocks.series(self._take(steps).taken).seconds for _ in range(2)]
             elapsed = min(tried) * steps
-            if elapsed >= wanted:
+            if elapsed >= duration:
                 break
-            steps = min(most, max(2 * steps, int(0.8 * wanted / max(elapsed, 1e-9) * steps)))
+            steps = min(most, max(2 * steps, int(0.8 * duration / max(elapsed, 1e-9) * steps)))
         return steps
 
     def sample(self) -> float:
