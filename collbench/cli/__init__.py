@@ -59,21 +59,16 @@ def _run() -> int:
         from collbench.host.launcher import launched
 
         joined = launched()
-    words = sys.argv[1:] or ["--help"]
-    if joined is None:
-        from collbench.cli.commands import group
-
-        return group.main(words, prog_name="collbench", standalone_mode=False) or 0
     from collbench.cli import _errors
 
     with _errors.agreed(joined):
         from collbench.cli.commands import group
 
-        return group.main(words, prog_name="collbench", standalone_mode=False) or 0
+        return group.main(sys.argv[1:] or ["--help"], prog_name="collbench", standalone_mode=False) or 0
 
 
 def _ending(error: BaseException) -> tuple[str, int]:
-    """What to say of an error, nothing if all was said, and the exit status."""
+    """Return the message for an error, empty where nothing is left to say, and the exit status."""
     from collbench.cli import _streams
     from collbench.host import signals
 
@@ -93,7 +88,7 @@ def _ending(error: BaseException) -> tuple[str, int]:
 
 
 def _of_class(error: BaseException) -> tuple[str, int] | None:
-    """The same of errors that are raised on purpose; None for others."""
+    """Return message and exit status of an error that is raised on purpose; None for others."""
     try:
         import click
 
@@ -118,7 +113,7 @@ def _of_class(error: BaseException) -> tuple[str, int] | None:
 
 
 def _leave(how: str) -> None:
-    """Other processes of a launcher may wait for this one."""
+    """Tell the watchdog of a launcher's processes that this process leaves: others may wait for it."""
     if watching := sys.modules.get("collbench.measure.watchdog"):
         getattr(watching.WATCHDOG, how)()
 

@@ -195,9 +195,9 @@ class _Collective(Subject):
         if implementation.name in self.known and not self.sampling.check_only:
             self.candidates += 1
             return candidate
-        flaw = checked(case, prepared, platform, self.sampling, None if implementation.library else implementation)
-        if flaw or self.sampling.check_only:
-            return candidate.result(flaw)
+        failure = checked(case, prepared, platform, self.sampling, None if implementation.library else implementation)
+        if failure or self.sampling.check_only:
+            return candidate.result(failure)
         self.candidates += 1
         return candidate
 
@@ -238,10 +238,10 @@ class _CollectiveCandidate(Candidate):
         # A sample of one operation leaves nothing out, and what is known was looked at in an earlier round.
         if self.name in subject.known or self._launches == 1:
             return None
-        flaw = left_out(prepared, self._platform, self._launches)
-        if flaw:
+        failure = left_out(prepared, self._platform, self._launches)
+        if failure:
             subject.candidates -= 1
-        return self.result(flaw) if flaw else None
+        return self.result(failure) if failure else None
 
     def warm_up(self) -> None:
         platform, sampling = self._platform, self._subject.sampling
@@ -280,15 +280,15 @@ class _CollectiveCandidate(Candidate):
             # A launch's result is the next one's input, so a whole sample has no known outcome: one launch has.
             platform.checker.fill(case, _CLOSING_SEED, wire)
             platform.clock.time(self._prepared, 1)
-        flaw = platform.checker.check(case, _CLOSING_SEED, wire) or platform.checker.overrun(case)
-        result = self.result(flaw or too_fast(case, statistics.median(self.samples), platform.clock.limits))
+        failure = platform.checker.check(case, _CLOSING_SEED, wire) or platform.checker.overrun(case)
+        result = self.result(failure or too_fast(case, statistics.median(self.samples), platform.clock.limits))
         if wire and result.right:
             result = replace(result, errors=study(platform, wire))
         reference = self._subject.reference
         assert reference
         return replace(result, floor=reference.copy_seconds, barrier=reference.barrier_seconds)
 
-    def result(self, flaw: CheckFailure | None) -> Measurement:
+    def result(self, failure: CheckFailure | None) -> Measurement:
         """*Collective*: return what was measured, or what is wrong."""
         platform, prepared = self._platform, self._prepared
         return Measurement(
@@ -296,12 +296,12 @@ class _CollectiveCandidate(Candidate):
             implementation=self.name,
             platform=platform.name,
             launches=self._launches,
-            seconds=() if flaw else tuple(self.samples),
-            mismatch=flaw,
+            seconds=() if failure else tuple(self.samples),
+            mismatch=failure,
             note=platform.note | prepared.note,
             estimate=prepared.estimate,
             library=prepared.library,
-            scheduling=None if flaw else self._scheduling(),
+            scheduling=None if failure else self._scheduling(),
         )
 
     def _scheduling(self) -> Scheduling | None:
@@ -318,31 +318,29 @@ class _CollectiveCandidate(Candidate):
 
 
 def checked(
-    case: Case, prepared: Prepared, platform: Platform, sampling: Sampling, hesitating: Implementation | None = None
+    case: Case, prepared: Prepared, platform: Platform, sampling: Sampling, delayed: Implementation | None = None
 ) -> CheckFailure | None:
     """*Collective*: check one operation between meetings of the ranks, then many without; what is wrong, or None.
 
-    `hesitating` is tried once more by kernels that lose time in the middle of an operation.
+    `delayed` is tried once more by kernels that lose time in the middle of an operation.
     """
     platform.checker.fill(case, _CHECK_SEED, prepared.wire)
     seconds = platform.clock.time(prepared, 1)
-    if flaw := platform.checker.check(case, _CHECK_SEED, prepared.wire):
-        return flaw
+    if failure := platform.checker.check(case, _CHECK_SEED, prepared.wire):
+        return failure
     if seconds < _COLD or case.nbytes <= stress.SMALL:
         seconds = min(seconds, *(platform.clock.time(prepared, 1) for _ in range(2)))
     plan = stress.plan(case, seconds, sampling, _STRESS_SEED)
-    if flaw := platform.checker.stress(case, prepared, plan):
-        return flaw
-    slow = _prepare_hesitating(case, hesitating, platform, seconds) if hesitating and not prepared.host_driven else None
-    if slow and (flaw := platform.checker.stress(case, slow, stress.hesitating(plan))):
-        return flaw
+    if failure := platform.checker.stress(case, prepared, plan):
+        return failure
+    slow = _prepare_delayed(case, delayed, platform, seconds) if delayed and not prepared.host_driven else None
+    if slow and (failure := platform.checker.stress(case, slow, stress.delayed(plan))):
+        return failure
     return platform.checker.overrun(case)
 
 
-def _prepare_hesitating(
-    case: Case, implementation: Implementation, platform: Platform, seconds: float
-) -> Prepared | None:
-    """Prepare the same operations by kernels that hesitate; None where those that are measured can be halted."""
+def _prepare_delayed(case: Case, implementation: Implementation, platform: Platform, seconds: float) -> Prepared | None:
+    """Prepare the same operations by delayed kernels; None on a platform that has none."""
     try:
         with platform.team.agreeing():
             other = platform.with_delays(seconds)

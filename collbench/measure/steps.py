@@ -197,8 +197,8 @@ class _Steps(Subject):
             candidate = self._prepare(implementation)
         except Unsupported as reason:
             return Skipped(self.case, implementation.name, self.platform.name, str(reason))
-        _, flaw = candidate.check(SEEDS[0])
-        return candidate.result(flaw) if flaw or self.sampling.check_only else candidate
+        _, failure = candidate.check(SEEDS[0])
+        return candidate.result(failure) if failure or self.sampling.check_only else candidate
 
     def _prepare(self, implementation: Implementation) -> "_StepCandidate":
         """Raise Unsupported if the implementation, or the schedule, cannot do it."""
@@ -277,11 +277,11 @@ class _StepCandidate(Candidate):
 
     def close(self) -> Result:
         subject = self._subject
-        taken, flaw = self.check(SEEDS[3])
+        taken, failure = self.check(SEEDS[3])
         self._keep(taken)
         if self.name not in subject.known:  # a trace of the first round is enough
             self._activities = trace_step(self._step, subject.platform, min(self.samples))
-        return self.result(flaw or subject.miscomputed)
+        return self.result(failure or subject.miscomputed)
 
     def check(self, seed: int) -> tuple[TakenSeries, CheckFailure | None]:
         """Take a series of known data; return it with what is wrong in the buffers, next to them, or in the matrices.
@@ -297,13 +297,13 @@ class _StepCandidate(Candidate):
         if case.in_place and self._steps > 1:
             checker.fill(case, seed, wire)
             self._take(1)
-        flaw = checker.check(case, seed, wire) if subject.schedule.communicates else None
-        flaw = flaw or checker.overrun(case)
-        if not flaw and subject.schedule.computes:
-            flaw = products.check()
-        return taken, flaw
+        failure = checker.check(case, seed, wire) if subject.schedule.communicates else None
+        failure = failure or checker.overrun(case)
+        if not failure and subject.schedule.computes:
+            failure = products.check()
+        return taken, failure
 
-    def result(self, flaw: CheckFailure | None) -> StepTimes:
+    def result(self, failure: CheckFailure | None) -> StepTimes:
         """Return what was measured, or what is wrong."""
         subject, first = self._subject, self._parts.operations[0]
         platform = subject.platform
@@ -313,11 +313,11 @@ class _StepCandidate(Candidate):
             case=subject.case,
             implementation=self.name,
             platform=platform.name,
-            series=() if flaw else tuple(subject.clocks.series(series.taken) for series in self._taken),
-            mismatch=flaw,
+            series=() if failure else tuple(subject.clocks.series(series.taken) for series in self._taken),
+            mismatch=failure,
             note=platform.note | first.note | self._note | Note(paced=2 * sum(paced) > len(paced)),
-            activities=() if flaw else self._activities,
+            activities=() if failure else self._activities,
             library=first.library,
             clock=subject.clocks.error,
-            scheduling=None if flaw or platform.compute.queued else Scheduling.of_ranks([spoiled]),
+            scheduling=None if failure or platform.compute.queued else Scheduling.of_ranks([spoiled]),
         )

@@ -15,7 +15,7 @@ SMALL = 2**18  # bytes: of cases up to that size even a busy machine makes many 
 _LEAST = 16, 8  # of those in a sweep, and where nothing else is done
 _SLOW = 0.02  # seconds of an operation from which on two calls are the least, else
 _LEAST_LARGE = 6
-_HESITATING = 32  # calls at most
+_DELAYED = 32  # calls at most
 _TURNS = 3.0  # operations that a call takes as long as, with a rank that is late
 
 
@@ -34,6 +34,6 @@ def plan(case: Case, seconds: float, sampling: Sampling, seed: int) -> Plan:
     return Plan(max(least, min(MOST, affordable)), late, seed)
 
 
-def hesitating(plan: Plan) -> Plan:
+def delayed(plan: Plan) -> Plan:
     """Return the plan for kernels that are delayed in every call, with other seeds."""
-    return replace(plan, calls=min(plan.calls, _HESITATING), seed=plan.seed + MOST)
+    return replace(plan, calls=min(plan.calls, _DELAYED), seed=plan.seed + MOST)

@@ -128,7 +128,7 @@ def _finish(run: _Run, platform: Platform) -> Trained:
     own = _RankReport(run.training.updates(), run.training.copies(), run.turns, sum(trainer.computed), run.spoils)
     reports = platform.team.exchange(own)
     updates = sorted((update for report in reports for update in report.updates), key=lambda update: update.version)
-    flaw = platform.checker.overrun(run.case) or _check(run, platform, updates, reports)
+    failure = platform.checker.overrun(run.case) or _check(run, platform, updates, reports)
     trainer.closing.close()
     steps = [0] * trainer.ranks
     ages = []
@@ -141,14 +141,14 @@ def _finish(run: _Run, platform: Platform) -> Trained:
         case=run.case,
         implementation=run.strategy.name,
         platform=platform.name,
-        points=() if flaw else tuple(_loss_curve(run, platform, updates, clock)),
+        points=() if failure else tuple(_loss_curve(run, platform, updates, clock)),
         seconds=clock.seconds(updates[-1].moment),
         steps=tuple(steps),
         computing=tuple(report.computing for report in reports),
         age=float(np.mean(ages)) if ages else 0.0,
-        mismatch=flaw,
+        mismatch=failure,
         note=platform.note | Note.of(*(operation.library for operation in trainer.operations)),
-        scheduling=None if flaw else Scheduling.of_ranks([report.spoils for report in reports]),
+        scheduling=None if failure else Scheduling.of_ranks([report.spoils for report in reports]),
     )
 
 
@@ -157,18 +157,18 @@ def _check(
 ) -> CheckFailure | None:
     """*Collective*: return the first update that is not what it must be; the ranks share the work."""
     job, ranks, rank = run.trainer.job, run.trainer.ranks, run.trainer.rank
-    flaw = check_order(job, ranks, updates, run.strategy.lag(job))
-    flaw = flaw or check_copies(updates, [report.copies for report in reports])
-    if flaw:
-        return flaw
+    failure = check_order(job, ranks, updates, run.strategy.lag(job))
+    failure = failure or check_copies(updates, [report.copies for report in reports])
+    if failure:
+        return failure
     versions = {0: first_weights(job)} | {update.version: update.weights for update in updates}
     found = None
     with platform.team.agreeing():
         for update in updates[rank::ranks]:
             if found := check_update(job, ranks, update, versions):
                 break
-    every = [flaw for flaw in platform.team.exchange(found) if flaw]
-    return min(every, key=lambda flaw: int(flaw.update), default=None)
+    every = [failure for failure in platform.team.exchange(found) if failure]
+    return min(every, key=lambda failure: int(failure.update), default=None)
 
 
 class _TrainingClock:

@@ -101,13 +101,13 @@ def describe(
     )
 
 
-def agreed(flaws: Iterable[CheckFailure | None], digests: Mapping[int, int]) -> CheckFailure | None:
-    """The first flaw; if there is none, whether some rank holds other bits than the first though all are within bounds.
+def agreed(failures: Iterable[CheckFailure | None], digests: Mapping[int, int]) -> CheckFailure | None:
+    """Return the first failure; without any, ranks whose bits differ from the first rank's though all are within bounds.
 
     `digests`: by rank; all 0 where results are exact.
     """
     other = next((rank for rank, digest in sorted(digests.items()) if digest != digests[min(digests)]), None)
-    return next(filter(None, flaws), None) or (Disagreement(other) if other is not None else None)
+    return next(filter(None, failures), None) or (Disagreement(other) if other is not None else None)
 
 
 def allowed(case: Case, how: Recipe, wire: Wire, index: int) -> float:

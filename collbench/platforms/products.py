@@ -91,7 +91,7 @@ class Chain:
         result: Matrix = sign[:, None] * start[place]
         return result
 
-    def flaw(self, count: int, got: Matrix) -> GemmMismatch | None:
+    def failure(self, count: int, got: Matrix) -> GemmMismatch | None:
         """What is wrong with a result after so many products."""
         expected = self.after(count)
         places: Sequence[NDArray[np.int64]] = np.nonzero(~(got == expected))  # so that NaN differs

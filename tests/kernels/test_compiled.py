@@ -172,7 +172,7 @@ def test_a_warp_reaches_lines_without_gaps(arch: int) -> None:
 
 @pytest.mark.parametrize("programs", [[("ring.cu", PIPELINED)], pytest.param(RANKS_MEET, marks=pytest.mark.full)])
 @pytest.mark.timeout(600)
-def test_a_log_or_a_hesitation_spills_nothing_and_orders_nothing(programs: list[tuple[str, tuple[str, ...]]]) -> None:
+def test_a_log_or_a_delay_spills_nothing_and_orders_nothing(programs: list[tuple[str, tuple[str, ...]]]) -> None:
     """Such kernels have the same accesses between ranks, and clocks."""
     for file, more in programs:
         for option, clocks in ((TRACED, ("%globaltimer", "%clock64")), (WITH_DELAYS, ("%globaltimer",))):

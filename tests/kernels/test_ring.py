@@ -40,7 +40,7 @@ def test_every_rank_holds_the_sum() -> None:
                     assert several.right(seed), (ranks, count, blocks, threads, seed)
 
 
-def test_kernels_that_hesitate_lose_time_and_are_right() -> None:
+def test_delayed_kernels_lose_time_and_are_right() -> None:
     """In some calls, or the phase drawn by lot is later than the last one."""
     both, lost, times = ring(2, 50), 0.05, []
     for seed in range(12):

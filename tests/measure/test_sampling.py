@@ -46,7 +46,7 @@ class ToyPlatform:
     limits: Limits = LIMITS
     scheduled: Watch = field(default_factory=Watch)
     stressed: Callable[[str], Mismatch | None] = lambda name: None
-    hesitates: bool = False
+    delays: bool = False
     written: Callable[[str], Overrun | None] = lambda name: None
 
     @property
@@ -104,7 +104,7 @@ class ToyPlatform:
 
     def with_delays(self, seconds: float) -> "ToyPlatform | None":
         self.log.append(("with_delays", seconds))
-        return self if self.hesitates else None
+        return self if self.delays else None
 
     def overrun(self, case: Any) -> Overrun | None:
         self.log.append(("overrun", self.running))
@@ -176,17 +176,17 @@ def test_checks_come_first_and_last_and_every_phase_has_fresh_inputs() -> None:
     assert len(result.seconds) == 3
 
 
-def test_kernels_of_ladders_are_also_checked_hesitating_and_those_of_libraries_are_not() -> None:
-    platform = ToyPlatform({"a": constant(1e-4)}, hesitates=True)
+def test_kernels_of_ladders_are_also_checked_with_delays_and_those_of_libraries_are_not() -> None:
+    platform = ToyPlatform({"a": constant(1e-4)}, delays=True)
     (result,), (plain, slow) = stressed(platform, rung=1)
     assert result.mismatch is None
     assert slow.seed >= plain.seed + plain.calls
     assert ("with_delays", 1e-4) in platform.log
-    assert len(stressed(ToyPlatform({"a": constant(1e-4)}, hesitates=True), rung=0)[1]) == 1
+    assert len(stressed(ToyPlatform({"a": constant(1e-4)}, delays=True), rung=0)[1]) == 1
     assert len(stressed(ToyPlatform({"a": constant(1e-4)}), rung=1)[1]) == 1
     answers = iter([None, MISMATCH])
     (result,), plans = stressed(
-        ToyPlatform({"a": constant(1e-4)}, hesitates=True, stressed=lambda name: next(answers)), rung=1
+        ToyPlatform({"a": constant(1e-4)}, delays=True, stressed=lambda name: next(answers)), rung=1
     )
     assert (result.mismatch, len(plans)) == (MISMATCH, 2)
 

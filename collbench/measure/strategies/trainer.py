@@ -1,6 +1,7 @@
 """A rank's part in a training run: its batches, its buffers, the other ranks, and the history of the weights."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -103,16 +104,16 @@ class WeightHistory:
         return [blake2b(row, digest_size=16).digest() for row in self._rows[: len(self)]]
 
 
-class Training:
+class Training(ABC):
     """Training by a strategy, which goes on for some steps whenever its turn comes."""
 
+    @abstractmethod
     def go(self, until: int) -> float:
         """*Collective*: train until the ranks together have made so many steps each; return when the turn was over."""
-        raise NotImplementedError
 
+    @abstractmethod
     def updates(self) -> list[Update]:
         """Return the updates of the shared weights that this rank speaks for."""
-        raise NotImplementedError
 
     def copies(self) -> list[bytes]:
         """Return digests of this rank's copy of the shared weights after every update; none if there is one copy."""

@@ -1,6 +1,6 @@
 """The stress check on CPUs: one call into C, in which this rank's calls follow each other within nanoseconds.
 
-Inputs and verdicts on CPUs: every rank fills and judges its own buffers, and the lowest one with a flaw speaks.
+Inputs and verdicts on CPUs: every rank fills and judges its own buffers, and the lowest rank with a failure names it.
 """
 
 import ctypes
@@ -159,7 +159,9 @@ class CpuChecker:
             mismatch = next((mismatch for mismatch, _ in compared if mismatch), None)
             digest = sum(digest for _, digest in compared)
         every = self._team.exchange((mismatch, digest))
-        return checking.agreed((flaw for flaw, _ in every), {rank: digest for rank, (_, digest) in enumerate(every)})
+        return checking.agreed(
+            (failure for failure, _ in every), {rank: digest for rank, (_, digest) in enumerate(every)}
+        )
 
     def stress(self, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
         """Make this rank's calls and judge them, and agree with the others."""

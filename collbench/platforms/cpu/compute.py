@@ -52,7 +52,7 @@ class CpuProducts:
     def check(self) -> GemmMismatch | None:
         """Return the wrong element of the lowest rank that has any."""
         with self._team.agreeing():
-            own = self._chain.flaw(self._made, self._last)
+            own = self._chain.failure(self._made, self._last)
         return next(filter(None, self._team.exchange(own)), None)
 
 

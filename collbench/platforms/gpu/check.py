@@ -57,7 +57,7 @@ class GpuChecker:
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while the result was checked"):
             every = self._team.exchange(self._check(case, seed, wire))
         digests = {rank: digest for _, own in every for rank, digest in own.items()}
-        return checking.agreed((flaw for flaw, _ in every), digests)
+        return checking.agreed((failure for failure, _ in every), digests)
 
     def stress(self, case: Case, prepared: Prepared, plan: stressing.Plan) -> Mismatch | None:
         """Make every rank's calls and judge them on its own stream."""

@@ -54,10 +54,10 @@ class _Matrices:
             self._next.fill(float("nan"))
         self._made = 0
 
-    def flaw(self) -> GemmMismatch | None:
+    def failure(self) -> GemmMismatch | None:
         with self.computing.enter() as stream:
             got = self._cupy.asnumpy(self._last, stream=stream)
-        return self._chain.flaw(self._made, got)
+        return self._chain.failure(self._made, got)
 
 
 class GpuProducts:
@@ -101,7 +101,7 @@ class GpuProducts:
     def check(self) -> GemmMismatch | None:
         """The lowest rank with a wrong element speaks."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while ranks computed"):
-            own = next(filter(None, (matrices.flaw() for matrices in self._of.values())), None)
+            own = next(filter(None, (matrices.failure() for matrices in self._of.values())), None)
             return next(filter(None, self._team.exchange(own)), None)
 
 

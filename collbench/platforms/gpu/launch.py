@@ -67,7 +67,7 @@ class GpuLauncher:
         self._kernels, self._streams, self._probed = kernels, streams, probed
         self._clock, self.given_up = clock, clock.given_up
         self._options: tuple[str, ...] = ()  # of every kernel
-        self._lost = 0  # nanoseconds that kernels lose which hesitate
+        self._lost = 0  # nanoseconds that delayed kernels lose
 
     def altered(self, memory: RankMemory | None = None, options: tuple[str, ...] = (), lost: int = 0) -> Self:
         """Return the same launcher for buffers elsewhere, or with options of the compiler for every kernel."""

@@ -41,12 +41,12 @@ def test_small_operations_are_called_hundreds_of_times_and_large_ones_twice() ->
         assert plan.calls == calls, (nbytes, seconds)
 
 
-def test_kernels_that_hesitate_are_called_less_often_and_with_seeds_of_their_own() -> None:
+def test_delayed_kernels_are_called_less_often_and_with_seeds_of_their_own() -> None:
     plan = planned.plan(case(nbytes=8), 1e-7, Sampling(), 1)
-    slow = planned.hesitating(plan)
+    slow = planned.delayed(plan)
     assert (plan.calls, slow.calls, slow.late) == (256, 32, plan.late)
     assert slow.seed >= plan.seed + plan.calls
-    assert planned.hesitating(planned.plan(case(nbytes=2**27), 0.05, Sampling(), 1)).calls == 2
+    assert planned.delayed(planned.plan(case(nbytes=2**27), 0.05, Sampling(), 1)).calls == 2
     assert [stress.lost(seconds) for seconds in (1e-6, 1e-4, 1.0)] == [50_000, 400_000, 5_000_000]
 
 
