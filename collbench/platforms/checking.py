@@ -102,7 +102,7 @@ def describe(
 
 
 def agreed(failures: Iterable[CheckFailure | None], digests: Mapping[int, int]) -> CheckFailure | None:
-    """Return the first failure; without any, ranks whose bits differ from the first rank's though all are within bounds.
+    """Return the first failure, or ranks whose bits differ from the first rank's though all are within bounds.
 
     `digests`: by rank; all 0 where results are exact.
     """
