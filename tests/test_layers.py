@@ -83,3 +83,7 @@ def test_what_takes_long_to_import_is_imported_when_it_is_used() -> None:
     )
     help_ = "from collbench import cli\ntry: cli.group.main(['--help'], standalone_mode=False)\nexcept SystemExit: pass"
     assert "sweep" in loaded(help_, "numpy", "scipy", "matplotlib", "mpi4py", "cupy", "jinja2")
+
+
+def test_a_sweep_loads_neither_the_model_nor_the_tables_of_other_commands() -> None:
+    loaded("import collbench.cli.sweep", "collbench.model.predict", "collbench.cli._step_tables", "collbench.planner")

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable
 
 from collbench.analysis.roofline import share_in_words
-from collbench.cli._step_tables import scaling_row, strategies_row
 from collbench.cli.tables import Table
 from collbench.results import (
     PARTS,
@@ -115,12 +114,16 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
     if isinstance(result, Explanation):
         return explained_row(result)
     if isinstance(result, Trained):
+        from collbench.cli._step_tables import strategies_row  # which a sweep has no use for
+
         return strategies_row(result)
     if isinstance(result, Prediction):
         return _expected_row(result, library)
     if isinstance(result, PlannedStep):
         return f"{size:>9}  {result.label:<{width}} {format_seconds(result.typical):>9}  {remarks('planned', result)}"
     if isinstance(result, StepRow):
+        from collbench.cli._step_tables import scaling_row
+
         return scaling_row(result)
     if not result.typical > 0:  # some tools print a row without a time
         return f"{size:>9}  {result.label:<{width}} {remarks('no time', result)}"
