@@ -214,7 +214,7 @@ def _average_terms(datatype: Datatype, how: Recipe, rank: int, element: Words) -
 
 
 def _product_terms(how: Recipe, rank: int, element: Words, noise: Words) -> Array:
-    """One rank brings a mantissa, its next four neighbours a factor of two or a half, everyone a sign."""
+    """Return the terms of a product: a rank has a mantissa, its next four neighbours a factor 2 or 1/2, all a sign."""
     distance = (rank - _pick(element, how.ranks)) % how.ranks
     mantissa = 1.0 + _unsigned(noise, how.bits)
     factor = np.where(noise & 2, 2.0, 0.5)

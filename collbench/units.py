@@ -57,7 +57,7 @@ def digits(halfwidth: float) -> int:
 
 
 def significant(value: float, count: int, most: int = 12) -> str:
-    """A number with so many significant digits, never by an exponent, and at most so many decimals: 0.15, 25, 160."""
+    """Return a number with so many significant digits, without exponent, at most so many decimals: 0.15, 25, 160."""
     if not value or not math.isfinite(value):
         return f"{value:.0f}"
     place = count - 1 - math.floor(math.log10(abs(value)))
@@ -89,7 +89,7 @@ def format_rate(rate: float, count: int = MOST_DIGITS) -> str:
 
 
 def format_figure(value: float) -> str:
-    """A number of three digits, or all of a larger one: 0.00014, 1.62, 3,903; `?` if it is not finite."""
+    """Return a number of three digits, or all of a larger number: 0.00014, 1.62, 3,903; `?` if it is not finite."""
     if not math.isfinite(value):
         return "?"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
@@ -101,7 +101,7 @@ def printable(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """With a sign for each of them: controls, halves of a pair, changes of direction."""
+    """Return the text with a sign for each control, half of a pair, and change of direction."""
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
@@ -114,13 +114,13 @@ def unit_of(seconds: float) -> tuple[float, str]:
 
 
 def format_duration(seconds: float) -> str:
-    """Of a long run: `42 days`, `5.2 hours`, `31 min`; what is shorter as `format_seconds` has it."""
+    """Return a long run's duration as `42 days`, `5.2 hours` or `31 min`; a shorter one as `format_seconds` does."""
     scale, unit = unit_of(seconds)
     return f"{format_figure(seconds / scale)} {unit}" if scale > 1 else format_seconds(seconds)
 
 
 def format_count(value: float) -> str:
-    """A large number in three digits: `950`, `12.3 k`, `1.23 M`, `4.5 bn`, `2 tn`."""
+    """Return a large number in three digits: `950`, `12.3 k`, `1.23 M`, `4.5 bn`, `2 tn`."""
     for scale, unit in ((1e12, " tn"), (1e9, " bn"), (1e6, " M"), (1e3, " k")):
         if value >= 0.9995 * scale:
             return f"{format_figure(value / scale)}{unit}"

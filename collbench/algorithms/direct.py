@@ -47,7 +47,7 @@ def _cost_one_shot(case: Case) -> Cost:
 
 
 def _cost_two_shot(case: Case) -> Cost:
-    """A shard of every input is read, and written to all."""
+    """Return the cost: a shard of every input is read, and written to all."""
     return Cost(Wait.BARRIER, 2, link=2 * (case.ranks - 1) / case.ranks, memory=2, blocks=BLOCKS)
 
 

@@ -175,7 +175,7 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
 
 
 def _sequence(end: _Ends, platform: Platform) -> Iterator[mpi.Call]:
-    """One operation of a rank, call after call."""
+    """Yield the calls of an operation of a rank, in order."""
     case, rank = end.case, end.rank
     if case.collective.flights:
         yield from pairs.exchange(pairs.PairEnd(case, rank, end.send, end.receive, end.element, end.comm))
@@ -213,7 +213,7 @@ def _pending(end: _Ends, division: list[mpi.Call]) -> Pending | None:
 
 
 def _division(case: Case, platform: Platform, rank: int, receive: int) -> list[mpi.Call]:
-    """What turns the sum into the average on a rank that holds it."""
+    """Return the calls that turn the sum into the average on a rank that holds it."""
     if case.redop.name != "avg" or not case.collective.moves(rank, case.ranks, case.root):
         return []
     complete = platform.launcher.kernel("steps.cu", "complete", case.dtype, case.redop)

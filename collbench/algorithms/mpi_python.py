@@ -60,7 +60,7 @@ def _sendrecv(end: _Ends) -> Action:
 
 
 def _messages(end: _Ends, flight: Flight) -> Iterator[Action]:
-    """A flight: of one message as Send or Recv, of more begun and then waited for."""
+    """Yield the actions of a flight: a single message by Send or Recv, several begun and then waited for."""
     source, target = flight.source(end.rank, end.case.ranks), flight.to(end.rank, end.case.ranks)
     received, sent = (_bare(buffer) if flight.bare else buffer for buffer in (end.receive, end.send))
     if flight.count == 1:
@@ -95,7 +95,7 @@ def _barriers(end: _Ends, platform: Platform) -> Iterator[Action]:
 
 
 def _actions(end: _Ends, platform: Platform) -> Iterator[Action]:
-    """One operation, call after call."""
+    """Yield the actions of an operation, in order."""
     case = end.case
     for flight in case.collective.flights:
         yield from _messages(end, flight)
@@ -138,7 +138,7 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
 
 
 def _division(case: Case, platform: Platform, rank: int) -> list[Action]:
-    """What turns the sum into the average on a rank that holds it."""
+    """Return the actions that turn the sum into the average on a rank that holds it."""
     if case.redop.name != "avg" or not case.collective.moves(rank, case.ranks, case.root):
         return []
     complete = platform.launcher.kernel("steps.cu", "complete", case.dtype, case.redop)

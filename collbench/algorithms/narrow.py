@@ -35,18 +35,18 @@ def room(ranks: int, platform: str) -> int:
 
 
 def rounds(case: Case, wire: Wire, platform: str) -> int:
-    """Of a message: in each every rank adds a piece that fits its boxes."""
+    """Return the number of rounds of a message: in each, every rank adds a piece that fits its boxes."""
     groups = -(-case.block // GROUP)
     return -(-groups // (room(case.ranks, platform) // wire.group * case.ranks))
 
 
 def private(wire: Wire, ranks: int, platform: Platform) -> int:
-    """Where in a window a rank's own memory starts, in bytes behind the flags: what its wire lost, then a study's."""
+    """Return where a rank's private memory starts in a window, in bytes behind the flags: losses, then a study's."""
     return platform.layout.fifos[prefixed(wire)] + KINDS * ranks * room(ranks, platform.name)
 
 
 def prepare(wire: Wire, case: Case, platform: Platform, *options: str) -> Prepared:
-    """A case by a wire, with more of the compiler's options."""
+    """Prepare a case in a wire format, with more options of the compiler."""
     name, size = prefixed(wire), room(case.ranks, platform.name)
     kernel = platform.launcher.kernel(
         "narrow.cu", "narrow_allreduce", case.dtype, case.redop, f"-DWIRE={wire.code}", *options
@@ -69,7 +69,7 @@ def _supports(case: Case) -> None:
 
 
 def _cost(wire: Wire, case: Case) -> Cost:
-    """As `two-shot` with the wire's bytes on the link; what is written and read narrow is besides."""
+    """Return the cost of `two-shot` with the wire's bytes on the link, and of writing and reading narrow values."""
     share, others = wire.nbytes / case.dtype.itemsize, (case.ranks - 1) / case.ranks
     steps = 1 + rounds(case, wire, "gpu")
     return Cost(Wait.BARRIER, steps, link=2 * others * share, memory=2 + 4 * others * share, blocks=BLOCKS)

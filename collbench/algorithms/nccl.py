@@ -60,7 +60,7 @@ class _End:
         return partial(self.comm.recv, address, self.case.block, self.element, peer, self.stream)
 
     def whole(self, name: str, *rest: int) -> Iterator[Call]:
-        """A collective that NCCL has; `rest` is what its call takes between datatype and stream."""
+        """Yield the call of a collective that NCCL has; `rest` are its arguments between datatype and stream."""
         call = getattr(self.comm, name)
         yield partial(call, self.sent, self.received, self.case.block, self.element, *rest, self.stream)
 
@@ -107,7 +107,7 @@ _CALLS = _WHOLE | _OF_PAIRS
 
 
 def _flight(end: _End, flight: Flight) -> Iterator[Call]:
-    """A rank's part of a group: its messages are under way together."""
+    """Yield a rank's calls of a group, whose messages are in flight together."""
     source, target = flight.source(end.rank, end.case.ranks), flight.to(end.rank, end.case.ranks)
     for _ in range(flight.count):
         if target is not None:

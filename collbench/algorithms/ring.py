@@ -23,7 +23,7 @@ COLLECTIVES = ("allreduce", "broadcast", "allgather", "reducescatter")  # each a
 
 
 def lengths(case: Case) -> tuple[np.generic, ...]:
-    """What the entry for a collective takes behind slot and piece."""
+    """Return the arguments that the entry for a collective takes after slot and piece."""
     block = np.uint64(case.block)
     if case.collective.name == "allreduce":
         return block, np.uint64(chunk_elements(case.block, case.ranks, case.dtype.itemsize))
@@ -31,7 +31,7 @@ def lengths(case: Case) -> tuple[np.generic, ...]:
 
 
 def cost(case: Case, blocks: int = 1) -> Cost:
-    """A hop that adds reads a piece and the own input, and writes on; one that passes on reads, keeps and writes on.
+    """Return the cost: an adding hop reads a piece and the input and writes; a passing hop reads, stores, writes.
 
     The first and the last hop of a chunk lack one of the three.  An all-reduce goes round twice.
     """
@@ -89,7 +89,7 @@ class Pipe:
 
 
 def pipe(platform: Platform, blocks: int) -> Pipe:
-    """As many slots as fit into half of the cache, the other half being for what streams through.
+    """Return the pipe with as many slots as fit into half of the cache; the other half is for the streamed data.
 
     Then what passes through a FIFO never goes to memory.  A block's flags and moves follow each other, so a second slot
     matters more than a third, and the length of a piece more than either.

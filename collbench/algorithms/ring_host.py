@@ -58,7 +58,7 @@ class Ring:
     platform: Platform
 
     def steps(self) -> list[Step]:
-        """All of them: the start, n - 1 that add and n - 1 that copy."""
+        """Return all steps: the start, n - 1 that add and n - 1 that copy."""
         adding = [self.start(), *(self.reduce_step(step) for step in range(1, self.case.ranks))]
         for rank, action in self.complete().items():
             adding[-1][rank] += action
@@ -71,7 +71,7 @@ class Ring:
         return buffers(self.platform.memory, self.case, rank)[1] + first * self.case.dtype.itemsize, count
 
     def copy(self, rank: int, target: int, source: int, count: int) -> Action:
-        """A copy of so many elements by a rank."""
+        """Return the action in which a rank copies so many elements."""
         return Action(
             MOVED, partial(self.platform.launcher.copy, rank, target, source, count * self.case.dtype.itemsize)
         )
@@ -85,7 +85,7 @@ class Ring:
         }
 
     def reduce_step(self, step: int) -> Step:
-        """Each rank adds the chunk that its left neighbour finished adding to one step before."""
+        """Return the step in which each rank adds the chunk that its left neighbour finished a step before."""
         actions: Step = {}
         add = self.platform.launcher.kernel("steps.cu", "add", self.case.dtype, self.case.redop)
         for rank in self.platform.local:
@@ -101,7 +101,7 @@ class Ring:
         return actions
 
     def complete(self) -> Step:
-        """Each rank divides the chunk that it has the whole sum of, for an average."""
+        """Return the step in which each rank divides the chunk whose whole sum it has, for an average."""
         if self.case.redop.name != "avg":
             return {}
         actions: Step = {}
@@ -114,7 +114,7 @@ class Ring:
         return actions
 
     def gather_step(self, step: int) -> Step:
-        """Each rank takes over one finished chunk from its left neighbour."""
+        """Return the step in which each rank takes over a finished chunk from its left neighbour."""
         actions: Step = {}
         for rank in self.platform.local:
             source, count = self.chunk((rank - 1) % self.case.ranks, rank - step)
@@ -130,7 +130,7 @@ def cost(case: Case, wait: Wait = Wait.HOST) -> Cost:
 
 
 def under(watch: Watch, steps: Sequence[Step]) -> list[Step]:
-    """The same steps, each action of which is watched."""
+    """Return the same steps with each action watched."""
 
     def watched(rank: int, action: Action) -> Action:
         def run() -> None:
@@ -176,7 +176,7 @@ def _supports_events(case: Case) -> None:
 
 
 def _enqueue(platform: Platform, steps: Sequence[Step], ranks: int) -> None:
-    """One operation."""
+    """Enqueue one operation."""
     behind: dict[int, Any] = {}  # each rank's event behind its last step
     for number, step in enumerate(steps):
         before, behind = behind, {}

@@ -15,7 +15,7 @@ THREADS = 512
 
 
 def slots(ranks: int) -> int:
-    """As many as ranks, so that none need be handed back; a power of two, so that numbers may wrap."""
+    """Return as many slots as ranks, so that none needs to be handed back; a power of two, so that numbers may wrap."""
     return 1 << (ranks - 1).bit_length()
 
 
@@ -34,7 +34,7 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
 
 
 def _cost(case: Case) -> Cost:
-    """As `ring-flags`, with packets in place of pieces."""
+    """Return the cost of `ring-flags` with packets in place of pieces."""
     share = 2 * (case.ranks - 1) / case.ranks
     return Cost(
         Wait.PACKET,

@@ -233,7 +233,7 @@ def _judged_rows(
 
 
 def _paired_estimates(pairs: Sequence[tuple[Observed, Observed]], starts: int) -> list[Estimate]:
-    """Of an interleaved run, whose rounds are paired."""
+    """Return the estimates of an interleaved run, whose rounds are paired."""
     rounds, curves = [], []
     for base, new in pairs:
         assert isinstance(base, Measurement)
@@ -329,7 +329,7 @@ def _independent(logs: Sequence[float]) -> float:
 
 
 def _unknown(base: Observed, new: Observed) -> Row:
-    """A ratio without an interval; where one of the times is a mean, it is of means."""
+    """Return a row whose ratio has no interval; where one of the times is a mean, it is a ratio of means."""
     reported = [result for result in (base, new) if isinstance(result, Reported) and not result.samples]
     if not reported:
         fewer = min(len(base.times), len(new.times))
@@ -364,7 +364,7 @@ def _scatter_in_words(extra: float) -> str:
 
 
 def _moved_machine(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
-    """Where a barrier of the ranks shows that the machine was another in one run than in the other."""
+    """Return where a barrier of the ranks shows that the machine changed between the runs."""
     ratios = [_barriers(base, new) for base, new in pairs]
     typical = median(ratios) if ratios else 1.0
     if abs(math.log(typical)) <= _SAME_PLACE:
@@ -376,7 +376,7 @@ def _moved_machine(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
 
 
 def _shared_move(rows: Sequence[Row]) -> list[str]:
-    """Where several implementations all moved in the same direction and about as far, it may be the machine."""
+    """Return where several implementations all moved in one direction by about as much: it may be the machine."""
     moved = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
     ratios: dict[str, list[float]] = {}
     for row in rows:

@@ -131,7 +131,7 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
 
 
 def _hand_written(name: str) -> bool:
-    """Also what another tool ran by a name that is unknown here."""
+    """Return whether the implementation is no library, also if another tool ran it by a name that is unknown here."""
     implementation = find(name)
     return implementation is None or not implementation.library
 

@@ -48,7 +48,7 @@ def solve(terms: Floats, seconds: Floats) -> Floats:
 
 
 def _nonnegative(columns: Floats, target: Floats) -> Floats:
-    """For each curve the x >= 0 that minimises the squares of `columns @ x - target`.
+    """Return for each curve the x >= 0 that minimises the squares of `columns @ x - target`.
 
     Most curves have no negative x, and are solved together; SciPy's nnls solves the others, one after the other.
     """
@@ -199,7 +199,7 @@ def _terms(nbytes: Floats, bend: float = math.inf) -> Floats:
 
 
 def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
-    """Of curves (curves, sizes): coefficients (curves, 4), bends, and the 90th percentiles of relative residuals."""
+    """Return coefficients (curves, 4), bends, and 90th percentiles of relative residuals of curves (curves, sizes)."""
     straight = _terms(sizes)
     coefficients = np.pad(solve(straight, seconds), ((0, 0), (0, 1)))
     bends, misfits = np.full(len(seconds), np.inf), _misfits(straight, coefficients[:, :3], seconds)
@@ -216,7 +216,7 @@ def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _bent(sizes: Floats, seconds: Floats, places: Floats) -> tuple[Floats, Floats]:
-    """The same with a bend at each of the places: coefficients (places, curves, 4), and misfits (places, curves)."""
+    """Return coefficients (places, curves, 4) and misfits (places, curves) with a bend at each of the places."""
     terms = np.concatenate([_terms(sizes, place) for place in places])
     every = np.tile(seconds, (len(places), 1))
     trials = solve(terms, every)
@@ -225,7 +225,7 @@ def _bent(sizes: Floats, seconds: Floats, places: Floats) -> tuple[Floats, Float
 
 
 def _places(sizes: Floats) -> list[float]:
-    """Where a bend may be: three places between each two sizes, and sizes enough on both sides."""
+    """Return where a bend may be: three places between each two sizes, with enough sizes on both sides."""
     return [low * (high / low) ** (i / 3) for low, high in pairwise(sizes[2:-1]) for i in range(3)]
 
 
@@ -259,7 +259,7 @@ def _medians(samples: Floats, random: np.random.Generator) -> Floats:
 
 
 def _left_out(sizes: Floats, seconds: Floats) -> Floats:
-    """Each size against a fit to the others, which looks for a bend of its own."""
+    """Return each size against a fit to the other sizes, which looks for its bend anew."""
     count = len(sizes)
     others = np.array([[i for i in range(count) if i != out] for out in range(count)])
     coefficients, bends, _ = _describe(sizes[others], seconds[others])
@@ -272,7 +272,7 @@ def _left_out(sizes: Floats, seconds: Floats) -> Floats:
 
 
 def _half_size(coefficients: Floats, bend: float) -> Floats:
-    """Where S / T(S) is half of its limit 1/B: 2*B*S = T(S), quadratic in sqrt(S) on each side of the bend."""
+    """Return where S / T(S) is half of its limit 1/B: 2*B*S = T(S), quadratic in sqrt(S) on each side of the bend."""
     a, g, b = coefficients[..., 0], coefficients[..., 1], coefficients[..., 2]
     end = coefficients[..., 2:].sum(axis=-1)
     below = _positive_root(2 * end - b, g, a)

@@ -205,7 +205,7 @@ def _stretch_in_words(stretch: Stretch, bound: float, most: str) -> str:
 
 
 def _stretches(sizes: Sequence[int], off: Floats, covariance: Floats) -> Iterator[Stretch]:
-    """All sizes, and those of latency, of neither, and of bandwidth by themselves."""
+    """Yield all sizes, and those of latency, of neither, and of bandwidth by themselves."""
     kinds = np.array([regime(size) for size in sizes])
     parts = {
         "": np.ones(len(sizes), bool),
@@ -339,13 +339,13 @@ def likely_reasons(reasons: Iterable[Reason], distance: float) -> Iterator[Reaso
 
 
 def _noise(hypothesis: Hypothesis, compared: ComparedCurve) -> Iterator[str]:
-    """That times scatter, where it speaks for a hypothesis."""
+    """Yield that times scatter, where it supports a hypothesis."""
     if hypothesis.shape == "fraction" and compared.scatter >= NOISY:
         yield f"times scatter by {compared.scatter:.0%}"
 
 
 def _variants(hypothesis: Hypothesis, compared: ComparedCurve, expect: Expect) -> Iterator[Variant]:
-    """What the curve would be; nothing where the hypothesis does not apply, or would not be seen."""
+    """Yield what the curve would be; nothing where the hypothesis does not apply or would not be seen."""
     if hypothesis.shape:
         yield from _shaped(hypothesis, compared)
         return

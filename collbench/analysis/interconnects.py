@@ -320,7 +320,7 @@ def _usable(rows: Sequence[Timed], chosen: Chosen | None) -> list[Timed]:
 
 
 def _ranks_of_each(counts: Sequence[set[int]]) -> list[int]:
-    """For each interconnect the largest number of ranks that all have, or else its own largest."""
+    """Return for each interconnect the largest number of ranks that all have, or else its largest."""
     common = set.intersection(*counts) if counts else set()
     return [max(common or ranks) for ranks in counts]
 

@@ -61,7 +61,7 @@ def nccl_options() -> list[click.Parameter]:
 
 
 def remarks(options: Mapping[str, Any]) -> Iterator[str]:
-    """A line for every one of them that was given, and changes nothing."""
+    """Yield a line for each of these options that was given and changes nothing."""
     for option in UNNEEDED:
         if options[option.name] != option.usual:
             yield f"-{option.letter} {options[option.name]} has no effect: {option.why}"

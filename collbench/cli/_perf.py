@@ -106,7 +106,7 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
 
 
 def _sizes(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Without -f, which is a factor of 1 in nccl-tests, sizes are steps of -i apart: by default 1 MiB."""
+    """Return the sizes without -f, a factor of 1 in nccl-tests: steps of -i apart, by default 1 MiB."""
     if options["stepfactor"] > 1 and not options["stepbytes"]:
         return {}
     return {"stepfactor": 2.0, "stepbytes": options["stepbytes"] or "1M"}

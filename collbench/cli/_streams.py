@@ -24,7 +24,7 @@ class _Output(io.FileIO):
     lost = False
 
     def write(self, data: Any) -> int:
-        """As FileIO does."""
+        """Write as FileIO does, and raise Unwritable where it cannot."""
         try:
             return len(data) if self.lost else super().write(data)
         except OSError as error:
@@ -33,10 +33,10 @@ class _Output(io.FileIO):
 
 
 class _Messages(io.FileIO):
-    """Nobody may hear them, which must not end a measurement."""
+    """Standard error, whose loss must not end a measurement."""
 
     def write(self, data: Any) -> int:
-        """As FileIO does where that is possible."""
+        """Write as FileIO does where that is possible."""
         with contextlib.suppress(OSError):
             return super().write(data)
         return len(data)
@@ -49,7 +49,7 @@ class _Wrapping(io.TextIOWrapper):
     """
 
     def write(self, text: str) -> int:
-        """As it does, with more lines."""
+        """Write as TextIOWrapper does, with long lines wrapped."""
         width = room()
         if width is None or all(len(_CODE.sub("", line)) <= width for line in text.split("\n")):
             return super().write(text)
@@ -71,7 +71,7 @@ def coloured() -> bool:
 
 
 def obeys(stream: TextIO) -> bool:
-    """Whether it is a terminal that understands escape codes.
+    """Return whether it is a terminal that understands escape codes.
 
     A mpirun gives its processes a terminal that is none, and TERM=dumb, an empty one or nothing.
     """
@@ -88,7 +88,7 @@ def prepare() -> None:
 
 
 def _text(binary: Any, before: Any, kind: type[io.TextIOWrapper] = io.TextIOWrapper) -> io.TextIOWrapper:
-    """Text for that file: a character that the terminal does not know is a question mark."""
+    """Return text for that file: a character that the terminal does not know is a question mark."""
     encoding = before.encoding if before else "utf-8"
     direct = not isinstance(binary, io.BufferedWriter)
     lines = direct or binary.isatty()

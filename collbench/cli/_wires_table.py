@@ -15,7 +15,7 @@ _COLUMNS = (18, 6, 9, 9, 9, 9, 9, 9, 9, 9)
 
 
 def lines(found: Sequence[Tradeoff]) -> Iterator[str]:
-    """A title and a row a wire for each kind of case."""
+    """Yield a title and a row for each wire format, for each kind of case."""
     for title in dict.fromkeys(one.case.title for one in found):
         rows = [one for one in found if one.case.title == title]
         rounds = next((f", {one.study.rounds} rounds" for one in rows if one.study), "")

@@ -48,7 +48,7 @@ _DIGITS = 6  # of a number of lines
     default="bandwidth,latency",
     show_default=True,
     metavar="NAME[,NAME]|all",
-    help="What stands along y: bandwidth, latency, ratio (the library's time over this one's), "
+    help="What stands along y: bandwidth, latency, ratio (the library's time over this row's), "
     "bound (the share of what the line rate allows); or samples (every sample, around the median of its row).",
 )
 @click.option(

@@ -194,7 +194,7 @@ def _heed(above: Above, line: str) -> Above:
 
 
 def _merged(earlier: Above, above: Above) -> Above:
-    """What is known above a table, with lines that come later: their command counts."""
+    """Return what is known above a table, with later lines merged in: their command counts."""
     library = above.library or earlier.library
     return replace(above if above.programs else earlier, library=library)
 

@@ -254,7 +254,7 @@ def _wrong(words: dict[str, str]) -> int | None:
 
 
 def _note(section: LogSection) -> str:
-    """What a reader must know of every row."""
+    """Return what a reader must know of every row."""
     together, groups = section.settings.get("aggregated", 1), len({device.group for device in section.devices})
     notes = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
     return ", ".join([*notes, f"{groups} groups at once"] if groups > 1 else notes)

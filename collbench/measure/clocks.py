@@ -42,7 +42,7 @@ class Reading:
 
     @classmethod
     def of(cls, trips: Iterable[Trip]) -> "Reading":
-        """By the shortest of them."""
+        """Return the reading of the shortest exchange."""
         best = min(trips, key=lambda trip: trip.answered - trip.asked)
         middle = (best.asked + best.answered) / 2
         return cls(middle, best.theirs - middle, (best.answered - best.asked) / 2)
@@ -110,7 +110,7 @@ class Clocks:
         return sum(worst[:2]) + 2 * self.origins
 
     def series(self, taken: Taken) -> Series:
-        """On rank 0's clock, from the first moment on."""
+        """Return the series on rank 0's clock, from its first moment on."""
         clocks = self.clocks if len(self.clocks) == len(taken) else (REFERENCE,) * len(taken)  # one holds all ranks
         rows = [
             (clock.on_reference([begun])[0], clock.on_reference(computed), clock.on_reference(done))

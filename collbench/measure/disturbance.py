@@ -61,7 +61,7 @@ class Watch:
         self._first = self._look()
 
     def reasons(self, ranks: int = 1) -> Iterator[str]:
-        """What may have spoiled samples of so many ranks here since then, a clause each; nothing if nothing is seen."""
+        """Yield what may have spoiled samples of so many ranks here since then, a clause each."""
         cores = _usable()
         if self._load is not None and self._load > BUSY * len(cores):
             yield f"a load of {self._load:.1f} on {len(cores)} cores before it began: other programs were running"

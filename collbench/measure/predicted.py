@@ -47,7 +47,7 @@ class Modelled:
         yield from self._results
 
     def _predict(self) -> Iterator[Result]:
-        """All sizes of a kind of case at once."""
+        """Yield the predictions of all sizes of a kind of case at once."""
         for _, cases in groupby(self._sweep.cases(), lambda case: case.kind):
             kind = list(cases)
             curves = [self._curve(kind, name) for name in self._sweep.implementations]
@@ -71,7 +71,7 @@ class Modelled:
 
 
 def topology_record(system: System, what_ifs: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What connects the ranks, for the run file's header; `model` tells that nothing was there to measure."""
+    """Return what connects the ranks, for the run file's header; `model` says that nothing was measured."""
     return {
         "name": ", ".join([system.title, *(f"what if {what_if}" for what_if in what_ifs)]),
         "shared": False,

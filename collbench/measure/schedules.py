@@ -151,7 +151,7 @@ def _sequential_enqueued(parts: Parts) -> RunStep:
 
 
 def _sequential_at_once(parts: Parts) -> RunStep:
-    """The same with as little Python as possible: steps of a CPU may last for 20 us, and one call takes 0.3."""
+    """Return the sequential step with little Python: steps of a CPU may last 20 us, and a call takes 0.3."""
     ((rank, shares),) = parts.shares
     enqueue, count, clock = parts.products.enqueue, sum(shares), time.perf_counter
     launches, traced = [operation.launch for operation in parts.operations], _sequential_enqueued(parts)

@@ -191,7 +191,7 @@ def search(system: System, release: Release) -> Graphs:
 
 
 def _ring_graph(node: Node, speeds: Sequence[float], known: str, most: int) -> Graph:
-    """As many rings and as fast as fit; wide ones are split in two."""
+    """Return as many rings, as fast as fit; wide rings are split in two."""
 
     def fit(speed: float) -> int:
         return min(most, node.cards(speed), node.chains(speed)) if node.nics else min(most, node.rings(speed))
@@ -217,7 +217,7 @@ def _ring_graph(node: Node, speeds: Sequence[float], known: str, most: int) -> G
 
 
 def _tree_graph(node: Node, speeds: Sequence[float], channels: int) -> Graph:
-    """As many trees as rings, as fast as fit; then, over several nodes, up to twice as fast within the node."""
+    """Return as many trees as rings, as fast as fit; over several nodes up to twice as fast within the node."""
     speed = next(
         (speed for speed in speeds if speed <= node.widest and node.trees(channels, speed, speed)), PLACEHOLDER
     )
@@ -228,7 +228,7 @@ def _tree_graph(node: Node, speeds: Sequence[float], channels: int) -> Graph:
 
 
 def _nvls_graph(node: Node, speeds: Sequence[float], raises: bool) -> Graph:
-    """A channel for every GPU that reduces a share; it crosses that GPU's port twice, and all others once."""
+    """Return a channel for every GPU that reduces a share; it crosses that GPU's port twice, and all others once."""
     heads = min(MAX_NVLS_HEADS, node.gpus)
     best = Graph(0)
     for speed in speeds:

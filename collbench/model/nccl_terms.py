@@ -102,7 +102,7 @@ def terms(system: System, collective: str, constants: Constants = CONSTANTS) -> 
 
 
 def _one_rank(system: System, constants: Constants) -> Terms:
-    """A single rank copies its input."""
+    """Return the terms of a single rank, which copies its input."""
     zeros = np.zeros_like(SIZES)
     memory = zeros + copied(system) / 2
     return Terms(
@@ -183,7 +183,7 @@ def limit(system: System, collective: str, algorithm: str = "ring") -> float:
 
 
 def _eta(system: System, option: Option, constants: Constants) -> float:
-    """What is reached of NCCL's figure within a node of NVLinks."""
+    """Return the share of NCCL's figure that is reached within a node of NVLinks."""
     if option.algorithm == "tree":
         return constants.eta_tree
     if option.protocol != "simple" and capability(system.arch) < 90:
@@ -192,13 +192,13 @@ def _eta(system: System, option: Option, constants: Constants) -> float:
 
 
 def _nvls_rate(system: System, constants: Constants) -> float:
-    """Where switches add, a port carries all of the GPU's input, and the GPU's shard of the result to all."""
+    """Return the rate where switches add: a port carries the GPU's input, and its shard of the result to all."""
     eta = constants.eta_nvls_new if capability(system.arch) >= 100 else constants.eta_nvls
     return eta * _rack_factor(system, constants) * system.gpu_rate / (1 + 1 / system.gpus)
 
 
 def _rack_factor(system: System, constants: Constants) -> float:
-    """What a large domain of NVLinks reaches less than the GPUs of one board."""
+    """Return the factor by which a large domain of NVLinks reaches less than the GPUs of a board."""
     return constants.eta_rack if system.is_rack else 1.0
 
 
@@ -216,7 +216,7 @@ def _pcie_rate(system: System, collective: str, option: Option, constants: Const
 
 
 def _rate_between_nodes(system: System, collective: str, option: Option, constants: Constants) -> float:
-    """What ports and cards carry together, but no more packets than NCCL counts with."""
+    """Return what ports and cards carry together, but no more packets than NCCL counts with."""
     port = _port_rate(system, collective, option, constants)
     cards = _cards_rate(system, collective, option, constants)
     together = float((port**-SHARPNESS + cards**-SHARPNESS) ** (-1 / SHARPNESS))
@@ -273,17 +273,17 @@ class Direct:
 
 
 def _direct_inside(system: System, constants: Constants) -> float:
-    """What is reached of the links' rate within a node; of a PCIe switch's way to the host, at most its share."""
+    """Return the rate that is reached within a node; of a PCIe switch's way to the host, at most its share."""
     return constants.eta_direct if system.p2p else min(constants.eta_direct_host, 1 / system.sharing)
 
 
 def _direct_outside(system: System, constants: Constants) -> float:
-    """What is reached of the rate of a node's network cards."""
+    """Return the rate that is reached of a node's network cards."""
     return constants.eta_direct_slingshot if transport(system) == "slingshot" else constants.eta_direct_net
 
 
 def _shares(system: System) -> tuple[float, float]:
-    """Of a rank's part of the array: what goes to other GPUs of its node, and what to other nodes."""
+    """Return the shares of a rank's part of the array that go to GPUs of its node, and to other nodes."""
     ranks, gpus = system.ranks, system.gpus
     return 1.0 / ranks * (gpus - 1), (ranks - gpus) / ranks
 

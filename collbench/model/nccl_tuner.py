@@ -187,7 +187,7 @@ class _Tuner:
         return cells
 
     def _ring_latency(self, number: int) -> _Latency:
-        """All steps of a ring; a broadcast's and a reduction's are pipelined: NCCL counts one."""
+        """Return the latency of a ring's steps; broadcasts and reductions are pipelined, and NCCL counts one step."""
         base, between = self.release.base["ring"][number], self._net("ring", number)
         if not self.rounds:
             same = self.graphs.node.same
@@ -256,7 +256,7 @@ class _Tuner:
         return min(within, between, most), self.ratio if self.both_ways or self.release.nvls_steps_count else 1.0
 
     def _nvls_plain(self, graph: Graph) -> tuple[float, float]:
-        """The same before 2.28: all of the channels' speed, and a share of it for every GPU."""
+        """Return the rates before 2.28: all of the channels' speed, and a share of it for every GPU."""
         release, within, between = self.release, graph.intra, graph.inter
         if not self.both_ways:
             if not release.nvls_own_share:
@@ -311,7 +311,7 @@ class _Tuner:
         return self.release.net["tree" if exposed or algorithm == "tree" else algorithm][number]
 
     def _ll_share(self) -> float:
-        """What a ring with LL keeps of the links' rate."""
+        """Return the share of the links' rate that a ring with LL reaches."""
         if self.release.ll_half:
             return 1 / 2
         collective = COLLECTIVES[self.schedule.collective]

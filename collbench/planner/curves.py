@@ -74,7 +74,7 @@ class Curves(Protocol):
         """Where the numbers come from, in a few words."""
 
     def curve(self, collective: str, group: Group) -> Curve:
-        """That of a collective by its name; Unsupported if there is none."""
+        """Return the curve of a collective by its name for a group; Unsupported if there is none."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class ModelCurves:
         self._known: dict[tuple[str, Group], Curve] = {}
 
     def curve(self, collective: str, group: Group) -> Curve:
-        """By NCCL; point to point is a ring in which every GPU sends to the next."""
+        """Return the curve of a collective by its name for a group; Unsupported if there is none."""
         if (collective, group) not in self._known:
             curve = _modelled(part_of(self.system, group), collective, self.origin)
             self._known[collective, group] = curve

@@ -247,7 +247,7 @@ def plan(
     sequence: int = 0,
     **how: str | float,
 ) -> Plan:
-    """All layouts of a training run on a described system, ranked.
+    """Plan all layouts of a training run on a described system, ranked.
 
     `model` is a Model, or what `--model` takes: a preset's name, a file, dimensions; `batch` counts the samples of a
     step, `loader` those that can be read in a second, `layout` fixes choices ("tp8 pp16"), and `how` are fields of

@@ -58,7 +58,7 @@ class PlatformKind:
 
 @cache
 def platforms() -> dict[str, PlatformKind]:
-    """Every kind by name, the preferred one first."""
+    """Return every kind of platform by name, the preferred kind first."""
     kinds: list[PlatformKind] = [
         importlib.import_module(f"{__name__}.{module.name}").PLATFORM
         for module in pkgutil.iter_modules(__path__)

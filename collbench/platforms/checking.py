@@ -30,12 +30,12 @@ POISON = 0xA5  # the byte that receive buffers are filled with beforehand
 
 
 def packed(how: Recipe) -> Array:
-    """A recipe as the kernels take it, shape ()."""
+    """Return a recipe as the kernels take it, shape ()."""
     return np.array((how.seed, how.ranks, how.bits, how.stride, how.grades), RECIPE)
 
 
 def packed_wire(wire: Wire | None) -> Array:
-    """What bounds results, as the kernels take it, shape (); zeros where they are exact."""
+    """Return the bound of results as the kernels take it, shape (); zeros where results are exact."""
     numbers = (wire.relative, wire.absolute, wire.top_k) if wire else (0, 0, 0)
     return np.array(numbers, WIRE)
 

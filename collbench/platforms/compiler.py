@@ -53,7 +53,7 @@ def folder() -> Path:
 
 
 def own_folder() -> Path:
-    """Where those are that belong to this code."""
+    """Return the folder of the kernels that belong to this code."""
     package = Path(__file__).parents[1]
     installed = package / "_kernels"
     return installed if installed.is_dir() else package.parent / "kernels"
@@ -116,7 +116,7 @@ class HostKernel:
 
 
 def host_function(file: str, name: str, options: Sequence[str] = ()) -> Any:
-    """A plain function of a kernel file, of ctypes: no kernel, but what is done with kernels on a CPU."""
+    """Return a plain function of a kernel file, through ctypes: no kernel, but a step around kernels on a CPU."""
     return getattr(ctypes.CDLL(str(host_library(file, tuple(options)))), name)
 
 
@@ -213,12 +213,12 @@ def compiler() -> tuple[str, ...]:
 
 @cache
 def compiler_version() -> str:
-    """What the compiler says of itself, in its first line."""
+    """Return the first line of what the compiler says of itself."""
     return ask([*compiler(), "--version"], _ANSWERING, _HINT)[1].partition("\n")[0]
 
 
 def _cpu() -> str:
-    """What -march=native depends on: a cache in a home directory may be shared by different machines."""
+    """Return what -march=native depends on: different machines may share a cache in a home directory."""
     try:
         flags = re.search(r"^(?:flags|Features)\s*:.*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:

@@ -80,7 +80,7 @@ class Guard:
     start: int  # of the first, in bytes behind the region's start; negative, before it
 
     def overrun(self, rank: int, held: bytes) -> Overrun | None:
-        """What these bytes of that rank say, which were GUARDED once."""
+        """Return what bytes of a rank show that were GUARDED before, or None."""
         changed = [place for place, byte in enumerate(held) if byte != GUARDED] if held != UNTOUCHED else []
         if not changed:
             return None
@@ -99,7 +99,7 @@ class Layout:
 
     @classmethod
     def of(cls, sweep: Sweep, needs: Needs) -> Self:
-        """For the cases of a sweep, and for what its implementations need."""
+        """Return the layout for the cases of a sweep, and for what its implementations need."""
         fifos = {tracelog.FIFO: tracelog.NBYTES} if sweep.sampling.traced else {}
         fifos |= needs.fifos
         sizes = dict.fromkeys(Region, LINE)
@@ -125,7 +125,7 @@ class Layout:
         return sum(self.sizes.values()) + GUARD * (len(self.sizes) + 1)
 
     def guards(self, case: Case) -> Iterator[Guard]:
-        """All of a rank while a case is carried out: those of its buffers start where these end, not their regions."""
+        """Yield all guards of a rank in a case; the buffers' guards start where the buffers end, not their regions."""
         buffers = {"receive buffer": (Region.RECEIVE, _sizes(case)[Region.RECEIVE])}
         if not case.in_place:
             buffers["send buffer"] = Region.SEND, _sizes(case)[Region.SEND]
@@ -152,11 +152,11 @@ class Addresses(Protocol):
     """Where regions of ranks start."""
 
     def address(self, region: Region, rank: int) -> int:
-        """Where a region of any rank starts, as this process's kernels may load and store it."""
+        """Return where a region of any rank starts, as this process's kernels may load and store it."""
 
 
 def buffers(memory: Addresses, case: Case, rank: int) -> tuple[int, int]:
-    """Where the send and the receive buffer of a rank start; in place, both lie in the receive region."""
+    """Return where the send and the receive buffer of a rank start; in place, both are in the receive region."""
     send, receive = case.places(rank)
     home = memory.address(Region.RECEIVE, rank)
     origin = home if case.in_place else memory.address(Region.SEND, rank)

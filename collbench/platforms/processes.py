@@ -92,7 +92,7 @@ class Processes:
 
     @classmethod
     def of_world(cls) -> Self:
-        """All that the launcher started; this starts MPI.
+        """Return all processes that the launcher started; this starts MPI.
 
         One thread calls it, as in most programs: if several might, MPI locks, and MPICH takes three times as
         long for a small message.  But only then does it ever yield, without which ranks that share a core wait for the
@@ -115,7 +115,7 @@ class Processes:
         return (self.rank,)
 
     def exchange(self, mine: Any) -> list[Any]:
-        """What each process gives, by rank; the error of one that failed instead."""
+        """Return what each process gives, by rank; the error of a process that failed instead."""
         self.meet()
         gathered: list[Any] = self.comm.allgather(mine)
         return gathered
@@ -137,7 +137,7 @@ class Processes:
             self._settle(None)
 
     def _settle(self, error: Exception | None) -> None:
-        """A number first, since nearly always nobody failed and some operations are timed with this in them."""
+        """Exchange a number first: nearly always nothing failed, and some operations are timed with this in them."""
         mine, all_of_them = self._failed
         mine[0] = error is not None
         if error:
@@ -158,7 +158,7 @@ class Processes:
             self._bells = [os.open(folder / f"bell-{rank}", os.O_WRONLY) for rank in range(1, self.size)]
 
     def broadcast(self, message: Any) -> Any:
-        """What the leader says, on every process; who waits for it sleeps.
+        """Return the leader's value on every process; a process that waits for it sleeps.
 
         A broadcast of MPI would spin instead, and take its core from other ranks that are measured now: those of
         another start, or of another setting.  Without bells (under an outside launcher) the wait is made of naps; each
@@ -207,7 +207,7 @@ Team = Alone | Processes
 
 
 def _sendable(error: Exception | None) -> SentError | None:
-    """An error in a form that can be sent; whatever collbench does not raise itself is the platform's."""
+    """Return an error in a form that can be sent; any error but collbench's becomes the platform's."""
     if error is None:
         return None
     if isinstance(error, CollbenchError):
@@ -216,7 +216,7 @@ def _sendable(error: Exception | None) -> SentError | None:
 
 
 def _common(failures: Sequence[SentError | None]) -> CollbenchError:
-    """What all raise: the lowest rank's error, with its rank unless everyone says the same."""
+    """Return what all processes raise: the lowest rank's error, with its rank unless all errors are alike."""
     rank, (kind, text) = next((rank, failure) for rank, failure in enumerate(failures) if failure)
     error = kind(text if len(set(failures)) == 1 else f"rank {rank}: {text}")
     error.agreed = True

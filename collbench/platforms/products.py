@@ -36,10 +36,10 @@ class Products(Protocol):
         """When that queue gets here."""
 
     def hand_over(self, rank: int) -> None:
-        """What is enqueued next for the rank's collectives waits for what it has computed so far."""
+        """Make what is enqueued next for the rank's collectives wait for what the rank has computed so far."""
 
     def take_over(self, rank: int) -> None:
-        """What the rank computes next waits for what is enqueued for its collectives so far."""
+        """Make what the rank computes next wait for what is enqueued for its collectives so far."""
 
     def reset(self) -> None:
         """Start the chains anew."""
@@ -92,7 +92,7 @@ class Chain:
         return result
 
     def failure(self, count: int, got: Matrix) -> GemmMismatch | None:
-        """What is wrong with a result after so many products."""
+        """Return what is wrong with a result after so many products, or None."""
         expected = self.after(count)
         places: Sequence[NDArray[np.int64]] = np.nonzero(~(got == expected))  # so that NaN differs
         if not len(places[0]):

@@ -38,7 +38,7 @@ Logs = Mapping[int, Any]
 
 
 def tracks(logs: Logs) -> list[Track]:
-    """A track for each block that did something, with times in seconds by the clock that these ranks share.
+    """Return a track for each block that did something, with times in seconds by the clock that these ranks share.
 
     The fine clock's rate is taken from all their logs together, since the common clock may be coarse (a microsecond on
     GPUs before Hopper) against one call.  Ranks of several GPUs share neither.

@@ -31,7 +31,7 @@ def figures(run: Run, request: PlotRequest) -> Named:
 
 
 def figure(found: Sequence[Scaled], machine: str) -> "Figure":
-    """A line with its band for each system."""
+    """Draw a line with its band for each system."""
     chosen = looks(one.system for one in found)
     name = text(machine if machine and len(found) == 1 else ", ".join(one.system for one in found), MACHINE)
     with style():
@@ -76,7 +76,7 @@ def _scale(axes: "Axes", gpus: Sequence[int]) -> None:
 
 
 def _apart(counts: Sequence[int]) -> list[int]:
-    """Those whose labels leave each other room."""
+    """Return the points whose labels leave each other room."""
     least = math.log(counts[-1] / counts[0]) / _MOST_TICKS
     shown = [counts[0]]
     for count in counts[1:]:

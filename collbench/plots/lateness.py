@@ -57,7 +57,7 @@ class Binned:
 
 
 def figures(run: Run, request: PlotRequest) -> Named:
-    """One for each row that says who is late."""
+    """Return a figure for each row that says which rank is late."""
     for result, steps in straggler_rows(run.results):
         if request.shows(result.implementation):
             case = result.case
@@ -88,7 +88,7 @@ def _figure(result: StepTimes, steps: StepArrays) -> "Figure":
 
 
 def _heat(axes: "Axes", steps: StepArrays, binned: Binned) -> Any:
-    """A row for every rank."""
+    """Draw a row for every rank."""
     from matplotlib.colors import TwoSlopeNorm
 
     most = float(np.percentile(np.abs(binned.late), _SCALE)) or 1e-9

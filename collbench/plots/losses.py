@@ -56,7 +56,7 @@ def figure(found: Ranking) -> "Figure":
 
 
 def _column(panels: "Sequence[Axes]", found: Ranking, along: Along, effort: Effort) -> None:
-    """A panel of curves above one of intervals."""
+    """Draw a panel of curves above a panel of intervals."""
     above, below = panels
     for entry in found.entries:
         _curve(above, entry, along)
@@ -95,13 +95,13 @@ def _curve(axes: "Axes", entry: StrategyRuns, along: Along) -> None:
 
 
 def _track(run: Trained, along: Along) -> tuple[list[float], list[float]]:
-    """As far as its losses are numbers."""
+    """Return times and losses as far as the losses are numbers."""
     sound = [point for point in run.points if math.isfinite(point.loss) and point.loss > 0]
     return [along(run, point) for point in sound], [point.loss for point in sound]
 
 
 def _mark(axes: "Axes", row: int, reached: GeometricMean, color: str) -> None:
-    """Where the target is reached, with the interval."""
+    """Mark where the target is reached, with the interval."""
     if math.isfinite(reached.high):
         axes.plot([reached.low, reached.high], [row, row], color=color, linewidth=3, alpha=0.5, solid_capstyle="butt")
     axes.plot([reached.value], [row], "o", color=color, markersize=6, markeredgecolor="white")

@@ -68,7 +68,7 @@ def _axes(axes: "Axes", sizes: Sequence[int]) -> None:
 
 
 def _timeline(rows: Sequence[StepTimes], topology: str) -> "Figure":
-    """A panel for every way, on one time axis: two lanes a rank."""
+    """Draw a panel for every method on one time axis, with two lanes a rank."""
     with style():
         from matplotlib.figure import Figure
         from matplotlib.patches import Patch

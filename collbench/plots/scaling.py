@@ -25,7 +25,7 @@ def figures(run: Run, request: PlotRequest) -> Named:
 
 
 def figure(curves: Sequence[Curve], topology: str) -> "Figure":
-    """A panel for every mode."""
+    """Draw a panel for every mode."""
     modes = list(dict.fromkeys(curve.mode for curve in curves))
     chosen = looks(family(curve.points[-1].row.implementation) for curve in curves)
     with style():

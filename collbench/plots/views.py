@@ -123,7 +123,7 @@ class _Speedup(View):
         return library.typical / seconds if library else math.nan
 
     def band(self, panel: Panel, result: Drawn) -> Band:
-        """From the library at its fastest over the implementation at its slowest to the opposite; of predictions none.
+        """Return from the library's fastest over the slowest to the opposite; None for predictions.
 
         Both medians lie in their 95 % intervals at once with at least 90 %.  Two predictions are of one model, and how
         their errors go together is not known.

@@ -25,7 +25,7 @@ def figures(run: Run, request: PlotRequest) -> Named:
 
 
 def figure(found: Sequence[Tradeoff]) -> "Figure":
-    """A mark for the RMS error of single rounds, and a hollow one for the bias of many with feedback."""
+    """Draw a mark for the RMS error of single rounds, and a hollow mark for the bias of many with feedback."""
     chosen = looks(one.name for one in found)
     with style():
         from matplotlib.figure import Figure

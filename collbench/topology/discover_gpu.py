@@ -195,7 +195,7 @@ def _slice(nvml: Any, handle: Any, gpu: Gpu, uuid: str) -> Gpu:
 
 
 def _digits(uuid: str) -> str:
-    """A UUID as NVML writes it, in hexadecimal alone: without GPU- or MIG- in front."""
+    """Return a UUID of NVML in hexadecimal alone, without GPU- or MIG- in front."""
     return uuid[4:].replace("-", "").lower()
 
 
@@ -279,7 +279,7 @@ def _same_fabric(first: Gpu, second: Gpu) -> bool:
 
 
 def _p2p(nvml: Any, first: Any, second: Any) -> tuple[str, str]:
-    """What the driver says of peer access; its yes is no proof, which takes a probe."""
+    """Return what the driver says of peer access; its yes is no proof, which takes a probe."""
     answers = [ask(nvml, "nvmlDeviceGetP2PStatus", first, second, index) for index in (P2P_READ, P2P_WRITE)]
     refused = [REFUSALS[answer] for answer in answers if answer in REFUSALS]
     if refused:

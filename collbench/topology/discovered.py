@@ -302,7 +302,7 @@ class Topology:
 
 
 def _as_json(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """With lists for tuples: a header in memory never passes through JSON, and must read like a header that did."""
+    """Return lists for tuples: a header in memory never passes through JSON, and must read like a header that did."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
 
 

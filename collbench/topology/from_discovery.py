@@ -87,7 +87,7 @@ class _Machine:
         raise UsageError(f"the architecture of {gpu.name} is unknown, and its driver does not say it; {FILE}")
 
     def _fabric(self) -> tuple[str, int]:
-        """What joins the GPUs, and how many NVLinks of each take part."""
+        """Return what joins the GPUs, and how many NVLinks of each take part."""
         every = list(combinations(range(len(self._gpus)), 2))
         counts = {(link.a, link.b): link.nvlink.count if link.nvlink else None for link in self._links}
         kinds = {(link.a, link.b): link.kind for link in self._links}
@@ -133,7 +133,7 @@ class _Machine:
         return "pcie", 0
 
     def _spec(self, links: int) -> float:
-        """What the driver says that so many of a GPU's NVLinks carry; 0 if nothing."""
+        """Return the rate that the driver states for so many of a GPU's NVLinks; 0 if none."""
         known = [gpu.nvlink for gpu in self._gpus if gpu.nvlink]
         rate = known[0].rate if known else None
         return rate / (known[0].count or 1) * links if rate else 0.0

@@ -52,7 +52,7 @@ def _connections(topology: Topology, width: int) -> Iterator[str]:
 
 
 def _labels(links: tuple[Link, ...]) -> dict[str, str]:
-    """A short label for each kind of connection; lettered if there are several of a kind."""
+    """Return a short label for each kind of connection; lettered if there are several of a kind."""
     kinds = {_words(link): link.kind for link in links}
     labels = {}
     for words, kind in kinds.items():
@@ -62,7 +62,7 @@ def _labels(links: tuple[Link, ...]) -> dict[str, str]:
 
 
 def _kinds_matrix(topology: Topology, labels: Mapping[str, str]) -> list[str]:
-    """A row and a column for each device, each cell the label of what connects the two."""
+    """Return a row and a column for each device, each cell the label of what connects the two."""
     count = len(topology.devices)
     cells = {}
     for link in topology.links:
@@ -99,7 +99,7 @@ def _facts(topology: Topology) -> dict[str, str]:
 
 
 def _gpus(gpus: tuple[Gpu, ...]) -> dict[str, str]:
-    """A row for all GPUs that are alike, then the place of each."""
+    """Return a row for all GPUs that are alike, then the place of each."""
     alike: dict[str, list[int]] = {}
     for i, gpu in enumerate(gpus):
         alike.setdefault(_gpu(gpu), []).append(i)
@@ -289,7 +289,7 @@ def _at_cpu(system: System, socket: int) -> str:
 
 
 def _rate(rate: float) -> str:
-    """A rate in GB/s, as short as it can be written."""
+    """Return a rate in GB/s, as short as it can be written."""
     return f"{rate / 1e9:.{3 if rate < 100e9 else 4}g}"
 
 
@@ -337,7 +337,7 @@ def _nvlink_matrix(system: System, width: int) -> Iterator[str]:
 
 
 def _remarks(system: System) -> Iterator[str]:
-    """What software runs it, and what is only assumed."""
+    """Yield the software that runs the system, and what is only assumed."""
     words = [f"NCCL {system.nccl}", LAUNCHES[system.launch]]
     words += [f"algorithm {system.algorithm}"] if system.algorithm != "auto" else []
     words += [f"protocol {system.protocol}"] if system.protocol != "auto" else []

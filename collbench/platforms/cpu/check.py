@@ -74,7 +74,7 @@ class Operation:
 
 
 def singly(launch: Callable[[int], Any]) -> compiler.Loop | None:
-    """A loop of the package's own round one operation, as fast to call; None where C cannot call the operation."""
+    """Return a loop of this package around an operation, as fast to call; None where C cannot call the operation."""
     if not isinstance(launch, compiler.Loop):
         return None
     operation = Operation(launch)
@@ -105,7 +105,7 @@ def stress_rank(
 def prepared(
     memory: Addresses, case: Case, rank: int, operation: Operation, plan: Plan, wire: Wire | None = None
 ) -> tuple[NDArray[np.void], dict[str, NDArray[Any]]]:
-    """A rank's part as C knows it, and the arrays by name that it points to, which must live as long."""
+    """Return a rank's part as C knows it, and the arrays by name that it points to, which must live as long."""
     where = stress.probe(case, wire)
     pieces = np.array([(first, sent, source, 0) for first, source, sent in case.pieces(rank)], stress.PIECE)
     places = np.zeros(stress.stretches(where), _LIST)

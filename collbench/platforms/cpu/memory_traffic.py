@@ -43,7 +43,7 @@ def beyond(case: Case, cache: int | None) -> bool:
 
 
 def ways(case: Case, send: int, receive: int) -> Sequence[Copy]:
-    """A rank's share of what must be read and written, from its own buffers into its own: one way a kind of stores."""
+    """Return the copies of a rank's share of the bytes that must be read and written, one for each kind of stores."""
     read, written = (np.uint64(nbytes // (case.ranks * LINE)) for nbytes in case.traffic)
     return [(np.uint64(send), read, np.uint64(receive), written, np.uint32(streamed)) for streamed in (0, 1, 2)]
 

@@ -38,17 +38,17 @@ class Call:
 
 
 def address(function: Any) -> int:
-    """Where a function of ctypes is."""
+    """Return the address of a function of ctypes."""
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
 def memcpy_call(target: int, source: int, nbytes: int) -> Call:
-    """A memcpy."""
+    """Return the call of a memcpy."""
     return Call(address(ctypes.CDLL(None).memmove), (target, source, nbytes))
 
 
 def kernel_call(compiled: compiler.HostKernel, *arguments: Any) -> Call:
-    """A launch of a kernel."""
+    """Return the call of a kernel."""
     bound: Any = compiled.bind(*arguments)
     pointers, blocks, threads = bound.args
     return Call(address(compiled.function), (ctypes.addressof(pointers), blocks, threads, 1), held=pointers)
@@ -63,7 +63,7 @@ class Repeated:
     held: Any  # what the calls point to lives as long as this does
 
     def __call__(self, launches: int) -> int:
-        """That many times."""
+        """Call that many times."""
         self.loop(launches)
         return self.error
 
@@ -124,7 +124,7 @@ def _records(calls: Sequence[Call]) -> NDArray[np.void]:
 
 
 def _file() -> str:
-    """Of this package, whatever kernels are on trial (COLLBENCH_KERNELS): it is part of how they are measured."""
+    """Return a file of this package, whatever COLLBENCH_KERNELS names: it is part of how kernels are measured."""
     return str(compiler.own_folder() / _FILE)
 
 
@@ -149,7 +149,7 @@ Memory = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 
 def mpi_call(name: str, arguments: Arguments, large: bool = False, held: Memory | None = None) -> Call:
-    """A call of that function; of its form for large counts, where one is needed.  `held` lives as long as it does."""
+    """Return a call of an MPI function, in its form for large counts where needed; `held` lives as long as it does."""
     from mpi4py import MPI
 
     form = f"{name}_c" if large else name
@@ -168,7 +168,7 @@ def succeed(code: int) -> None:
 
 @cache
 def statuses(count: int = 1) -> int:
-    """Where so many receives may write their statuses; MPI_STATUS_IGNORE has another value in every library."""
+    """Return where so many receives may write their statuses; MPI_STATUS_IGNORE differs between libraries."""
     _STATUSES[count] = _memory(count * _STATUS)
     return int(_STATUSES[count].ctypes.data)
 

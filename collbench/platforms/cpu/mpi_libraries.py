@@ -124,7 +124,7 @@ ALIASES = {"impi": "intel", "intelmpi": "intel", "intel-mpi": "intel", "ompi": "
 
 
 def short_name(version: str) -> str:
-    """What a library says of itself as `MPICH 5.0.2`; its first words where nobody here knows it."""
+    """Return a library's name such as `MPICH 5.0.2`; its first words where the library is not known."""
     for kind in KINDS.values():
         if match := re.search(kind.version, version, re.IGNORECASE):
             return f"{kind.name} {match[1].rstrip(',')}"
@@ -154,14 +154,14 @@ class Library:
     file: Path | None  # None: the one that mpi4py loads if nobody tells it
 
     def command(self, ranks: int) -> list[str]:
-        """What starts so many ranks; the program follows."""
+        """Return the command that starts so many ranks; the program follows."""
         name, *options = self.kind.silent or [""]
         silent = self.launcher.with_name(name) if name else self.launcher
         start = [str(silent), *options] if name and silent.exists() else [str(self.launcher), *self.kind.options]
         return [*start, "-n", str(ranks)]
 
     def environment(self, changed: Mapping[str, str]) -> dict[str, str]:
-        """That of the ranks: what a user has set stays."""
+        """Return the environment of the ranks; what a user has set stays."""
         variables = {**self.kind.environment, **changed}
         if self.file:
             variables.pop(ABI, None)
@@ -231,7 +231,7 @@ def _at(path: Path) -> Library:
 
 
 def _launchers_at(path: Path, kind: Kind) -> list[Path]:
-    """A launcher itself; those of a folder; those of the folder that a library was installed in."""
+    """Return a launcher itself, those of a folder, or those of the folder that a library was installed in."""
     if path.is_file() and ".so" not in path.name:
         return [path.absolute()] if os.access(path, os.X_OK) and path.name.startswith("mpi") else []
     places = [path.absolute()] if path.is_dir() else list(path.absolute().parents)[1:4]
@@ -240,7 +240,7 @@ def _launchers_at(path: Path, kind: Kind) -> list[Path]:
 
 
 def _launchers(kind: Kind, environment: Mapping[str, str]) -> Iterator[Path]:
-    """Where the launcher of a kind may be, the nearest first."""
+    """Yield where the launcher of a kind may be, the nearest first."""
     roots = [Path(sys.executable).parent]
     roots += [Path(environment[name], "bin") for name in kind.roots if environment.get(name)]
     path = map(Path, environment.get("PATH", os.defpath).split(os.pathsep))
@@ -261,7 +261,7 @@ def _kind_of_launcher(launcher: Path) -> Kind | None:
 
 @cache
 def _says(launcher: Path) -> str:
-    """What a launcher says of itself; nothing if it does not start or hangs."""
+    """Return what a launcher says of itself; nothing if it does not start or hangs."""
     try:
         done = subprocess.run(
             [launcher, "--version"], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False

@@ -27,12 +27,12 @@ class PairEnd:
         return self.case.block > mpi.LARGEST_COUNT
 
     def message(self, start: int, flight: Flight, peer: int) -> mpi.Arguments:
-        """What all calls of a message begin with."""
+        """Return the arguments that all calls of a message begin with."""
         return start, 0 if flight.bare else self.case.block, self.element, peer, _TAG, self.comm
 
 
 def exchange(end: PairEnd) -> Iterator[mpi.Call]:
-    """All flights, one after the other; no call of a rank that nobody sends to and that sends nothing."""
+    """Yield the calls of all flights in order; no call of a rank that neither sends nor receives."""
     for flight in end.case.collective.flights:
         source, target = flight.source(end.rank, end.case.ranks), flight.to(end.rank, end.case.ranks)
         received = None if source is None else end.message(end.receive, flight, source)
@@ -53,7 +53,7 @@ def _blocking(end: PairEnd, received: mpi.Arguments | None, sent: mpi.Arguments 
 def _in_flight(
     end: PairEnd, received: mpi.Arguments | None, sent: mpi.Arguments | None, count: int
 ) -> Iterator[mpi.Call]:
-    """All of them begun, those to be received first, and then waited for."""
+    """Yield calls that begin all messages, the received ones first, and then wait for them."""
     begun = [("MPI_Irecv", received)] * count if received else []
     begun += [("MPI_Isend", sent)] * count if sent else []
     if not begun:

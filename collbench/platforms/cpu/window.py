@@ -162,7 +162,7 @@ class Room(NamedTuple):
 
 
 def nameless() -> int:
-    """A descriptor of an empty file in memory without a name; PlatformError where there is none to be had."""
+    """Return a descriptor of an empty file in memory without a name; PlatformError where the system has none."""
     if (fd := _memfd()) is not None:
         return fd
     try:
@@ -183,7 +183,7 @@ def _memfd() -> int | None:
 
 
 def room(root: Path = Path("/")) -> Room:
-    """What this process and its children may take: the least of all limits."""
+    """Return what this process and its children may take: the least of all limits."""
     rooms = [*_groups(root), *_machine(root)]
     if (fd := _memfd()) is None:
         rooms.append(Room(shutil.disk_usage(FOLDER).free, str(FOLDER), "enlarge it (docker: --shm-size)"))
@@ -199,7 +199,7 @@ def _machine(root: Path) -> Iterator[Room]:
 
 
 def _groups(root: Path) -> Iterator[Room]:
-    """What is left in each control group above this process that has a limit, of version 2 and of version 1."""
+    """Yield what is left in each control group above this process that has a limit, of versions 1 and 2."""
     mount = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
@@ -223,7 +223,7 @@ def _above(mount: Path, path: str, limit: str, usage: str, reclaimable: str) -> 
 
 
 def _text(path: Path) -> str:
-    """What the file says, or nothing."""
+    """Return the text of a file, or nothing."""
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -79,7 +79,7 @@ class GpuProducts:
         self._of[rank].enqueue(count)
 
     def moment(self, rank: int) -> Moment:
-        """An event on that stream."""
+        """Return an event on the computing stream."""
         return self._moment(self._of[rank].computing)
 
     def hand_over(self, rank: int) -> None:
@@ -94,7 +94,7 @@ class GpuProducts:
         own.computing.enter().wait_event(mark)
 
     def reset(self) -> None:
-        """On every rank's stream."""
+        """Reset the products on every rank's stream."""
         for matrices in self._of.values():
             matrices.reset()
 

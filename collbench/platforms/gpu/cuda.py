@@ -144,13 +144,13 @@ class Driver:
         return start.value, nbytes.value
 
     def attribute(self, which: int, device: int) -> int:
-        """A number that describes a device."""
+        """Return a number that describes a device."""
         value = ctypes.c_int()
         self._call("cuDeviceGetAttribute", ctypes.byref(value), ctypes.c_int(which), self._device(device))
         return value.value
 
     def mem_granularity(self, device: int) -> int:
-        """What sizes of allocations on a device had best be multiples of."""
+        """Return the number of which sizes of allocations on a device should be multiples."""
         grain, prop = ctypes.c_size_t(), _allocation(device)
         self._call("cuMemGetAllocationGranularity", ctypes.byref(grain), ctypes.byref(prop), ctypes.c_int(_RECOMMENDED))
         return grain.value
@@ -191,13 +191,13 @@ class Driver:
         self._call("cuMemSetAccess", _Address(address), nbytes, ctypes.byref(access), count)
 
     def multicast_granularity(self, devices: int, size: int) -> int:
-        """What the size of a multicast object of so many devices had best be a multiple of."""
+        """Return the number of which the size of a multicast object of so many devices should be a multiple."""
         grain, prop = ctypes.c_size_t(), _multicast(devices, size)
         self._call("cuMulticastGetGranularity", ctypes.byref(grain), ctypes.byref(prop), ctypes.c_int(_RECOMMENDED))
         return grain.value
 
     def multicast_create(self, devices: int, size: int) -> int:
-        """A multicast object for so many devices, which are added next: a handle."""
+        """Return the handle of a multicast object for so many devices, which are added next."""
         handle, prop = _Handle(), _multicast(devices, size)
         self._call("cuMulticastCreate", ctypes.byref(handle), ctypes.byref(prop))
         return handle.value
@@ -340,12 +340,12 @@ class Cuda:
         return major, minor
 
     def name(self, device: int) -> str:
-        """What the driver calls a GPU."""
+        """Return the driver's name of a GPU."""
         name = self.runtime.getDeviceProperties(device)["name"]
         return name.decode() if isinstance(name, bytes) else str(name)
 
     def uuid(self, device: int) -> str:
-        """A GPU's UUID in hexadecimal, of a MIG slice its own; "" where CUDA is too old to say.
+        """Return a GPU's or MIG slice's UUID in hexadecimal; "" where CUDA is too old to say.
 
         CUDA's runtime asks for the newest cuDeviceGetUuid, which tells slices apart since CUDA 11.4.  CuPy takes its 16
         bytes for a string in C, which ends with the first zero: some UUIDs are cut short, others followed by more.
@@ -386,12 +386,12 @@ class Stream:
         return self.stream
 
     def use(self) -> Any:
-        """The same, to enqueue an operation that is to be timed."""
+        """Return the stream, to enqueue an operation that is to be timed."""
         self.used = True
         return self.enter()
 
     def mark(self) -> Any:
-        """An event behind all that was enqueued; a new one each time, since a capture's is of no use outside it."""
+        """Return a new event behind all that was enqueued; an event of a capture is of no use outside it."""
         stream, event = self.enter(), self._event(disable_timing=True)
         event.record(stream)
         return event
@@ -444,7 +444,7 @@ def compile_kernel(
     redop: Reduction,
     more: Sequence[str] = (),
 ) -> GpuKernel:
-    """An entry of kernels/<file> through NVRTC, for each device's architecture, and loaded on each.
+    """Return an entry of kernels/<file>, compiled by NVRTC for each device's architecture and loaded on each.
 
     PlatformError in one line: no implementation is measured on a machine that cannot compile the project's own
     sources, and a row that said `skipped` would hide it.

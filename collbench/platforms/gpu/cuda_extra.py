@@ -87,7 +87,7 @@ def _complaint(shown: str, capabilities: str) -> str:
 
 
 def ask(command: Sequence[str], timeout: float = TIMEOUT, murmur: float = MURMUR) -> str | None:
-    """What a command prints, on either stream; None if it does not end in time, after which nobody waits for it.
+    """Return what a command prints, on either stream; None if it does not end in time.
 
     A process that hangs in the driver may not even be killed.  Hence a file and no pipe, which it would keep open.
     """

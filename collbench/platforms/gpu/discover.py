@@ -40,7 +40,7 @@ def discover(ranks: int | None) -> tuple[Topology, str]:
 
 
 def _named(ranks: int | None, reason: str) -> Topology:
-    """Without NVML, for a reason: what a sweep knows of the GPUs; PlatformError if it could use none."""
+    """Return what a sweep knows of the GPUs without NVML, for a reason; PlatformError if it could use none."""
     if probe.missing() or not probe.available():
         raise PlatformError(f"no GPU can be used: {reason}, or choose --on cpu")
     cuda = Cuda(load_cupy())
@@ -56,7 +56,7 @@ def _visible(cuda: Cuda) -> tuple[list[str], list[str]]:
 
 
 def _probed(cuda: Cuda, devices: Sequence[int]) -> peers.Probed:
-    """For each ordered pair of devices, whether the first can use the second's memory, and why (not)."""
+    """Return for each ordered pair of devices whether the first can use the second's memory, and why (not)."""
     with cuda.failing_as(PlatformError, "peer access could not be probed"):
         return peers.probe(cuda, devices)
 

@@ -147,7 +147,7 @@ class GpuLauncher:
     def _launch(
         self, kernel: GpuKernel, device: int, blocks: int, threads: int, arguments: tuple[Any, ...]
     ) -> tuple[Stream, Any, tuple[int], tuple[int], tuple[Any, ...]]:
-        """For the ranks of a device: stream, function, grid, block and arguments."""
+        """Return stream, function, grid, block and arguments for the ranks of a device."""
         mine, function = self._places.on(device), self._on(kernel, device)
         self._refuse_crowd(kernel.name, function, device, blocks, threads)
         return self._streams[mine[0]], function, (blocks * len(mine),), (threads,), arguments
@@ -164,7 +164,7 @@ class GpuLauncher:
             )
 
     def _world(self, case: Case, device: int, blocks: int) -> Array:
-        """What the kernel on a device is to know."""
+        """Return what the kernel on a device must know of the other ranks."""
         world = np.zeros((), world_type(room_for(case.ranks)))
         for rank in range(case.ranks):
             world["window"][rank] = self._memory.address(Region.WINDOW, rank)
@@ -181,6 +181,6 @@ def room_for(ranks: int) -> int:
 
 
 def defines(ranks: int, one_device: bool) -> tuple[str, ...]:
-    """What a kernel whose ranks wait for each other is compiled with; kernels/world.cuh and flags.cuh say why."""
+    """Return the options of a kernel whose ranks wait for each other; kernels/world.cuh and flags.cuh say why."""
     known = (f"-DRANKS={ranks}",) if ranks in _UNROLLED else ()
     return (f"-DMAX_RANKS={room_for(ranks)}", *known, *(("-DONE_DEVICE",) if one_device else ()))

@@ -126,7 +126,7 @@ def reach(cuda: Cuda, team: Team, places: Placement, bases: Sequence[int]) -> Re
 
 
 def _tried(cuda: Cuda, team: Team, places: Placement) -> str:
-    """What is wrong with the memory of other processes, or nothing."""
+    """Return what is wrong with the memory of other processes, or nothing."""
     memory = Memory(cuda, places.devices, 2 * NBYTES + checking.VERDICT.itemsize)
     reached = Reach(cuda, team, places, memory.base)
     reason = reached.refusal
@@ -199,7 +199,7 @@ class _Trial:
         return self._reach.at(rank) + NBYTES
 
     def _seed(self, writer: int) -> int:
-        """A pattern that nobody has written before."""
+        """Return a pattern that was not written before."""
         return 1 + self._round * self._ranks + writer
 
 
@@ -228,7 +228,7 @@ class SwitchMemory:
             raise
 
     def _make(self, cuda: Cuda, nbytes: int) -> int:
-        """All devices join before any memory is bound or mapped: the driver would wait for them."""
+        """Make the object; all devices join before memory is bound or mapped, since the driver would wait for them."""
         driver, devices = self._driver, self._devices
         grains = [driver.mem_granularity(device) for device in devices]
         grain = max(driver.multicast_granularity(len(devices), nbytes), *grains)  # all of them are powers of two
@@ -254,7 +254,7 @@ class SwitchMemory:
         return handle
 
     def _mapped(self, handle: int, size: int, grain: int) -> int:
-        """An address for memory that all devices may use."""
+        """Return an address for memory that all devices may use."""
         driver = self._driver
         address = driver.mem_address_reserve(size, grain)
         self._undo.append(partial(driver.mem_address_free, address, size))
@@ -341,11 +341,11 @@ class RankMemory:
         return self._reach.refusal
 
     def address(self, region: Region, rank: int) -> int:
-        """Where a region starts; Unsupported if that rank's memory is out of reach."""
+        """Return where a region starts; Unsupported if that rank's memory is out of reach."""
         return self._reach.at(rank) + self.layout.starts[region] + self._shift(region)
 
     def shifted(self, offset: int) -> Self:
-        """The same memory with the buffers of a bucket, so many bytes behind those of the case."""
+        """Return the same memory with the buffers of a bucket, so many bytes behind those of the case."""
         other = copy.copy(self)
         other._offset = offset
         return other
@@ -354,13 +354,13 @@ class RankMemory:
         return self._offset if region in SHIFTED else 0
 
     def multicast(self, region: Region) -> int:
-        """Where a region of all ranks starts; Unsupported, with the reason, if no switch knows their memory."""
+        """Return where a region of all ranks starts; Unsupported, with the reason, if no switch knows their memory."""
         if isinstance(self._switch, str):
             raise Unsupported(self._switch)
         return self._switch + self.layout.starts[region] + self._shift(region)
 
     def verdicts(self, rank: int) -> int:
-        """Where a local rank has room for one verdict a piece."""
+        """Return where a local rank has room for a verdict on each piece."""
         return self._reach.at(rank) + self.layout.nbytes
 
     def close(self) -> None:

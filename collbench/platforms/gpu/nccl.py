@@ -81,7 +81,7 @@ def _closes_groups(function: Any, nccl: Any) -> bool:
 
 
 def _seconds(function: Any) -> float | None:
-    """What NCCL leaves unset stays negative."""
+    """Return NCCL's estimate; None where NCCL leaves it unset, which is negative."""
     info = SimInfo()
     failed = function(ctypes.byref(info))
     known = not failed and isfinite(info.estimatedTime) and info.estimatedTime > 0
@@ -187,7 +187,7 @@ class Communicators:
             comm.check_async_error()
 
     def _bounded(self, doing: str, action: Callable[[], Any]) -> Any:
-        """What it returns or raises, if it does so in time: from a thread, since NCCL's calls cannot be interrupted."""
+        """Return or raise what a call does, if in time: from a thread, since NCCL's calls cannot be interrupted."""
         outcome: list[Any] = []
         failure: list[Exception] = []
 
@@ -279,7 +279,7 @@ def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
 
 
 def environment(places: Placement) -> dict[str, str]:
-    """What NCCL needs for ranks placed so."""
+    """Return the variables that NCCL needs for ranks placed so."""
     if places.shared:
         return sharing(places.multiprocessors, places.most_sharing)
     return SLICED if places.sliced else {}

@@ -23,7 +23,7 @@ Probed = dict[tuple[int, int], tuple[bool, str]]
 
 
 def probe(cuda: Cuda, devices: Sequence[int]) -> Probed:
-    """For each ordered pair, whether the first can use the second's memory, and why (not); access stays enabled."""
+    """Return for each ordered pair whether the first can use the second's memory, and why (not); access stays on."""
     pairs = [(first, second) for first in devices for second in devices if first != second]
     if not pairs:
         return {}
@@ -72,7 +72,7 @@ class Hand:
 
 
 def pattern_kernels(cuda: Cuda, devices: Sequence[int]) -> list[tuple[Any, ...]]:
-    """For each device those of kernels/check.cu that write and compare a pattern."""
+    """Return for each device the kernels of kernels/check.cu that write and compare a pattern."""
     both = (
         compile_kernel(cuda, devices, compiler.JUDGE, entry, _WORD, NONE).functions for entry in ("fill", "compare")
     )
@@ -96,7 +96,7 @@ class _Prober:
         self._seed = 0
 
     def pair(self, first: int, second: int) -> tuple[bool, str]:
-        """One direction: what `first` does to the memory of `second`."""
+        """Return whether `first` can use the memory of `second`, and why (not)."""
         runtime = self._cuda.runtime
         if not runtime.deviceCanAccessPeer(first, second):
             return False, "the driver offers no peer access"

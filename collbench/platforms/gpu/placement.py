@@ -137,5 +137,5 @@ def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Placement:
 
 
 def node_name() -> tuple[str, str]:
-    """What only the processes of one machine have in common."""
+    """Return what only the processes of a machine have in common."""
     return socket.gethostname(), _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""

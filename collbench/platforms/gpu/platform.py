@@ -171,7 +171,7 @@ def nccl_timeout(team: Team, timeout: float) -> float:
 
 
 def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
-    """All ranks on the GPUs of this machine; under an outside launcher, this process's rank on one of them."""
+    """Open all ranks on the GPUs of this machine; under an outside launcher, this process's rank on one of them."""
     with team.agreeing():
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0":
             raise PlatformError(

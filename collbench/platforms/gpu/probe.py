@@ -130,7 +130,7 @@ def refusal() -> str:
 
 
 def missing() -> str:
-    """What to install before a GPU can be used."""
+    """Return what to install before a GPU can be used."""
     return "" if importlib.util.find_spec("cupy") else "CuPy: pip install 'collbench[cuda12]' (or cuda13)"
 
 
@@ -163,7 +163,7 @@ def _unloadable(library: str) -> str:
 
 
 def _child(timeout: float, *arguments: str) -> Answer:
-    """What a child says in a line of JSON, whatever else it prints; any other end of it is a refusal too."""
+    """Return what a child says in a line of JSON, whatever else it prints; any other end of it is a refusal."""
     printed = ask([sys.executable, *arguments], timeout, murmur=math.inf)
     if printed is None:
         return Answer(refusal=f"the CUDA driver did not answer within {timeout:g} s", hung=True)
@@ -178,7 +178,7 @@ def _child(timeout: float, *arguments: str) -> Answer:
 
 
 def default_ranks() -> int:
-    """A rank for each GPU; on a single one two that share it, since one alone has nobody to talk to."""
+    """Return a rank for each GPU; on a single GPU two that share it, since one rank has no peer."""
     return max(2, len(memories()))
 
 

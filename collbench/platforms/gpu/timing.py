@@ -59,7 +59,7 @@ class StartGate:
         self._event = cuda.cupy.cuda.Event(disable_timing=True)
 
     def close(self, streams: Sequence[Stream]) -> None:
-        """What is enqueued on these from now on waits."""
+        """Close the gate: what is enqueued on these streams from now on waits."""
         self._words[:] = [0, 0]
         stream = self._own_stream.enter()
         self._function((1,), (1,), (np.uint64(self._address), np.uint64(_TRIES)), stream=stream)
@@ -155,7 +155,7 @@ class GpuClock:
         return ()
 
     def on_host(self, prepared: Prepared, launches: int) -> float:
-        """By the host's clock, until everything is done: for operations that the host drives."""
+        """Return seconds by the host's clock until everything is done, for operations that the host drives."""
         self.wait()
         self._team.meet()
         start = time.perf_counter()
@@ -164,7 +164,7 @@ class GpuClock:
         return time.perf_counter() - start
 
     def of_launches(self, prepared: Prepared, launches: int) -> float:
-        """One launch after the other, at the host's pace as an application would."""
+        """Return seconds of one launch after the other, at the host's pace as in an application."""
         self._forget()
         self._team.meet()
         for rank_stream in self._streams:
@@ -176,7 +176,7 @@ class GpuClock:
         return self._slowest(used)
 
     def of_graph(self, prepared: Prepared, launches: int) -> float:
-        """One replay of a graph of that many launches; nothing is carried out but this."""
+        """Return seconds of one replay of a graph of that many launches, and of nothing else."""
         captured = self._captured(prepared, launches)
         self._team.meet()
         self._gate.close([rank_stream for rank_stream, _ in captured])
@@ -201,7 +201,7 @@ class GpuClock:
         self.clocks.forget()
 
     def wait_at_most(self, seconds: float) -> bool:
-        """The same with a limit; whether it is done.  CaseFailed if a GPU failed, whichever others wait for it."""
+        """Wait with a limit; return whether all is done.  CaseFailed if a GPU failed, whichever others wait for it."""
         begun = time.monotonic()
         while self._busy():
             if (passed := time.monotonic() - begun) > seconds:
@@ -244,7 +244,7 @@ class GpuClock:
         return captured
 
     def _apart(self, prepared: Prepared, launches: int) -> Captured:
-        """A graph of each stream that was used."""
+        """Return a graph for each stream that was used."""
         self._forget()
         for rank_stream in self._streams:
             rank_stream.enter().begin_capture()
@@ -253,7 +253,7 @@ class GpuClock:
         return [(rank_stream, graph) for rank_stream, graph in ended if rank_stream.used]
 
     def _together(self, prepared: Prepared, launches: int) -> Captured:
-        """One graph: a stream comes into the capture by waiting for one that is in it, and must come back likewise."""
+        """Return one graph: a stream joins the capture by waiting for a stream in it, and must come back likewise."""
         first, *others = self._streams
         first.enter().begin_capture()
         fork = first.mark()
@@ -335,12 +335,12 @@ class DeviceClocks:
         )
 
     def forget(self) -> None:
-        """Those that are too old."""
+        """Forget graphs that are too old."""
         since = time.perf_counter() - _FRESH
         self._ties = {device: tie for device, tie in self._ties.items() if tie.at > since}
 
     def _tie(self, rank_stream: Stream) -> float:
-        """By the closest of several tries."""
+        """Return the offset of two clocks by the closest of several tries."""
         rank_stream.enter().synchronize()
         before = self._ties.get(rank_stream.device)
 
