@@ -123,7 +123,7 @@ class _Speedup(View):
         return library.typical / seconds if library else math.nan
 
     def band(self, panel: Panel, result: Drawn) -> Band:
-        """Return from the library's fastest over the slowest to the opposite; None for predictions.
+        """Return the band of a ratio, from fastest over slowest to slowest over fastest; None for predictions.
 
         Both medians lie in their 95 % intervals at once with at least 90 %.  Two predictions are of one model, and how
         their errors go together is not known.
