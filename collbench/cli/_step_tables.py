@@ -7,12 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from collbench.analysis import step_noise
-from collbench.analysis.overlap import Overlap, overlaps
+from collbench.analysis.overlap import overlaps
 from collbench.analysis.rounds import Estimate
 from collbench.analysis.scaling import curves, find_point
 from collbench.analysis.step_noise import PERCENTS, Tail, expected_maximum, tail
 from collbench.analysis.stragglers import (
-    RankStatistics,
     StepArrays,
     lateness_interval,
     signed,
@@ -42,21 +41,10 @@ class StepTable(NamedTuple):
     traced: bool = False  # whether what ranks did in a step of median length is written for Perfetto
 
 
-def _problem(result: Result) -> str:
-    """Return why a result has no time: skipped, failed or wrong; "" where it has one."""
-    if isinstance(result, Untimed):
-        return f"{'FAILED' if result.outcome.bad else result.outcome.value}: {result.reason}"
-    return f"WRONG: {result.wrong}" if result.wrong else ""
-
-
 def _check(result: StepRow | Trained) -> str:
     """Return the verdict of the check, or how it was predicted, and the notes."""
-    if isinstance(result, StepPrediction):
-        algorithm = "/".join(filter(None, (result.algorithm, result.protocol)))
-        words = f"predicted, {algorithm}" if algorithm else "predicted"
-    else:
-        words = result.check
-    return ", ".join(filter(None, (words, str(result.note))))
+    parts = (result.algorithm, result.protocol) if isinstance(result, StepPrediction) else ()
+    return ", ".join(filter(None, (result.check, "/".join(filter(None, parts)), str(result.note))))
 
 
 def _half_width(result: StepRow) -> str:
@@ -78,12 +66,10 @@ def _scaling_heading() -> str:
     return _SCALING.line(names | {"name": "", "interval": "± 95 %", "speedup": "speed-up", "send": "exposed"}).rstrip()
 
 
-def scaling_row(result: Result, results: Sequence[Result] = ()) -> str:
-    """Return a row of a scaling; with the results of the run, also speed-up and efficiency of a point of a curve."""
-    start = f"{result.case.ranks:>9,}  {result.label:<22}"
-    if problem := _problem(result):
-        return f"{start} {problem}"
-    assert isinstance(result, StepRow)
+def _scaling_row(result: Result, results: Sequence[Result]) -> str:
+    """Return a row of a scaling, with speed-up and efficiency of a point of a curve."""
+    if not isinstance(result, StepRow) or result.wrong:
+        return f"{result.case.ranks:>9,}  {result.label:<22} {result.describe()}"
     curve, point = find_point(curves(results), result)
     parts = (result.computing(), result.waiting(), result.exposed())
     whole = sum(parts)
@@ -113,7 +99,7 @@ def _scaling_title(result: Result) -> str:
 SCALING = StepTable(
     _scaling_title,
     _scaling_heading,
-    scaling_row,
+    _scaling_row,
     "step: median of the series' means; speed-up and efficiency: over one rank alone (or the fewest), by the rounds in "
     "which\nthey took turns, with the 95 % interval of the median; compute, wait, exposed: shares of a rank's step, "
     "computing,\nwaiting for the last to have computed, and in communication that nothing hides",
@@ -133,15 +119,14 @@ def _overlap_heading() -> str:
     return _OVERLAP.format(**names, name="", interval="± 95 %", slower="computing").rstrip()
 
 
-def overlap_row(result: Result, results: Sequence[Result]) -> str:
+def _overlap_row(result: Result, results: Sequence[Result]) -> str:
     """Return a row of a step; one that overlaps is compared with the step that does not."""
     step = result.case.step
     assert step
     bucket = format_size(step.bucket) if step.bucket else "all"
-    if problem := _problem(result):
-        return f"{result.label:<22} {step.way:<16} {bucket:>9} {problem}"
-    assert isinstance(result, StepRow)
-    overlap = _find_overlap(result, results)
+    if not isinstance(result, StepRow) or result.wrong:
+        return f"{result.label:<22} {step.way:<16} {bucket:>9} {result.describe()}"
+    overlap = next((overlap for overlap in overlaps(results) if overlap.row is result), None)
     return _OVERLAP.format(
         name=result.label,
         schedule=step.way,
@@ -154,13 +139,6 @@ def overlap_row(result: Result, results: Sequence[Result]) -> str:
         gain=_estimate(overlap.gain, "x") if overlap else "",
         check=_check(result),
     ).rstrip()
-
-
-def _find_overlap(result: Result, results: Sequence[Result]) -> Overlap | None:
-    for overlap in overlaps(results):
-        if overlap.row is result:
-            return overlap
-    return None
 
 
 def _estimate(estimate: Estimate, unit: str) -> str:
@@ -179,7 +157,7 @@ def _overlap_title(result: Result) -> str:
 OVERLAP = StepTable(
     _overlap_title,
     _overlap_heading,
-    overlap_row,
+    _overlap_row,
     "step: median of the series' means; exposed: the step beyond computing alone; hidden: of what could be at best,\n"
     "where the longer part alone is left; computing: how many times as long as alone; gain: over one part after "
     "the other.\nAll steps took turns; in parentheses the 95 % interval of the rounds' median",
@@ -200,12 +178,9 @@ def _stragglers_heading() -> str:
     return _STRAGGLERS.format(name="", interval="± 95 %", p999="p99.9", note="", **names).rstrip()
 
 
-def stragglers_row(result: Result, results: Sequence[Result] = ()) -> str:
-    """Return a row of an implementation."""
-    if problem := _problem(result):
-        return f"{result.label:<16} {problem}"
+def _stragglers_row(result: Result, _: Sequence[Result]) -> str:
     if not isinstance(result, StepTimes) or not result.right:
-        return f"{result.label:<16} not timed"
+        return f"{result.label:<16} {_why_untimed(result)}"
     steps = StepArrays.of(result.series)
     p50, p99, p999 = (_tail(tail(steps.seconds, percent)) for percent in PERCENTS)
     return _STRAGGLERS.format(
@@ -222,6 +197,10 @@ def stragglers_row(result: Result, results: Sequence[Result] = ()) -> str:
     ).rstrip()
 
 
+def _why_untimed(result: Result) -> str:
+    return result.describe() if result.wrong or isinstance(result, Untimed) else "not timed"
+
+
 def _tail(known: Tail | None) -> str:
     return format_seconds(known.value) if known else "-"
 
@@ -229,7 +208,7 @@ def _tail(known: Tail | None) -> str:
 STRAGGLERS = StepTable(
     lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
     _stragglers_heading,
-    stragglers_row,
+    _stragglers_row,
     "step: mean of a series, its median over series; percentiles are of single steps, - where too few were measured\n"
     "computing, waiting (for others to have computed), exposed (communication that no computing hides): means\n"
     "last: in what share of the steps a rank was the last to have computed; late: when it had computed, behind the\n"
@@ -258,42 +237,30 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
     statistics = straggler_test([steps]).statistics
     order = sorted(range(steps.ranks), key=steps.cost, reverse=True)
     for rank in order[:_SHOWN]:
-        yield _rank_line(steps, statistics[rank])
+        p99, p999 = (_tail(tail(steps.late[rank], percent)) for percent in PERCENTS[1:])
+        yield _RANK.format(
+            rank=rank,
+            last=f"{steps.last_share(rank):.0%}",
+            late=signed(statistics[rank].late * steps.median),
+            interval=lateness_interval(statistics[rank], steps.median),
+            p99=p99,
+            p999=p999,
+            computes=format_seconds(float(np.median(steps.computing[rank]))),
+            costs=f"{steps.cost(rank):.1%}",
+        )
     if len(order) > _SHOWN:
         yield f"  ... and {len(order) - _SHOWN} ranks that cost less"
     yield f"  steps: {'; '.join(_percentile(percent, tail(steps.seconds, percent)) for percent in PERCENTS)}"
-    yield f"  {_noise(steps)}"
+    correlation, period = step_noise.autocorrelation(steps, 1)[1], step_noise.period(steps)
+    words = f"period {format_seconds(period.seconds)} ({1 / period.seconds:.3g} Hz)" if period else "no period"
+    yield f"  noise: a step is {correlation:+.2f} correlated with the next; {words}"
     yield from _more_ranks(result, steps)
-
-
-def _rank_line(steps: StepArrays, statistics: RankStatistics) -> str:
-    rank = statistics.rank
-    p99, p999 = (_tail(tail(steps.late[rank], percent)) for percent in PERCENTS[1:])
-    return _RANK.format(
-        rank=rank,
-        last=f"{steps.last_share(rank):.0%}",
-        late=signed(statistics.late * steps.median),
-        interval=lateness_interval(statistics, steps.median),
-        p99=p99,
-        p999=p999,
-        computes=format_seconds(float(np.median(steps.computing[rank]))),
-        costs=f"{steps.cost(rank):.1%}",
-    )
 
 
 def _percentile(percent: float, known: Tail | None) -> str:
     if known is None:
         return f"p{percent:g} unknown, too few steps"
     return f"p{percent:g} {format_seconds(known.value)} ({format_seconds(known.low)} .. {format_seconds(known.high)})"
-
-
-def _noise(steps: StepArrays) -> str:
-    correlation = step_noise.autocorrelation(steps, 1)[1]
-    words = f"noise: a step is {correlation:+.2f} correlated with the next"
-    period = step_noise.period(steps)
-    if period is None:
-        return f"{words}; no period"
-    return f"{words}; period {format_seconds(period.seconds)} ({1 / period.seconds:.3g} Hz)"
 
 
 def _more_ranks(result: StepTimes, steps: StepArrays) -> Iterator[str]:
@@ -320,11 +287,10 @@ def _strategies_heading() -> str:
     return _STRATEGIES.format(strategy="", rate="samples/s", **names).rstrip()
 
 
-def strategies_row(result: Result, results: Sequence[Result] = ()) -> str:
-    """Return a row of one training run."""
+def _strategies_row(result: Result, _: Sequence[Result]) -> str:
     seed = result.case.job.seed if result.case.job else ""
     if not isinstance(result, Trained) or not result.right:
-        return f"{seed:>5}  {result.implementation:<17} {_problem(result) or 'not timed'}"
+        return f"{seed:>5}  {result.implementation:<17} {_why_untimed(result)}"
     fewest, most = min(result.steps), max(result.steps)
     return _STRATEGIES.format(
         seed=seed,
@@ -341,7 +307,7 @@ def strategies_row(result: Result, results: Sequence[Result] = ()) -> str:
 STRATEGIES = StepTable(
     lambda result: result.case.title,
     _strategies_heading,
-    strategies_row,
+    _strategies_row,
     "time: until the last rank was done; samples/s: of all ranks; steps: the fewest and the most of a rank\n"
     "age: of a gradient, in updates between reading weights and changing them, the mean; loss: on samples held out\n"
     "check: every update is computed anew in float64, within a tolerance; all ranks hold the same weights",

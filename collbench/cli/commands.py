@@ -42,8 +42,12 @@ class Commands(click.Group):
             from collbench.cli import step
 
             return step.command.get_command(context, EARLIER[name])
+        if name.endswith("_perf"):
+            from collbench.cli._perf import perf
+
+            return perf(name)
         if name not in _summaries():
-            return _program(name)
+            return None
         module = importlib.import_module(f"{__package__}.{name}")
         command: click.Command = module.command
         examples = [part for part in (module.__doc__ or "").split("\n\n") if part.startswith("For example:")]
@@ -83,15 +87,6 @@ def _summaries() -> dict[str, str]:
         if summary and _IS_COMMAND.search(text):
             summaries[path.stem] = summary[1]
     return summaries
-
-
-def _program(name: str) -> click.Command | None:
-    """Return the command of a program such as `all_reduce_perf`, None if there is no such program."""
-    if not name.endswith("_perf"):
-        return None
-    from collbench.cli._perf import perf
-
-    return perf(name)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

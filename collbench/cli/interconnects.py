@@ -6,7 +6,7 @@
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,8 @@ from click.core import ParameterSource
 
 from collbench.algorithms import choose
 from collbench.analysis.interconnects import (
-    Cell,
     Chosen,
     Interconnect,
-    Line,
     Table,
     common_ranks,
     left_out,
@@ -32,13 +30,12 @@ from collbench.api.notices import is_leader
 from collbench.api.requests import SweepRequest, predicted_sweep
 from collbench.cases import Sweep
 from collbench.cli.options import STANDARD, into, sweep_request
-from collbench.cli.running import say_where
+from collbench.cli.running import modelled_session, say_where
 from collbench.cli.tables import grid, room
 from collbench.datatypes import NONE
 from collbench.errors import UsageError, unknown
 from collbench.host.launcher import launched
 from collbench.host.sanitize import cell
-from collbench.measure.session import Session
 from collbench.results import Timed, Untimed, timed
 from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
@@ -55,13 +52,16 @@ NARROWEST = 50  # columns, below which nothing more is left out
 
 def side_by_side(names: Sequence[str], options: Mapping[str, Any], what_ifs: tuple[str, ...], form: str) -> int:
     """Predict every system, read every run, and print them as a table for each kind of case; the exit status."""
-    found = _named(names)
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{name} is named twice; name each once")
+    found = {short: _found(name) for name, short in zip(names, short_names(names), strict=True)}
     runs = [what for what in found.values() if isinstance(what, Run)]
     rows = [row for run in runs for row in timed(run.results) if row.case.nbytes]
     if runs and not rows:
         raise UsageError(why_none(runs))
     request = sweep_request(options, on=",".join(names))
-    ranks = _ranks(found, request)
+    ranks, ranks_in_words = _ranks(found.values(), request)
     every = []
     for name, what in found.items():
         if isinstance(what, Run):
@@ -76,21 +76,13 @@ def side_by_side(names: Sequence[str], options: Mapping[str, Any], what_ifs: tup
     if not compared:
         raise UsageError(f"nothing to compare: {'; '.join(reasons)}")
     if is_leader(launched()):
-        for line in (_ranks_in_words(ranks, request), *(f"left out: {reason}" for reason in reasons)):
+        for line in (ranks_in_words, *(f"left out: {reason}" for reason in reasons)):
             click.echo(line, err=True)
         FORMATS[form](compared)
         if options["as_json"] not in (None, STANDARD):
             with into(options["as_json"]):
-                FORMATS["json"](compared)
+                _json(compared)
     return 0
-
-
-def _named(words: Sequence[str]) -> dict[str, System | Run]:
-    """Return systems and runs by short names: of a preset, a file or a run's folder, or the whole word if two agree."""
-    for word in words:
-        if words.count(word) > 1:
-            raise UsageError(f"{word} is named twice; name each once")
-    return {name: _found(word) for word, name in zip(words, short_names(words), strict=True)}
 
 
 def _found(word: str) -> System | Run:
@@ -101,23 +93,23 @@ def _found(word: str) -> System | Run:
     return read(Path(word))
 
 
-def _ranks(found: Mapping[str, System | Run], request: SweepRequest) -> int | None:
-    """Return the number of ranks of all: the requested one, or the largest that one has and all can have, if any."""
-    if request.nodes or request.ranks_per_node:
-        return None
-    if request.ranks:
-        return request.ranks
-    measured = [{row.case.ranks for row in timed(what.results)} for what in found.values() if isinstance(what, Run)]
-    return common_ranks([what for what in found.values() if isinstance(what, System)], measured)
+def _ranks(found: Iterable[System | Run], request: SweepRequest) -> tuple[int | None, str]:
+    """Return the number of ranks of all, None where each has its own, and how to have others in words.
 
-
-def _ranks_in_words(ranks: int | None, request: SweepRequest) -> str:
-    """Return how many ranks each has, and how to have others."""
+    It is the requested number, or the largest that one has and all can have.
+    """
     if request.nodes or request.ranks or request.ranks_per_node:
-        return "ranks as they were requested"
+        whole = None if request.nodes or request.ranks_per_node else request.ranks
+        return whole, "ranks as they were requested"
+    systems = [what for what in found if isinstance(what, System)]
+    measured = [{row.case.ranks for row in timed(what.results)} for what in found if isinstance(what, Run)]
+    ranks = common_ranks(systems, measured)
     if ranks is None:
-        return "no number of ranks is possible on all: each has its own; --ranks for another"
-    return f"{ranks} ranks on each, the most that all can have of what one of them has; --ranks for another number"
+        return None, "no number of ranks is possible on all: each has its own; --ranks for another"
+    return (
+        ranks,
+        f"{ranks} ranks on each, the most that all can have of what one of them has; --ranks for another number",
+    )
 
 
 def _sweep(system: System, request: SweepRequest, ranks: int | None, rows: Sequence[Timed]) -> tuple[System, Sweep]:
@@ -164,8 +156,7 @@ def _predicted(
     """Return the predictions of a system; they are stored in the folder, and that is printed if there are `formats`."""
     from collbench.measure.predicted import Modelled
 
-    session = Session(Modelled(system, sweep, what_ifs), sweep, launched(), folder, modelled=True)
-    with session:
+    with modelled_session(Modelled(system, sweep, what_ifs), sweep, folder) as session:
         results = list(session.run())
     if session.leader and folder and formats is not None:
         say_where(session, formats)
@@ -193,15 +184,15 @@ def show(tables: Sequence[Table]) -> None:
     """Print every table, then what the columns mean."""
     printed: list[str] = []
     for table in tables:
-        heads = list(head(table))
+        heads = list(_head(table))
         if heads != printed:
             printed = heads
             click.echo("\n".join([*heads, ""]))
-        click.echo("\n".join([table.title, *lines(table, room()), "", *table.verdict(), ""]))
+        click.echo("\n".join([table.title, *_lines(table, room()), "", *table.verdict(), ""]))
     click.echo(LEGEND, err=True)
 
 
-def head(table: Table) -> Iterator[str]:
+def _head(table: Table) -> Iterator[str]:
     """Yield what each interconnect is, how its times are known, and what makes them unlike."""
     width = max(len(one.name) for one in table.interconnects)
     for one in table.interconnects:
@@ -213,55 +204,43 @@ def head(table: Table) -> Iterator[str]:
             yield f"note: {one.name}: {remark}"
 
 
-def lines(table: Table, width: int | None) -> list[str]:
+def _lines(table: Table, width: int | None) -> list[str]:
     """Return the table in so many columns, or as many as it needs; without room the algorithm goes, then the band."""
     versus = f"vs {table.interconnects[0].name}"
-    titles = {"size": "size", "name": "", "time": "time", "vs": versus if len(versus) <= 8 else "vs first"}
-    rows: list[dict[str, str]] = [titles | {"band": "band", "method": "algorithm"}]
+    if len(versus) > 8:
+        versus = "vs first"
+    rows: list[Sequence[str]] = [("size", "", "time", versus, "band", "algorithm")]
     for line in table.lines:
-        there = _with_time(table, line)
-        for number, (one, found) in enumerate(there):
-            rows.append(_cells(one, line, found, first=not number))
-    shown = list(rows[0])
-    for name in ("method", "band"):
-        widest = max(map(len, _grid(rows, shown)))
-        if width and widest > max(width, NARROWEST):
-            shown.remove(name)
-    return _grid(rows, shown)
+        size = format_size(line.nbytes)
+        for one, found in zip(table.interconnects, line.cells, strict=True):
+            if not found:
+                continue
+            low, high = found.row.band
+            mark = " "
+            if one.name in line.ranking.names:
+                mark = "*" if line.ranking.surely and len(line.ranking.names) == 1 else "?"
+            band = f"{format_seconds(low)} .. {format_seconds(high)}" if low == low else ""  # NaN: no interval
+            name, seconds = f"{mark} {printable(one.name)}", format_seconds(found.row.typical)
+            rows.append((size, name, seconds, found.ratio, band, printable(found.method)))
+            size = ""  # which stands in the first of its rows only
+    lines = grid(rows, right=(0, 2, 3, 4))
+    while width and len(rows[0]) > 4 and max(map(len, lines)) > max(width, NARROWEST):
+        rows = [row[:-1] for row in rows]
+        lines = grid(rows, right=(0, 2, 3, 4))
+    return lines
 
 
-def _grid(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[str]:
-    right = [number for number, name in enumerate(names) if name not in ("name", "method")]
-    return grid([[row[name] for name in names] for row in rows], right)
-
-
-def _with_time(table: Table, line: Line) -> list[tuple[Interconnect, Cell]]:
-    pairs = zip(table.interconnects, line.cells, strict=True)
-    return [(one, found) for one, found in pairs if found]
-
-
-def _cells(one: Interconnect, line: Line, found: Cell, first: bool) -> dict[str, str]:
-    """Return the cells of a row; the size stands in the first of its rows only."""
-    low, high = found.row.band
-    mark = " "
-    if one.name in line.ranking.names:
-        mark = "*" if line.ranking.surely and len(line.ranking.names) == 1 else "?"
-    return {
-        "size": format_size(line.nbytes) if first else "",
-        "name": f"{mark} {printable(one.name)}",
-        "time": format_seconds(found.row.typical),
-        "vs": found.ratio,
-        "band": f"{format_seconds(low)} .. {format_seconds(high)}" if low == low else "",  # NaN: no interval
-        "method": printable(found.method),
-    }
+def print_csv(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> None:
+    """Print records as CSV, whose cells no spreadsheet takes for formulas."""
+    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        writer.writerow({name: cell(value) for name, value in record.items()})
 
 
 def _csv(tables: Sequence[Table]) -> None:
     rows = [record for table in tables for record in records(table)]
-    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: cell(value) for name, value in row.items()})
+    print_csv(list(rows[0]), rows)
 
 
 def as_json(tables: Sequence[Table]) -> list[dict[str, Any]]:

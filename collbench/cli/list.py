@@ -33,8 +33,7 @@ def command() -> None:
 
 def _print(rows: Sequence[tuple[str, ...]]) -> None:
     """Print a table, with an empty line behind."""
-    for line in [*grid(rows), ""]:
-        click.echo(line)
+    click.echo("\n".join([*grid(rows), ""]))
 
 
 def _collective(collective: Collective) -> tuple[str, ...]:

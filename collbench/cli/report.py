@@ -10,22 +10,18 @@ from pathlib import Path
 
 import click
 
-from collbench.cli.options import PATH, RUNS, Renamed, machine_option
+from collbench.cli.options import RUNS, machine_option, out_option
 from collbench.errors import CollbenchError, RunFileError, UsageError, unlinked, writing
 from collbench.host.sanitize import safe_read
 
+_OPTIONS = [
+    RUNS,
+    out_option("Where to write it.  [default: report.html next to the first run]"),
+    machine_option("as the run files say"),
+]
 
-@click.command("report")
-@RUNS
-@click.option(
-    "-o",
-    "--out",
-    cls=Renamed,
-    type=PATH,
-    metavar="FILE",
-    help="Where to write it.  [default: report.html next to the first run]",
-)
-@machine_option("as the run files say")
+
+@click.command("report", params=_OPTIONS)
 def command(runs: tuple[Path, ...], out: Path | None, on: str | None) -> int:
     """Put runs into one HTML file: curves to look into, who wins where, verdicts, the machine, and every row.
 
