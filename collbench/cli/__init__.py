@@ -38,7 +38,10 @@ def main() -> None:
     except BaseException as error:
         message, status = _ending(error)
         if message:
-            _say(message)
+            from collbench.host import sanitize
+
+            sys.stderr.write(f"collbench: error: {sanitize.message(message)}\n")
+            sys.stderr.flush()
         _leave("leave")
     _leave("leave_hanging")
     sys.exit(status)
@@ -80,49 +83,15 @@ def _ending(error: BaseException) -> tuple[str, int]:
         return ("", 141) if error.quietly else (str(error), 1)
     if isinstance(error, BrokenPipeError):
         return "", 141
-    if known := _of_class(error):
-        return known
-    from collbench.cli._errors import unforeseen
+    from collbench.cli._errors import on_purpose, unforeseen
 
-    return unforeseen(error), 1
-
-
-def _of_class(error: BaseException) -> tuple[str, int] | None:
-    """Return message and exit status of an error that is raised on purpose; None for others."""
-    try:
-        import click
-
-        from collbench.errors import CollbenchError
-    except ImportError:  # which may be the error itself
-        return None
-    if isinstance(error, click.NoSuchOption):
-        from collbench.cli.commands import unknown_option
-
-        return unknown_option(error), error.exit_code
-    if isinstance(error, click.ClickException):
-        return error.format_message(), error.exit_code
-    if isinstance(error, click.exceptions.Exit):
-        return "", error.exit_code
-    if isinstance(error, click.Abort):
-        from collbench.host import signals
-
-        return "interrupted", signals.status(error.__cause__)
-    if isinstance(error, CollbenchError):
-        return str(error), error.exit_status
-    return None
+    return on_purpose(error) or (unforeseen(error), 1)
 
 
 def _leave(how: str) -> None:
     """Tell the watchdog of a launcher's processes that this process leaves: others may wait for it."""
     if watching := sys.modules.get("collbench.measure.watchdog"):
         getattr(watching.WATCHDOG, how)()
-
-
-def _say(message: str) -> None:
-    from collbench.host import sanitize
-
-    sys.stderr.write(f"collbench: error: {sanitize.message(message)}\n")
-    sys.stderr.flush()
 
 
 def _warn(message: Warning | str, *where: object, **more: object) -> None:

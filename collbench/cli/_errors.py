@@ -10,10 +10,34 @@ from pathlib import Path
 
 from collbench.cli import _streams
 from collbench.errors import CollbenchError, Unforeseen, UsageError
+from collbench.host import signals
 from collbench.host.cache import cache_folder
 
 SHOW = "COLLBENCH_TRACEBACK"  # set to 1, the variable has the traceback printed
 _LONGEST = 300  # characters of the error itself
+
+
+def on_purpose(error: BaseException) -> tuple[str, int] | None:
+    """Return message, empty where nothing is left to say, and exit status of an error that is raised on purpose.
+
+    None for others, and where click cannot be imported, which may be the error itself.
+    """
+    if isinstance(error, CollbenchError):
+        return str(error), error.exit_status
+    click = sys.modules.get("click")
+    if not click:
+        return None
+    if isinstance(error, click.NoSuchOption):
+        from collbench.cli.commands import unknown_option
+
+        return unknown_option(error), error.exit_code
+    if isinstance(error, click.ClickException):
+        return error.format_message(), error.exit_code
+    if isinstance(error, click.exceptions.Exit):
+        return "", error.exit_code
+    if isinstance(error, click.Abort):
+        return "interrupted", signals.status(error.__cause__)
+    return None
 
 
 def unforeseen(error: BaseException) -> str:
@@ -23,13 +47,7 @@ def unforeseen(error: BaseException) -> str:
     if os.environ.get(SHOW) == "1":
         sys.stderr.write(text)
         return what
-    place = _write(text)
-    where = f"the traceback is in {place}" if place else f"{SHOW}=1 shows the traceback"
-    return f"{what}; this was not foreseen: {where}; please report it"
-
-
-def _write(text: str) -> Path | None:
-    """Write the traceback into the cache, else into the folder for temporary files; None if neither takes one."""
+    where = f"{SHOW}=1 shows the traceback"
     for folder in (cache_folder, lambda: Path(tempfile.gettempdir())):
         try:
             place = folder()
@@ -39,8 +57,9 @@ def _write(text: str) -> Path | None:
                 file.write(text)
         except (OSError, RuntimeError):  # RuntimeError: nobody knows where home is
             continue
-        return Path(name)
-    return None
+        where = f"the traceback is in {name}"
+        break
+    return f"{what}; this was not foreseen: {where}; please report it"
 
 
 @contextmanager
@@ -59,26 +78,13 @@ def agreed(launched: tuple[int, int] | None) -> Iterator[None]:
     except _streams.Unwritable:
         raise
     except Exception as reason:
-        error = _known(reason)
-    _refuse(error, launched[0])
-
-
-def _known(reason: Exception) -> CollbenchError:
-    """Return the error that is sent to all processes, also where click cannot be imported."""
-    if isinstance(reason, CollbenchError):
-        return reason
-    if click := sys.modules.get("click"):
-        if isinstance(reason, click.exceptions.Exit):
-            raise reason
-        if isinstance(reason, click.ClickException):
-            return UsageError(reason.format_message())
-    return Unforeseen(unforeseen(reason))
-
-
-def _refuse(error: CollbenchError, rank: int) -> None:
-    """Raise the error once all processes know; only rank 0 says what all agreed upon."""
-    from collbench.measure.watchdog import WATCHDOG
-
+        known = on_purpose(reason)
+        if known and not known[0]:
+            raise
+        if isinstance(reason, CollbenchError):
+            error = reason
+        else:
+            error = UsageError(known[0]) if known else Unforeseen(unforeseen(reason))
     try:
         from collbench.measure.external_launcher import agree_on
 
@@ -89,6 +95,6 @@ def _refuse(error: CollbenchError, rank: int) -> None:
         pass  # what is broken here is what it takes to speak to the others
     if error.agreed:
         WATCHDOG.stop()
-        if rank:
+        if launched[0]:  # only the first says what all agreed upon
             sys.exit(error.exit_status)
     raise error

@@ -61,9 +61,8 @@ _SCALING = Table(
 )
 
 
-def _scaling_heading() -> str:
-    names = {name: name for name in ("ranks", "step", "efficiency", "compute", "wait", "check")}
-    return _SCALING.line(names | {"name": "", "interval": "± 95 %", "speedup": "speed-up", "send": "exposed"}).rstrip()
+_SCALING_HEADS = {name: name for name in ("ranks", "step", "efficiency", "compute", "wait", "check")}
+_SCALING_HEADS |= {"name": "", "interval": "± 95 %", "speedup": "speed-up", "send": "exposed"}
 
 
 def _scaling_row(result: Result, results: Sequence[Result]) -> str:
@@ -98,7 +97,7 @@ def _scaling_title(result: Result) -> str:
 
 SCALING = StepTable(
     _scaling_title,
-    _scaling_heading,
+    lambda: _SCALING.line(_SCALING_HEADS).rstrip(),
     _scaling_row,
     "step: median of the series' means; speed-up and efficiency: over one rank alone (or the fewest), by the rounds in "
     "which\nthey took turns, with the 95 % interval of the median; compute, wait, exposed: shares of a rank's step, "
@@ -114,9 +113,8 @@ _OVERLAP = (
 )
 
 
-def _overlap_heading() -> str:
-    names = {name: name for name in ("schedule", "bucket", "step", "exposed", "hidden", "gain", "check")}
-    return _OVERLAP.format(**names, name="", interval="± 95 %", slower="computing").rstrip()
+_OVERLAP_HEADS = {name: name for name in ("schedule", "bucket", "step", "exposed", "hidden", "gain", "check")}
+_OVERLAP_HEADS |= {"name": "", "interval": "± 95 %", "slower": "computing"}
 
 
 def _overlap_row(result: Result, results: Sequence[Result]) -> str:
@@ -156,7 +154,7 @@ def _overlap_title(result: Result) -> str:
 
 OVERLAP = StepTable(
     _overlap_title,
-    _overlap_heading,
+    lambda: _OVERLAP.format(**_OVERLAP_HEADS),
     _overlap_row,
     "step: median of the series' means; exposed: the step beyond computing alone; hidden: of what could be at best,\n"
     "where the longer part alone is left; computing: how many times as long as alone; gain: over one part after "
@@ -173,9 +171,8 @@ _STRAGGLERS = (
 _RANK = "  {rank:>4} {last:>6} {late:>9} {interval:<22} {p99:>9} {p999:>9} {computes:>9} {costs:>6}"
 
 
-def _stragglers_heading() -> str:
-    names = {name: name for name in ("step", "p50", "p99", "computing", "waiting", "exposed")}
-    return _STRAGGLERS.format(name="", interval="± 95 %", p999="p99.9", note="", **names).rstrip()
+_STRAGGLERS_HEADS = {name: name for name in ("step", "p50", "p99", "computing", "waiting", "exposed")}
+_STRAGGLERS_HEADS |= {"name": "", "interval": "± 95 %", "p999": "p99.9", "note": ""}
 
 
 def _stragglers_row(result: Result, _: Sequence[Result]) -> str:
@@ -207,7 +204,7 @@ def _tail(known: Tail | None) -> str:
 
 STRAGGLERS = StepTable(
     lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
-    _stragglers_heading,
+    lambda: _STRAGGLERS.format(**_STRAGGLERS_HEADS).rstrip(),
     _stragglers_row,
     "step: mean of a series, its median over series; percentiles are of single steps, - where too few were measured\n"
     "computing, waiting (for others to have computed), exposed (communication that no computing hides): means\n"
@@ -282,9 +279,8 @@ _STRATEGIES = "{seed:>5}  {strategy:<17} {time:>9} {rate:>11} {steps:>11} {age:>
 _RANKING = "{strategy:<17} {seconds:>30} {steps:>24} {rate:>28} {ratio:>22}"
 
 
-def _strategies_heading() -> str:
-    names = {name: name for name in ("seed", "time", "steps", "age", "loss", "check")}
-    return _STRATEGIES.format(strategy="", rate="samples/s", **names).rstrip()
+_STRATEGIES_HEADS = {name: name for name in ("seed", "time", "steps", "age", "loss", "check")}
+_STRATEGIES_HEADS |= {"strategy": "", "rate": "samples/s"}
 
 
 def _strategies_row(result: Result, _: Sequence[Result]) -> str:
@@ -306,7 +302,7 @@ def _strategies_row(result: Result, _: Sequence[Result]) -> str:
 
 STRATEGIES = StepTable(
     lambda result: result.case.title,
-    _strategies_heading,
+    lambda: _STRATEGIES.format(**_STRATEGIES_HEADS),
     _strategies_row,
     "time: until the last rank was done; samples/s: of all ranks; steps: the fewest and the most of a rank\n"
     "age: of a gradient, in updates between reading weights and changing them, the mean; loss: on samples held out\n"

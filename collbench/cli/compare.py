@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from collbench.analysis import gate
-from collbench.analysis.compare import Comparison, Judged, Row, Together, compare
+from collbench.analysis.compare import Comparison, Row, Together, compare
 from collbench.analysis.interconnects import Table as Interconnects
 from collbench.analysis.interconnects import of_runs, tables
 from collbench.analysis.matching import Unmatched, several_machines
@@ -241,18 +241,15 @@ def _json(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) 
             "differences": [difference._asdict() for difference in comparison.differences],
             "remarks": list(comparison.remarks),
             "rows": [_fields(row) for row in comparison.rows],
-            "all_sizes": [_together_fields(row) for row in comparison.together],
+            "all_sizes": [_fields(row) for row in comparison.together],
             "not_compared": [_unmatched_fields(row) for row in comparison.unmatched],
             "regressions": len(comparison.regressions),
             "inconclusive": len(comparison.hidden),
         }
         for comparison in comparisons
     ]
-    answer = {
-        "comparisons": records,
-        "gate": gate.status(comparisons),
-        "interconnects": interconnects.as_json(machines),
-    }
+    side_by_side = interconnects.as_json(machines)
+    answer = {"comparisons": records, "gate": gate.status(comparisons), "interconnects": side_by_side}
     click.echo(json.dumps(answer, indent=2, allow_nan=False))
 
 
@@ -260,19 +257,15 @@ def _paths(comparison: Comparison) -> dict[str, Any]:
     return {"base": str(comparison.base.path), "new": str(comparison.new.path)}
 
 
-def _fields(row: Row) -> dict[str, Any]:
-    times = {"implementation": row.implementation, "base_seconds": row.before, "new_seconds": row.after}
-    return case_fields(row.case) | times | _judged_fields(row) | {"remark": row.remark}
-
-
-def _together_fields(row: Together) -> dict[str, Any]:
-    kind = {name: value for name, value in case_fields(row.case).items() if name != "nbytes"}
-    return kind | {"implementation": row.implementation, "sizes": row.sizes} | _judged_fields(row)
-
-
-def _judged_fields(row: Judged) -> dict[str, Any]:
+def _fields(row: Row | Together) -> dict[str, Any]:
+    """Return the fields of a row, or of all sizes of an implementation."""
     low, high = (end if end == end else None for end in row.interval)  # NaN is no JSON
-    return {"ratio": row.ratio, "low": low, "high": high, "verdict": row.verdict.value}
+    judged = {"ratio": row.ratio, "low": low, "high": high, "verdict": row.verdict.value}
+    fields = case_fields(row.case) | {"implementation": row.implementation}
+    if isinstance(row, Row):
+        return fields | {"base_seconds": row.before, "new_seconds": row.after} | judged | {"remark": row.remark}
+    del fields["nbytes"]
+    return fields | {"sizes": row.sizes} | judged
 
 
 def _unmatched_fields(row: Unmatched) -> dict[str, Any]:

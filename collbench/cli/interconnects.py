@@ -7,6 +7,7 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,9 @@ NARROWEST = 50  # columns, below which nothing more is left out
 
 def side_by_side(names: Sequence[str], options: Mapping[str, Any], what_ifs: tuple[str, ...], form: str) -> int:
     """Predict every system, read every run, and print them as a table for each kind of case; the exit status."""
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"{name} is named twice; name each once")
-    found = {short: _found(name) for name, short in zip(names, short_names(names), strict=True)}
+    from collbench.measure.predicted import Modelled
+
+    found = _named(names)
     runs = [what for what in found.values() if isinstance(what, Run)]
     rows = [row for run in runs for row in timed(run.results) if row.case.nbytes]
     if runs and not rows:
@@ -69,8 +69,13 @@ def side_by_side(names: Sequence[str], options: Mapping[str, Any], what_ifs: tup
             continue
         part, sweep = _sweep(what, request, ranks, rows)
         folder = options["out"] / name.replace("/", "-") if options["out"] else None
-        formats = ("png",) if options["plot"] else ()
-        every.append(_predicted(name, part, sweep, folder, what_ifs, formats if form == "table" else None))
+        with modelled_session(Modelled(part, sweep, what_ifs), sweep, folder) as session:
+            results = list(session.run())
+        if session.leader and folder and form == "table":
+            say_where(session, ("png",) if options["plot"] else ())
+        skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if isinstance(row, Untimed)]
+        remarks = tuple(dict.fromkeys(skipped))
+        every.append(Interconnect(name, session.topology, tuple(timed(results)), remarks))
     compared = tables(every, _selected(request))
     reasons = left_out(every, compared)
     if not compared:
@@ -85,12 +90,19 @@ def side_by_side(names: Sequence[str], options: Mapping[str, Any], what_ifs: tup
     return 0
 
 
-def _found(word: str) -> System | Run:
-    if word in files.names() or word.endswith(".toml"):
-        return files.load(word)
-    if not word or not Path(word).exists():
-        raise unknown("system", word, (*files.names(), "FILE.toml", "the path of a run"))
-    return read(Path(word))
+def _named(words: Sequence[str]) -> dict[str, System | Run]:
+    """Return systems and runs by short names: of a preset, a file or a run's folder, or the whole word if two agree."""
+    found: dict[str, System | Run] = {}
+    for word, name in zip(words, short_names(words), strict=True):
+        if words.count(word) > 1:
+            raise UsageError(f"{word} is named twice; name each once")
+        if word in files.names() or word.endswith(".toml"):
+            found[name] = files.load(word)
+        elif word and Path(word).exists():
+            found[name] = read(Path(word))
+        else:
+            raise unknown("system", word, (*files.names(), "FILE.toml", "the path of a run"))
+    return found
 
 
 def _ranks(found: Iterable[System | Run], request: SweepRequest) -> tuple[int | None, str]:
@@ -123,20 +135,17 @@ def _sweep(system: System, request: SweepRequest, ranks: int | None, rows: Seque
     if not rows:
         return part, sweep
     cases = [row.case for row in rows]
-    if not _given("op"):
-        sweep = replace(sweep, collectives=tuple(dict.fromkeys(case.collective for case in cases)))
-    if not _given("datatype"):
-        sweep = replace(sweep, dtypes=tuple(dict.fromkeys(case.dtype for case in cases)))
-    if not _given("redop"):
-        redops = dict.fromkeys(case.redop for case in cases if case.redop != NONE)
-        sweep = replace(sweep, redops=tuple(redops) or (NONE,))
-    if not _given("root"):
-        sweep = replace(sweep, root=max(case.root for case in cases))
-    if not _given("in_place"):
-        sweep = replace(sweep, in_place=all(case.in_place for case in cases))
-    if not _given("minbytes", "maxbytes", "stepfactor", "stepbytes"):
-        sweep = replace(sweep, sizes=tuple(sorted({case.nbytes for case in cases})))
-    return part, sweep
+    redops = dict.fromkeys(case.redop for case in cases if case.redop != NONE)
+    measured: dict[str, tuple[tuple[str, ...], Any]] = {
+        "collectives": (("op",), tuple(dict.fromkeys(case.collective for case in cases))),
+        "dtypes": (("datatype",), tuple(dict.fromkeys(case.dtype for case in cases))),
+        "redops": (("redop",), tuple(redops) or (NONE,)),
+        "root": (("root",), max(case.root for case in cases)),
+        "in_place": (("in_place",), all(case.in_place for case in cases)),
+        "sizes": (("minbytes", "maxbytes", "stepfactor", "stepbytes"), tuple(sorted({case.nbytes for case in cases}))),
+    }
+    fields = {name: value for name, (options, value) in measured.items() if not _given(*options)}
+    return part, replace(sweep, **fields)
 
 
 def _given(*names: str) -> bool:
@@ -145,35 +154,14 @@ def _given(*names: str) -> bool:
     return any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
 
 
-def _predicted(
-    name: str,
-    system: System,
-    sweep: Sweep,
-    folder: Path | None,
-    what_ifs: tuple[str, ...],
-    formats: Sequence[str] | None,
-) -> Interconnect:
-    """Return the predictions of a system; they are stored in the folder, and that is printed if there are `formats`."""
-    from collbench.measure.predicted import Modelled
-
-    with modelled_session(Modelled(system, sweep, what_ifs), sweep, folder) as session:
-        results = list(session.run())
-    if session.leader and folder and formats is not None:
-        say_where(session, formats)
-    skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if isinstance(row, Untimed)]
-    return Interconnect(name, session.topology, tuple(timed(results)), tuple(dict.fromkeys(skipped)))
-
-
 def _selected(request: SweepRequest) -> Chosen | None:
     """Return which implementations `--impl` names; without it an interconnect is as fast as its library."""
     if not _given("impl"):
         return None
     names: set[str] = set()
     for platform in ("gpu", "cpu"):
-        try:
+        with suppress(UsageError):  # there may be such implementations on the other platform
             names.update(choose(request.implementations, platform))
-        except UsageError:
-            continue  # there may be such implementations on the other platform
     return lambda implementation: implementation in names or implementation.partition("@")[0] in names
 
 
@@ -245,18 +233,15 @@ def _csv(tables: Sequence[Table]) -> None:
 
 def as_json(tables: Sequence[Table]) -> list[dict[str, Any]]:
     """Return a record for each table: what is compared, the rows, and the verdict in sentences."""
-    return [
-        {
-            "case": table.title,
-            "interconnects": [
-                {"name": one.name, "title": one.title, "origin": one.origin, "ranks": count, "remarks": one.remarks}
-                for one, count in zip(table.interconnects, table.ranks, strict=True)
-            ],
-            "rows": records(table),
-            "verdict": table.verdict(),
-        }
-        for table in tables
-    ]
+    found = []
+    for table in tables:
+        interconnects = [
+            {"name": one.name, "title": one.title, "origin": one.origin, "ranks": count, "remarks": one.remarks}
+            for one, count in zip(table.interconnects, table.ranks, strict=True)
+        ]
+        rows = {"interconnects": interconnects, "rows": records(table), "verdict": table.verdict()}
+        found.append({"case": table.title} | rows)
+    return found
 
 
 def _json(tables: Sequence[Table]) -> None:
