@@ -50,10 +50,10 @@ def main() -> None:
 def _run() -> int:
     import warnings
 
-    from collbench.cli import _streams
+    from collbench.cli import _process
     from collbench.errors import Notice
 
-    _streams.prepare()
+    _process.prepare()
     warnings.showwarning = _warn
     warnings.simplefilter("default", Notice)  # whatever PYTHONWARNINGS says of the warnings of libraries
     joined = None
@@ -62,9 +62,7 @@ def _run() -> int:
         from collbench.host.launcher import launched
 
         joined = launched()
-    from collbench.cli import _errors
-
-    with _errors.agreed(joined):
+    with _process.agreed(joined):
         from collbench.cli.commands import group
 
         return group.main(sys.argv[1:] or ["--help"], prog_name="collbench", standalone_mode=False) or 0
@@ -72,20 +70,18 @@ def _run() -> int:
 
 def _ending(error: BaseException) -> tuple[str, int]:
     """Return the message for an error, empty where nothing is left to say, and the exit status."""
-    from collbench.cli import _streams
+    from collbench.cli import _process
     from collbench.host import signals
 
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", signals.status(error)
     if isinstance(error, SystemExit):
         return "", error.code if isinstance(error.code, int) else 1
-    if isinstance(error, _streams.Unwritable):
+    if isinstance(error, _process.Unwritable):
         return ("", 141) if error.quietly else (str(error), 1)
     if isinstance(error, BrokenPipeError):
         return "", 141
-    from collbench.cli._errors import on_purpose, unforeseen
-
-    return on_purpose(error) or (unforeseen(error), 1)
+    return _process.on_purpose(error) or (_process.unforeseen(error), 1)
 
 
 def _leave(how: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from collbench.api.notices import is_leader
-from collbench.cli._streams import coloured, obeys
+from collbench.cli._process import coloured, obeys
 from collbench.host.launcher import launched
 from collbench.results import Result, Skipped
 

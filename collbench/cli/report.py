@@ -5,7 +5,6 @@ For example:
   collbench report before after --out report.html
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -33,7 +32,11 @@ def command(runs: tuple[Path, ...], out: Path | None, on: str | None) -> int:
 
     shown = [read(path) for path in runs]
     place = out or shown[0].path.parent / "report.html"
-    _refuse(place, [run.path for run in shown])
+    if place.is_dir():
+        raise UsageError(f"{place} is a folder; give a file with --out, such as {place / 'report.html'}")
+    # Reports are written over, and runs must not be.
+    if any(place.exists() and place.samefile(run.path) for run in shown) or _is_run(place):
+        raise UsageError(f"{place} is a run file, and stays as it is; choose another file with --out")
     if not out:
         unlinked(place, "--out")
     text = report.build(shown, on)
@@ -41,14 +44,6 @@ def command(runs: tuple[Path, ...], out: Path | None, on: str | None) -> int:
         place.write_text(text, encoding="utf-8")
     click.echo(place)
     return 0
-
-
-def _refuse(place: Path, runs: Sequence[Path]) -> None:
-    """Raise UsageError for a folder, and for a run file: reports are written over, and runs must not be."""
-    if place.is_dir():
-        raise UsageError(f"{place} is a folder; give a file with --out, such as {place / 'report.html'}")
-    if any(place.exists() and place.samefile(run) for run in runs) or _is_run(place):
-        raise UsageError(f"{place} is a run file, and stays as it is; choose another file with --out")
 
 
 def _is_run(place: Path) -> bool:

@@ -12,7 +12,7 @@ import click
 
 from collbench.api.notices import started
 from collbench.cases import Sweep
-from collbench.cli._streams import obeys
+from collbench.cli._process import obeys
 from collbench.cli.options import STANDARD
 from collbench.cli.progress import LiveTable, waiting
 from collbench.errors import RunFileError, StorageError, UsageError, writing

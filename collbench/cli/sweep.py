@@ -21,6 +21,7 @@ from collbench.analysis.roofline import measured_roofline, share_in_words
 from collbench.analysis.wires import tradeoffs
 from collbench.api.measuring import measuring_session, predicting_session
 from collbench.api.requests import SweepRequest, default_folder, find_system, folder_name
+from collbench.cli import results_table
 from collbench.cli.options import (
     MEASURING,
     NCCL_NAMES,
@@ -31,18 +32,7 @@ from collbench.cli.options import (
     without_nccl_options,
 )
 from collbench.cli.progress import LiveTable
-from collbench.cli.results_table import (
-    EXPECTED_LEGEND,
-    LEGEND,
-    NAME,
-    WIRES_LEGEND,
-    expected_heading,
-    heading,
-    left_out,
-    legend_lines,
-    row,
-    wires_table,
-)
+from collbench.cli.results_table import NAME
 from collbench.cli.running import Outputs, finish, run_session, say_where
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import Watch
@@ -113,12 +103,12 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
         _print_fastest(session)
         _print_bounds(session)
         if found := tradeoffs(session.results):
-            click.echo("\n".join(wires_table(found)))
-            click.echo(WIRES_LEGEND, err=True)
+            click.echo("\n".join(results_table.wires_table(found)))
+            click.echo(results_table.WIRES_LEGEND, err=True)
         if not outputs.quiet:
             for line in noise(session.results, watch):
                 click.echo(line, err=True)
-        print_end(session, EXPECTED_LEGEND if session.modelled else LEGEND, outputs)
+        print_end(session, results_table.EXPECTED_LEGEND if session.modelled else results_table.LEGEND, outputs)
     status = finish([session])
     outputs.write(session)
     return status
@@ -146,18 +136,19 @@ class SweepTable(LiveTable):
         """Print a result."""
         estimates = result.case.collective.name in self._estimated
         if self._session.modelled:
-            names = expected_heading(self._library)
+            names = results_table.expected_heading(self._library)
         else:
-            names = heading(self._library, self._spread, estimates, self._width)
+            names = results_table.heading(self._library, self._spread, estimates, self._width)
         rival = None
         if not is_library(result.implementation):
             rival = library_of(self._session.results, self._compared, result)
-        self.show(result.case.title, names, [(result, row(result, rival, self._spread, estimates, self._width))])
+        line = results_table.row(result, rival, self._spread, estimates, self._width)
+        self.show(result.case.title, names, [(result, line)])
 
     def left_out(self) -> list[str]:
         """Return the columns that the terminal is too narrow for."""
         modelled = self._session.modelled
-        return left_out(self._library, self._spread, bool(self._estimated), self._width, modelled)
+        return results_table.left_out(self._library, self._spread, bool(self._estimated), self._width, modelled)
 
 
 def _print_fastest(session: Session) -> None:
@@ -216,5 +207,5 @@ def noise(results: Sequence[Result], watch: Watch) -> Iterator[str]:
 def print_end(session: Session, legend: str, outputs: Outputs) -> None:
     """Print what the numbers mean, and where everything is."""
     if not outputs.quiet:
-        click.echo("\n".join([f"\n{legend}", *legend_lines(session.results)]), err=True)
+        click.echo("\n".join([f"\n{legend}", *results_table.legend_lines(session.results)]), err=True)
     say_where(session, ("png",) if outputs.plot else ())

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -96,8 +96,7 @@ def command(**options: Any) -> int:
     described system, measured or fitted for a run.  Nothing runs.
     """
     _refuse(options)
-    request = parse_request(options)
-    answer = _Answer(request, options)
+    answer = _Answer(*parse_request(options), options)
     rows = list(answer.rows())
     sweep = sweep_of(rows[0].case)
     name = re.sub(r"[^a-z0-9]+", "-", f"train-{answer.title}".lower()).strip("-")
@@ -133,16 +132,11 @@ def _refuse(options: Mapping[str, Any]) -> None:
         raise UsageError(f"--loader {loader:g} is no rate; give samples a second, above 0")
 
 
-class TrainRequest(NamedTuple):
-    """The parsed request: the setting, the fixed choices of the layout, and the layout of the anchor."""
+def parse_request(options: Mapping[str, Any]) -> tuple[Setting, Choices, Planned | None]:
+    """Return the setting, the fixed choices of the layout, and the layout of the anchor.
 
-    setting: Setting
-    fixed: Choices
-    anchor: Planned | None
-
-
-def parse_request(options: Mapping[str, Any]) -> TrainRequest:
-    """Parse the options; UsageError, with a way out, for what cannot be planned."""
+    UsageError, with a way out, for what cannot be planned.
+    """
     model, on, gpus = load_model(options["model"]), Path(options["on"]), options["gpus"]
     if options["sequence"] is not None:
         model = with_sequence(model, options["sequence"])
@@ -177,7 +171,7 @@ def parse_request(options: Mapping[str, Any]) -> TrainRequest:
     anchor = None
     if options["anchor"]:
         setting, anchor = anchored(setting, parse_anchor(options["anchor"]), fixed)
-    return TrainRequest(setting, fixed, anchor)
+    return setting, fixed, anchor
 
 
 def _described(gpus: int, job: Callable[[str], Job], options: Mapping[str, Any], loader: float) -> Setting:
@@ -187,16 +181,6 @@ def _described(gpus: int, job: Callable[[str], Job], options: Mapping[str, Any],
     curves = ModelCurves(find_system(options["on"]), gpus)
     machine = with_user_rates(machine_of(curves.system), options["tflops"], options["memory"])
     return Setting(job(machine.stack), curves, machine, loader)
-
-
-def parse_counts(text: str) -> list[int]:
-    """Return the numbers of GPUs of `8..8192`, which doubles, or `64,96,128`; UsageError for anything else."""
-    counts = numbers(text)
-    if not counts:
-        raise UsageError(f"--scale {text!r} is no list of GPUs; write 8..8192, which doubles, or 64,96,128")
-    if len(counts) > MOST_COUNTS or counts[-1] > MOST_GPUS:
-        raise UsageError(f"--scale {text!r} is too much; give at most {MOST_COUNTS} numbers, up to {MOST_GPUS} GPUs")
-    return counts
 
 
 def parse_priced(words: Sequence[str]) -> list[tuple[System, float]]:
@@ -210,20 +194,11 @@ def parse_priced(words: Sequence[str]) -> list[tuple[System, float]]:
     return priced
 
 
-def parse_tokens(text: str) -> float:
-    """Return the number of tokens of the whole run."""
-    count = parse_count(text, "--tokens")
-    if not 1 <= count <= 1e18:
-        raise UsageError(f"--tokens {text} is impossible; give 1 to 1e18, such as 300B")
-    return count
-
-
 class _Answer:
     """Everything that was requested, evaluated."""
 
-    def __init__(self, request: TrainRequest, options: Mapping[str, Any]) -> None:
-        self._given, self._fixed, self._anchor = request
-        self._options = options
+    def __init__(self, given: Setting, fixed: Choices, anchor: Planned | None, options: Mapping[str, Any]) -> None:
+        self._given, self._fixed, self._anchor, self._options = given, fixed, anchor, options
         self._plan = plan_on(self._given, self._fixed)
         self._ranked = self._plan.ranked(options["top"])
         self._price = options["price"] or 0.0
@@ -232,7 +207,9 @@ class _Answer:
         systems = [find_system(name.strip()) for name in names.split(",")] if names else []
         self._systems = interconnects(self._given, self._fixed, systems)
         model, tokens, deadline = self._given.job.model, options["tokens"], options["deadline"]
-        self._tokens = parse_tokens(tokens) if tokens else usual_tokens(model)
+        self._tokens = parse_count(tokens, "--tokens") if tokens else usual_tokens(model)
+        if not 1 <= self._tokens <= 1e18:
+            raise UsageError(f"--tokens {tokens} is impossible; give 1 to 1e18, such as 300B")
         self._deadline = parse_duration(deadline, "--deadline") if deadline else 0.0
         priced = parse_priced(options["up_or_out"])
         self._same_cost = same_cost(self._given, self._fixed, self._price, priced) if priced else []
@@ -243,7 +220,14 @@ class _Answer:
     def _counts(self) -> Sequence[int]:
         """Return the numbers of GPUs to plan for besides the requested number."""
         if self._options["scale"]:
-            return parse_counts(self._options["scale"])
+            text = self._options["scale"]
+            counts = numbers(text)
+            if not counts or not counts[0]:
+                raise UsageError(f"--scale {text!r} is no list of GPUs; write 8..8192, which doubles, or 64,96,128")
+            if len(counts) > MOST_COUNTS or counts[-1] > MOST_GPUS:
+                most = f"give at most {MOST_COUNTS} numbers, up to {MOST_GPUS} GPUs"
+                raise UsageError(f"--scale {text!r} is too much; {most}")
+            return counts
         if not self._price:
             return []
         steps = [self._given.job.gpus / AROUND * 2**power for power in range(2 * AROUND.bit_length() - 1)]
