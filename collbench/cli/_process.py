@@ -129,9 +129,7 @@ def on_purpose(error: BaseException) -> tuple[str, int] | None:
     if not click:
         return None
     if isinstance(error, click.NoSuchOption):
-        from collbench.cli.commands import unknown_option
-
-        return unknown_option(error), error.exit_code
+        return _unknown_option(error), error.exit_code
     if isinstance(error, click.ClickException):
         return error.format_message(), error.exit_code
     if isinstance(error, click.exceptions.Exit):
@@ -139,6 +137,22 @@ def on_purpose(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, click.Abort):
         return "interrupted", signals.status(error.__cause__)
     return None
+
+
+def _unknown_option(error: Any) -> str:
+    """Return one line: the option, those that look like it, and where all of them are."""
+    import difflib
+
+    import click
+
+    if not error.ctx:
+        return str(error.format_message())
+    command, name = error.ctx.command, error.option_name
+    known = [word for param in command.params if isinstance(param, click.Option) for word in param.opts]
+    alike = [word for word in known if word.lower() == name.lower()] if len(name) == 2 else []
+    alike += difflib.get_close_matches(name, [word for word in known if word.startswith("--")], 3)
+    near = f"did you mean {' or '.join(dict.fromkeys(alike))}? " if alike else ""
+    return f"unknown option {name}; {near}`{error.ctx.command_path} --help` has all"
 
 
 def unforeseen(error: BaseException) -> str:

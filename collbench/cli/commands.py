@@ -97,17 +97,3 @@ def group() -> None:
     Start with `collbench sweep`, an all-reduce on all GPUs, or without any on two cores.  `collbench verify` checks a
     new machine, `collbench predict dgx-h100` needs none, and `collbench help COMMAND` has examples.
     """
-
-
-def unknown_option(error: click.NoSuchOption) -> str:
-    """Return one line: the option, those that look like it, and where all of them are."""
-    import difflib
-
-    if not error.ctx:
-        return error.format_message()
-    command, name = error.ctx.command, error.option_name
-    known = [word for param in command.params if isinstance(param, click.Option) for word in param.opts]
-    alike = [word for word in known if word.lower() == name.lower()] if len(name) == 2 else []
-    alike += difflib.get_close_matches(name, [word for word in known if word.startswith("--")], 3)
-    near = f"did you mean {' or '.join(dict.fromkeys(alike))}? " if alike else ""
-    return f"unknown option {name}; {near}`{error.ctx.command_path} --help` has all"
