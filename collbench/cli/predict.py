@@ -116,6 +116,7 @@ def _compare(
     for pattern, reason in reasons.items():
         click.echo(f"{pattern}: {reason}")
     print_end(session, CHANGE_LEGEND, outputs)
+    outputs.write(session)
     return 0
 
 

@@ -121,7 +121,7 @@ def test_what_if_shows_before_and_after_and_says_why(here: Command, tmp_path: Pa
     """Four times fewer links above the leaves: large messages last longer, and the slowest NIC is named."""
     few = ("dgx-h100", "--nodes", "64", "-b", "1G", "-e", "1G", "--no-plot")
     assert here("predict", *few, "--out", "before").returncode == 0
-    done = here("predict", *few, "--out", "after", "--what-if", "oversubscription=4")
+    done = here("predict", *few, "--out", "after", "--what-if", "oversubscription=4", "--json", "after.json")
     assert done.returncode == 0, done.stderr
     (before,), (after,) = (predictions(read(tmp_path / name)) for name in ("before", "after"))
     ratio = after.seconds / before.seconds
@@ -129,6 +129,7 @@ def test_what_if_shows_before_and_after_and_says_why(here: Command, tmp_path: Pa
     (row,) = re.findall(r"^ +1 GiB  nccl .*$", done.stdout, re.MULTILINE)
     assert f" {ratio:.2f}x  {after.algorithm}/{after.protocol} " in row
     assert (after.algorithm, after.protocol) == (before.algorithm, before.protocol)
+    assert [line["seconds"] for line in json.loads((tmp_path / "after.json").read_text())["results"]] == [after.seconds]
     (share,) = re.findall(r"  predicted, NICs at (\d+%)$", row)
     assert re.search(
         rf"^\w+: the slowest NIC \(NIC \d+ of node \d+\) gets {share} of its rate: ", done.stdout, re.MULTILINE
