@@ -238,7 +238,7 @@ def _paired_estimates(pairs: Sequence[tuple[Observed, Observed]], starts: int) -
     for base, new in pairs:
         assert isinstance(base, Measurement)
         assert isinstance(new, Measurement)
-        rounds.append(paired(base.times, new.times, (base.rounds, new.rounds), starts))
+        rounds.append(paired(base.by_round(), new.by_round(), starts))
         curves.append((base.case.kind, base.implementation))
     estimates = pooled(rounds)
     return with_starts(estimates, rounds, curves) if starts > 1 else estimates

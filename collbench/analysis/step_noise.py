@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collbench.analysis.bootstrap import block_count
+from collbench.analysis.bootstrap import autocorrelation_time, block_count
 from collbench.analysis.stragglers import Floats, Places, StepArrays, split
 
 PERCENTS = (50.0, 99.0, 99.9)
@@ -172,16 +172,8 @@ def tail(samples: Floats, percent: float) -> Tail | None:
 
 def event_length(values: Floats) -> float:
     """Return for how many steps an event lasts (autocorrelation time), 1 if all are independent; *values*: 0 or 1."""
-    apart = values - values.mean()
-    power = float(apart @ apart)
     least = max(_UNCORRELATED, _CHANCE / max(1.0, values.sum()))
-    total = 1.0
-    for lag in range(1, len(apart) // 4):
-        correlation = float(apart[:-lag] @ apart[lag:]) / power if power else 0.0
-        if correlation <= least:
-            break
-        total += 2 * correlation
-    return total
+    return autocorrelation_time(values - values.mean(), least)
 
 
 def _order_statistics(count: int, share: float) -> tuple[float, float] | None:
