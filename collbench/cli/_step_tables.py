@@ -8,9 +8,8 @@ import numpy as np
 
 from collbench.analysis import step_noise
 from collbench.analysis.overlap import Overlap, overlaps
-from collbench.analysis.rounds import Estimate
-from collbench.analysis.scaling import curves, find_point
-from collbench.analysis.step_noise import PERCENTS, Tail, expected_maximum, tail
+from collbench.analysis.scaling import Estimate, curves, find_point
+from collbench.analysis.step_noise import PERCENTS, expected_maximum, tail
 from collbench.analysis.stragglers import (
     RankStatistics,
     StepArrays,
@@ -222,7 +221,7 @@ def stragglers_row(result: Result, results: Sequence[Result] = ()) -> str:
     ).rstrip()
 
 
-def _tail(known: Tail | None) -> str:
+def _tail(known: Estimate | None) -> str:
     return format_seconds(known.value) if known else "-"
 
 
@@ -281,7 +280,7 @@ def _rank_line(steps: StepArrays, statistics: RankStatistics) -> str:
     )
 
 
-def _percentile(percent: float, known: Tail | None) -> str:
+def _percentile(percent: float, known: Estimate | None) -> str:
     if known is None:
         return f"p{percent:g} unknown, too few steps"
     return f"p{percent:g} {format_seconds(known.value)} ({format_seconds(known.low)} .. {format_seconds(known.high)})"
