@@ -177,17 +177,12 @@ def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[Curve]:
             continue
         more = [row for row in rows if row.implementation == name and row.case.ranks > fewest]
         points = (Point(base, Estimate(1.0, 1.0, 1.0)), *(_point(base, row) for row in more))
-        yield Curve(more[0].label, _mode(base, more[-1]), points)
-
-
-def _mode(base: StepRow, row: StepRow) -> str:
-    """Return the mode that the run file says; in older ones, equal work of every rank counts as weak."""
-    first, last = base.case.step, row.case.step
-    assert first
-    assert last
-    if last.mode:
-        return last.mode
-    return WEAK if (first.products, first.seconds) == (last.products, last.seconds) else STRONG
+        # Older run files do not say the mode: equal work of every rank counts as weak.
+        first, last = base.case.step, more[-1].case.step
+        assert first
+        assert last
+        equal = (first.products, first.seconds) == (last.products, last.seconds)
+        yield Curve(more[0].label, last.mode or (WEAK if equal else STRONG), points)
 
 
 def share_of(base: StepRow, row: StepRow) -> float:

@@ -278,9 +278,18 @@ def verdicts(results: Iterable[Result]) -> list[str]:
         return []
     found = straggler_test(rows)
     median = float(np.median([steps.median for steps in rows]))
-    if found.finding in (Finding.LATE, Finding.OFTEN):
-        late = [rank for rank in found.statistics if rank.finding in (Finding.LATE, Finding.OFTEN)]
-        return ["; ".join(_late_in_words(rank, rows, median) for rank in late)]
+    late = []
+    for one in found.statistics:
+        if one.finding in (Finding.LATE, Finding.OFTEN):
+            last = np.mean([steps.last_share(one.rank) for steps in rows])
+            cost = np.mean([steps.cost(one.rank) for steps in rows])
+            often = " now and then" if one.finding is Finding.OFTEN else ""
+            late.append(
+                f"rank {one.rank} is late{often}: last in {last:.0%} of the steps, by {late_by(one, median)} "
+                f"in the median; the others wait for it for {cost:.0%} of the time"
+            )
+    if late:
+        return ["; ".join(late)]
     unclear = found.ranks(Finding.UNCLEAR)
     candidates = [rank for rank in found.statistics if not unclear or rank.rank in unclear]
     worst = max(candidates, key=lambda rank: rank.late)
@@ -290,17 +299,6 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     more = f" (so may {len(unclear) - 1} others)" if len(unclear) > 1 else ""
     why = "measure longer with --steps, or with less else running"
     return [f"inconclusive: rank {worst.rank} may be late{more}, {how}; {why}"]
-
-
-def _late_in_words(statistics: RankStatistics, rows: Sequence[StepArrays], median: float) -> str:
-    rank = statistics.rank
-    last = np.mean([steps.last_share(rank) for steps in rows])
-    cost = np.mean([steps.cost(rank) for steps in rows])
-    often = " now and then" if statistics.finding is Finding.OFTEN else ""
-    return (
-        f"rank {rank} is late{often}: last in {last:.0%} of the steps, by {late_by(statistics, median)} "
-        f"in the median; the others wait for it for {cost:.0%} of the time"
-    )
 
 
 def late_by(statistics: RankStatistics, median: float) -> str:
