@@ -133,7 +133,20 @@ def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | Me
         raise UsageError("one rank sends nothing")
     if case.collective.parts > 1:
         raise UsageError(f"nothing says over which links a {case.collective.name} goes; see --view latency")
-    system = described(run) or _measured_on(run, case.ranks, name)
+    system = described(run)
+    if not system:
+        topology = discovered(run)
+        if topology and not topology.gpus:
+            raise UsageError(
+                "ranks on CPUs are bound by memory beyond their caches alone, and no message was that large"
+            )
+        if topology and topology.shared:
+            raise UsageError("ranks that share a GPU have no line between them")
+        if topology and topology.sliced:
+            raise UsageError(
+                "MIG slices share a GPU's memory and slot, and no data sheet says what a slice has of them"
+            )
+        system = sized(machine(run, name), case.ranks)
     algorithms = ("ring", "tree", "nvls") if system.adds else ("ring", "tree")
     loads = [traffic(system, case, algorithm) for algorithm in algorithms]
     least = min(loads, key=lambda load: load.per_byte / load.line)
@@ -147,17 +160,6 @@ def described(run: Run) -> System | None:
         return msgspec.convert(record, System) if record else None
     except msgspec.ValidationError:
         return None
-
-
-def _measured_on(run: Run, ranks: int, name: str | None) -> System:
-    topology = discovered(run)
-    if topology and not topology.gpus:
-        raise UsageError("ranks on CPUs are bound by memory beyond their caches alone, and no message was that large")
-    if topology and topology.shared:
-        raise UsageError("ranks that share a GPU have no line between them")
-    if topology and topology.sliced:
-        raise UsageError("MIG slices share a GPU's memory and slot, and no data sheet says what a slice has of them")
-    return sized(machine(run, name), ranks)
 
 
 def share(result: Timed, limit: LinkRoofline | MemoryRoofline | None, seconds: float) -> float:

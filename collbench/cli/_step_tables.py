@@ -8,9 +8,8 @@ import numpy as np
 
 from collbench.analysis import step_noise
 from collbench.analysis.overlap import overlaps
-from collbench.analysis.rounds import Estimate
-from collbench.analysis.scaling import curves, find_point
-from collbench.analysis.step_noise import PERCENTS, Tail, expected_maximum, tail
+from collbench.analysis.scaling import Estimate, curves, find_point
+from collbench.analysis.step_noise import PERCENTS, expected_maximum, tail
 from collbench.analysis.stragglers import (
     StepArrays,
     lateness_interval,
@@ -198,7 +197,7 @@ def _why_untimed(result: Result) -> str:
     return result.describe() if result.wrong or isinstance(result, Untimed) else "not timed"
 
 
-def _tail(known: Tail | None) -> str:
+def _tail(known: Estimate | None) -> str:
     return format_seconds(known.value) if known else "-"
 
 
@@ -254,7 +253,7 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
     yield from _more_ranks(result, steps)
 
 
-def _percentile(percent: float, known: Tail | None) -> str:
+def _percentile(percent: float, known: Estimate | None) -> str:
     if known is None:
         return f"p{percent:g} unknown, too few steps"
     return f"p{percent:g} {format_seconds(known.value)} ({format_seconds(known.low)} .. {format_seconds(known.high)})"

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collbench.analysis.rounds import Estimate
 from collbench.analysis.scaling import (
     HEALTHY,
     INCONCLUSIVE,
     LAWS,
     POOR,
     Curve,
+    Estimate,
     Parts,
     curves,
     fit_laws,

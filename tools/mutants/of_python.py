@@ -272,7 +272,11 @@ DIAGNOSE = (
         ("a sum of neighbours for their mean", "(logs[:-2] + logs[2:]) / 2", "(logs[:-2] + logs[2:])"),
         ("a hypothesis without its prior", "weight += math.log(hypothesis.prior) + (", "weight += ("),
         ("many variants weigh more", " - math.log(len(likelihoods))", ""),
-        ("a constant with the wrong sign", "        row.typical - usual\n", "        usual - row.typical\n"),
+        (
+            "a constant with the wrong sign",
+            "compared.rows[place].typical - healthy[place]",
+            "healthy[place] - compared.rows[place].typical",
+        ),
         (
             "reasons less likely than something else",
             "max(0.0, ranked[0].weight - HARDLY)",
