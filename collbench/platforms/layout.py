@@ -148,14 +148,17 @@ def _sizes(case: Case) -> Mapping[Region, int]:
     }
 
 
-class Addresses(Protocol):
-    """Where regions of ranks start."""
+class Memory(Protocol):
+    """Regions of memory on every rank, which kernels load and store."""
 
     def address(self, region: Region, rank: int) -> int:
         """Return where a region of any rank starts, as this process's kernels may load and store it."""
 
+    def multicast(self, region: Region) -> int:
+        """Return where a switch loads and stores a region of all ranks at once; Unsupported without a switch."""
 
-def buffers(memory: Addresses, case: Case, rank: int) -> tuple[int, int]:
+
+def buffers(memory: Memory, case: Case, rank: int) -> tuple[int, int]:
     """Return where the send and the receive buffer of a rank start; in place, both are in the receive region."""
     send, receive = case.places(rank)
     home = memory.address(Region.RECEIVE, rank)

@@ -14,7 +14,6 @@ from collbench.cases import Case
 from collbench.datatypes import Array, Wire
 from collbench.errors import CaseFailed
 from collbench.platforms import checking, compiler
-from collbench.platforms import stress as stressing
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
@@ -59,7 +58,7 @@ class GpuChecker:
         digests = {rank: digest for _, own in every for rank, digest in own.items()}
         return checking.agreed((failure for failure, _ in every), digests)
 
-    def stress(self, case: Case, prepared: Prepared, plan: stressing.Plan) -> Mismatch | None:
+    def stress(self, case: Case, prepared: Prepared, plan: checking.Plan) -> Mismatch | None:
         """Make every rank's calls and judge them on its own stream."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while calls followed each other"):
             self._team.meet()
@@ -147,7 +146,7 @@ class GpuChecker:
                     return overrun
         return None
 
-    def _stress(self, case: Case, prepared: Prepared, plan: stressing.Plan) -> Mismatch | None:
+    def _stress(self, case: Case, prepared: Prepared, plan: checking.Plan) -> Mismatch | None:
         """Enqueue all calls and wait for them; return the first mismatch of the local ranks.
 
         Kernels are loaded before the first call, which CUDA would else do between calls.
@@ -170,7 +169,7 @@ class GpuChecker:
         self._synchronize()
         for rank in self._memory.local:
             verdicts = self._verdicts(rank, len(list(case.pieces(rank))))
-            if mismatch := stressing.found(case, plan, rank, verdicts, with_bits=False, wire=prepared.wire):
+            if mismatch := checking.found(case, plan, rank, verdicts, with_bits=False, wire=prepared.wire):
                 return mismatch
         return None
 
@@ -202,7 +201,7 @@ class _Calls:
     def __init__(
         self,
         case: Case,
-        plan: stressing.Plan,
+        plan: checking.Plan,
         loaded: Mapping[str, GpuKernel],
         memory: RankMemory,
         launcher: GpuLauncher,
@@ -210,9 +209,9 @@ class _Calls:
     ) -> None:
         self._case, self._plan, self._kernels = case, plan, loaded
         self._memory, self._launcher, self._wire = memory, launcher, wire
-        self._where = stressing.probe(case, wire)
+        self._where = checking.probe(case, wire)
         self._stalls = {rank: plan.stalls(rank, case.ranks, _LONGEST) for rank in memory.local}
-        self._elements = stressing.stretches(self._where) * int(self._where["length"])
+        self._elements = checking.stretches(self._where) * int(self._where["length"])
 
     def enter(self, number: int, rank: int) -> None:
         """Come late if it is this rank's turn; then what lies in the result is none, and the inputs are new."""
@@ -220,7 +219,7 @@ class _Calls:
             self._run("stall", rank, 1, wait)
         send, receive = self._buffers(rank)
         for first, _, _ in self._case.pieces(rank):
-            self._spoil(number, rank, receive + first * self._size, stressing.OUTPUT)
+            self._spoil(number, rank, receive + first * self._size, checking.OUTPUT)
         for first in range(0, self._case.send_count, self._case.block):
             how = checking.packed(self._case.recipe(self._plan.seed + number, self._wire))
             target = np.uint64(send + first * self._size)
@@ -247,7 +246,7 @@ class _Calls:
     def _spoil_inputs(self, number: int, rank: int) -> None:
         send, _ = self._buffers(rank)
         for first in range(0, self._case.send_count, self._case.block):
-            self._spoil(number, rank, send + first * self._size, stressing.INPUT)
+            self._spoil(number, rank, send + first * self._size, checking.INPUT)
 
     def _spoil(self, number: int, rank: int, target: int, pattern: int) -> None:
         seed = np.uint32(self._plan.seed + number)

@@ -1,8 +1,6 @@
 """Matrix products on GPUs, by cuBLAS through CuPy, for every rank on another stream than its collectives.
 
 Collectives' streams have a higher priority where a GPU can choose, so that few of their blocks wait for many of these.
-
-The part of a platform that computes in steps (roles.Computing), for ranks that are streams of GPUs.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,8 +12,9 @@ from collbench.errors import CaseFailed, PlatformError
 from collbench.platforms.gpu.cuda import USUAL, Cuda, Stream, why
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import GpuClock
+from collbench.platforms.interface import Compute
 from collbench.platforms.processes import Team
-from collbench.platforms.products import Chain, Moment
+from collbench.platforms.products import Chain, Moment, Products
 from collbench.results import GemmMismatch
 
 
@@ -60,7 +59,7 @@ class _Matrices:
         return self._chain.failure(self._made, got)
 
 
-class GpuProducts:
+class GpuProducts(Products):
     """The matrices of this process's ranks."""
 
     def __init__(
@@ -105,7 +104,7 @@ class GpuProducts:
             return next(filter(None, self._team.exchange(own)), None)
 
 
-class GpuCompute:
+class GpuCompute(Compute):
     """The ranks of a device run a kernel together, on the stream of the first: the others' streams wait for it."""
 
     queued = True
@@ -141,10 +140,6 @@ class GpuCompute:
                 for other, mark in marks:
                     if other is not rank_stream:
                         rank_stream.enter().wait_event(mark)
-
-    def fork_streams(self) -> None:
-        """Do the same: an operation may stand on one stream of a device or on all."""
-        self.join_streams()
 
     def stepping(self) -> AbstractContextManager[None]:
         """Return a context that translates CUDA's failures: after some, every call of CUDA raises."""

@@ -15,6 +15,7 @@ from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.peers import Probed
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import GpuClock
+from collbench.platforms.interface import Launcher
 from collbench.platforms.layout import MAX_RANKS, Region, buffers, world_type
 from collbench.platforms.processes import Team
 
@@ -49,7 +50,7 @@ class KernelCache:
         return self._compiled[key]
 
 
-class GpuLauncher:
+class GpuLauncher(Launcher):
     """Kernels, copies and events on the devices of this process."""
 
     def __init__(

@@ -21,11 +21,12 @@ from collbench.cases import Sweep
 from collbench.datatypes import DATATYPES, NONE, Array
 from collbench.errors import PlatformError
 from collbench.platforms import tracelog
+from collbench.platforms.checking import WITH_DELAYS, lost
+from collbench.platforms.cost import gpus
 from collbench.platforms.gpu import discover, nccl, peers
 from collbench.platforms.gpu.check import GpuChecker
 from collbench.platforms.gpu.compute import GpuCompute
 from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, Stream, load_cupy
-from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.placement import Placement, place_ranks
@@ -34,7 +35,6 @@ from collbench.platforms.gpu.timing import GivenUp, GpuClock, StartGate, closest
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
-from collbench.platforms.stress import WITH_DELAYS, lost
 from collbench.results import Note
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's timeout ends
@@ -89,10 +89,13 @@ class GpuLogs:
         return self._memory.address(Region.WINDOW, rank) + WINDOW_HEAD + self._memory.layout.fifos[tracelog.FIFO]
 
 
-class GpuPlatform:
+class GpuPlatform(Platform):
     """The ranks of the run that this process holds, and where all others are; made inside `team.agreeing()`."""
 
     name = "gpu"
+    memory: RankMemory
+    launcher: GpuLauncher
+    clock: GpuClock
 
     def __init__(self, cuda: Cuda, sweep: Sweep, layout: Layout, team: Team) -> None:
         self._cuda, self.team, self.layout = cuda, team, layout

@@ -27,11 +27,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from collbench.cases import Case
 from collbench.errors import CaseFailed
 from collbench.platforms.gpu.cuda import Cuda, Stream
 from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.interface import Limits, Prepared
+from collbench.platforms.interface import Clock, Limits, Prepared
 from collbench.platforms.layout import Region
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment
@@ -97,7 +96,7 @@ class GivenUp:
                 raise CaseFailed(f"a rank waited in vain for another's flag (rank {rank})")
 
 
-class GpuClock:
+class GpuClock(Clock):
     """Seconds that operations take on the slowest rank.  CaseFailed where nothing sure was measured.
 
     Several processes set out together: each begins where all have arrived, and no gate opens before all have enqueued.
@@ -142,17 +141,6 @@ class GpuClock:
     def set_clocks(self) -> float:
         """Set the clocks of devices by the host's: they gain or lose microseconds on it in a second."""
         return self.clocks.set(self._streams)
-
-    def singly(self, prepared: Prepared) -> Prepared | None:
-        """Return None: the host enqueues every operation, so there is no other loop."""
-        return None
-
-    def barrier(self) -> None:
-        """Return None: ranks on devices have no cores."""
-
-    def floor(self, case: Case) -> Sequence[Prepared]:
-        """Return nothing: the line rates of data sheets bound what GPUs do (collbench/analysis/roofline.py)."""
-        return ()
 
     def on_host(self, prepared: Prepared, launches: int) -> float:
         """Return seconds by the host's clock until everything is done, for operations that the host drives."""
