@@ -29,12 +29,7 @@ ELEMENTS = {
     "double": "DOUBLE",
     "half": "FLOAT16_T",
     "bfloat16": "UINT16_T",  # its bits; MPICH names a BFLOAT16_T but aborts when it is to be added
-    "int8": "INT8_T",
-    "uint8": "UINT8_T",
-    "int32": "INT32_T",
-    "uint32": "UINT32_T",
-    "int64": "INT64_T",
-    "uint64": "UINT64_T",
+    **{name: f"{name.upper()}_T" for name in ("int8", "uint8", "int32", "uint32", "int64", "uint64")},
 }
 _BITS = "UINT16_T"  # of a type that a library does not know; all others are in every library
 _OPERATIONS = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN", "avg": "SUM"}

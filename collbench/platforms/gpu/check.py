@@ -5,7 +5,7 @@ meet.  Ranks that share a device run hand-written kernels as one grid on the str
 streams meet before and after each operation, and no rank comes late.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,10 @@ class GpuChecker:
         self._cuda, self._runtime, self._team, self._clock = cuda, cuda.runtime, team, clock
         self._memory, self._compiled, self._launcher = memory, compiled, launcher
         self._streams = streams
+        devices: dict[int, list[Stream]] = {}
+        for rank_stream in streams.values():
+            devices.setdefault(rank_stream.device, []).append(rank_stream)
+        self._shared = [together for together in devices.values() if len(together) > 1]
 
     def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
         """Fill every rank's buffers on its stream, and wait for all."""
@@ -72,7 +76,7 @@ class GpuChecker:
         """Look at the guards of every rank's buffers."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while the guards of buffers were read"):
             self._clock.wait()
-            overruns = self._team.exchange(self._overrun(case))
+            overruns = self._team.exchange(next(self._overruns(case), None))
         return next(filter(None, overruns), None)
 
     def _fill(self, case: Case, seed: int, rank: int, wire: Wire | None) -> None:
@@ -93,8 +97,7 @@ class GpuChecker:
         """Return the first mismatch of the local ranks: lowest rank, lowest index; and digests of what may be off."""
         receivers = [rank for rank in self._memory.local if any(case.pieces(rank))]
         held = [self._compare(case, seed, rank, wire) for rank in receivers]
-        for rank_stream in self._streams.values():
-            rank_stream.enter().synchronize()
+        self._synchronize()
         del held
         mismatches = (self._mismatch(case, seed, rank, wire) for rank in receivers)
         mismatch = next(filter(None, mismatches), None)
@@ -137,14 +140,13 @@ class GpuChecker:
                 return checking.describe(case, seed, rank, piece, (wrong, index), element, wire=wire)
         return None
 
-    def _overrun(self, case: Case) -> Overrun | None:
+    def _overruns(self, case: Case) -> Iterator[Overrun]:
         for rank in self._memory.local:
             for guard in self._memory.layout.guards(case):
                 guard_start = self._memory.address(guard.region, rank) + guard.start
                 held = self._streams[rank].fetch(guard_start, np.zeros(GUARD, np.uint8))
                 if overrun := guard.overrun(rank, held.tobytes()):
-                    return overrun
-        return None
+                    yield overrun
 
     def _stress(self, case: Case, prepared: Prepared, plan: checking.Plan) -> Mismatch | None:
         """Enqueue all calls and wait for them; return the first mismatch of the local ranks.
@@ -157,13 +159,12 @@ class GpuChecker:
         held = [self._clear(rank, len(list(case.pieces(rank)))) for rank in self._memory.local]
         self._synchronize()
         del held
-        devices = _by_device(self._streams)
         for number in range(plan.calls):
             for rank in self._memory.local:
                 calls.enter(number, rank)
-            _meet(devices)
+            self._meet()
             prepared.launch(1)
-            _meet(devices)
+            self._meet()
             for rank in self._memory.local:
                 calls.leave(number, rank)
         self._synchronize()
@@ -177,22 +178,13 @@ class GpuChecker:
         for rank_stream in self._streams.values():
             rank_stream.enter().synchronize()
 
-
-def _meet(devices: Iterable[Sequence[Stream]]) -> None:
-    """Make streams of a device that has several meet: what comes next on any is behind all that came before."""
-    for streams in devices:
-        events = [rank_stream.mark() for rank_stream in streams]
-        for rank_stream in streams:
-            for event in events:
-                rank_stream.enter().wait_event(event)
-
-
-def _by_device(streams: Mapping[int, Stream]) -> list[list[Stream]]:
-    """The streams of those devices that have several."""
-    devices: dict[int, list[Stream]] = {}
-    for rank_stream in streams.values():
-        devices.setdefault(rank_stream.device, []).append(rank_stream)
-    return [shared for shared in devices.values() if len(shared) > 1]
+    def _meet(self) -> None:
+        """Make streams of a device that has several meet: what comes next on any is behind all that came before."""
+        for streams in self._shared:
+            events = [rank_stream.mark() for rank_stream in streams]
+            for rank_stream in streams:
+                for event in events:
+                    rank_stream.enter().wait_event(event)
 
 
 class _Calls:
@@ -212,6 +204,7 @@ class _Calls:
         self._where = checking.probe(case, wire)
         self._stalls = {rank: plan.stalls(rank, case.ranks, _LONGEST) for rank in memory.local}
         self._elements = checking.stretches(self._where) * int(self._where["length"])
+        self._size = case.dtype.itemsize
 
     def enter(self, number: int, rank: int) -> None:
         """Come late if it is this rank's turn; then what lies in the result is none, and the inputs are new."""
@@ -257,7 +250,3 @@ class _Calls:
 
     def _buffers(self, rank: int) -> tuple[int, int]:
         return buffers(self._memory, self._case, rank)
-
-    @property
-    def _size(self) -> int:
-        return self._case.dtype.itemsize

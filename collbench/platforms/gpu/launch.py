@@ -11,8 +11,8 @@ from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.platforms import compiler, tracelog
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream, compile_kernel
+from collbench.platforms.gpu.discover import Probed
 from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.gpu.peers import Probed
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.interface import Launcher
@@ -87,11 +87,17 @@ class GpuLauncher(Launcher):
 
     def bind(self, kernel: GpuKernel, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
         """Return cooperative launches, one a device, on the stream of its first rank; Unsupported if they can't run."""
-        self._refuse(case)
+        if case.ranks > MAX_RANKS:
+            raise Unsupported(f"hand-written kernels take at most {MAX_RANKS} ranks")
+        for (first, second), (works, reason) in self._probed.items():
+            if not works:
+                raise Unsupported(f"GPU {first} cannot use the memory of GPU {second}: {reason}")
         launches = []
         for device in self._places.devices:
-            world = self._world(case, device, blocks)
-            launches.append(self._launch(kernel, device, blocks, threads, (world, *arguments)))
+            held = self._world(case, device, blocks), *arguments
+            mine, function = self._places.on(device), self._on(kernel, device)
+            self._refuse_crowd(kernel.name, function, device, blocks, threads)
+            launches.append((self._streams[mine[0]], function, (blocks * len(mine),), (threads,), held))
 
         def launch(count: int) -> None:
             self.given_up.possible = True
@@ -137,21 +143,6 @@ class GpuLauncher(Launcher):
 
     def _on(self, kernel: GpuKernel, device: int) -> Any:
         return kernel.functions[self._places.devices.index(device)]
-
-    def _refuse(self, case: Case) -> None:
-        if case.ranks > MAX_RANKS:
-            raise Unsupported(f"hand-written kernels take at most {MAX_RANKS} ranks")
-        for (first, second), (works, reason) in self._probed.items():
-            if not works:
-                raise Unsupported(f"GPU {first} cannot use the memory of GPU {second}: {reason}")
-
-    def _launch(
-        self, kernel: GpuKernel, device: int, blocks: int, threads: int, arguments: tuple[Any, ...]
-    ) -> tuple[Stream, Any, tuple[int], tuple[int], tuple[Any, ...]]:
-        """Return stream, function, grid, block and arguments for the ranks of a device."""
-        mine, function = self._places.on(device), self._on(kernel, device)
-        self._refuse_crowd(kernel.name, function, device, blocks, threads)
-        return self._streams[mine[0]], function, (blocks * len(mine),), (threads,), arguments
 
     def _refuse_crowd(self, name: str, function: Any, device: int, blocks: int, threads: int) -> None:
         """CuPy would shrink a grid that does not fit at once, and leave some ranks out; so none gets there."""

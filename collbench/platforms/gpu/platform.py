@@ -23,7 +23,7 @@ from collbench.errors import PlatformError
 from collbench.platforms import tracelog
 from collbench.platforms.checking import WITH_DELAYS, lost
 from collbench.platforms.cost import gpus
-from collbench.platforms.gpu import discover, nccl, peers
+from collbench.platforms.gpu import discover, nccl
 from collbench.platforms.gpu.check import GpuChecker
 from collbench.platforms.gpu.compute import GpuCompute
 from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, Stream, load_cupy
@@ -108,13 +108,15 @@ class GpuPlatform(Platform):
             kernels = KernelCache(cuda, places)
             gate = kernels.get("gate.cu", "gate", DATATYPES["float"], NONE).functions[0]
             self._gate = StartGate(cuda, gate, places.devices[0])
-            self._probed = peers.probe(cuda, places.devices)
+            self._probed = discover.probe_peers(cuda, places.devices)
         self.clock = GpuClock(cuda, team, streams, self._gate, GivenUp(memory, streams), sweep.sampling.graph)
         self.launcher = GpuLauncher(cuda, team, memory, places, kernels, streams, self._probed, self.clock)
         self.checker = GpuChecker(cuda, team, memory, kernels, self.launcher, streams, self.clock)
         self.logs = GpuLogs(cuda, places, memory, kernels, self.launcher, streams)
         self.compute = GpuCompute(cuda, team, places, streams, self.clock)
-        timeout = nccl_timeout(team, sweep.sampling.timeout)
+        # Among many processes, with no supervisor, NCCL may take longer.
+        timeout = sweep.sampling.timeout
+        timeout = _SHARE * timeout if isinstance(team, Alone) else max(STARTUP, timeout)
         self.comm = nccl.Communicators(cuda, team, places, streams, self.clock, timeout)
         self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
@@ -146,8 +148,13 @@ class GpuPlatform(Platform):
             return discover.of_run(self.team, self._places, self.memory.refusal, self._probed)
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of CuPy and of what it found."""
-        return discover.versions(self._cuda, self._places)
+        """Return the versions of CuPy and what it found: the CUDA it was built with, and the newest the driver runs."""
+        cuda, names = self._cuda, dict.fromkeys(place.name for place in self._places.gpus)
+        versions = {"cupy": cuda.cupy.__version__, "gpu": ", ".join(names)}
+        for name, number in (("cuda", cuda.runtime.runtimeGetVersion()), ("driver", cuda.runtime.driverGetVersion())):
+            versions[name] = f"{number // 1000}.{number % 1000 // 10}"
+        versions["nvrtc"] = ".".join(map(str, cuda.compiler_version()))
+        return versions | ({"nccl": nccl.in_words(cuda.nccl.get_version())} if cuda.nccl.available else {})
 
     def close(self) -> bool:
         """Give everything back; after a failure CUDA refuses even that, and the process ends anyway."""
@@ -166,11 +173,6 @@ class GpuPlatform(Platform):
                 self._gate.free()
             self.memory.close()
         return True
-
-
-def nccl_timeout(team: Team, timeout: float) -> float:
-    """Seconds that NCCL may take to start and for a first operation; among many processes, with no supervisor, more."""
-    return _SHARE * timeout if isinstance(team, Alone) else max(STARTUP, timeout)
 
 
 def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:

@@ -296,10 +296,6 @@ class _Tie:
     at: float
     rate: float = 1.0  # seconds of the host in one of the device
 
-    def seconds(self, elapsed: float) -> float:
-        """The host's time so many seconds of the device after it."""
-        return self.at + self.rate * elapsed
-
 
 class DeviceClocks:
     """Those of a process's devices."""
@@ -313,14 +309,12 @@ class DeviceClocks:
         if rank_stream.device not in self._ties:
             self._tie(rank_stream)
         tie, event = self._ties[rank_stream.device], self._event(rank_stream)
-        return lambda: tie.seconds(self._elapsed(tie.event, event))
+        return lambda: tie.at + tie.rate * self._elapsed(tie.event, event)
 
     def set(self, streams: Iterable[Stream]) -> float:
         """Tie every device's clock to the host's anew; seconds by which moments since the last time may be off it."""
-        return max(
-            self._tie(rank_stream)
-            for rank_stream in {rank_stream.device: rank_stream for rank_stream in streams}.values()
-        )
+        by_device = {rank_stream.device: rank_stream for rank_stream in streams}
+        return max(map(self._tie, by_device.values()))
 
     def forget(self) -> None:
         """Forget graphs that are too old."""
