@@ -29,21 +29,10 @@ _WARP = 32  # threads
 
 def world_type(most: int = MAX_RANKS) -> np.dtype[np.void]:
     """`struct World` of kernels/world.cuh, field by field, as compiled with -DMAX_RANKS=most."""
-    return np.dtype(
-        [
-            ("window", np.uint64, most),
-            ("send", np.uint64, most),
-            ("receive", np.uint64, most),
-            ("spins", np.uint64),
-            ("trace", np.uint64),
-            ("ranks", np.uint32),
-            ("first", np.uint32),
-            ("stride", np.uint32),
-            ("blocks", np.uint32),
-            ("yield_after", np.uint32),
-            ("streamed", np.uint32),
-        ]
-    )
+    fields: list[Any] = [(name, np.uint64, most) for name in ("window", "send", "receive")]
+    fields += [(name, np.uint64) for name in ("spins", "trace")]
+    fields += [(name, np.uint32) for name in ("ranks", "first", "stride", "blocks", "yield_after", "streamed")]
+    return np.dtype(fields)
 
 
 WORLD = world_type()

@@ -139,7 +139,7 @@ class Room(NamedTuple):
 def room(root: Path = Path("/")) -> Room:
     """Return what this process and its children may take: the least of all limits."""
     rooms = list(_groups(root))
-    if match := re.search(r"^MemAvailable:\s*(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE):
+    if match := re.search(r"^MemAvailable:\s*(\d+) kB", read_text(root / "proc/meminfo"), re.MULTILINE):
         rooms.append(Room(int(match[1]) * 1024, "this machine", "end what takes it"))
     return min(rooms, default=Room(_UNLIMITED, "this machine", ""))
 
@@ -147,7 +147,7 @@ def room(root: Path = Path("/")) -> Room:
 def _groups(root: Path) -> Iterator[Room]:
     """Yield what is left in each control group above this process that has a limit, of versions 1 and 2."""
     mount = root / "sys/fs/cgroup"
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in read_text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if not controllers:
             yield from _above(mount, path, "memory.max", "memory.current", "inactive_file")
@@ -160,18 +160,18 @@ def _above(mount: Path, path: str, limit: str, usage: str, reclaimable: str) -> 
     """In a container the path may be the host's, of which only the mount's own files are to be seen."""
     group = Path(*(part for part in Path(path).parts if part not in ("/", "..")))
     for folder in dict.fromkeys(mount / part for part in (group, *group.parents)):
-        most, taken = _text(folder / limit).strip(), _text(folder / usage).strip()
+        most, taken = read_text(folder / limit), read_text(folder / usage)
         if not (most.isdigit() and taken.isdigit()) or int(most) >= _UNLIMITED:
             continue
-        cached = re.search(rf"^{reclaimable} (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+        cached = re.search(rf"^{reclaimable} (\d+)$", read_text(folder / "memory.stat"), re.MULTILINE)
         free = int(most) - int(taken) + int(cached[1] if cached else 0)
         yield Room(max(0, free), "its control group", "raise its limit (docker: --memory)")
 
 
-def _text(path: Path) -> str:
-    """Return the text of a file, or nothing."""
+def read_text(path: Path) -> str:
+    """Return the text of a small file, or nothing where there is none to read."""
     try:
-        return path.read_text(encoding="ascii", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
 

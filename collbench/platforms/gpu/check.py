@@ -14,13 +14,10 @@ from collbench.cases import Case
 from collbench.datatypes import Array, Wire
 from collbench.errors import CaseFailed
 from collbench.platforms import checking, compiler
-from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream
-from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
-from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.gpu.timing import GpuClock
+from collbench.platforms.gpu.cuda import GpuKernel, Stream
+from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import GUARD, GUARDED, Region, buffers
-from collbench.platforms.processes import Team
 from collbench.results import Mismatch, Overrun
 from collbench.results.facts import CheckFailure
 
@@ -30,21 +27,12 @@ _LONGEST = 0.002  # seconds that a rank comes late; a device that spins for long
 class GpuChecker:
     """Fills and compares the local ranks' buffers; over all processes, the lowest rank with a failure names it."""
 
-    def __init__(
-        self,
-        cuda: Cuda,
-        team: Team,
-        memory: RankMemory,
-        compiled: KernelCache,
-        launcher: GpuLauncher,
-        streams: Mapping[int, Stream],
-        clock: GpuClock,
-    ) -> None:
-        self._cuda, self._runtime, self._team, self._clock = cuda, cuda.runtime, team, clock
-        self._memory, self._compiled, self._launcher = memory, compiled, launcher
-        self._streams = streams
+    def __init__(self, launcher: GpuLauncher) -> None:
+        self._launcher, self._memory, self._compiled = launcher, launcher.memory, launcher.kernels
+        self._cuda, self._runtime, self._team = launcher.cuda, launcher.cuda.runtime, launcher.team
+        self._streams, self._clock = launcher.streams, launcher.clock
         devices: dict[int, list[Stream]] = {}
-        for rank_stream in streams.values():
+        for rank_stream in self._streams.values():
             devices.setdefault(rank_stream.device, []).append(rank_stream)
         self._shared = [together for together in devices.values() if len(together) > 1]
 
@@ -155,7 +143,7 @@ class GpuChecker:
         """
         entries = ("probe_fill", "probe_spoil", checking.entry("probe_compare", prepared.wire), "stall")
         loaded = {entry: self._compiled.get(compiler.JUDGE, entry, case.dtype, case.redop) for entry in entries}
-        calls = _Calls(case, plan, loaded, self._memory, self._launcher, prepared.wire)
+        calls = _Calls(case, plan, loaded, self._launcher, prepared.wire)
         held = [self._clear(rank, len(list(case.pieces(rank)))) for rank in self._memory.local]
         self._synchronize()
         del held
@@ -191,18 +179,12 @@ class _Calls:
     """What is enqueued for a rank before and after each operation."""
 
     def __init__(
-        self,
-        case: Case,
-        plan: checking.Plan,
-        loaded: Mapping[str, GpuKernel],
-        memory: RankMemory,
-        launcher: GpuLauncher,
-        wire: Wire | None,
+        self, case: Case, plan: checking.Plan, loaded: Mapping[str, GpuKernel], launcher: GpuLauncher, wire: Wire | None
     ) -> None:
         self._case, self._plan, self._kernels = case, plan, loaded
-        self._memory, self._launcher, self._wire = memory, launcher, wire
+        self._memory, self._launcher, self._wire = launcher.memory, launcher, wire
         self._where = checking.probe(case, wire)
-        self._stalls = {rank: plan.stalls(rank, case.ranks, _LONGEST) for rank in memory.local}
+        self._stalls = {rank: plan.stalls(rank, case.ranks, _LONGEST) for rank in launcher.memory.local}
         self._elements = checking.stretches(self._where) * int(self._where["length"])
         self._size = case.dtype.itemsize
 

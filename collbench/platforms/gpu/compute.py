@@ -10,8 +10,7 @@ import numpy as np
 
 from collbench.errors import CaseFailed, PlatformError
 from collbench.platforms.gpu.cuda import USUAL, Cuda, Stream, why
-from collbench.platforms.gpu.placement import Placement
-from collbench.platforms.gpu.timing import GpuClock
+from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.interface import Compute
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Chain, Moment, Products
@@ -109,10 +108,9 @@ class GpuCompute(Compute):
 
     queued = True
 
-    def __init__(
-        self, cuda: Cuda, team: Team, places: Placement, streams: Mapping[int, Stream], clock: GpuClock
-    ) -> None:
-        self._cuda, self._team, self._places, self._streams, self._clock = cuda, team, places, streams, clock
+    def __init__(self, launcher: GpuLauncher) -> None:
+        self._cuda, self._team, self._places = launcher.cuda, launcher.team, launcher.places
+        self._streams, self._clock = launcher.streams, launcher.clock
         self._products: dict[int, GpuProducts] = {}  # by size; the last one that was asked for
 
     def products(self, size: int) -> GpuProducts:

@@ -117,23 +117,20 @@ def reach(cuda: Cuda, team: Team, places: Placement, bases: Sequence[int]) -> Re
     Others' only once a trial on a small piece has shown that it can be trusted.
     """
     reached = Reach(cuda, team, places, bases)
-    if len(reached.base) > len(places.local) and (reason := _tried(cuda, team, places)):
-        reached.refuse(reason)
-    return reached
-
-
-def _tried(cuda: Cuda, team: Team, places: Placement) -> str:
-    """Return what is wrong with the memory of other processes, or nothing."""
-    memory = Memory(cuda, places.devices, 2 * NBYTES + checking.VERDICT.itemsize)
-    reached = Reach(cuda, team, places, memory.base)
-    reason = reached.refusal
+    if len(reached.base) == len(places.local):
+        return reached
+    piece = Memory(cuda, places.devices, 2 * NBYTES + checking.VERDICT.itemsize)
+    tried = Reach(cuda, team, places, piece.base)
+    reason = tried.refusal
     if not reason:
         (functions,) = pattern_kernels(cuda, places.devices)
-        hand = Hand(cuda, places.devices[0], memory.base[0] + 2 * NBYTES, functions)
-        reason = _Trial(cuda, team, reached, hand).failure()
-    reached.close()
-    memory.free()
-    return reason
+        hand = Hand(cuda, places.devices[0], piece.base[0] + 2 * NBYTES, functions)
+        reason = _Trial(cuda, team, tried, hand).failure()
+    tried.close()
+    piece.free()
+    if reason:
+        reached.refuse(reason)
+    return reached
 
 
 class _Trial:

@@ -15,7 +15,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import starmap
@@ -23,10 +23,9 @@ from math import isfinite
 from typing import Any
 
 from collbench.errors import CaseFailed, StartFailed, Unsupported
-from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Stream
+from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Stream
+from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.gpu.placement import Placement
-from collbench.platforms.gpu.timing import GpuClock
-from collbench.platforms.processes import Team
 from collbench.results import Note
 
 MAGIC = 0x74685283
@@ -94,17 +93,9 @@ _PROCESS_EACH = "a process for each GPU"
 class Communicators:
     """One communicator a local rank; all calls of one operation go into one group."""
 
-    def __init__(
-        self,
-        cuda: Cuda,
-        team: Team,
-        places: Placement,
-        streams: Mapping[int, Stream],
-        clock: GpuClock,
-        timeout: float,
-    ) -> None:
-        self._cuda, self._team, self._places = cuda, team, places
-        self._streams, self._clock, self._timeout = streams, clock, timeout
+    def __init__(self, launcher: GpuLauncher, timeout: float) -> None:
+        self._cuda, self._team, self._places = launcher.cuda, launcher.team, launcher.places
+        self._streams, self._clock, self._timeout = launcher.streams, launcher.clock, timeout
         self.hung = False  # whether NCCL took longer than `timeout` seconds: nothing here may be waited for any more
 
     @property

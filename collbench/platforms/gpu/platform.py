@@ -29,7 +29,7 @@ from collbench.platforms.gpu.compute import GpuCompute
 from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, Stream, load_cupy
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.gpu.placement import Placement, place_ranks
+from collbench.platforms.gpu.placement import place_ranks
 from collbench.platforms.gpu.probe import STARTUP
 from collbench.platforms.gpu.timing import GivenUp, GpuClock, StartGate, closest
 from collbench.platforms.interface import Platform
@@ -43,17 +43,9 @@ _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's timeout
 class GpuLogs:
     """Logs of traced kernels, in the windows of their ranks."""
 
-    def __init__(
-        self,
-        cuda: Cuda,
-        places: Placement,
-        memory: RankMemory,
-        kernels: KernelCache,
-        launcher: GpuLauncher,
-        streams: Mapping[int, Stream],
-    ) -> None:
-        self._cuda, self._places, self._memory = cuda, places, memory
-        self._kernels, self._launcher, self._streams = kernels, launcher, streams
+    def __init__(self, launcher: GpuLauncher) -> None:
+        self._launcher, self._cuda, self._places = launcher, launcher.cuda, launcher.places
+        self._memory, self._streams = launcher.memory, launcher.streams
 
     def log_clocks(self) -> Mapping[tuple[int, ...], float]:
         """Return nothing to be added on one GPU; those of several are held against the host's, to some microseconds."""
@@ -70,7 +62,7 @@ class GpuLogs:
     def _log_clock(self, rank: int) -> float:
         """Return seconds that a device's clock is behind the host's; a kernel writes the clock into the log."""
         place, rank_stream = self._place(rank), self._streams[rank]
-        kernel = self._kernels.get("clock.cu", "tell_clock", DATATYPES["float"], NONE)
+        kernel = self._launcher.kernels.get("clock.cu", "tell_clock", DATATYPES["float"], NONE)
         launch, clock = self._launcher.bind_one(kernel, rank, 1, np.uint64(place)), np.zeros(1, np.uint64)
 
         def look() -> None:
@@ -111,13 +103,13 @@ class GpuPlatform(Platform):
             self._probed = discover.probe_peers(cuda, places.devices)
         self.clock = GpuClock(cuda, team, streams, self._gate, GivenUp(memory, streams), sweep.sampling.graph)
         self.launcher = GpuLauncher(cuda, team, memory, places, kernels, streams, self._probed, self.clock)
-        self.checker = GpuChecker(cuda, team, memory, kernels, self.launcher, streams, self.clock)
-        self.logs = GpuLogs(cuda, places, memory, kernels, self.launcher, streams)
-        self.compute = GpuCompute(cuda, team, places, streams, self.clock)
+        self.checker = GpuChecker(self.launcher)
+        self.logs = GpuLogs(self.launcher)
+        self.compute = GpuCompute(self.launcher)
         # Among many processes, with no supervisor, NCCL may take longer.
         timeout = sweep.sampling.timeout
         timeout = _SHARE * timeout if isinstance(team, Alone) else max(STARTUP, timeout)
-        self.comm = nccl.Communicators(cuda, team, places, streams, self.clock, timeout)
+        self.comm = nccl.Communicators(self.launcher, timeout)
         self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
         self.hardware = gpus(sweep.ranks, len(places.gpus))
