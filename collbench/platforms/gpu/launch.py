@@ -1,7 +1,7 @@
 """How kernels are compiled for a run and launched: if ranks wait for each other, as one cooperative grid a device."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +10,7 @@ from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.platforms import compiler, tracelog
-from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream, compile_kernel
+from collbench.platforms.gpu.cuda import Cuda, GpuKernel, compile_kernel
 from collbench.platforms.gpu.discover import Probed
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.placement import Placement
@@ -36,39 +36,30 @@ class KernelCache:
     """The kernels of a run, each compiled once for the devices of this process."""
 
     def __init__(self, cuda: Cuda, places: Placement) -> None:
-        self._cuda, self._places = cuda, places
+        self.cuda, self.places = cuda, places
         self._compiled: dict[tuple[str, ...], GpuKernel] = {}
 
     def get(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
         """Return an entry of `kernels/<file>`; one that gets the world of ranks is compiled for those of the run."""
         if compiler.knows_ranks(file):
-            options = (*defines(len(self._places.places), self._places.one_device), *options)
+            options = (*defines(len(self.places.places), self.places.one_device), *options)
         key = file, entry, dtype.name, redop.name, *options
         if key not in self._compiled:
-            devices = self._places.devices
-            self._compiled[key] = compile_kernel(self._cuda, devices, file, entry, dtype, redop, options)
+            devices = self.places.devices
+            self._compiled[key] = compile_kernel(self.cuda, devices, file, entry, dtype, redop, options)
         return self._compiled[key]
 
 
 class GpuLauncher(Launcher):
     """Kernels, copies and events on the devices of this process."""
 
-    def __init__(
-        self,
-        cuda: Cuda,
-        team: Team,
-        memory: RankMemory,
-        places: Placement,
-        kernels: KernelCache,
-        streams: Mapping[int, Stream],
-        probed: Probed,
-        clock: GpuClock,
-    ) -> None:
-        self.cuda, self.team, self.memory, self.places = cuda, team, memory, places
-        self.kernels, self.streams, self._probed = kernels, streams, probed
-        self.clock, self.given_up = clock, clock.given_up
-        self._options: tuple[str, ...] = ()  # of every kernel
-        self._lost = 0  # nanoseconds that delayed kernels lose
+    _options: tuple[str, ...] = ()  # of every kernel
+    _lost = 0  # nanoseconds that delayed kernels lose
+
+    def __init__(self, team: Team, memory: RankMemory, kernels: KernelCache, probed: Probed, clock: GpuClock) -> None:
+        self.cuda, self.places, self.team, self.memory = kernels.cuda, kernels.places, team, memory
+        self.kernels, self.clock, self.streams, self._probed = kernels, clock, clock.by_rank, probed
+        self.given_up = clock.given_up
 
     def altered(self, memory: RankMemory | None = None, options: tuple[str, ...] = (), lost: int = 0) -> Self:
         """Return the same launcher for buffers elsewhere, or with options of the compiler for every kernel."""

@@ -102,7 +102,7 @@ class GpuPlatform(Platform):
             self._gate = StartGate(cuda, gate, places.devices[0])
             self._probed = discover.probe_peers(cuda, places.devices)
         self.clock = GpuClock(cuda, team, streams, self._gate, GivenUp(memory, streams), sweep.sampling.graph)
-        self.launcher = GpuLauncher(cuda, team, memory, places, kernels, streams, self._probed, self.clock)
+        self.launcher = GpuLauncher(team, memory, kernels, self._probed, self.clock)
         self.checker = GpuChecker(self.launcher)
         self.logs = GpuLogs(self.launcher)
         self.compute = GpuCompute(self.launcher)

@@ -109,7 +109,7 @@ class GpuClock(Clock):
         self, cuda: Cuda, team: Team, streams: Mapping[int, Stream], gate: StartGate, given_up: GivenUp, graph: bool
     ) -> None:
         self._cuda, self._team, self._graph = cuda, team, graph
-        self._by_rank, self._streams = streams, list(streams.values())
+        self.by_rank, self._streams = streams, list(streams.values())
         self.besides: Sequence[Stream] = ()  # more that are waited for, but neither captured nor timed
         self._gate = gate
         self.given_up = given_up
@@ -136,7 +136,7 @@ class GpuClock(Clock):
 
     def moment(self, rank: int) -> Moment:
         """Record an event on the rank's stream; clocks of devices are set by the host's, to a few microseconds."""
-        return self.clocks.moment(self._by_rank[rank])
+        return self.clocks.moment(self.by_rank[rank])
 
     def set_clocks(self) -> float:
         """Set the clocks of devices by the host's: they gain or lose microseconds on it in a second."""
@@ -165,7 +165,13 @@ class GpuClock(Clock):
 
     def of_graph(self, prepared: Prepared, launches: int) -> float:
         """Return seconds of one replay of a graph of that many launches, and of nothing else."""
-        captured = self._captured(prepared, launches)
+        key = prepared, launches
+        if key not in self._graphs:
+            self._graphs[key] = self._capture(prepared, launches)
+        self._graphs.move_to_end(key)
+        while len(self._graphs) > _MOST_GRAPHS:
+            self._graphs.popitem(last=False)
+        captured = self._graphs[key]
         self._team.meet()
         self._gate.close([rank_stream for rank_stream, _ in captured])
         try:
@@ -213,15 +219,6 @@ class GpuClock(Clock):
     def drop_graphs(self) -> None:
         """Forget what was captured: NCCL waits for that before it lets go of a communicator."""
         self._graphs.clear()
-
-    def _captured(self, prepared: Prepared, launches: int) -> Captured:
-        key = prepared, launches
-        if key not in self._graphs:
-            self._graphs[key] = self._capture(prepared, launches)
-        self._graphs.move_to_end(key)
-        while len(self._graphs) > _MOST_GRAPHS:
-            self._graphs.popitem(last=False)
-        return self._graphs[key]
 
     def _capture(self, prepared: Prepared, launches: int) -> Captured:
         """Uploaded, so that the first replay is like all others; not replayed, since in place each one counts."""
