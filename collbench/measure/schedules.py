@@ -79,14 +79,14 @@ def _sender(parts: Parts) -> Callable[[int, Recorder | None], None]:
 
     All that it needs is looked up here, as steps may be short.
     """
-    gather, spread = parts.platform.compute.join_streams, parts.platform.compute.fork_streams
+    join = parts.platform.compute.join_streams
     launches = [operation.launch for operation in parts.operations]
 
     def send(bucket: int, recorder: Recorder | None) -> None:
         begun = parts.moments() if recorder else []
-        gather()
+        join()
         launches[bucket](1)
-        spread()
+        join()
         if recorder:
             for rank, start, end in zip(parts.platform.local, begun, parts.moments(), strict=True):
                 recorder.communicated(rank, bucket, start, end)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from collbench.cases import Case, Sampling
-from collbench.platforms.stress import Plan
+from collbench.platforms.checking import Plan
 
 MOST = 256  # calls
 _SECONDS = 0.01  # that the calls of an implementation take in a sweep, as far as that is not too few of them

@@ -37,9 +37,11 @@ class Products(Protocol):
 
     def hand_over(self, rank: int) -> None:
         """Make what is enqueued next for the rank's collectives wait for what the rank has computed so far."""
+        return
 
     def take_over(self, rank: int) -> None:
         """Make what the rank computes next wait for what is enqueued for its collectives so far."""
+        return
 
     def reset(self) -> None:
         """Start the chains anew."""

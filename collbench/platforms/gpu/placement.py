@@ -121,17 +121,10 @@ def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Placement:
     first = nodes[: team.rank].count(node)
     count = cuda.count()
     device = {rank: (first + index) % count for index, rank in enumerate(local)}
-    mine = [
-        Place(
-            node,
-            cuda.runtime.deviceGetPCIBusId(gpu),
-            cuda.name(gpu),
-            cuda.multiprocessors(gpu),
-            cuda.cache(gpu),
-            cuda.uuid(gpu),
-        )
-        for gpu in device.values()
-    ]
+    mine = []
+    for gpu in device.values():
+        bus_id, name = cuda.runtime.deviceGetPCIBusId(gpu), cuda.name(gpu)
+        mine.append(Place(node, bus_id, name, cuda.multiprocessors(gpu), cuda.cache(gpu), cuda.uuid(gpu)))
     places = tuple(chain.from_iterable(team.exchange(mine)))
     return Placement(local, device, places, team.size)
 
