@@ -7,15 +7,13 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from collbench.errors import unlinked
+from collbench.plots.axes import Figure
 from collbench.plots.style import SCREEN, UNDATED, Style, style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _UNFIT = re.compile(r"[/\\\x00]+")  # characters that no file name may have
 _LONGEST_NAME = 200
@@ -23,7 +21,7 @@ _COLOURS = 255  # of a palette; one more stays free
 _PAGE_DPI, _PAGE_COLOURS = 110, 64
 
 
-def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], plot_style: Style = SCREEN) -> list[Path]:
+def save(figure: Figure, folder: Path, stem: str, formats: Sequence[str], plot_style: Style = SCREEN) -> list[Path]:
     """Write a figure in each of the formats and return the files.
 
     Args:
@@ -52,13 +50,13 @@ def save(figure: "Figure", folder: Path, stem: str, formats: Sequence[str], plot
     return paths
 
 
-def page_png(figure: "Figure") -> bytes:
+def page_png(figure: Figure) -> bytes:
     """Return the bytes of a small PNG, with few colours, that stands in a page."""
     with style():
         return png(figure, _PAGE_DPI, _PAGE_COLOURS)
 
 
-def png(figure: "Figure", dpi: int, colours: int = _COLOURS) -> bytes:
+def png(figure: Figure, dpi: int, colours: int = _COLOURS) -> bytes:
     """Return the bytes of a PNG with at most so many colours; the same figure gives the same bytes.
 
     The commonest colours stay as they are, so areas keep theirs; each of the other colours, which smooth edges, becomes
