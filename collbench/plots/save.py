@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -68,21 +67,13 @@ def png(figure: Figure, dpi: int, colours: int = _COLOURS) -> bytes:
     figure.savefig(drawn, format="raw", dpi=dpi)
     width, height = (int(dpi * inches + 1e-8) for inches in figure.get_size_inches())
     whole = Image.frombytes("RGBA", (width, height), drawn.getvalue()).convert("RGB")
-    counted: Any = whole.getcolors(whole.width * whole.height)
-    counted.sort(key=lambda pair: (-pair[0], pair[1]))
-    order = np.array([colour for _, colour in counted], np.int32)
-    palette = order[:colours]
-    nearest = np.concatenate([((part[:, None] - palette) ** 2).sum(2).argmin(1) for part in np.array_split(order, 32)])
-    place_of = np.zeros(1 << 24, np.uint8)
-    place_of[_number_of(order)] = nearest
-    small = Image.fromarray(place_of[_number_of(np.asarray(whole, np.int32))])
+    numbers = np.asarray(whole, np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
+    found, place_of, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    every = found[:, None] >> np.array([16, 8, 0]) & 255
+    palette = every[np.argsort(-counts, kind="stable")[:colours]]
+    nearest = np.concatenate([((part[:, None] - palette) ** 2).sum(2).argmin(1) for part in np.array_split(every, 32)])
+    small = Image.fromarray(nearest.astype(np.uint8)[place_of].reshape(numbers.shape))
     small.putpalette(palette.astype(np.uint8).tobytes())
     written = io.BytesIO()
     small.save(written, "png", optimize=True, dpi=(dpi, dpi))
     return written.getvalue()
-
-
-def _number_of(colours: "np.ndarray[Any, np.dtype[np.int32]]") -> "np.ndarray[Any, np.dtype[np.int32]]":
-    """Return a number from 0 to 2**24 for each colour."""
-    numbers: np.ndarray[Any, np.dtype[np.int32]] = (colours * np.array([1 << 16, 1 << 8, 1], np.int32)).sum(-1)
-    return numbers
