@@ -114,7 +114,7 @@ def _texts(drawn: Figure, panels: Any, found: Ranking) -> None:
     left.set_title("Loss in time")
     right.set_title("Loss in steps; those that add all gradients after each are on one line")
     left.set_ylabel("loss on samples held out")
-    left.yaxis.set_major_formatter("{x:g}")
+    left.yaxis.set_major_formatter(lambda value, position: f"{value:g}")
     left.yaxis.set_minor_formatter(lambda value, position: f"{value:g}" if f"{value:.0e}"[0] in "235" else "")
     below.xaxis.set_major_locator(MaxNLocator(6))
     below.xaxis.set_major_formatter(seconds_tick)

@@ -246,7 +246,7 @@ def _cost_axes(axes: Axes, times: Sequence[float], most: float) -> None:
     axes.set(xlim=(low, high), xscale="log", ylim=(0, 1.15 * most))
     axes.set_xticks(_round_numbers(low, high))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
     axes.yaxis.set_major_locator(MaxNLocator(7))
     axes.yaxis.set_major_formatter(lambda value, position: format_count(value) if value > 0 else "0")
     axes.grid(visible=True, axis="x")

@@ -39,7 +39,7 @@ def figure(found: Sequence[Tradeoff]) -> Figure:
     # Decades of error, and few ratios in plain figures: texts are not read as formulas.
     axes.set(xscale="log", yscale="log")
     axes.xaxis.set_major_locator(LogLocator(numticks=8))
-    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 6, 8), numticks=8))
     axes.yaxis.set_major_formatter("{x:.3g}x")
