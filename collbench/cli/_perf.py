@@ -185,7 +185,7 @@ def _row(results: "list[Result]") -> Iterator[str]:
     """Yield the row of one implementation and size, and a comment where it has no time or is wrong."""
     from collbench.formats.exported import ExportLine
     from collbench.formats.nccl_tests_write import empty_row, row
-    from collbench.results.collectives import Measurement, Untimed
+    from collbench.results import Measurement
 
     measured = {result.case.in_place: result for result in results if isinstance(result, Measurement)}
     line = ExportLine(measured.get(False), measured.get(True))
@@ -195,6 +195,5 @@ def _row(results: "list[Result]") -> Iterator[str]:
         if result.scheduling and result.scheduling.off_core:
             share = f"{result.scheduling.off_core:.0%} of the samples, which the mean is made of too"
             click.echo(f"{name}, {result.case.nbytes} B: ranks were off their cores in {share}", err=True)
-        reason = result.reason if isinstance(result, Untimed) else result.wrong
-        if reason:
+        if reason := result.reason or result.wrong:
             yield f"# {name}: {reason}"

@@ -23,7 +23,7 @@ from collbench.analysis.stragglers import (
 from collbench.analysis.strategies import COLUMNS, Ranking, TableRow, table
 from collbench.cli.tables import Table
 from collbench.measure.step_runs import MODES
-from collbench.results import Result, StepPrediction, StepRow, StepTimes, Trained, Untimed
+from collbench.results import Result, StepRow, StepTimes, Trained
 from collbench.units import format_figure, format_seconds, format_size
 
 PREDICTED = "a model's numbers: nothing was measured; intervals are bands in which nine of ten should lie"
@@ -42,21 +42,9 @@ class StepTable(NamedTuple):
     traced: bool = False  # whether what ranks did in a step of median length is written for Perfetto
 
 
-def _problem(result: Result) -> str:
-    """Return why a result has no time: skipped, failed or wrong; "" where it has one."""
-    if isinstance(result, Untimed):
-        return f"{'FAILED' if result.outcome.bad else result.outcome.value}: {result.reason}"
-    return f"WRONG: {result.wrong}" if result.wrong else ""
-
-
 def _check(result: StepRow | Trained) -> str:
     """Return the verdict of the check, or how it was predicted, and the notes."""
-    if isinstance(result, StepPrediction):
-        algorithm = "/".join(filter(None, (result.algorithm, result.protocol)))
-        words = f"predicted, {algorithm}" if algorithm else "predicted"
-    else:
-        words = result.check
-    return ", ".join(filter(None, (words, str(result.note))))
+    return ", ".join(filter(None, (result.check, result.method, str(result.note))))
 
 
 def _half_width(result: StepRow) -> str:
@@ -81,7 +69,7 @@ def _scaling_heading() -> str:
 def scaling_row(result: Result, results: Sequence[Result] = ()) -> str:
     """Return a row of a scaling; with the results of the run, also speed-up and efficiency of a point of a curve."""
     start = f"{result.case.ranks:>9,}  {result.label:<22}"
-    if problem := _problem(result):
+    if problem := result.problem:
         return f"{start} {problem}"
     assert isinstance(result, StepRow)
     curve, point = find_point(curves(results), result)
@@ -138,7 +126,7 @@ def overlap_row(result: Result, results: Sequence[Result]) -> str:
     step = result.case.step
     assert step
     bucket = format_size(step.bucket) if step.bucket else "all"
-    if problem := _problem(result):
+    if problem := result.problem:
         return f"{result.label:<22} {step.way:<16} {bucket:>9} {problem}"
     assert isinstance(result, StepRow)
     overlap = _find_overlap(result, results)
@@ -202,7 +190,7 @@ def _stragglers_heading() -> str:
 
 def stragglers_row(result: Result, results: Sequence[Result] = ()) -> str:
     """Return a row of an implementation."""
-    if problem := _problem(result):
+    if problem := result.problem:
         return f"{result.label:<16} {problem}"
     if not isinstance(result, StepTimes) or not result.right:
         return f"{result.label:<16} not timed"
@@ -324,7 +312,7 @@ def strategies_row(result: Result, results: Sequence[Result] = ()) -> str:
     """Return a row of one training run."""
     seed = result.case.job.seed if result.case.job else ""
     if not isinstance(result, Trained) or not result.right:
-        return f"{seed:>5}  {result.implementation:<17} {_problem(result) or 'not timed'}"
+        return f"{seed:>5}  {result.implementation:<17} {result.problem or 'not timed'}"
     fewest, most = min(result.steps), max(result.steps)
     return _STRATEGIES.format(
         seed=seed,

@@ -16,7 +16,7 @@ from collbench.api.requests import SweepRequest, cut_short, default_folder, meas
 from collbench.cases import USUAL_STARTS
 from collbench.cli._outputs import Outputs
 from collbench.cli.progress import LiveTable
-from collbench.cli.results_table import NAME, cells_of, common_headings, halfwidth, legend_lines, reason, remarks, row
+from collbench.cli.results_table import NAME, cells_of, common_headings, halfwidth, legend_lines, remarks, row
 from collbench.cli.running import draw_plots, finish, run_session
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
@@ -184,7 +184,7 @@ def paired_rows(pair: tuple[Result, Result], labels: Sequence[str], ratios: Sequ
     for number, (result, setting) in enumerate(zip(pair, labels, strict=True)):
         size, name = ("", "") if number else (format_size(result.case.nbytes), result.label)
         if not isinstance(result, Measurement) or result.mismatch:
-            yield f"{size:>9}  {name:<{NAME}} {setting:<{_LABEL}} {reason(result)}"
+            yield f"{size:>9}  {name:<{NAME}} {setting:<{_LABEL}} {result.problem}"
             continue
         cells = cells_of(result)
         cells |= {

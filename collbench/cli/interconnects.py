@@ -39,7 +39,7 @@ from collbench.errors import UsageError, unknown
 from collbench.host.launcher import launched
 from collbench.host.sanitize import cell
 from collbench.measure.session import Session
-from collbench.results import Timed, Untimed, timed
+from collbench.results import Timed, timed
 from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
 from collbench.topology.system import System
@@ -169,7 +169,7 @@ def _predicted(
         results = list(session.run())
     if session.leader and folder and formats is not None:
         say_where(session, formats)
-    skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if isinstance(row, Untimed)]
+    skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if row.reason]
     return Interconnect(name, session.topology, tuple(timed(results)), tuple(dict.fromkeys(skipped)))
 
 

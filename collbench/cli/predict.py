@@ -19,7 +19,7 @@ from collbench.cli._nccl_options import NAMES
 from collbench.cli._outputs import Outputs
 from collbench.cli.options import MEASURING, STANDARD, SWEEP_OPTIONS, completed, shared, sweep_request, systems
 from collbench.cli.progress import LiveTable
-from collbench.cli.results_table import method, remarks, row
+from collbench.cli.results_table import remarks, row
 from collbench.cli.sweep import print_end, show_sweep
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
@@ -140,7 +140,7 @@ def change_row(before: Result, after: Result) -> str:
         "before": format_seconds(before.seconds),
         "after": format_seconds(after.seconds),
         "ratio": f"{after.seconds / before.seconds:.2f}x",
-        "how": method(after),
+        "how": after.method,
         "note": remarks("predicted", after),
     }
     return _CHANGE.line(cells)

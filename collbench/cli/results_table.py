@@ -8,18 +8,15 @@ from collbench.cli.tables import Table
 from collbench.results import (
     PARTS,
     Explanation,
-    Measurement,
     Observed,
     PlannedStep,
     Prediction,
-    Reported,
     Result,
-    Skipped,
     StepRow,
     Timed,
     Trained,
-    Untimed,
 )
+from collbench.results.collectives import Untimed
 from collbench.units import digits, format_rate, format_seconds, format_size, significant
 
 LEGEND = (
@@ -109,7 +106,7 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
     """Return one result as a row; `library` is the result for the same case that it is compared with."""
     size = format_size(result.case.nbytes)
     if isinstance(result, Untimed) or result.wrong:
-        cells = {"size": size, "name": result.label, "reason": reason(result)}
+        cells = {"size": size, "name": result.label, "reason": result.problem}
         return Table(f"{{size:>9}}  {{name:<{width}}} {{reason}}").line(cells)
     if isinstance(result, Explanation):
         return explained_row(result)
@@ -132,20 +129,19 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
 
 def _measured_row(result: Observed, library: Timed | None, spread: bool, estimates: bool, width: int) -> str:
     percentiles = [result.percentile(percent) for percent in _SPREAD.values()] if spread else []
-    estimate = result.estimate if isinstance(result, Measurement) else None
-    check = result.standing if isinstance(result, Reported) else result.check
+    estimate = result.estimate
     cells = cells_of(result, library)
     cells["interval"] = halfwidth(result)
     cells["spread"] = "".join(f"{format_seconds(seconds):>9} " for seconds in percentiles)
     cells["estimate"] = f"{'' if estimate is None else format_seconds(estimate):>9} " if estimates else ""
-    cells["check"] = remarks(check, result)
+    cells["check"] = remarks(result.check, result)
     return _measured(width).line(cells)
 
 
 def _expected_row(result: Prediction, library: Timed | None) -> str:
     cells = cells_of(result, library)
     cells["band"] = " .. ".join(map(format_seconds, result.band))
-    cells["how"] = method(result)
+    cells["how"] = result.method
     cells["check"] = remarks("predicted", result)
     return _EXPECTED.line(cells)
 
@@ -174,21 +170,9 @@ def cells_of(result: Timed, library: Timed | None = None) -> dict[str, str]:
     }
 
 
-def reason(result: Result) -> str:
-    """Return why there is no time, "" if there is."""
-    if isinstance(result, Untimed):
-        return f"{'skipped' if isinstance(result, Skipped) else 'FAILED'}: {result.reason}"
-    return f"WRONG: {result.wrong}" if result.wrong else ""
-
-
 def remarks(check: str, result: Timed) -> str:
     """Return the last cell of a row: how it was checked, and what else there is to say of it."""
     return ", ".join(filter(None, [check, share_in_words(result), str(result.note)]))
-
-
-def method(result: Prediction) -> str:
-    """Return algorithm and protocol of a prediction."""
-    return "/".join(filter(None, [result.algorithm, result.protocol]))
 
 
 def halfwidth(result: Observed) -> str:
@@ -204,7 +188,7 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
     """Return a line below the table for each thing in it that only some tables have."""
     lines = []
     results = list(results)
-    if any(isinstance(result, Measurement) and result.estimate is not None for result in results):
+    if any(result.estimate is not None for result in results):
         lines.append(ESTIMATE)
     if any(map(_busless, results)):
         lines.append(SHARED)

@@ -10,7 +10,8 @@ import numpy as np
 from collbench.analysis.strategies import Effort, GeometricMean, Ranking, StrategyRuns, geometric_mean, ranking
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import SCREEN, looks, style
-from collbench.results import Point, Trained
+from collbench.results import Trained
+from collbench.results.steps import Point
 from collbench.runfile.store import Run
 from collbench.units import format_seconds
 

@@ -17,8 +17,6 @@ from collbench.results import (
     Failed,
     Observed,
     PlannedStep,
-    Prediction,
-    Reported,
     Result,
     Skipped,
     StepPrediction,
@@ -155,12 +153,7 @@ def _numbers(run: SafeRun, result: Timed, library: Timed | None) -> tuple[str, .
 
 def check(result: Timed) -> str:
     """Return what a right row says in the table and at its point of a curve: its check, its bound, its note."""
-    if isinstance(result, Prediction):
-        method = "/".join(filter(None, (result.algorithm, result.protocol)))
-        words = f"predicted, {method}" if method else "predicted"
-    else:
-        words = result.standing if isinstance(result, Reported) else "ok"
-    return ", ".join(filter(None, (words, share_in_words(result), str(result.note))))
+    return ", ".join(filter(None, (result.check, result.method, share_in_words(result), str(result.note))))
 
 
 def _stepped(result: StepRow) -> str:

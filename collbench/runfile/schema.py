@@ -18,7 +18,6 @@ from collbench.datatypes import NONE, Reduction, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.results import (
     PARTS,
-    PHASES,
     CheckFailure,
     Explanation,
     Mismatch,
@@ -26,11 +25,12 @@ from collbench.results import (
     PlannedStep,
     Reported,
     Result,
-    Series,
     StepPrediction,
     StepTimes,
     Trained,
 )
+from collbench.results.collectives import PHASES
+from collbench.results.steps import Series
 from collbench.units import FASTEST, SLOWEST
 
 T = TypeVar("T")
@@ -151,7 +151,7 @@ def to_line(result: Result) -> dict[str, Any]:
     line = {"kind": result.kind, "implementation": result.implementation, "platform": result.platform}
     line |= case_fields(result.case)
     if result.kind in _CHECKED:
-        line |= {"check": "wrong"} | _failure_fields(result.failure) if result.failure else {"check": "ok"}
+        line |= {"check": "wrong"} | _failure_fields(result.mismatch) if result.mismatch else {"check": "ok"}
     line |= {name: value for name, value in msgspec.to_builtins(result.note).items() if value}
     for field in _FIELDS[result.kind]:
         value = getattr(result, field.name)

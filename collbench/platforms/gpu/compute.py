@@ -16,7 +16,7 @@ from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import GpuClock
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Chain, Moment
-from collbench.results import GemmMismatch
+from collbench.results.facts import GemmMismatch
 
 
 class _Matrices:
