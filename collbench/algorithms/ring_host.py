@@ -36,7 +36,7 @@ from collbench.errors import Unsupported
 from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared, Watch
 from collbench.platforms.layout import Region, buffers
-from collbench.results import ADDED, MOVED
+from collbench.results.collectives import ADDED, MOVED
 
 
 class Action(NamedTuple):

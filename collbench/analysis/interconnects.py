@@ -15,7 +15,7 @@ from collbench.analysis.crossover import Advantage, Contest, fastest_by_size, fo
 from collbench.cases import Case
 from collbench.results import timed
 from collbench.results.base import Timed
-from collbench.results.collectives import Measurement, Prediction
+from collbench.results.collectives import Prediction
 from collbench.runfile.schema import case_fields
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
@@ -57,19 +57,12 @@ class Interconnect:
     @property
     def origin(self) -> str:
         """`predicted`, `measured`, `imported`, or several of them."""
-        return " and ".join(dict.fromkeys(map(origin, self.results))) or "nothing"
+        return " and ".join(dict.fromkeys(row.origin for row in self.results)) or "nothing"
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """All numbers of ranks that it has times for, in order."""
         return tuple(sorted({row.case.ranks for row in self.results}))
-
-
-def origin(row: Timed) -> str:
-    """Return where a time comes from: `predicted`, `measured` here, or `imported` from what another tool printed."""
-    if isinstance(row, Prediction):
-        return "predicted"
-    return "measured" if isinstance(row, Measurement) else "imported"
 
 
 def of_run(name: str, run: Run, selected: Selected = None) -> Interconnect:
@@ -169,9 +162,7 @@ class Cell(NamedTuple):
     @property
     def method(self) -> str:
         """The algorithm and protocol that a model expects, or the implementation."""
-        row = self.row
-        chosen = [row.algorithm, row.protocol] if isinstance(row, Prediction) else []
-        return "/".join(filter(None, chosen)) or row.note.picked or row.label
+        return self.row.method or self.row.note.picked or self.row.label
 
 
 class Line(NamedTuple):
@@ -339,7 +330,7 @@ def _record(name: str, cell: Cell, ranked: Ranking) -> dict[str, Any]:
         place = "perhaps" if len(ranked.names) > 1 else certainty
     return {
         "interconnect": name,
-        "origin": origin(row),
+        "origin": row.origin,
         "implementation": row.implementation,
         "algorithm": getattr(row, "algorithm", ""),
         "protocol": getattr(row, "protocol", ""),

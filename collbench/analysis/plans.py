@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from collbench.results import CaseResult, PlannedStep, words
+from collbench.results import PlannedStep, words
+from collbench.results.base import CaseResult
 from collbench.units import format_count, format_duration, format_figure, format_seconds
 
 LEVELS = (0.9, 0.8, 0.7)

@@ -167,13 +167,13 @@ def share(result: Timed, limit: LinkRoofline | MemoryRoofline | None, seconds: f
 
     What was measured in the same run counts before the roofline of its kind.
     """
-    if isinstance(result, Measurement) and result.floor:
+    if result.floor:
         return result.floor / seconds
     return (limit.seconds(result.case.nbytes) if limit else math.nan) / seconds
 
 
 def share_in_words(result: Timed) -> str:
     """Return `96 % of the roofline`; empty where no copy time was measured along with the operation."""
-    if not (isinstance(result, Measurement) and result.floor and result.right):
+    if not (result.floor and result.right):
         return ""
     return f"{100 * share(result, None, result.typical):.0f} % of the roofline"

@@ -18,7 +18,9 @@ import numpy as np
 
 from collbench.analysis.bootstrap import memory
 from collbench.cases import SEQUENTIAL
-from collbench.results import PACED, Result, Series, StepTimes
+from collbench.results import Result, StepTimes
+from collbench.results.facts import PACED
+from collbench.results.steps import Series
 from collbench.stats import median_interval
 from collbench.units import format_seconds
 

@@ -14,7 +14,8 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from collbench.measure.strategies import strategies
-from collbench.results import Point, Result, Trained
+from collbench.results import Result, Trained
+from collbench.results.steps import Point
 from collbench.stats import student
 from collbench.units import format_seconds
 

@@ -21,7 +21,8 @@ from collbench.analysis.stragglers import (
 from collbench.analysis.strategies import COLUMNS, Ranking, TableRow, table
 from collbench.cli.tables import Table
 from collbench.measure.step_runs import MODES
-from collbench.results import Result, StepPrediction, StepRow, StepTimes, Trained, Untimed
+from collbench.results import Result, StepPrediction, StepRow, StepTimes, Trained
+from collbench.results.collectives import Untimed
 from collbench.units import format_figure, format_seconds, format_size
 
 PREDICTED = "a model's numbers: nothing was measured; intervals are bands in which nine of ten should lie"

@@ -37,7 +37,8 @@ from collbench.datatypes import NONE
 from collbench.errors import UsageError, unknown
 from collbench.host.launcher import launched
 from collbench.host.sanitize import cell
-from collbench.results import Timed, Untimed, timed
+from collbench.results import Timed, timed
+from collbench.results.collectives import Untimed
 from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
 from collbench.topology.system import System

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from collbench.analysis.roofline import share_in_words
 from collbench.analysis.wires import Times, Tradeoff
 from collbench.cli.tables import Table
-from collbench.results import PARTS, Explanation, Measurement, Observed, Prediction, Result, Timed, Untimed
+from collbench.results import PARTS, Explanation, Measurement, Observed, Prediction, Result, Timed
+from collbench.results.collectives import Untimed
 from collbench.units import digits, format_rate, format_seconds, format_size, significant
 
 LEGEND = (

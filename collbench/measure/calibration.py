@@ -16,7 +16,7 @@ from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import PlatformError
 from collbench.measure.session import Session
 from collbench.measure.supervisor import Supervisor
-from collbench.results.collectives import Failed, Untimed
+from collbench.results.collectives import Failed
 from collbench.results.steps import Series, StepTimes
 from collbench.stats import percentile
 
@@ -73,7 +73,7 @@ def seconds_of_a_product(platform: str, size: int) -> float:
         for result in ranks.run():
             if isinstance(result, StepTimes) and result.right:
                 return result.percentile(50) / _TRIED
-            reason = f": {result.reason if isinstance(result, Untimed) else result.wrong}"
+            reason = f": {result.reason or result.wrong}"
     raise PlatformError(f"matrix products of {size} x {size} could not be timed{reason}; try another --matrix")
 
 

@@ -23,10 +23,11 @@ from collbench.measure.protocol import Opened, WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library
-from collbench.results import Result, Sampled
-from collbench.results.collectives import Failed, Measurement
-from collbench.results.steps import StepTimes
+from collbench.results import Failed, Measurement, Result, StepTimes
 from collbench.stats import Pool
+
+Sampled = Measurement | StepTimes
+"""What was sampled here, in rounds that can be joined."""
 
 ROUNDS = 8  # of each arm
 LEAST = 6  # however slow the case: with fewer, ratios have no 95 % interval (the least to the greatest of six is one)
@@ -142,7 +143,7 @@ class ArmResults:
             return math.inf
         seconds = 0.0
         for results in self.rounds.values():
-            seconds += sum(sum(result.seconds) * result.launches for result in results if isinstance(result, Sampled))
+            seconds += sum(sum(result.times) * result.launches for result in results if isinstance(result, Sampled))
         return seconds
 
     def merged(self) -> list[Result]:

@@ -14,7 +14,7 @@ from collbench.errors import Unsupported, unknown
 from collbench.platforms.interface import Pending, Platform, Prepared
 from collbench.platforms.processes import usable_cores
 from collbench.platforms.products import Moment, Products
-from collbench.results import COMMUNICATED, COMPUTED
+from collbench.results.steps import COMMUNICATED, COMPUTED
 
 Moments = tuple[list[Moment], list[Moment]]
 """When local ranks had computed, and when they were done, in their order."""

@@ -21,7 +21,9 @@ from collbench.measure.schedules import Moments, Parts, Recorder, RunStep, find_
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import at
 from collbench.platforms.scheduling import RunQueue
-from collbench.results import Activity, CheckFailure, Note, Result, Scheduling, Skipped, StepTimes
+from collbench.results import CheckFailure, Note, Result, Skipped, StepTimes
+from collbench.results.facts import Scheduling
+from collbench.results.steps import Activity
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: the moments of each step are stored

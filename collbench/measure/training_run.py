@@ -19,7 +19,9 @@ from collbench.measure.strategies.trainer import Trainer, Training
 from collbench.measure.strategies.updates import Update, check_copies, check_order, check_update
 from collbench.platforms.interface import Platform
 from collbench.platforms.scheduling import RunQueue
-from collbench.results import CheckFailure, Note, Point, Result, Scheduling, Skipped, Trained
+from collbench.results import CheckFailure, Note, Result, Skipped, Trained
+from collbench.results.facts import Scheduling
+from collbench.results.steps import Point
 
 FIRST = 4  # steps that are made and checked before any that count
 TURN = 15  # steps of a turn: a slow rank makes some in it, and a machine's load hardly changes

@@ -15,7 +15,8 @@ from collbench.cases import Case
 from collbench.collectives import REDUCED, chunk_elements
 from collbench.datatypes import GROUP, Array, Recipe, Wire, bound, inputs, reduced
 from collbench.errors import CaseFailed
-from collbench.results import CheckFailure, Disagreement, Mismatch
+from collbench.results import CheckFailure, Mismatch
+from collbench.results.facts import Disagreement
 
 RECIPE = np.dtype([(name, np.uint32) for name in ("seed", "ranks", "bits", "stride", "grades")])
 """`struct Recipe` of kernels/recipe.cuh."""

@@ -16,7 +16,7 @@ import numpy as np
 from collbench.cases import Case, Sweep
 from collbench.collectives import chunk_elements
 from collbench.platforms import tracelog
-from collbench.results import Overrun
+from collbench.results.facts import Overrun
 
 MAX_RANKS = 128  # of one World, unless it is compiled for fewer
 WINDOW_HEAD = 65536  # bytes of flags before the FIFOs of a window

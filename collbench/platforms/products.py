@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.results import GemmMismatch
+from collbench.results.facts import GemmMismatch
 
 Matrix = NDArray[np.float32]
 Moment = float | Callable[[], float]

@@ -11,7 +11,8 @@ from collbench.analysis.strategies import Effort, Ranking, StrategyRuns, geometr
 from collbench.plots.axes import Axes, Figure, heading, name_rows, new_figure, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import SCREEN, looks, style
-from collbench.results import Point, Trained
+from collbench.results import Trained
+from collbench.results.steps import Point
 from collbench.runfile.store import Run
 
 _GRID = 200  # points of a line

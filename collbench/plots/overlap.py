@@ -6,7 +6,8 @@ from collbench.analysis.overlap import Overlap, best_of_schedules, overlaps
 from collbench.plots.axes import Axes, Figure, heading, new_figure, patch_legend
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import ACTIVITIES, COLORS, SCREEN, style
-from collbench.results import COMMUNICATED, COMPUTED, StepPrediction, StepTimes
+from collbench.results import StepPrediction, StepTimes
+from collbench.results.steps import COMMUNICATED, COMPUTED
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
 

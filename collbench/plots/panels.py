@@ -14,7 +14,8 @@ from collbench.analysis.crossover import library_of
 from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
 from collbench.errors import UsageError
 from collbench.plots.style import COLORS, COLOURED, TOLD_APART, Look
-from collbench.results import Measurement, Prediction, Reported, Result, Timed, labelled
+from collbench.results import Measurement, Prediction, Reported, Result, Timed
+from collbench.results.facts import labelled
 from collbench.runfile.store import NAME, Run
 
 

@@ -18,7 +18,8 @@ from collbench.plots.axes import Axes, Figure, heading, name_rows, new_figure, p
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.planner import LABEL, machine_of
 from collbench.plots.style import DARK, style
-from collbench.results import Pipeline, PlannedStep
+from collbench.results import PlannedStep
+from collbench.results.steps import Pipeline
 from collbench.runfile.store import Run
 from collbench.units import format_seconds
 

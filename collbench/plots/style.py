@@ -17,7 +17,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from collbench.host.isolation import outside
-from collbench.results import ADDED, COMMUNICATED, COMPUTED, LAUNCH, MOVED, PUBLISHED, WAITED
+from collbench.results.collectives import ADDED, LAUNCH, MOVED, PUBLISHED, WAITED
+from collbench.results.steps import COMMUNICATED, COMPUTED
 
 FORMATS = ("png", "svg", "pdf")
 UNDATED: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}

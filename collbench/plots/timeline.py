@@ -13,7 +13,8 @@ from collbench.plots.axes import Axes, Figure, grid_along_x, heading, name_rows,
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import DARK, OTHERS, style
 from collbench.plots.style import PHASES as COLOURS
-from collbench.results import PARTS, PHASES, Explanation, Track
+from collbench.results import PARTS, Explanation
+from collbench.results.collectives import PHASES, Track
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
 

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 from collbench.analysis.roofline import LinkRoofline, share
 from collbench.errors import unknown
 from collbench.plots.panels import Drawn, Panel, line_of
-from collbench.results import Measurement, family
+from collbench.results import family
 from collbench.units import format_seconds
 
 Band = tuple[float, float]
@@ -242,7 +242,7 @@ def limit(panel: Panel, view: View) -> Limit | None:
     by_size = {result.case.nbytes: result for result in panel.results}
     values: dict[int, float] = {}
     for result in sorted(panel.results, key=lambda result: result.case.nbytes):
-        if isinstance(result, Measurement) and result.floor:
+        if result.floor:
             values[result.case.nbytes] = view.value(panel, result, result.floor)
     if values:
         return Limit("memory copy", "memory copy, in the same run", values, is_rate, True)

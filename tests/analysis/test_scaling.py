@@ -22,7 +22,8 @@ from collbench.analysis.scaling import (
     verdict,
 )
 from collbench.cases import STRONG, WEAK, Step
-from collbench.results import Failed, Result, Series, StepPrediction, StepTimes
+from collbench.results import Failed, Result, StepPrediction, StepTimes
+from collbench.results.steps import Series
 from tests.conftest import case
 
 

@@ -18,8 +18,8 @@ from collbench.platforms.gpu.cuda import GpuKernel, Stream
 from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import GUARD, GUARDED, Region, buffers
-from collbench.results import Mismatch, Overrun
-from collbench.results.facts import CheckFailure
+from collbench.results import Mismatch
+from collbench.results.facts import CheckFailure, Overrun
 
 _LONGEST = 0.002  # seconds that a rank comes late; a device that spins for longer is near to giving up
 

@@ -14,7 +14,7 @@ from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.interface import Compute
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Chain, Moment, Products
-from collbench.results import GemmMismatch
+from collbench.results.facts import GemmMismatch
 
 
 class _Matrices:

@@ -13,7 +13,7 @@ from pathlib import Path
 from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.gpu.probe import too_large
 from collbench.platforms.processes import Team
-from collbench.results import Sharing
+from collbench.results.facts import Sharing
 from collbench.units import format_size
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # tells machines apart that bear one name
