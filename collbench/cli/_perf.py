@@ -176,7 +176,7 @@ class _Table:
         sweep, header = self.session.sweep, self.session.header
         sizes = sorted({case.nbytes for case in sweep.cases()})
         iterations = sweep.sampling.iters or 0
-        options = settings(header, sweep.ranks, sizes, iterations=iterations, threads=self.threads, gpus=self.gpus)
+        options = settings(header, sweep.ranks, sizes, iterations=iterations, nthreads=self.threads, ngpus=self.gpus)
         yield signature(sweep.implementations[0], self.platform, sweep.ranks)
         yield from opening(self.collective, options, header, sweep.ranks)
 

@@ -201,7 +201,9 @@ def system_lines(system: System, width: int = WIDEST) -> Iterator[str]:
     yield from textwrap.wrap(title, width)
     yield ""
     if system.nodes > 1:
-        yield from _network(system, width)
+        # The topmost tier of switches comes first.
+        yield from columns({tier.name: words for tier, words in reversed(tiers(system))}, width)
+        yield ""
     yield f"each of {system.nodes:,} nodes:" if system.nodes > 1 else "node:"
     for line in _node(system, width - 2):
         yield f"  {line}".rstrip()
@@ -297,12 +299,6 @@ def _span(gpus: Sequence[int]) -> str:
     if len(gpus) > 8:
         return f"GPU {gpus[0]}-{gpus[-1]}"
     return f"GPU {' '.join(map(str, gpus))}"
-
-
-def _network(system: System, width: int) -> Iterator[str]:
-    """The tiers of switches from the topmost."""
-    yield from columns({tier.name: words for tier, words in reversed(tiers(system))}, width)
-    yield ""
 
 
 def _node(system: System, width: int) -> Iterator[str]:
