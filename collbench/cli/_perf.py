@@ -183,13 +183,11 @@ class _Table:
 
 def _row(results: "list[Result]") -> Iterator[str]:
     """Yield the row of one implementation and size, and a comment where it has no time or is wrong."""
-    from collbench.formats.exported import ExportLine
-    from collbench.formats.nccl_tests_write import empty_row, row
+    from collbench.formats.nccl_tests_write import row
     from collbench.results.collectives import Measurement, Untimed
 
     measured = {result.case.in_place: result for result in results if isinstance(result, Measurement)}
-    line = ExportLine(measured.get(False), measured.get(True))
-    yield row(line) if measured else empty_row(results[0].case)
+    yield row(results[0].case, (measured.get(False), measured.get(True)))
     for result in results:
         name = f"{result.implementation}{', in place' if result.case.in_place else ''}"
         if result.scheduling and result.scheduling.off_core:

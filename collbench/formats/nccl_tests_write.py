@@ -180,7 +180,7 @@ def _text_of(part: Part, selection: ExportSelection) -> Iterator[str]:
         yield f"# collbench {__version__}: times are of the kind {' or '.join(others)}"
     yield from opening(collective, _settings_of(part, selection), selection.header, first.case.ranks, heads or HEADER)
     for line in part.lines:
-        yield line.printed if heads and line.printed else row(line)
+        yield line.printed if heads and line.printed else row(line.case, line.places)
     if part.test.complete:
         yield from footer(collective, part.results)
 
@@ -211,20 +211,11 @@ def opening(
     yield from heads
 
 
-def row(line: ExportLine) -> str:
-    """Write both places of a row, side by side."""
-    return start(line.case) + "".join(_place(place) if place else _MISSING for place in line.places)
-
-
-def empty_row(case: Case) -> str:
-    """Write a row without a time."""
-    return start(case) + _MISSING * 2
-
-
-def start(case: Case) -> str:
-    """Write what a row says of its case."""
+def row(case: Case, places: Iterable[Observed | None]) -> str:
+    """Write both places of a row, side by side; a missing place has no numbers."""
     redop = case.redop.name if case.redop is not NONE else "none"
-    return f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {_root(case):>6d}"
+    start = f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {_root(case):>6d}"
+    return start + "".join(_place(place) if place else _MISSING for place in places)
 
 
 def _root(case: Case) -> int:

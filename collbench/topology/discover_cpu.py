@@ -85,7 +85,11 @@ def _sockets(root: Path, cpus: tuple[int, ...], records: list[dict[str, str]]) -
     name = _model_name(records)
     of_cpu = {cpu: _place(root, cpu) for cpu in cpus}
     if None in of_cpu.values():
-        of_cpu = _places_from_cpuinfo(records)
+        of_cpu = {
+            int(record["processor"]): (int(record["physical id"]), record["core id"])
+            for record in records
+            if all(record.get(key, "").isdigit() for key in ("processor", "physical id", "core id"))
+        }
     if set(of_cpu) != set(cpus) or None in of_cpu.values():
         return (Socket(name, threads=len(cpus)),)
     places = [place for place in of_cpu.values() if place]
@@ -109,26 +113,15 @@ def _place(root: Path, cpu: int) -> tuple[int, str] | None:
     return (int(package), core) if core and re.fullmatch(r"-?\d+", package) else None
 
 
-def _places_from_cpuinfo(records: list[dict[str, str]]) -> dict[int, tuple[int, str] | None]:
-    return {
-        int(record["processor"]): (int(record["physical id"]), record["core id"])
-        for record in records
-        if all(record.get(key, "").isdigit() for key in ("processor", "physical id", "core id"))
-    }
-
-
 def _model_name(records: list[dict[str, str]]) -> str:
     """The processor's name without what every name has: `Intel Xeon Platinum 8480C`, `AMD EPYC 9654`."""
     record: Mapping[str, str] = records[0] if records else {}
-    name = record.get("model name") or record.get("cpu model") or _arm_name(record)
+    name = record.get("model name") or record.get("cpu model")
+    implementer, part = record.get("CPU implementer"), record.get("CPU part")
+    if not name and implementer and part:
+        name = ARM_CORES.get((implementer, part)) or f"arm64 (implementer {implementer}, part {part})"
     name = re.sub(r"\((?:R|TM|tm)\)| CPU\b| @ .*| \d+-Core Processor.*", "", name or platform.processor())
     return " ".join(name.split()) or platform.machine() or "CPU"
-
-
-def _arm_name(record: Mapping[str, str]) -> str:
-    implementer, part = record.get("CPU implementer", ""), record.get("CPU part", "")
-    known = ARM_CORES.get((implementer, part))
-    return known or (f"arm64 (implementer {implementer}, part {part})" if implementer and part else "")
 
 
 def _caches(root: Path, cpus: tuple[int, ...]) -> tuple[Cache, ...]:

@@ -255,7 +255,11 @@ class Topology:
         what = " + ".join(f"{count} x {name}" for name, count in counted.items())
         ranks = f"{self.ranks} rank" + ("s" if self.ranks > 1 else "")
         if self.sockets:
-            return f"{ranks} on {what}{_cores(self.sockets)}"
+            count, unit = sum(socket.cores or 0 for socket in self.sockets), "core"
+            if not count:
+                count, unit = sum(socket.threads or 0 for socket in self.sockets), "CPU"
+            cores = f", {count} {unit}{'s' if count > 1 else ''}" if count else ""
+            return f"{ranks} on {what}{cores}"
         words = dict.fromkeys(_WORDS.get(link.kind, link.kind) for link in self.links)
         joined = f", {' + '.join(words)}" if words else ""
         nodes = len({gpu.host for gpu in self.gpus})
@@ -304,14 +308,6 @@ class Topology:
 def _as_json(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return lists for tuples: a header in memory never passes through JSON, and must read like a header that did."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
-
-
-def _cores(sockets: tuple[Socket, ...]) -> str:
-    cores = sum(socket.cores or 0 for socket in sockets)
-    if cores:
-        return f", {cores} core" + ("s" if cores > 1 else "")
-    threads = sum(socket.threads or 0 for socket in sockets)
-    return f", {threads} CPU" + ("s" if threads > 1 else "") if threads else ""
 
 
 def _probed(link: Link, results: Probed, otherwise: str) -> Link:
