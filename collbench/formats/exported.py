@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import cast
 
 from collbench.cases import Case
 from collbench.errors import UsageError
@@ -121,7 +120,8 @@ def parts(selection: ExportSelection) -> list[Part]:
             selection.leave("predictions are not measured")
             continue
         case = result.case
-        test, row = ForeignTest(), cast(object, replace(case, in_place=False))
+        test = ForeignTest()
+        row: object = replace(case, in_place=False)
         key: tuple[object, ...] = (case.collective.name, case.ranks, result.implementation, result.platform)
         printed = result.printed if isinstance(result, Reported) else {}
         test_number, row_number = printed.get("test"), printed.get("row")

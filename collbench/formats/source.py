@@ -190,8 +190,8 @@ def bare(line: str) -> str:
     if not line.isascii():
         line = UNSEEN.sub("", line).replace("\u00a0", " ")
     for _ in range(MOST_TAGS):
-        ends = [match.end() for tag in TAGS if (match := tag.match(line))]
-        end = next(filter(None, ends), 0)
+        matches = (tag.match(line) for tag in TAGS)
+        end = next((match.end() for match in matches if match and match.end()), 0)
         if not end:
             break
         line = line[end:]
