@@ -18,8 +18,7 @@ from collbench.cli.progress import LiveTable
 from collbench.cli.running import finish, run_session, write_foreign
 from collbench.collectives import Collective, find_collective, of_nccl_tests
 from collbench.errors import UsageError
-from collbench.formats.exported import ExportLine
-from collbench.formats.nccl_tests_write import average, empty_row, footer, opening, program, row, settings, signature
+from collbench.formats.nccl_tests_write import average, footer, opening, program, row, settings, signature
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.results import Measurement, Result, observed
@@ -128,7 +127,7 @@ class _Table(LiveTable):
         sweep, header = self._session.sweep, self._session.header
         sizes = sorted({case.nbytes for case in sweep.cases()})
         iterations = sweep.sampling.iters or 0
-        options = settings(header, sweep.ranks, sizes, iterations=iterations, threads=self._threads, gpus=self._gpus)
+        options = settings(header, sweep.ranks, sizes, iterations=iterations, nthreads=self._threads, ngpus=self._gpus)
         click.echo(signature(sweep.implementations[0], self._platform, sweep.ranks))
         _print(opening(self._collective, options, header, sweep.ranks))
 
@@ -151,7 +150,7 @@ def _print(lines: Iterable[str]) -> None:
 def _row(results: Sequence[Result]) -> Iterator[str]:
     """Yield the row of one implementation and size, and a comment where it has no time or is wrong."""
     measured = {result.case.in_place: result for result in results if isinstance(result, Measurement)}
-    yield row(ExportLine(measured.get(False), measured.get(True))) if measured else empty_row(results[0].case)
+    yield row(results[0].case, (measured.get(False), measured.get(True)))
     for result in results:
         name = f"{result.implementation}{', in place' if result.case.in_place else ''}"
         if result.scheduling and result.scheduling.off_core:

@@ -17,8 +17,8 @@ from collbench.cli.options import PICTURE, STANDARD, JsonCommand, Renamed, compl
 from collbench.errors import PlatformError, UsageError
 from collbench.platforms import find_platform, platforms
 from collbench.topology.discovered import Topology
-from collbench.topology.from_discovery import as_system
 from collbench.topology.render import system_lines, topology_lines
+from collbench.topology.system import as_system
 
 _OPTIONS = [
     click.Argument(

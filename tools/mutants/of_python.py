@@ -390,7 +390,7 @@ FORMATS = (
     *of(
         "formats",
         "tests/formats",
-        "formats/nccl_tests_table.py",
+        "formats/nccl_tests_log.py",
         ("milliseconds of 2015 read as microseconds", "1e-3 if milliseconds else 1e-6", "1e-6"),
         (
             "a table of one place is always out of place",

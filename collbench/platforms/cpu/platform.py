@@ -27,7 +27,8 @@ from collbench.platforms.layout import WINDOW_HEAD, Layout, Region, buffers, vie
 from collbench.platforms.processes import Processes, Team
 from collbench.platforms.products import Chain, Moment, Products
 from collbench.platforms.scheduling import RunQueue, Watch
-from collbench.results import GemmMismatch, Note
+from collbench.results import Note
+from collbench.results.facts import GemmMismatch
 from collbench.topology.discover_cpu import discover
 
 _UNROLLED = (2, 4, 8)  # ranks that direct.cu is compiled for; for others its loops over the ranks stay loops
