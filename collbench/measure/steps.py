@@ -15,8 +15,9 @@ from itertools import chain
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
+from collbench.measure.checks import SEEDS
 from collbench.measure.clocks import Clocks, Taken
-from collbench.measure.sampling import SEEDS, Candidate, Heartbeat, Subject, sample_in_turn
+from collbench.measure.sampling import Candidate, Heartbeat, Subject, sample_in_turn
 from collbench.measure.schedules import Moments, Parts, Recorder, RunStep, find_schedule, refuse
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import at

@@ -12,7 +12,8 @@ from itertools import chain
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
-from collbench.measure.sampling import SEEDS, Heartbeat, calibrate, checked
+from collbench.measure.checks import SEEDS, checked
+from collbench.measure.sampling import Heartbeat, calibrate
 from collbench.platforms import tracelog
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Moment, at

@@ -12,7 +12,8 @@ import numpy as np
 
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
-from collbench.measure.sampling import SEEDS, Heartbeat
+from collbench.measure.checks import SEEDS
+from collbench.measure.sampling import Heartbeat
 from collbench.measure.strategies import Strategy, strategies
 from collbench.measure.strategies.network import first_weights, held_out, loss
 from collbench.measure.strategies.trainer import Trainer, Training
