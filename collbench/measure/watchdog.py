@@ -92,20 +92,20 @@ WATCHDOG = Watchdog()
 
 def end_all() -> None:
     """End this process and all others of the launcher, even where MPI hangs."""
-
-    def abort() -> None:
-        # A process that has not come to MPI's start yet does so now, since the others may wait for it there.
-        with suppress(ImportError):
-            from mpi4py import MPI
-
-            processes.unlink_mpich_memory()
-            MPI.COMM_WORLD.Abort(1)
-
     seconds = _ABORT if "mpi4py.MPI" in sys.modules else START / 2  # the others may come to MPI's start later
-    thread = threading.Thread(target=abort, daemon=True)
+    thread = threading.Thread(target=_abort, daemon=True)
     thread.start()
     thread.join(seconds)
     os._exit(1)
+
+
+def _abort() -> None:
+    # A process that has not come to MPI's start yet does so now, since the others may wait for it there.
+    with suppress(ImportError):
+        from mpi4py import MPI
+
+        processes.unlink_mpich_memory()
+        MPI.COMM_WORLD.Abort(1)
 
 
 _GUARD = """
