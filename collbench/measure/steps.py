@@ -122,6 +122,10 @@ def trace_step(step: RunStep, platform: Platform, seconds: float) -> tuple[Activ
 
     *seconds* is about what a step takes, the same on every process.
     """
+
+    def length(step: Sequence[_Noted]) -> float:
+        return max((ended for *_, ended in step), default=0.0) - min((begun for *_, begun, _ in step), default=0.0)
+
     recorders = [Recorder() for _ in range(min(_TRACED_STEPS, max(1, int(_TRACED_SECONDS / seconds))))]
     platform.launcher.synchronize()
     with platform.compute.stepping():
@@ -134,7 +138,7 @@ def trace_step(step: RunStep, platform: Platform, seconds: float) -> tuple[Activ
         noted.append([(rank, what, bucket, at(begun), at(ended)) for rank, what, bucket, begun, ended in entries])
     every = platform.team.exchange(noted)
     steps = [list(chain.from_iterable(ranks)) for ranks in zip(*every, strict=True)]
-    median = sorted(steps, key=_length)[len(steps) // 2]
+    median = sorted(steps, key=length)[len(steps) // 2]
     if len(median) > _MOST_ACTIVITIES:
         return ()
     origin = min((begun for *_, begun, _ in median), default=0.0)
@@ -142,10 +146,6 @@ def trace_step(step: RunStep, platform: Platform, seconds: float) -> tuple[Activ
     for rank, what, bucket, begun, ended in median:
         found.append(Activity(rank, what, bucket, begun - origin, ended - begun))
     return tuple(found)
-
-
-def _length(step: Sequence[_Noted]) -> float:
-    return max((ended for *_, ended in step), default=0.0) - min((begun for *_, begun, _ in step), default=0.0)
 
 
 # Implementations in turn.
