@@ -8,8 +8,7 @@ from pathlib import Path
 
 from collbench.algorithms import choose
 from collbench.api.requests import predicted_sweep
-from collbench.cli._nccl_options import NAMES
-from collbench.cli.options import MEASURING, sweep_request
+from collbench.cli.options import MEASURING, NCCL_NAMES, sweep_request
 from collbench.cli.predict import command as predict
 from collbench.cli.sweep import command as sweep
 from collbench.results import Prediction, Skipped
@@ -112,7 +111,7 @@ def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_pa
     assert "without effect" not in plain.stderr
     assert read(tmp_path / "out").results == read(tmp_path / "noted").results
     mine, theirs = ({param.name for param in command.params} for command in (sweep, predict))
-    measuring = {*MEASURING, *NAMES}
+    measuring = {*MEASURING, *NCCL_NAMES}
     assert mine >= measuring
     assert theirs >= mine - measuring
     assert not theirs & measuring
