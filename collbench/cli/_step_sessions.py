@@ -20,8 +20,9 @@ from collbench.errors import PlatformError, UsageError
 from collbench.host.launcher import launched
 from collbench.measure import strategies
 from collbench.measure.calibration import Work, calibrated
+from collbench.measure.predicted import PredictedSteps
 from collbench.measure.session import Session
-from collbench.measure.step_runs import MODES, OverlapRun, PredictedSteps, Scaling, ScalingRun, overlap_steps
+from collbench.measure.step_runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
 from collbench.measure.steps import LONGEST
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.gpu.nccl import MOST_CTAS
@@ -72,7 +73,7 @@ def scale_session(options: Options) -> Session:
     step = Step(work.products(platform, size), size, slow=slow)
     scaling = Scaling(replace(sweep, steps=(step,)), counts, modes)
     folder = options["out"] or default_folder(sweep, "scale")
-    return Session(ScalingRun(platform, scaling), scaling.sweep, None, folder)
+    return Session(scaling_run(platform, scaling), scaling.sweep, None, folder)
 
 
 def overlap_session(options: Options) -> Session:
@@ -97,7 +98,7 @@ def overlap_session(options: Options) -> Session:
     step = Step(work.products(platform, size), size, slow=slow)
     ctas = parse_ctas(options["ctas"], sweep.implementations)
     sweep = replace(sweep, steps=overlap_steps(step, platform, sizes, ctas))
-    return Session(OverlapRun(platform, sweep), sweep, None, options["out"] or default_folder(sweep, "overlap"))
+    return Session(overlap_run(platform, sweep), sweep, None, options["out"] or default_folder(sweep, "overlap"))
 
 
 def _two_or_more(ranks: int) -> int:

@@ -135,18 +135,6 @@ RUNNER = (
         ),
         ("no limit on launches", "min(_MORE * launches, _MOST_LAUNCHES)", "_MORE * launches"),
         ("disturbed far too often", "_region(platform, sampling) / _MORE", "_region(platform, sampling) * _MORE"),
-        ("latency of a part, not of the operation", "whole = seconds * case.collective.parts", "whole = seconds"),
-        (
-            "one rank in place copies nothing: forgotten",
-            "(case.collective.sharded or case.ranks == 1)",
-            "case.collective.sharded",
-        ),
-        (
-            "seconds of one operation against those of few",
-            "long = min(long, platform.clock.time(prepared, many) * many)",
-            "long = min(long, platform.clock.time(prepared, many))",
-        ),
-        ("a majority of all instead of a half", "2 * shorter - number >=", "shorter - number >="),
         (
             "samples of all parts together",
             "self.samples.append(seconds / self._subject.case.collective.parts)",
@@ -161,6 +149,23 @@ RUNNER = (
         ("a few lucky samples are enough", "sampling.budget / 10 or taken % 8", "sampling.budget / 10 and taken % 8"),
         ("implementations in the same order every round", "        order.reverse()\n", "        order.sort(key=id)\n"),
         ("the closing check of one launch is made out of place", "if case.in_place:", "if not case.in_place:"),
+    ),
+    *of(
+        "checks",
+        "tests/measure/test_sampling.py",
+        "measure/checks.py",
+        ("latency of a part, not of the operation", "whole = seconds * case.collective.parts", "whole = seconds"),
+        (
+            "one rank in place copies nothing: forgotten",
+            "(case.collective.sharded or case.ranks == 1)",
+            "case.collective.sharded",
+        ),
+        (
+            "seconds of one operation against those of few",
+            "long = min(long, platform.clock.time(prepared, many) * many)",
+            "long = min(long, platform.clock.time(prepared, many))",
+        ),
+        ("a majority of all instead of a half", "2 * shorter - number >=", "shorter - number >="),
     ),
     *of(
         "runner",

@@ -5,7 +5,7 @@ import pytest
 
 from collbench.cases import Sampling
 from collbench.errors import CaseFailed
-from collbench.measure import stress as planned
+from collbench.measure import checks
 from collbench.platforms import checking
 from collbench.platforms.checking import Plan
 from tests.conftest import case
@@ -37,16 +37,16 @@ def test_small_operations_are_called_hundreds_of_times_and_large_ones_twice() ->
         (2**27, 0.01, Sampling(check_only=True), 2, 2),
         (2**27, 0.05, Sampling(), 4, 4),
     ):
-        plan = planned.plan(case(nbytes=nbytes, ranks=ranks), seconds, sampling, 1)
+        plan = checks.plan(case(nbytes=nbytes, ranks=ranks), seconds, sampling, 1)
         assert plan.calls == calls, (nbytes, seconds)
 
 
 def test_delayed_kernels_are_called_less_often_and_with_seeds_of_their_own() -> None:
-    plan = planned.plan(case(nbytes=8), 1e-7, Sampling(), 1)
-    slow = planned.delayed(plan)
+    plan = checks.plan(case(nbytes=8), 1e-7, Sampling(), 1)
+    slow = checks.delayed_plan(plan)
     assert (plan.calls, slow.calls, slow.late) == (256, 32, plan.late)
     assert slow.seed >= plan.seed + plan.calls
-    assert planned.delayed(planned.plan(case(nbytes=2**27), 0.05, Sampling(), 1)).calls == 2
+    assert checks.delayed_plan(checks.plan(case(nbytes=2**27), 0.05, Sampling(), 1)).calls == 2
     assert [checking.lost(seconds) for seconds in (1e-6, 1e-4, 1.0)] == [50_000, 400_000, 5_000_000]
 
 
