@@ -10,7 +10,7 @@ Another figure of the same panels is a view in views.py, another look of all a p
 
 import math
 import textwrap
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from collbench.plots import samples
@@ -30,11 +30,9 @@ from collbench.plots.kinds import PLAIN, Kind, Named, PlotRequest, Say
 from collbench.plots.panels import (
     Combination,
     Drawn,
-    Layer,
     Line,
     Panel,
     coloured,
-    line_of,
     one_topology,
     only,
     only_marks,
@@ -51,11 +49,17 @@ _NEUTRAL = "#505050"  # of lines in the legend whose colour says nothing of the 
 _WIDTH = 21  # letters in a line of the legend that is wrapped
 
 
-class Part(NamedTuple):
-    """One panel of a figure."""
+class Curves(NamedTuple):
+    """What is drawn of one panel in one view."""
 
-    layers: tuple[Layer, ...]  # what shares its axes: one layer, or several in an overlay
+    panel: Panel
     view: View
+    lines: dict[Line, list[Drawn]]  # the results that have a value, by size
+    bound: Limit | None
+
+
+Cell = list[Curves]
+"""What shares its axes: one panel, or several in an overlay."""
 
 
 def figures(
@@ -87,35 +91,33 @@ def _of_row(
 ) -> Named:
     """Yield the figures of one combination, a view each."""
     if request.overlay:
-        cells, chosen_looks = [overlaid(row)], known
+        sharing, chosen_looks = [overlaid(row)], known
     else:
-        cells, chosen_looks = [(Layer(panel),) for panel in row], _muted(known, row, request.coloured)
+        sharing, chosen_looks = [[panel] for panel in row], _muted(known, row, request.coloured)
     for view in chosen(request.views, request.linear):
-        parts = []
-        for cell in cells:
-            if layers := _drawable(cell, view, say):
-                parts.append(Part(layers, view))
-        if parts:
+        for panel in row:
+            if lacking := view.lacking(panel):
+                say(f"{view.name} not drawn for {panel.place}: {lacking}")
+        cells = [[_curves(panel, view) for panel in shared if not view.lacking(panel)] for shared in sharing]
+        cells = [cell for cell in cells if cell]
+        if cells:
             # Where there is one topology, a second view stands right of the first, if it can be drawn.
             other = next((other for other in VIEWS if other.name == view.companion), None)
-            alone = request.style.companion and len(parts) == 1 and not request.overlay
-            if other and alone and not other.lacking(parts[0].layers[0].panel):
-                parts.append(Part(parts[0].layers, other))
+            alone = request.style.companion and len(cells) == 1 and not request.overlay
+            if other and alone and not other.lacking(cells[0][0].panel):
+                cells.append([_curves(cells[0][0].panel, other)])
             name = f"overlay-{view.name}" if request.overlay else view.name
-            yield name, _figure(combination, parts, chosen_looks, request.style)
+            yield name, _figure(combination, cells, chosen_looks, request.style)
     if SAMPLES in named(request.views):
         yield from samples.figures(row, known, say)
 
 
-def _drawable(cell: Iterable[Layer], view: View, say: Say) -> tuple[Layer, ...]:
-    """Return the layers that the view can be drawn of; `say` gets the reason for the others."""
-    drawable = []
-    for layer in cell:
-        if lacking := view.lacking(layer.panel):
-            say(f"{view.name} not drawn for {layer.panel.place}: {lacking}")
-        else:
-            drawable.append(layer)
-    return tuple(drawable)
+def _curves(panel: Panel, view: View) -> Curves:
+    lines: dict[Line, list[Drawn]] = {}
+    for (line, _), result in sorted(panel.points.items()):
+        if math.isfinite(view.middle(panel, result)):
+            lines.setdefault(line, []).append(result)
+    return Curves(panel, view, lines, limit(panel, view))
 
 
 def _looks(lines: Iterable[Line]) -> dict[Line, Look]:
@@ -160,52 +162,49 @@ def _distinction(combination: Combination, drawn: Collection[Combination]) -> li
 # ---- the figure
 
 
-def _figure(combination: Combination, parts: list[Part], known: dict[Line, Look], plot_style: Style) -> Figure:
-    columns = len(parts) if len(parts) <= 3 else math.ceil(math.sqrt(len(parts)))
-    rows = math.ceil(len(parts) / columns)
+def _figure(combination: Combination, cells: Sequence[Cell], known: dict[Line, Look], plot_style: Style) -> Figure:
+    columns = len(cells) if len(cells) <= 3 else math.ceil(math.sqrt(len(cells)))
+    rows = math.ceil(len(cells) / columns)
+    every = [curves for cell in cells for curves in cell]
+    predicted = all(curves.panel.predicted for curves in every)
     with style(plot_style):
         size = plot_style.width(columns), plot_style.height(rows)
         figure = new_figure(*size, dpi=plot_style.dpi)
-        room = place_legend(figure, _legend_entries(parts, known, plot_style), plot_style)
-        shared = _comparable(parts)
-        panels = panel_grid(figure, len(parts), columns, sharex=True, sharey=shared)
+        room = place_legend(figure, _legend_entries(every, known, plot_style), plot_style)
+        shared = _comparable(cells)
+        grid = panel_grid(figure, len(cells), columns, sharex=True, sharey=shared)
         letters = plot_style.letters(room, columns, shared)
-        several_bounds = len(_bounds(parts)) > 1  # the legend says the value of a single bound
-        for axes, part in zip(panels, parts, strict=True):
-            _panel(axes, part, known, several_bounds, plot_style)
-            axes.set_title(_title(part, parts, letters))
-        for number, axes in enumerate(panels):  # now that shared limits are known
-            _finish(axes, parts, number, columns, plot_style)
-        _value_labels(figure, [_label(part, plot_style) for part in parts], columns, plot_style)
+        several_bounds = len([curves for curves in every if curves.bound]) > 1  # the legend says a single one's value
+        for axes, cell in zip(grid, cells, strict=True):
+            for curves in cell:
+                _draw(axes, curves, known, several_bounds, plot_style)
+            if (level := cell[0].view.level) is not None:
+                axes.axhline(level, color="#808080", linewidth=plot_style.lines, zorder=1)
+            axes.set_title(_title(cell, cells, letters))
+        sizes = [size for curves in every for _, size in curves.panel.points]
+        for number, axes in enumerate(grid):  # now that shared limits are known
+            value_axis(axes, cells[number][0].view, plot_style.value_ticks)
+            size_axis(axes, sizes, plot_style.ticks(columns))
+            if number + columns >= len(cells):  # the lowest panel of each column
+                axes.set_xlabel("message size")
+                axes.tick_params(labelbottom=True)
+        _value_labels(figure, cells, columns, plot_style)
         if plot_style.title:
-            predicted = all(layer.panel.predicted for part in parts for layer in part.layers)
-            what = f"{'predicted ' * predicted}{parts[0].view.heading}".capitalize()
+            what = f"{'predicted ' * predicted}{every[0].view.heading}".capitalize()
             words = f"{what} of {combination.collective} ({', '.join(filter(None, combination[1:]))})"
             heading(figure, wrapped(words, letters_of(room, plot_style.title)))
     return figure
 
 
-def _panel(axes: Axes, part: Part, known: dict[Line, Look], write_bound: bool, plot_style: Style) -> None:
-    for layer in part.layers:
-        _lines(axes, layer, part.view, known, plot_style)
-        bound = limit(layer.panel, part.view)
-        if bound:
-            _draw_bound(axes, bound, layer.color or GREY)
-            if write_bound and not layer.color:
-                _write_bound(axes, bound, part.view, plot_style.remarks - 1)
-    if part.view.level is not None:
-        axes.axhline(part.view.level, color="#808080", linewidth=plot_style.lines, zorder=1)
-
-
-def _lines(axes: Axes, layer: Layer, view: View, known: Mapping[Line, Look], plot_style: Style) -> None:
-    """Draw the lines of a layer with their bands, those in grey behind and marks in front."""
-    panel, shown = layer.panel, _results_of(layer, view)
-    for line in (line for line in known if line in shown):
-        look = layer.look(known[line])
-        sizes = [result.case.nbytes for result in shown[line]]
-        middle = [view.middle(panel, result) for result in shown[line]]
+def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool, plot_style: Style) -> None:
+    """Draw lines with their bands, those in grey behind and marks in front, and what bounds them."""
+    panel, view, lines, bound = curves
+    for line in (line for line in known if line in lines):
+        look = known[line]._replace(color=panel.color or known[line].color)
+        sizes = [result.case.nbytes for result in lines[line]]
+        middle = [view.middle(panel, result) for result in lines[line]]
         if _has_band(look):
-            low, high = zip(*(view.band(panel, result) for result in shown[line]), strict=True)
+            low, high = zip(*(view.band(panel, result) for result in lines[line]), strict=True)
             if len(sizes) > 1:
                 # Wide bands of many predictions must leave the lines to be seen.
                 several = len({other for other, _ in panel.points if other.predicted})
@@ -215,15 +214,10 @@ def _lines(axes: Axes, layer: Layer, view: View, known: Mapping[Line, Look], plo
                 axes.vlines(sizes, low, high, color=look.color, alpha=0.4, linewidth=4 * plot_style.lines)
         front = 1.9 if look.color == MUTED else 2.0 if look.linestyle else 2.1
         axes.plot(sizes, middle, label=_name(line, panel.predicted), zorder=front, **plot_style.drawn(look))
-
-
-def _results_of(layer: Layer, view: View) -> dict[Line, list[Drawn]]:
-    """Return the results of each line that have a value, by size."""
-    results: dict[Line, list[Drawn]] = {}
-    for (line, _), result in sorted(layer.panel.points.items()):
-        if math.isfinite(view.middle(layer.panel, result)):
-            results.setdefault(line, []).append(result)
-    return results
+    if bound:
+        _draw_bound(axes, bound, panel.color or GREY)
+        if write_bound and not panel.color:
+            _write_bound(axes, bound, view, plot_style.remarks - 1)
 
 
 def _name(line: Line, everything_predicted: bool) -> str:
@@ -260,18 +254,14 @@ def _write_bound(axes: Axes, bound: Limit, view: View, font: float) -> None:
         axes.text(0.99, 0.03, words, transform=axes.transAxes, ha="right", va="bottom", **look)
 
 
-def _finish(axes: Axes, parts: list[Part], number: int, columns: int, plot_style: Style) -> None:
-    """Set ticks, and name the x axis in the lowest panel of each column."""
-    value_axis(axes, parts[number].view, plot_style.value_ticks)
-    sizes = [size for part in parts for layer in part.layers for _, size in layer.panel.points]
-    size_axis(axes, sizes, plot_style.ticks(columns))
-    if number + columns >= len(parts):
-        axes.set_xlabel("message size")
-        axes.tick_params(labelbottom=True)
-
-
-def _value_labels(figure: Figure, labels: list[str], columns: int, plot_style: Style) -> None:
+def _value_labels(figure: Figure, cells: Sequence[Cell], columns: int, plot_style: Style) -> None:
     """Name each y axis unless its neighbour has the same name; all at once where a panel is too low for it."""
+    labels = []
+    for cell in cells:
+        row = [curves.panel for curves in cell]
+        # Where no title says so, the axis says what is only predicted.
+        predicted = not plot_style.title and all(panel.predicted for panel in row)
+        labels.append(f"{'predicted ' * predicted}{cell[0].view.label(row)}")
     rows = math.ceil(len(labels) / columns)
     room = 0.6 * plot_style.height(rows) / rows
     if rows > 1 and len(set(labels)) == 1 and len(labels[0]) > letters_of(room, plot_style.labels):
@@ -282,127 +272,89 @@ def _value_labels(figure: Figure, labels: list[str], columns: int, plot_style: S
             axes.set_ylabel(words)
 
 
-def _label(part: Part, plot_style: Style) -> str:
-    """Return the name of the y axis; it also says what is only predicted, where no title does."""
-    row = [layer.panel for layer in part.layers]
-    words = part.view.label(row)
-    predicted = all(panel.predicted for panel in row)
-    return f"predicted {words}" if predicted and not plot_style.title else words
-
-
-def _comparable(parts: list[Part]) -> bool:
+def _comparable(cells: Sequence[Cell]) -> bool:
     """Return whether one y axis suits all panels; a linear one would lay much slower topologies on the ground."""
-    view = parts[0].view
-    if any(part.view != view for part in parts):
+    view = cells[0][0].view
+    if any(cell[0].view != view for cell in cells):
         return False
     if view.scale == "log" or view.level is not None:
         return True
-    peaks = []
-    for part in parts:
-        peaks.append(max(view.middle(layer.panel, row) for layer in part.layers for row in layer.panel.results))
+    peaks = [max(view.middle(one.panel, row) for one in cell for row in one.panel.results) for cell in cells]
     return max(peaks) < 4 * min(peaks)
 
 
-def _title(part: Part, parts: list[Part], width: int) -> str:
+def _title(cell: Cell, cells: Sequence[Cell], width: int) -> str:
     """Return a panel's title: the topology, and what the reader must know; nothing for the view right of it."""
-    if part.view != parts[0].view:
+    first, view = cell[0].panel, cell[0].view
+    if view != cells[0][0].view:
         return ""
-    layers = [layer for other in parts for layer in other.layers if other.view == part.view]
-    first = part.layers[0].panel
     name = first.place
-    if part.layers[0].name:
-        name = name if one_topology([layer.panel for layer in part.layers]) else ""
-    elif sum(layer.panel.place == name for layer in layers) > 1:
+    if first.name:
+        name = name if one_topology([curves.panel for curves in cell]) else ""
+    elif sum(curves.panel.place == name for other in cells for curves in other if curves.view == view) > 1:
         name += f", {first.origin}"
-    lines = [name, *_remarks(part)]
-    return "\n".join(textwrap.fill(line, width) for line in lines if line)
-
-
-def _remarks(part: Part) -> list[str]:
-    """Return what the reader must know of a panel; in an overlay of which topology, unless it is all."""
     remarks = {}
-    for layer in part.layers:
-        words = [*layer.panel.remarks, *filter(None, [part.view.remark(layer.panel)])]
-        remarks[layer.name] = "; ".join(words)
+    for panel, *_ in cell:
+        remarks[panel.name] = "; ".join(filter(None, [*panel.remarks, view.remark(panel)]))
     if len(set(remarks.values())) == 1:
-        return [*remarks.values()][:1]
-    return [f"{name}: {words}" for name, words in remarks.items() if words]
+        lines = [name, *remarks.values()][:2]
+    else:
+        lines = [name, *(f"{topology}: {words}" for topology, words in remarks.items() if words)]
+    return "\n".join(textwrap.fill(line, width) for line in lines if line)
 
 
 # ---- the legend
 
 
-def _legend_entries(parts: Sequence[Part], looks: Mapping[Line, Look], plot_style: Style) -> list[Artist]:
+def _legend_entries(every: Sequence[Curves], known: dict[Line, Look], plot_style: Style) -> list[Artist]:
     """Return what the legend explains: topologies by colour, implementations by the rest, bounds, bands."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    layers = [layer for part in parts for layer in part.layers]
-    everything_predicted = all(layer.panel.predicted for layer in layers)
+    everything_predicted = all(curves.panel.predicted for curves in every)
     entries: list[Artist] = []
-    for layer in layers:
-        if layer.color:
-            entries.append(Patch(color=layer.color, linewidth=0, label=textwrap.fill(layer.name, _WIDTH)))
-    for line in _ordered(layers, parts[0].view, looks):
-        look = looks[line]._replace(color=_NEUTRAL) if layers[0].color else looks[line]
+    for panel in (curves.panel for curves in every if curves.panel.color):
+        entries.append(Patch(color=panel.color, linewidth=0, label=textwrap.fill(panel.name, _WIDTH)))
+    for line in _ordered([curves for curves in every if curves.view == every[0].view], known):
+        look = known[line]._replace(color=_NEUTRAL) if every[0].panel.color else known[line]
         entries.append(Line2D([], [], label=_name(line, everything_predicted), **plot_style.drawn(look)))
-    for words in _bound_names(parts):
-        label = textwrap.fill(words, _WIDTH)
+    bounds = [(one.bound.name if one.panel.color else one.bound.legend, one) for one in every if one.bound]
+    for words, one in dict(bounds).items():
+        value = f": {one.view.tick(one.bound.last)}" if one.bound and len(bounds) == 1 else ""
+        label = textwrap.fill(f"{words}{value}", _WIDTH)
         entries.append(Line2D([], [], color=GREY, linestyle=":", linewidth=1.5, label=label))
     for predicted, alpha in ((False, 0.3), (True, 0.15)):
-        if label := _band_name(parts, looks, predicted):
+        if label := _band_name(every, known, predicted):
             entries.append(Patch(color="#808080", alpha=alpha, linewidth=0, label=label))
     return entries
 
 
-def _ordered(layers: Sequence[Layer], view: View, looks: Mapping[Line, Look]) -> list[Line]:
+def _ordered(every: Sequence[Curves], known: dict[Line, Look]) -> list[Line]:
     """Return the lines that are drawn in the order in which they end at the right, the topmost first.
 
     Those in grey come after the others, and marks on other lines last.
     """
     ends: dict[Line, list[tuple[int, float]]] = {}
-    for layer in layers:
-        for line, results in _results_of(layer, view).items():
-            end = (results[-1].case.nbytes, view.middle(layer.panel, results[-1]))
-            ends.setdefault(line, []).append(end)
+    for panel, view, lines, _ in every:
+        for line, results in lines.items():
+            ends.setdefault(line, []).append((results[-1].case.nbytes, view.middle(panel, results[-1])))
     largest = max((size for places in ends.values() for size, _ in places), default=0)
 
     def place(line: Line) -> tuple[bool, bool, bool, float]:
         sizes, values = zip(*ends[line], strict=True)
         height = math.fsum(math.log(max(value, 1e-300)) for value in values) / len(values)
-        return not looks[line].linestyle, looks[line].color == MUTED, max(sizes) < largest, -height
+        return not known[line].linestyle, known[line].color == MUTED, max(sizes) < largest, -height
 
-    return sorted((line for line in looks if line in ends), key=place)
-
-
-def _bound_names(parts: Sequence[Part]) -> list[str]:
-    """Return the names of the bounds that are drawn, with its value if there is one."""
-    bounds = _bounds(parts)
-    if len(bounds) == 1:
-        view, layer, bound = bounds[0]
-        return [f"{bound.name if layer.color else bound.legend}: {view.tick(bound.last)}"]
-    return list(dict.fromkeys(bound.name if layer.color else bound.legend for _, layer, bound in bounds))
+    return sorted((line for line in known if line in ends), key=place)
 
 
-def _bounds(parts: Sequence[Part]) -> list[tuple[View, Layer, Limit]]:
-    found = []
-    for part in parts:
-        for layer in part.layers:
-            if bound := limit(layer.panel, part.view):
-                found.append((part.view, layer, bound))
-    return found
-
-
-def _band_name(parts: Sequence[Part], looks: Mapping[Line, Look], predicted: bool) -> str:
+def _band_name(every: Sequence[Curves], known: dict[Line, Look], predicted: bool) -> str:
     """Return what the bands of measured or predicted lines are called; empty if there is none."""
-    names: list[str] = []
-    for part in parts:
-        for layer in part.layers:
-            for result in layer.panel.results:
-                line = line_of(result)
-                banded = line.predicted == predicted and _has_band(looks[line])
-                if banded and math.isfinite(part.view.band(layer.panel, result)[1]):
-                    names.append(part.view.interval(predicted))
+    names = []
+    for panel, view, lines, _ in every:
+        banded = [line for line in lines if line.predicted == predicted and _has_band(known[line])]
+        if any(math.isfinite(view.band(panel, result)[1]) for line in banded for result in lines[line]):
+            names.append("nine in ten, predicted" if predicted else view.interval)
     if len(set(names)) > 1:
         return f"{names[0]} (right: {names[-1].removesuffix(' interval')})"
     return names[0] if names else ""

@@ -13,7 +13,7 @@ from collbench.algorithms import is_library, libraries
 from collbench.analysis.crossover import library_of
 from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
 from collbench.errors import UsageError
-from collbench.plots.style import COLORS, COLOURED, TOLD_APART, Look
+from collbench.plots.style import COLORS, COLOURED, TOLD_APART
 from collbench.results import Measurement, Prediction, Reported, Result, Timed
 from collbench.results.facts import labelled
 from collbench.runfile.store import NAME, Run
@@ -66,6 +66,8 @@ class Panel:
     bound: LinkRoofline | MemoryRoofline | None = None  # what the line rate or the memory allow
     unbounded: str = ""  # why that is not known
     tools: frozenset[str] = frozenset()  # names of other tools that reported results
+    name: str = ""  # what tells it from the others that share its axes (--overlay); and its colour
+    color: str = ""
 
     @property
     def points(self) -> dict[tuple[Line, int], Drawn]:
@@ -148,9 +150,9 @@ def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None)
 def _laid_over(row: list[Panel]) -> list[Panel]:
     selected = []
     for panel in row:
-        others = [other for other in row if other.predicted != panel.predicted and _alike(other, panel)]
-        predictions = [other for other in row if other.predicted and _alike(other, panel)]
-        if not others or len(predictions) > 1:
+        alike = [other for other in row if _alike(other, panel)]
+        predictions = [other for other in alike if other.predicted]
+        if len(predictions) != 1 or len(alike) == 1:
             selected.append(panel)
         elif not panel.predicted:
             (expected,) = predictions
@@ -183,30 +185,26 @@ def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Pan
             place, root = "in-place" if case.in_place else "", f"root{case.root}" if case.root else ""
             combination = Combination(case.collective.name, case.dtype.name, redop, place, root)
             parts.setdefault((combination, case.ranks), []).append(result)
+    topology = run.header.topology
     for (combination, ranks), results in parts.items():
         right = tuple(result for result in results if not result.wrong)
-        wrong = frozenset(result.implementation for result in results if result.wrong)
-        if right:
-            yield combination, _panel(run, ranks, right, wrong, machine)
-
-
-def _panel(run: Run, ranks: int, right: tuple[Drawn, ...], wrong: frozenset[str], machine: str | None) -> Panel:
-    topology = run.header.topology
-    panel = Panel(
-        topology=topology.name or "unknown topology",
-        ranks=ranks,
-        origin=run.path.parent.name if run.path.name == NAME else run.path.stem,
-        factor=0.0 if share_a_device(run, right) else right[0].case.collective.bus_factor(ranks),
-        platform=topology.platform or right[0].platform,
-        results=right,
-        wrong=wrong,
-        libraries=tuple(result for result in right if is_library(result.implementation)),
-        tools=frozenset(filter(None, [run.header.imported.tool])),
-    )
-    try:
-        return replace(panel, bound=roofline(run, right[0].case, machine))
-    except UsageError as reason:
-        return replace(panel, unbounded=str(reason))
+        if not right:
+            continue
+        panel = Panel(
+            topology=topology.name or "unknown topology",
+            ranks=ranks,
+            origin=run.path.parent.name if run.path.name == NAME else run.path.stem,
+            factor=0.0 if share_a_device(run, right) else right[0].case.collective.bus_factor(ranks),
+            platform=topology.platform or right[0].platform,
+            results=right,
+            wrong=frozenset(result.implementation for result in results if result.wrong),
+            libraries=tuple(result for result in right if is_library(result.implementation)),
+            tools=frozenset(filter(None, [run.header.imported.tool])),
+        )
+        try:
+            yield combination, replace(panel, bound=roofline(run, right[0].case, machine))
+        except UsageError as reason:
+            yield combination, replace(panel, unbounded=str(reason))
 
 
 def _drawable(result: Result) -> TypeGuard[Drawn]:
@@ -245,20 +243,8 @@ def told_apart(rows: dict[Combination, list[Panel]], say: Callable[[str], None])
 # ---- panels whose lines share their axes (--overlay)
 
 
-class Layer(NamedTuple):
-    """A panel's lines in a figure; with a name and a colour where other layers share their axes."""
-
-    panel: Panel
-    name: str = ""
-    color: str = ""
-
-    def look(self, look: Look) -> Look:
-        """Return how a line looks in this layer."""
-        return look._replace(color=self.color) if self.color else look
-
-
-def overlaid(row: Sequence[Panel]) -> tuple[Layer, ...]:
-    """Return all panels of a figure as layers that share their axes, a colour each.
+def overlaid(row: Sequence[Panel]) -> list[Panel]:
+    """Return all panels of a figure with names and colours, to share their axes.
 
     They show one kind of bandwidth: the algorithm's, if one of them has no bus to speak of.
 
@@ -272,8 +258,10 @@ def overlaid(row: Sequence[Panel]) -> tuple[Layer, ...]:
             "give fewer runs, or leave --overlay out"
         )
     buses = all(panel.factor for panel in row)
-    same = [panel if buses else replace(panel, factor=0.0) for panel in row]
-    return tuple(Layer(*parts) for parts in zip(same, _names(row), COLORS, strict=False))
+    return [
+        replace(panel, name=name, color=color, factor=panel.factor if buses else 0.0)
+        for panel, name, color in zip(row, _names(row), COLORS, strict=False)
+    ]
 
 
 def _names(row: Sequence[Panel]) -> list[str]:

@@ -1,13 +1,11 @@
 """What stands along y in a figure against message size: bandwidth, time, speed-up, share of the bound; and the bound.
 
-Another view is a class here and an entry in VIEWS.
+Another view is an entry in VIEWS.
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from collbench.analysis.roofline import LinkRoofline, share
 from collbench.errors import unknown
@@ -18,163 +16,116 @@ from collbench.units import format_seconds
 Band = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class View(ABC):
+class View(NamedTuple):
     """The y axis of a figure: which value stands for the seconds of an operation, and how it is written."""
 
-    name: ClassVar[str]  # of the file and for --view
-    heading: ClassVar[str]  # what the figure is of
-    level: ClassVar[float | None] = None  # where a line across stands
-    bounded: ClassVar[bool] = False  # whether the bound is drawn where it is known
+    name: str  # of the file and for --view
+    heading: str  # what the figure is of
+    value: Callable[[Panel, Drawn, float], float]  # of so many seconds; NaN, which leaves the point out: there is none
+    label: Callable[[Sequence[Panel]], str]  # name of the axis
+    tick: Callable[[float], str]  # a value as text
+    lacking: Callable[[Panel], str] = lambda panel: ""  # why it cannot be drawn of the panel; empty: it can
+    remark: Callable[[Panel], str] = lambda panel: ""  # what else the reader must know
+    ratio: bool = False  # to the library, whose interval counts as well
+    interval: str = "95 % interval"  # what the legend calls a measured band
+    level: float | None = None  # where a line across stands
+    bounded: bool = False  # whether the bound is drawn where it is known
     scale: str = "log"
     companion: str = ""  # the view drawn right of it for one topology, unless it has a figure of its own
-
-    @abstractmethod
-    def value(self, panel: Panel, result: Drawn, seconds: float) -> float:
-        """Return the value if the operation took so long; NaN, which leaves the point out, where there is none."""
-
-    @abstractmethod
-    def label(self, row: Sequence[Panel]) -> str:
-        """Return the name of the axis."""
-
-    @abstractmethod
-    def tick(self, value: float) -> str:
-        """Return a value as text."""
 
     def middle(self, panel: Panel, result: Drawn) -> float:
         """Return the value of the time to quote."""
         return self.value(panel, result, result.typical)
 
     def band(self, panel: Panel, result: Drawn) -> Band:
-        """Return between which values it should lie; NaN where that is not known."""
-        low, high = (self.value(panel, result, end) for end in result.band)
-        return low, high
+        """Return between which values it should lie; NaN where that is not known.
 
-    def interval(self, predicted: bool) -> str:
-        """Return what the legend calls a band."""
-        return "nine in ten, predicted" if predicted else "95 % interval"
-
-    def lacking(self, panel: Panel) -> str:
-        """Return why the view cannot be drawn of the panel; empty if it can."""
-        return ""
-
-    def remark(self, panel: Panel) -> str:
-        """Return what else the reader must know."""
-        return ""
-
-
-class _Bandwidth(View):
-    """Bus bandwidth; the algorithm's where no bus lies between the ranks.
-
-    The axis is logarithmic, since small messages reach thousandths of what large ones do, and are to be seen too.
-    """
-
-    name = "bandwidth"
-    heading = "bandwidth"
-    bounded = True
-
-    def value(self, panel: Panel, result: Drawn, seconds: float) -> float:
-        return result.case.nbytes / seconds * (panel.factor or 1)
-
-    def label(self, row: Sequence[Panel]) -> str:
-        return f"{'bus' if row[0].factor else 'algorithm'} bandwidth"
-
-    def tick(self, value: float) -> str:
-        """1e9 bytes/s are a GB/s, as nccl-tests counts."""
-        for scale, unit in ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
-            if value >= 0.9995 * scale:
-                return f"{value / scale:.3g} {unit}"
-        return f"{value:.3g} B/s" if value else "0"
-
-    def lacking(self, panel: Panel) -> str:
-        unsized = [result.case.collective for result in panel.results if not result.case.collective.sized]
-        return f"no message has a size in a {unsized[0].name}" if unsized else ""
-
-
-class _Latency(View):
-    """Seconds of an operation."""
-
-    name = "latency"
-    heading = "latency"
-    bounded = True
-
-    def value(self, panel: Panel, result: Drawn, seconds: float) -> float:
-        return seconds
-
-    def label(self, row: Sequence[Panel]) -> str:
-        return "time per operation"
-
-    def tick(self, value: float) -> str:
-        return format_seconds(value)
-
-
-class _Speedup(View):
-    """The library's time over the implementation's.
-
-    The axis is logarithmic, since twice as fast is as far from 1 as half as fast.
-    """
-
-    name = "ratio"
-    heading = "speed-up"
-    level = 1.0
-
-    def value(self, panel: Panel, result: Drawn, seconds: float) -> float:
-        library = panel.library(result)
-        return library.typical / seconds if library else math.nan
-
-    def band(self, panel: Panel, result: Drawn) -> Band:
-        """Return the band of a ratio, from fastest over slowest to slowest over fastest; None for predictions.
-
-        Both medians lie in their 95 % intervals at once with at least 90 %.  Two predictions are of one model, and how
-        their errors go together is not known.
+        That of a ratio is from fastest over slowest to slowest over fastest: both medians lie in their 95 % intervals
+        at once with at least 90 %.  Two predictions are of one model, and how their errors go together is not known.
         """
+        if not self.ratio:
+            return self.value(panel, result, result.band[0]), self.value(panel, result, result.band[1])
         library = panel.library(result)
         if library is None or line_of(result).predicted:
             return math.nan, math.nan
         return library.band[0] / result.band[1], library.band[1] / result.band[0]
 
-    def interval(self, predicted: bool) -> str:
-        return "90 % interval"
 
-    def label(self, row: Sequence[Panel]) -> str:
-        libraries = (panel.library(result) for panel in row for result in panel.results)
-        names = dict.fromkeys(family(library.implementation) for library in libraries if library)
-        return f"speed-up over {' or '.join(names)}"
-
-    def tick(self, value: float) -> str:
-        return f"{value:.3g}x"
-
-    def lacking(self, panel: Panel) -> str:
-        if not panel.libraries:
-            return "no library (nccl, mpi) was timed there to compare with"
-        compared = any(panel.library(result) for result in panel.results)
-        return "" if compared else "no implementation and the library have a time for the same size"
+def _rate(value: float) -> str:
+    """Return bytes/s as text: 1e9 are a GB/s, as nccl-tests counts."""
+    for scale, unit in ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
+        if value >= 0.9995 * scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value:.3g} B/s" if value else "0"
 
 
-class _ShareOfBound(View):
-    """The bandwidth over the most that the interconnect or the memory allows."""
-
-    name = "bound"
-    heading = "share of the bound"
-    level = 1.0
-
-    def value(self, panel: Panel, result: Drawn, seconds: float) -> float:
-        return share(result, panel.bound, seconds)
-
-    def label(self, row: Sequence[Panel]) -> str:
-        return "bandwidth over its bound"
-
-    def tick(self, value: float) -> str:
-        return f"{100 * value:.3g} %"
-
-    def lacking(self, panel: Panel) -> str:
-        return "" if panel.bound else f"no bound is known: {panel.unbounded}"
-
-    def remark(self, panel: Panel) -> str:
-        return str(panel.bound or "")
+def _without_size(panel: Panel) -> str:
+    collective = panel.results[0].case.collective
+    return "" if collective.sized else f"no message has a size in a {collective.name}"
 
 
-VIEWS: tuple[View, ...] = (_Bandwidth(companion="ratio"), _Latency(), _Speedup(), _ShareOfBound(scale="linear"))
+def _speedup(panel: Panel, result: Drawn, seconds: float) -> float:
+    library = panel.library(result)
+    return library.typical / seconds if library else math.nan
+
+
+def _over_whom(row: Sequence[Panel]) -> str:
+    libraries = (panel.library(result) for panel in row for result in panel.results)
+    names = dict.fromkeys(family(library.implementation) for library in libraries if library)
+    return f"speed-up over {' or '.join(names)}"
+
+
+def _without_library(panel: Panel) -> str:
+    if not panel.libraries:
+        return "no library (nccl, mpi) was timed there to compare with"
+    compared = any(panel.library(result) for result in panel.results)
+    return "" if compared else "no implementation and the library have a time for the same size"
+
+
+# Small messages reach thousandths of the bandwidth of large ones, and are to be seen too; twice as fast is as far from
+# 1 as half as fast: such axes are logarithmic.
+VIEWS: tuple[View, ...] = (
+    View(
+        name="bandwidth",  # of the bus; the algorithm's where no bus lies between the ranks
+        heading="bandwidth",
+        value=lambda panel, result, seconds: result.case.nbytes / seconds * (panel.factor or 1),
+        label=lambda row: f"{'bus' if row[0].factor else 'algorithm'} bandwidth",
+        tick=_rate,
+        lacking=_without_size,
+        bounded=True,
+        companion="ratio",
+    ),
+    View(
+        name="latency",
+        heading="latency",
+        value=lambda panel, result, seconds: seconds,
+        label=lambda row: "time per operation",
+        tick=format_seconds,
+        bounded=True,
+    ),
+    View(
+        name="ratio",
+        heading="speed-up",
+        value=_speedup,
+        label=_over_whom,
+        tick=lambda value: f"{value:.3g}x",
+        lacking=_without_library,
+        ratio=True,
+        interval="90 % interval",
+        level=1.0,
+    ),
+    View(
+        name="bound",
+        heading="share of the bound",
+        value=lambda panel, result, seconds: share(result, panel.bound, seconds),
+        label=lambda row: "bandwidth over its bound",
+        tick=lambda value: f"{100 * value:.3g} %",
+        lacking=lambda panel: "" if panel.bound else f"no bound is known: {panel.unbounded}",
+        remark=lambda panel: str(panel.bound or ""),
+        level=1.0,
+        scale="linear",
+    ),
+)
 SAMPLES = "samples"
 """The view that is no quantity against size: every sample of every row (samples.py draws it)."""
 
@@ -202,8 +153,8 @@ def chosen(names: Iterable[str], linear: bool = False) -> list[View]:
     views = []
     for view in VIEWS:
         if view.name in requested:
-            scale = "linear" if linear and isinstance(view, _Bandwidth) else view.scale
-            views.append(replace(view, scale=scale, companion="" if view.companion in requested else view.companion))
+            scale = "linear" if linear and view.name == "bandwidth" else view.scale
+            views.append(view._replace(scale=scale, companion="" if view.companion in requested else view.companion))
     return views
 
 
@@ -237,21 +188,17 @@ def limit(panel: Panel, view: View) -> Limit | None:
     """
     if not view.bounded:
         return None
-    first = panel.results[0]
-    is_rate = view.value(panel, first, 2.0) < view.value(panel, first, 1.0)
-    by_size = {result.case.nbytes: result for result in panel.results}
-    values: dict[int, float] = {}
-    for result in sorted(panel.results, key=lambda result: result.case.nbytes):
-        if result.floor:
-            values[result.case.nbytes] = view.value(panel, result, result.floor)
+    results, bound = sorted(panel.results, key=lambda result: result.case.nbytes), panel.bound
+    is_rate = view.value(panel, results[0], 2.0) < view.value(panel, results[0], 1.0)
+    values = {row.case.nbytes: view.value(panel, row, row.floor) for row in results if row.floor}
     if values:
         return Limit("memory copy", "memory copy, in the same run", values, is_rate, True)
-    bound = panel.bound
     if not isinstance(bound, LinkRoofline):
         return None
-    least = _SHORTEST * min(result.typical for result in panel.results)
-    for size in sorted(by_size):
-        if is_rate or bound.seconds(size) >= least:
-            values[size] = view.value(panel, by_size[size], bound.seconds(size))
+    least = _SHORTEST * min(result.typical for result in results)
+    for result in results:
+        seconds = bound.seconds(result.case.nbytes)
+        if is_rate or seconds >= least:
+            values[result.case.nbytes] = view.value(panel, result, seconds)
     legend = f"bound by {bound.where} (line rate {bound.line / 1e9:.4g} GB/s)"
     return Limit("bound", legend, values, is_rate, False) if values else None
