@@ -217,7 +217,7 @@ def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool
     if bound:
         _draw_bound(axes, bound, panel.color or GREY)
         if write_bound and not panel.color:
-            _write_bound(axes, bound, view, plot_style.remarks - 1)
+            _write_bound(axes, bound, view, plot_style.font - 1)
 
 
 def _name(line: Line, everything_predicted: bool) -> str:

@@ -73,7 +73,7 @@ def _figure(
     names = [line for line in looks if any(line == other for other, _ in sampled)]
     columns = min(_COLUMNS, len(sizes))
     rows = math.ceil(len(sizes) / columns)
-    height = rows * (len(names) * _ROW + 5) * SCREEN.remarks / 72 + 4 * SCREEN.remarks / 72
+    height = rows * (len(names) * _ROW + 5) * SCREEN.font / 72 + 4 * SCREEN.font / 72
     width = SCREEN.width(columns)
     drawn = new_figure(width, max(2.5, height), dpi=SCREEN.dpi)
     panels = panel_grid(drawn, len(sizes), columns, sharex=True, sharey=True)
@@ -125,7 +125,7 @@ def _strip(axes: Axes, row: int, result: Drawn, look: Look, limits: tuple[float,
     axes.plot((1, 1), (row - 0.4, row + 0.4), color=DARK, linewidth=1.2 * SCREEN.lines, label="_median")
     beyond = int((~inside).sum())
     said = format_seconds(result.typical) + (f", {beyond:,} outside" if beyond else "")
-    axes.text(1.01, row, said, transform=axes.get_yaxis_transform(), va="center", fontsize=0.75 * SCREEN.remarks)
+    axes.text(1.01, row, said, transform=axes.get_yaxis_transform(), va="center", fontsize=0.75 * SCREEN.font)
 
 
 def _finish(drawn: Figure, names: Sequence[str], limits: tuple[float, float]) -> None:
@@ -134,7 +134,7 @@ def _finish(drawn: Figure, names: Sequence[str], limits: tuple[float, float]) ->
 
     for axes in drawn.axes:
         axes.set_xlim(*limits)
-        name_rows(axes, names, 0.6, fontsize=0.85 * SCREEN.remarks)
+        name_rows(axes, names, 0.6, fontsize=0.85 * SCREEN.font)
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(_per_cent))
         grid_along_x(axes)

@@ -159,26 +159,12 @@ def phase_css(prefix: str = ".") -> str:
     return "\n".join(f"{prefix}{name} {{ background: {colour}; }}" for name, colour in PHASES.items())
 
 
-def contrast(one: Iterable[float], other: Iterable[float]) -> float:
-    """Return the contrast of two colours (parts from 0 to 1), from 1 to 21 (WCAG 2, by relative luminance)."""
-    dark, bright = sorted((_luminance(one), _luminance(other)))
-    return (bright + 0.05) / (dark + 0.05)
-
-
-def _luminance(colour: Iterable[float]) -> float:
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
 _LETTER = 0.53  # width of a letter over the font's size
 _AXIS = 5  # width of a y axis with its label over the font's size
 _SETTINGS = {
     "svg.hashsalt": "collbench",
     "text.parse_math": False,  # the name of a run is text, also with two dollar signs in it
-    "font.size": 11,
-    "lines.markersize": 5,
     "legend.frameon": False,
-    "axes.titlesize": "medium",
     "axes.titlelocation": "left",
     "axes.grid": True,
     "axes.grid.axis": "y",
@@ -200,16 +186,25 @@ class Style:
     tallest: float = math.inf  # of all rows together
     size_ticks: tuple[int, int, int] = (7, 6, 6)  # most sizes named along x, with one, two, three and more columns
     value_ticks: int = 0  # most steps of a linear y axis; 0: as many as Matplotlib likes
-    font: float = 11  # of the legend
+    font: float = 11  # of the legend, ticks and a panel's title
     legend_below: bool = False  # else it stands right of the panels
     title: float = 13.2  # font of the figure's title; 0: it has none, since its caption says it
     labels: float = 11  # font of the name of an axis
-    remarks: float = 11  # font of a panel's title
     wrap: int = 52  # most letters in a line of a panel's title
     lines: float = 1.0  # line widths over those of LOOKS
+    markers: float = 5
+    frame: float = 0.8  # line width of axes and ticks
     dpi: int = 150
     companion: bool = False  # whether a second view stands right of the first where there is one topology
-    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)  # Matplotlib's, over those of all styles
+    more: Mapping[str, Any] = field(default_factory=dict, hash=False)  # of Matplotlib's settings
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Matplotlib's settings."""
+        fonts = dict.fromkeys(("axes.titlesize", "legend.fontsize", "xtick.labelsize", "ytick.labelsize"), self.font)
+        frame = dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), self.frame)
+        sizes = {"font.size": self.labels, "figure.titlesize": self.title, "lines.markersize": self.markers}
+        return {**_SETTINGS, **fonts, **frame, **sizes, **self.more}
 
     def width(self, columns: int) -> float:
         """Return the width in inches of a figure with that many columns of panels."""
@@ -236,12 +231,12 @@ class Style:
         """
         axis = _AXIS * self.font / 72
         width = (inches - axis) / columns if shared else inches / columns - axis
-        return min(self.wrap, letters_of(width - self.remarks / 72, self.remarks))
+        return min(self.wrap, letters_of(width - self.font / 72, self.font))
 
     def drawn(self, look: Look) -> dict[str, Any]:
         """Return the keyword arguments of Matplotlib's `plot` for a line of that look."""
-        size = self.settings.get("lines.markersize", _SETTINGS["lines.markersize"])
-        return look._asdict() | {"linewidth": look.linewidth * self.lines, "markersize": (look.markersize or 1) * size}
+        markersize = (look.markersize or 1) * self.markers
+        return look._asdict() | {"linewidth": look.linewidth * self.lines, "markersize": markersize}
 
 
 def letters_of(inches: float, font: float) -> int:
@@ -249,9 +244,9 @@ def letters_of(inches: float, font: float) -> int:
     return max(12, math.floor(inches * 72 / (font * _LETTER)))
 
 
-def _tick_settings(**settings: float) -> dict[str, float]:
-    """Return Matplotlib's settings of the ticks of both axes; `_` stands for a dot in their names."""
-    return {f"{axis}tick.{name.replace('_', '.')}": value for name, value in settings.items() for axis in "xy"}
+def _ticks(settings: Mapping[str, float]) -> dict[str, float]:
+    """Return Matplotlib's settings of the ticks of both axes."""
+    return {f"{axis}tick.{name}": value for name, value in settings.items() for axis in "xy"}
 
 
 SCREEN = Style(panel_width=5.2, companion=True)
@@ -265,22 +260,18 @@ PAPER = Style(
     legend_below=True,
     title=0,
     labels=8,
-    remarks=7,
     wrap=60,
     lines=0.55,
+    markers=3,
+    frame=0.6,
     dpi=300,
-    settings={
+    more={
         "pdf.fonttype": 42,  # TrueType: publishers refuse Matplotlib's default, Type 3
         "ps.fonttype": 42,
-        "font.size": 8,
-        "axes.titlesize": 7,
-        "axes.linewidth": 0.6,
         "grid.linewidth": 0.5,
-        "lines.markersize": 3,
-        "legend.fontsize": 7,
         "legend.columnspacing": 1.2,
         "legend.labelspacing": 0.3,
-        **_tick_settings(labelsize=7, major_width=0.6, minor_width=0.4, major_size=2.5, minor_size=1.5),
+        **_ticks({"major.size": 2.5, "minor.size": 1.5, "minor.width": 0.4}),
     },
 )
 SLIDE = Style(
@@ -293,21 +284,12 @@ SLIDE = Style(
     font=18,
     title=26,
     labels=20,
-    remarks=18,
     wrap=70,
     lines=1.8,
+    markers=10,
+    frame=1.4,
     dpi=144,  # 1920 x 1080
-    settings={
-        "font.size": 20,
-        "figure.titlesize": 26,
-        "axes.titlesize": 18,
-        "axes.linewidth": 1.4,
-        "grid.linewidth": 1.2,
-        "lines.markersize": 10,
-        "legend.fontsize": 18,
-        "legend.labelspacing": 0.35,
-        **_tick_settings(labelsize=18, major_width=1.4, major_size=7, minor_size=4),
-    },
+    more={"grid.linewidth": 1.2, "legend.labelspacing": 0.35, **_ticks({"major.size": 7, "minor.size": 4})},
 )
 STYLES = {style.name: style for style in (SCREEN, PAPER, SLIDE)}
 
@@ -318,7 +300,7 @@ def style(chosen: Style = SCREEN) -> Iterator[None]:
     matplotlib()
     from matplotlib.style import context
 
-    with context(["default", {**_SETTINGS, **chosen.settings}]):
+    with context(["default", chosen.settings]):
         yield
 
 

@@ -5,11 +5,12 @@ Lengths are in units of SCALE inches.
 
 import math
 import textwrap
+from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from collbench.errors import UsageError
-from collbench.plots.axes import Axes, Figure
+from collbench.plots.axes import Axes, Figure, new_figure
 from collbench.plots.save import save
 from collbench.plots.style import FORMATS, style
 from collbench.topology.render import fabric_words, nic_words, tiers
@@ -40,6 +41,19 @@ class _Frame(NamedTuple):
     height: float
 
 
+class _Host(NamedTuple):
+    """A box that cards and GPUs are attached to: a PCIe switch, a CPU, or all CPUs of a large node."""
+
+    centre: Place
+    width: float
+    span: float  # its share of the node's width
+
+    def below(self, place: Place) -> Place:
+        """Return where a line from there meets it: straight down if it can."""
+        half = self.width / 2 - 0.1
+        return min(max(place[0], self.centre[0] - half), self.centre[0] + half), self.centre[1]
+
+
 def draw(system: System, path: Path) -> Path:
     """Write the picture in the format that the file's name ends in, and return the file.
 
@@ -61,7 +75,7 @@ def figure(system: System) -> Figure:
     nodes = min(system.nodes, 2)
     network = tiers(system) if system.nodes > 1 else []
     width, height = NODE * nodes + GAP * (nodes - 1), frame.height + 1.3 * len(network) + 0.5
-    drawn = Figure(figsize=((width + 0.4) * SCALE, (height + 0.3) * SCALE))
+    drawn = new_figure((width + 0.4) * SCALE, (height + 0.3) * SCALE, layout=None)
     axes = drawn.add_axes((0, 0, 1, 1))
     axes.set(xlim=(-0.2, width + 0.2), ylim=(-0.15, height + 0.15))
     axes.set_axis_off()
@@ -75,7 +89,14 @@ def figure(system: System) -> Figure:
         cards += _node(axes, system, frame, place * (NODE + GAP), name)
     if system.nodes > 2:
         axes.text(width / 2, frame.height / 2, f"...\n{system.nodes:,}\nnodes", ha="center", va="center")
-    _network(axes, [f"{tier.name}: {words}" for tier, words in network], frame.height, width, cards)
+    # A bar for each tier of switches, with lines to what is below it: to each network card below the lowest.
+    below, look = cards, {"label": "_uplink", "linewidth": 1 if len(cards) <= 4 * FEW else 0.5}
+    for place, (tier, words) in enumerate(network):
+        middle = frame.height + 0.75 + 1.3 * place
+        for x, y in below:
+            _line(axes, (x, y), (x, middle), **look)
+        _box(axes, (width / 2, middle), (width - 0.2, 0.7), "tier", textwrap.fill(f"{tier.name}: {words}", 100), 10)
+        below, look = [(width * share, middle + 0.3) for share in (0.2, 0.3, 0.7, 0.8)], {"label": "_up"}
     return drawn
 
 
@@ -87,17 +108,14 @@ def _frame(system: System) -> _Frame:
         middle = (NODE / 2, bottom + radius + 0.4)
         angles = [step * gpu for gpu in range(system.gpus)]
         places = [(middle[0] + 1.6 * radius * math.sin(at), middle[1] + radius * math.cos(at)) for at in angles]
-        return _above(system, places, 0.62, middle[1] + radius + 0.4)
-    row = FEW if system.gpus <= 2 * FEW else 12
-    columns, step = min(row, system.gpus), _INSIDE / row
-    left = (NODE - step * (columns - 1)) / 2
-    rows = -(-system.gpus // columns)
-    places = [(left + step * (gpu % columns), bottom + 0.4 + step * (gpu // columns)) for gpu in range(system.gpus)]
-    return _above(system, places, 0.75 * step, bottom + 0.4 + step * (rows - 1) + 0.4)
-
-
-def _above(system: System, places: list[Place], size: float, end: float) -> _Frame:
-    """Return the frame of a node whose GPUs end at that height."""
+        size, end = 0.62, middle[1] + radius + 0.4
+    else:
+        row = FEW if system.gpus <= 2 * FEW else 12
+        columns, step = min(row, system.gpus), _INSIDE / row
+        left = (NODE - step * (columns - 1)) / 2
+        low = bottom + 0.4
+        places = [(left + step * (gpu % columns), low + step * (gpu // columns)) for gpu in range(system.gpus)]
+        size, end = 0.75 * step, places[-1][1] + 0.4
     cpus = end + (1.5 if system.switches and system.gpus <= FEW else 0.65)
     cards = cpus + (0.9 if system.nics else 0.0)
     return _Frame(places, size, end, cpus, cards, cards + 0.45)
@@ -114,48 +132,36 @@ def _node(axes: Axes, system: System, frame: _Frame, x: float, name: str) -> lis
 
     axes.add_patch(Rectangle((x, 0), NODE, frame.height - 0.15, fill=False, edgecolor="#888888"))
     axes.text(x + 0.12, 0.22, name, fontsize=10, va="center", weight="bold")
-    _links(axes, system, frame, x)
+    gpus = [(x + left, low) for left, low in frame.places]
+    # NVLinks between GPUs, the more the thicker; or to the NVSwitch that joins them all.
+    for a, b in combinations(range(system.gpus), 2):
+        if count := system.nvlinks_between(a, b):
+            look: dict[str, Any] = {"linewidth": 1 + 6 * count / system.nvlinks, "solid_capstyle": "butt"}
+            _line(axes, gpus[a], gpus[b], color=NVLINK, zorder=1, **look)
+    if system.fabric == "nvswitch" and system.gpus <= FEW:
+        for gpu in gpus:
+            _line(axes, gpu, (gpu[0], 1.0), color=NVLINK, linewidth=2)
     hosts = _hosts(axes, system, frame, x)
-    for gpu, (left, low) in enumerate(frame.places):
-        label = f"GPU\n{gpu}" if system.gpus <= 2 * FEW else f"{gpu}"
-        _box(axes, (x + left, low), (frame.size, frame.size), "gpu", label, 8)
+    for number, gpu in enumerate(gpus):
+        label = f"GPU\n{number}" if system.gpus <= 2 * FEW else f"{number}"
+        _box(axes, gpu, (frame.size, frame.size), "gpu", label, 8)
     words = textwrap.fill(fabric_words(system), 78)
     _box(axes, (x + NODE / 2, 0.85), (_INSIDE, 0.7), "fabric", words, 8.5)
-    if system.nics:
-        axes.text(x + NODE / 2, 0.22, f"NICs: {nic_words(system)}", ha="center", va="center", fontsize=9)
-    cards, step = _cards(system, frame, hosts), _pitch(system, hosts)
-    for place, host in zip(cards, _dealt(system, hosts), strict=True):
-        _line(axes, place, host.below(place), "_slot")
+    if not system.nics:
+        return []
+    axes.text(x + NODE / 2, 0.22, f"NICs: {nic_words(system)}", ha="center", va="center", fontsize=9)
+    count = min(system.nics.per_node, MOST_CARDS)  # dealt evenly and in order, each above its host
+    dealt = [hosts[card * len(hosts) // count] for card in range(count)]
+    crowded = 0.55 if system.switches else 0.96  # CPUs stand between the ways to PCIe switches
+    step = min(_CARD, crowded * hosts[0].span / max(map(dealt.count, hosts)))
+    cards = []
+    for card, host in enumerate(dealt):
+        aside = card - dealt.index(host) - (dealt.count(host) - 1) / 2
+        place = (host.centre[0] + step * aside, frame.cards)
+        _line(axes, place, host.below(place), label="_slot")
         _box(axes, place, (0.8 * step, 0.35), "nic", "NIC" if step > _NAMED else "", 7)
+        cards.append(place)
     return cards
-
-
-def _links(axes: Axes, system: System, frame: _Frame, x: float) -> None:
-    """Draw NVLinks between GPUs, the more the thicker; or the lines to the NVSwitch that joins them all."""
-    places = [(x + left, low) for left, low in frame.places]
-    for a in range(system.gpus):
-        for b in range(a + 1, system.gpus):
-            count = system.nvlinks_between(a, b)
-            if count:
-                ends = zip(places[a], places[b], strict=True)
-                share = count / system.nvlinks
-                axes.plot(*ends, color=NVLINK, linewidth=1 + 6 * share, zorder=1, solid_capstyle="butt")
-    if system.fabric == "nvswitch" and system.gpus <= FEW:
-        for left, low in places:
-            axes.plot((left, left), (low, 1.0), color=NVLINK, linewidth=2, zorder=0)
-
-
-class _Host(NamedTuple):
-    """A box that cards and GPUs are attached to: a PCIe switch, a CPU, or all CPUs of a large node."""
-
-    centre: Place
-    width: float
-    span: float  # its share of the node's width
-
-    def below(self, place: Place) -> Place:
-        """Return where a line from there meets it: straight down if it can."""
-        half = self.width / 2 - 0.1
-        return min(max(place[0], self.centre[0] - half), self.centre[0] + half), self.centre[1]
 
 
 def _hosts(axes: Axes, system: System, frame: _Frame, x: float) -> list[_Host]:
@@ -167,15 +173,16 @@ def _hosts(axes: Axes, system: System, frame: _Frame, x: float) -> list[_Host]:
         return [host]
     cpus = _cpus(axes, system, frame, x)
     switches, spread = [], _INSIDE / max(1, len(system.switches))
+    at: dict[int, _Host] = {}
     for number, group in enumerate(system.switches):
         host = _Host((x + 0.3 + spread * (number + 0.5), frame.gpus_end + 0.65), min(spread - 0.2, 2.2), spread)
         name = f"PCIe: GPU {' '.join(map(str, group))}" if _in_circle(system) else "PCIe switch"  # no lines lead there
         _box(axes, host.centre, (host.width, 0.4), "cpu", name, 8)
         _line(axes, host.centre, cpus[system.socket(group[0])].centre)
         switches.append(host)
-    at = {gpu: host for host, group in zip(switches, system.switches, strict=True) for gpu in group}
-    for gpu, (left, low) in enumerate(frame.places):
-        if not _in_circle(system):
+        at |= dict.fromkeys(group, host)
+    if not _in_circle(system):
+        for gpu, (left, low) in enumerate(frame.places):
             place = (x + left, low)
             _line(axes, place, at.get(gpu, cpus[system.socket(gpu)]).below(place))
     return switches or cpus
@@ -195,49 +202,13 @@ def _cpus(axes: Axes, system: System, frame: _Frame, x: float) -> list[_Host]:
         _box(axes, host.centre, (wide, 0.5), "cpu", f"CPU {socket}{of}", 9)
         found.append(host)
     if len(found) > 1:
-        ends = zip(found[0].centre, found[-1].centre, strict=True)
-        axes.plot(*ends, color=LINK, linewidth=2, zorder=0)
+        _line(axes, found[0].centre, found[-1].centre, linewidth=2)
     return found
 
 
-def _dealt(system: System, hosts: list[_Host]) -> list[_Host]:
-    """Return the host of every network card, evenly and in order."""
-    count = min(system.nics.per_node, MOST_CARDS) if system.nics else 0
-    return [hosts[card * len(hosts) // count] for card in range(count)]
-
-
-def _pitch(system: System, hosts: list[_Host]) -> float:
-    """Return the distance from one network card to the next."""
-    dealt = _dealt(system, hosts)
-    most = max((dealt.count(host) for host in hosts), default=1)
-    crowded = 0.55 if system.switches else 0.96  # CPUs stand between the ways to PCIe switches
-    return min(_CARD, crowded * hosts[0].span / max(1, most))
-
-
-def _cards(system: System, frame: _Frame, hosts: list[_Host]) -> list[Place]:
-    """Return the centres of the network cards, each above its host."""
-    dealt, step = _dealt(system, hosts), _pitch(system, hosts)
-    places = []
-    for host in hosts:
-        count = dealt.count(host)
-        places += [(host.centre[0] + step * (number - (count - 1) / 2), frame.cards) for number in range(count)]
-    return places
-
-
-def _network(axes: Axes, tiers_in_words: list[str], low: float, width: float, cards: list[Place]) -> None:
-    """Draw a bar for each tier of switches, with lines to what is below it: to each network card below the lowest."""
-    for place, words in enumerate(tiers_in_words):
-        middle = low + 0.75 + 1.3 * place
-        below, label, thick = cards, "_uplink", 1.0 if len(cards) <= 4 * FEW else 0.5
-        if place:
-            below, label, thick = [(width * share, middle - 1.0) for share in (0.2, 0.3, 0.7, 0.8)], "_up", 1.0
-        for x, y in below:
-            axes.plot((x, x), (y, middle), color=LINK, linewidth=thick, zorder=0, label=label)
-        _box(axes, (width / 2, middle), (width - 0.2, 0.7), "tier", textwrap.fill(words, 100), 10)
-
-
-def _line(axes: Axes, start: Place, end: Place, label: str = "_way") -> None:
-    axes.plot((start[0], end[0]), (start[1], end[1]), color=LINK, linewidth=1, zorder=0, label=label)
+def _line(axes: Axes, start: Place, end: Place, **look: Any) -> None:
+    usual: dict[str, Any] = {"color": LINK, "linewidth": 1, "zorder": 0, "label": "_way"}
+    axes.plot((start[0], end[0]), (start[1], end[1]), **usual | look)
 
 
 def _box(axes: Axes, centre: Place, size: Place, color: str, words: str, fontsize: float = 9) -> None:

@@ -1,7 +1,7 @@
 """What the page's curves are drawn from: values that JSON has, in seconds and bytes, of what can be drawn."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jinja2.utils import htmlsafe_json_dumps
@@ -10,7 +10,7 @@ from markupsafe import Markup
 from collbench.algorithms import is_library, libraries
 from collbench.cases import Case
 from collbench.plots.panels import share_a_device
-from collbench.plots.style import Look, contrast, looks
+from collbench.plots.style import Look, looks
 from collbench.report.sanitize import SafeRun
 from collbench.report.sections import Anchors, distinct
 from collbench.report.summary import statuses
@@ -147,3 +147,14 @@ def for_dark(colour: str) -> str:
         if contrast([part / 255 for part in mixed], DARK) >= required:
             return "#" + "".join(f"{part:02x}" for part in mixed)
     return "#ffffff"
+
+
+def contrast(one: Iterable[float], other: Iterable[float]) -> float:
+    """Return the contrast of two colours (parts from 0 to 1), from 1 to 21 (WCAG 2, by relative luminance)."""
+    dark, bright = sorted((_luminance(one), _luminance(other)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: Iterable[float]) -> float:
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

@@ -19,7 +19,7 @@ from matplotlib.colors import to_rgb
 from collbench import report
 from collbench.cli.report import command
 from collbench.errors import UsageError
-from collbench.plots.style import LOOKS, contrast
+from collbench.plots.style import LOOKS
 from collbench.report import chart
 from collbench.report.analysed import analysed
 from collbench.report.chart import data_block
@@ -256,7 +256,7 @@ def test_an_impossible_number_is_named_and_left_out(tmp_path: Path) -> None:
 
 def test_colours_can_be_seen_at_night_and_plotly_knows_every_marker() -> None:
     for name, look in LOOKS.items():
-        assert contrast(to_rgb(chart.for_dark(look.color)), chart.DARK) >= chart.READABLE, name
+        assert chart.contrast(to_rgb(chart.for_dark(look.color)), chart.DARK) >= chart.READABLE, name
         assert look.marker in chart.SYMBOLS, name
         assert look.linestyle in chart.DASHES, name
 
