@@ -201,6 +201,6 @@ def _run(
         folder = say_where(session, formats)
         traced = [result for result in session.results if isinstance(result, StepTimes) and result.activities]
         if table.traced and traced:
-            perfetto.write_steps(traced, folder / "trace.json")
+            perfetto.write(traced, folder / "trace.json")
             click.echo(f"trace: {folder / 'trace.json'} (open it at ui.perfetto.dev)")
     return finish([session])

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from collbench.plots.style import Style
+from collbench.plots.style import OTHERS, Style
 from collbench.plots.views import View
 from collbench.units import format_seconds, format_size
 
@@ -48,6 +48,16 @@ def name_rows(axes: Axes, names: Sequence[str], margin: float = 0.5, **font: Any
     """Name rows that lie one below the other, the first at the top, with that much room above and below."""
     axes.set_yticks(range(len(names)), names, **font)
     axes.set_ylim(len(names) - 1 + margin, -margin)
+
+
+def stacked_bar(
+    axes: Axes, row: int, parts: Mapping[str, float], colours: Mapping[str, str], height: float = 0.8, **edge: Any
+) -> None:
+    """Draw a bar whose parts lie one behind the other."""
+    left = 0.0
+    for part, length in parts.items():
+        axes.barh(row, length, left=left, height=height, color=colours.get(part, OTHERS), **edge)
+        left += length
 
 
 def patch_legend(

@@ -63,7 +63,6 @@ def figures(run: Run, request: PlotRequest) -> Named:
 
 
 def _figure(result: StepTimes, steps: StepArrays) -> Figure:
-
     binned = Binned.of(steps)
     tall = min(_TALLEST, max(1.0, _ROWS * steps.ranks))
     with style():
@@ -74,12 +73,24 @@ def _figure(result: StepTimes, steps: StepArrays) -> Figure:
         (heat, last), (trace, empty) = grid
         empty.remove()
         shown = _heat(heat, steps, binned)
-        _last(last, steps)
+        shares = [steps.last_share(rank) for rank in range(steps.ranks)]
+        last.barh(range(steps.ranks), shares, height=0.8, color=_LAST)
+        last.set_xlim(0, max(shares) * 1.15)
+        last.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
+        last.xaxis.set_tick_params(labelbottom=True)
+        last.set_title("was the last")
+        last.grid(visible=False, axis="y")
         _trace(trace, binned)
         bar = figure.colorbar(shown, ax=[heat, last], pad=0.01, aspect=8 * max(1.0, tall), extend="both")
-        bar.ax.yaxis.set_major_formatter(lambda value, position: _signed(value))
+        bar.ax.yaxis.set_major_formatter(_signed)
         bar.set_label("behind the median\nof the others")
-        heading(figure, _title(result, steps, binned), fontsize="medium")
+        column = f"a column is the mean of {binned.size}" if binned.size > 1 else "a column each"
+        lines = (
+            f"{result.label}: who was late in {steps.count} steps ({column})",
+            f"{result.case.title}, {format_size(result.case.nbytes)}",
+            f"moments of two ranks are off by at most {format_seconds(result.clock)}",
+        )
+        heading(figure, "\n".join(lines), fontsize="medium")
     return figure
 
 
@@ -102,17 +113,6 @@ def _heat(axes: Axes, steps: StepArrays, binned: Binned) -> Any:
     return shown
 
 
-def _last(axes: Axes, steps: StepArrays) -> None:
-    """How often every rank was the last."""
-    shares = [steps.last_share(rank) for rank in range(steps.ranks)]
-    axes.barh(range(steps.ranks), shares, height=0.8, color=_LAST)
-    axes.set_xlim(0, max(shares) * 1.15)
-    axes.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
-    axes.xaxis.set_tick_params(labelbottom=True)
-    axes.set_title("was the last")
-    axes.grid(visible=False, axis="y")
-
-
 def _trace(axes: Axes, binned: Binned) -> None:
     """The times of steps."""
     axes.stairs(binned.longest, binned.edges, color=_LONGEST, label="longest", fill=True)
@@ -133,20 +133,10 @@ def _trace(axes: Axes, binned: Binned) -> None:
         axes.axvline(joint, color="black", linewidth=0.5)
 
 
-def _signed(seconds: float) -> str:
+def _signed(seconds: float, position: float) -> str:
     if abs(seconds) < 1e-12:
         return "0"
     return f"{'-' if seconds < 0 else '+'}{format_seconds(abs(seconds))}"
-
-
-def _title(result: StepTimes, steps: StepArrays, binned: Binned) -> str:
-    case = result.case
-    column = f"a column is the mean of {binned.size}" if binned.size > 1 else "a column each"
-    lines = (
-        f"{result.label}: who was late in {steps.count} steps ({column})",
-        f"{case.title}, {format_size(case.nbytes)}",
-    )
-    return "\n".join((*lines, f"moments of two ranks are off by at most {format_seconds(result.clock)}"))
 
 
 KIND = Kind(

@@ -40,13 +40,28 @@ def figures(run: Run, request: PlotRequest) -> Named:
 def figure(found: Ranking) -> Figure:
     """Loss in time and in steps, and below where the target is reached, with intervals."""
     from matplotlib.lines import Line2D
+    from matplotlib.ticker import MaxNLocator
 
     height = 4.6 + 0.24 * len(found.entries)
     drawn = new_figure(SCREEN.width(2), height)
     panels = drawn.subplots(2, 2, sharex="col", sharey="row", height_ratios=(3.6, 0.24 * len(found.entries)))
     _column(panels[:, 0], found, lambda run, point: point.seconds, Effort.SECONDS)
     _column(panels[:, 1], found, lambda run, point: point.batches / run.case.ranks, Effort.STEPS)
-    _texts(drawn, panels, found)
+    case = next(iter(found.entries[0].runs.values())).case
+    seeds = max(len(entry.runs) for entry in found.entries)
+    words = (f"{case.ranks} ranks", *(case.job.words if case.job else ()), f"{seeds} seed{'s' if seeds > 1 else ''}")
+    heading(drawn, ", ".join(words), fontsize=SCREEN.title)
+    (left, right), (below, steps) = panels
+    left.set_title("Loss in time")
+    right.set_title("Loss in steps; those that add all gradients after each are on one line")
+    left.set_ylabel("loss on samples held out")
+    left.yaxis.set_major_formatter(lambda value, position: f"{value:g}")
+    left.yaxis.set_minor_formatter(lambda value, position: f"{value:g}" if f"{value:.0e}"[0] in "235" else "")
+    below.xaxis.set_major_locator(MaxNLocator(6))
+    below.xaxis.set_major_formatter(seconds_tick)
+    below.set_ylabel(f"{found.target:g} reached")
+    below.set_xlabel("wall time")
+    steps.set_xlabel("steps (samples seen over ranks and batch)")
     handles = []
     for entry in found.entries:
         color, dashes = _look(entry.name)
@@ -61,7 +76,10 @@ def _column(panels: Sequence[Axes], found: Ranking, along: Along, effort: Effort
     for entry in found.entries:
         _curve(above, entry, along)
     above.set_yscale("log")
-    above.set_ylim(top=_top(found))
+    # The highest loss after the first few steps, whose fall would take all the room.
+    runs = [run for entry in found.entries for run in entry.runs.values()]
+    early = (point.loss for run in runs for point in run.points[1:2] if math.isfinite(point.loss))
+    above.set_ylim(top=1.15 * max(early, default=found.target))
     above.axhline(found.target, color="#606060", linewidth=1, linestyle=":", zorder=1)
     above.set_xlim(left=0)
     for row, entry in enumerate(found.entries):
@@ -75,53 +93,22 @@ def _column(panels: Sequence[Axes], found: Ranking, along: Along, effort: Effort
     below.grid(visible=True, axis="x")
 
 
-def _top(found: Ranking) -> float:
-    """The highest loss after the first few steps, whose fall would take all the room."""
-    runs = [run for entry in found.entries for run in entry.runs.values()]
-    early = (point.loss for run in runs for point in run.points[1:2] if math.isfinite(point.loss))
-    return 1.15 * max(early, default=found.target)
-
-
 def _curve(axes: Axes, entry: StrategyRuns, along: Along) -> None:
     """The geometric mean over seeds and its interval, as far as every seed goes."""
-    curves = [_track(run, along) for run in entry.runs.values()]
+    curves = []
+    for run in entry.runs.values():
+        sound = [point for point in run.points if math.isfinite(point.loss) and point.loss > 0]
+        curves.append(([along(run, point) for point in sound], np.log([point.loss for point in sound])))
     if not all(places for places, _ in curves):
         return
     grid = np.linspace(0, min(places[-1] for places, _ in curves), _GRID)
-    rows = np.array([np.interp(grid, places, np.log(losses)) for places, losses in curves])
+    rows = np.array([np.interp(grid, places, losses) for places, losses in curves])
     means = [geometric_mean(np.exp(column)) for column in rows.T]
     color, dashes = _look(entry.name)
+    low, high = [one.low for one in means], [one.high for one in means]
     axes.plot(grid, [one.value for one in means], color=color, linestyle=dashes, linewidth=1.8)
     if len(curves) > 1:
-        axes.fill_between(
-            grid, [one.low for one in means], [one.high for one in means], color=color, alpha=0.13, linewidth=0
-        )
-
-
-def _track(run: Trained, along: Along) -> tuple[list[float], list[float]]:
-    """Return times and losses as far as the losses are numbers."""
-    sound = [point for point in run.points if math.isfinite(point.loss) and point.loss > 0]
-    return [along(run, point) for point in sound], [point.loss for point in sound]
-
-
-def _texts(drawn: Figure, panels: Any, found: Ranking) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    case = next(iter(found.entries[0].runs.values())).case
-    seeds = max(len(entry.runs) for entry in found.entries)
-    words = (f"{case.ranks} ranks", *(case.job.words if case.job else ()), f"{seeds} seed{'s' if seeds > 1 else ''}")
-    heading(drawn, ", ".join(words), fontsize=SCREEN.title)
-    (left, right), (below, _) = panels
-    left.set_title("Loss in time")
-    right.set_title("Loss in steps; those that add all gradients after each are on one line")
-    left.set_ylabel("loss on samples held out")
-    left.yaxis.set_major_formatter(lambda value, position: f"{value:g}")
-    left.yaxis.set_minor_formatter(lambda value, position: f"{value:g}" if f"{value:.0e}"[0] in "235" else "")
-    below.xaxis.set_major_locator(MaxNLocator(6))
-    below.xaxis.set_major_formatter(seconds_tick)
-    below.set_ylabel(f"{found.target:g} reached")
-    for axes, name in zip(panels[1], ("wall time", "steps (samples seen over ranks and batch)"), strict=True):
-        axes.set_xlabel(name)
+        axes.fill_between(grid, low, high, color=color, alpha=0.13, linewidth=0)
 
 
 def _look(name: str) -> tuple[str, Any]:

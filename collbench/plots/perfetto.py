@@ -15,23 +15,17 @@ from collbench.results.steps import COMMUNICATED, COMPUTED
 from collbench.units import format_size
 
 
-def write(explanations: Sequence[Explanation], path: Path) -> None:
-    """Write all tracks of explanations into one file; StorageError if it cannot be written."""
-    events: list[dict[str, Any]] = []
-    for number, explanation in enumerate(explanations):
-        events += _events_of(explanation, 1000 * number)
-    _write(events, path)
+def write(results: Sequence[Explanation | StepTimes], path: Path) -> None:
+    """Write explanations or traced steps into one file; StorageError if it cannot be written.
 
-
-def write_steps(results: Sequence[StepTimes], path: Path) -> None:
-    """Write traced steps into one file: a rank is a process, with a track for what it computes and communicates."""
+    A rank of a step is a process, with a track for what it computes and communicates.
+    """
     events: list[dict[str, Any]] = []
     for number, result in enumerate(results):
-        events += _events_of_step(result, 1000 * number)
-    _write(events, path)
-
-
-def _write(events: Sequence[dict[str, Any]], path: Path) -> None:
+        if isinstance(result, Explanation):
+            events += _events_of(result, 1000 * number)
+        else:
+            events += _events_of_step(result, 1000 * number)
     try:
         path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}) + "\n", encoding="utf-8")
     except OSError as error:

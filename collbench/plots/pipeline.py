@@ -1,6 +1,5 @@
 """The figure of a pipeline: which stage computes which micro-batch when, in the first planned layout with stages."""
 
-from collections.abc import Sequence
 
 from collbench.analysis.plans import planned
 from collbench.host.sanitize import text
@@ -8,13 +7,12 @@ from collbench.planner.pipeline_schedule import (
     BACKWARD,
     FORWARD,
     WEIGHTS,
-    Event,
     events_of,
     makespan,
     schedule,
     shortened,
 )
-from collbench.plots.axes import Axes, Figure, heading, name_rows, new_figure, patch_legend, seconds_tick
+from collbench.plots.axes import Figure, heading, name_rows, new_figure, patch_legend, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.planner import LABEL, machine_of
 from collbench.plots.style import DARK, style
@@ -54,55 +52,51 @@ def _drawable(pipeline: Pipeline) -> bool:
 def _figure(row: PlannedStep, machine: str) -> Figure:
     """Draw a row for each stage, or for the first and the last of many."""
     pipeline, short = row.pipeline, shortened(row.pipeline, _MICRO_BATCHES)
+    left_out = pipeline.micro_batches - short.micro_batches
     events = schedule(short)
-    shown = _shown(pipeline.stages)
+    shown = [*range(pipeline.stages)]
+    if pipeline.stages > _STAGES:  # the first and the last, with a gap
+        shown[_STAGES // 2 : -_STAGES // 2] = [-1]
     numbered = min(event.seconds for event in events) / makespan(events) * _WIDTH > _NUMBERED
     drawn = new_figure(_WIDTH, 0.3 * len(shown) + 2.4)
     axes = drawn.subplots()
     for place, stage in enumerate(shown):
-        of_stage = [event for event in events if event.stage == stage]
-        _stage(axes, place, of_stage, short.chunks)
-        if numbered:
-            _numbers(axes, place, of_stage, pipeline, short)
+        pieces: dict[tuple[str, int], list[tuple[float, float]]] = {}
+        for event in (event for event in events if event.stage == stage):
+            pieces.setdefault((event.kind, event.chunk), []).append((event.start, event.seconds))
+            if numbered:
+                # Behind the middle micro-batches have the numbers that they have in the whole step.
+                behind = 2 * event.micro_batch >= short.micro_batches
+                number = event.micro_batch + 1 + behind * left_out
+                colour = DARK if 2 * event.chunk > pipeline.chunks - 1 else "white"
+                middle = event.start + event.seconds / 2
+                axes.text(middle, place, f"{number}", ha="center", va="center", fontsize=6.5, color=colour)
+        for (kind, chunk), spans in pieces.items():
+            shade = _colour(kind, chunk, short.chunks)
+            axes.broken_barh(spans, (place - 0.42, 0.84), color=shade, edgecolor="white", linewidth=0.3)
     axes.set_xlim(0, makespan(events))
     name_rows(axes, [f"stage {stage + 1:,}" if stage >= 0 else "..." for stage in shown])
     axes.xaxis.set_major_formatter(seconds_tick)
     axes.grid(visible=False)
     drawn_as = f"time, as if there were {short.micro_batches:,} micro-batches: the others repeat the middle"
     axes.set_xlabel("time" if short.micro_batches == pipeline.micro_batches else drawn_as)
-    axes.set_title(_idle(pipeline, short, events), fontsize=10.5)
+    # Whatever part of the step is drawn, the share that a stage idles is that of the whole.
+    work = pipeline.forward + pipeline.backward
+    length = makespan(events) + left_out * work
+    parts = [f"{pipeline.stages:,} stages", f"{pipeline.micro_batches:,} micro-batches"]
+    if pipeline.chunks > 1:
+        parts.insert(1, f"{pipeline.chunks:,} chunks")
+    idle = 1 - pipeline.micro_batches * work / length
+    axes.set_title(f"{', '.join(parts)}: {format_seconds(length)}, of which a stage idles {idle:.1%}", fontsize=10.5)
     heading(drawn, f"Pipeline of {text(row.implementation, LABEL)}\n{machine}")
-    _legend(drawn, pipeline, {event.kind for event in events})
+    kinds = {event.kind for event in events}
+    ends = [(0, ", first chunk"), (pipeline.chunks - 1, ", last chunk")] if pipeline.chunks > 1 else [(0, "")]
+    colours = {}
+    for kind in (kind for kind in _COLOURS if kind in kinds):
+        for chunk, words in ends:
+            colours[f"{kind}{words}"] = _colour(kind, chunk, pipeline.chunks)
+    patch_legend(drawn, colours)
     return drawn
-
-
-def _shown(stages: int) -> list[int]:
-    """Return all stages, or the first and the last with a gap, which is -1."""
-    if stages <= _STAGES:
-        return [*range(stages)]
-    half = _STAGES // 2
-    return [*range(half), -1, *range(stages - half, stages)]
-
-
-def _stage(axes: Axes, place: int, events: Sequence[Event], chunks: int) -> None:
-    pieces: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for event in events:
-        pieces.setdefault((event.kind, event.chunk), []).append((event.start, event.seconds))
-    for (kind, chunk), spans in pieces.items():
-        colour = _colour(kind, chunk, chunks)
-        axes.broken_barh(spans, (place - 0.42, 0.84), color=colour, edgecolor="white", linewidth=0.3)
-
-
-def _numbers(axes: Axes, place: int, events: Sequence[Event], pipeline: Pipeline, short: Pipeline) -> None:
-    """Write the numbers of micro-batches; behind the middle those that they have in the whole step."""
-    left_out = pipeline.micro_batches - short.micro_batches
-    for event in events:
-        number = event.micro_batch + 1
-        if 2 * event.micro_batch >= short.micro_batches:
-            number += left_out
-        colour = DARK if 2 * event.chunk > pipeline.chunks - 1 else "white"
-        middle = event.start + event.seconds / 2
-        axes.text(middle, place, f"{number}", ha="center", va="center", fontsize=6.5, color=colour)
 
 
 def _colour(kind: str, chunk: int, chunks: int) -> tuple[float, float, float]:
@@ -112,26 +106,6 @@ def _colour(kind: str, chunk: int, chunks: int) -> tuple[float, float, float]:
     first, last = map(to_rgb, _COLOURS[kind])
     red, green, blue = ((1 - share) * one + share * other for one, other in zip(first, last, strict=True))
     return red, green, blue
-
-
-def _idle(pipeline: Pipeline, short: Pipeline, events: Sequence[Event]) -> str:
-    """Return the share of the whole step that a stage idles, whatever part of it is drawn."""
-    work = pipeline.forward + pipeline.backward
-    length = makespan(events) + (pipeline.micro_batches - short.micro_batches) * work
-    parts = [f"{pipeline.stages:,} stages", f"{pipeline.micro_batches:,} micro-batches"]
-    if pipeline.chunks > 1:
-        parts.insert(1, f"{pipeline.chunks:,} chunks")
-    idle = 1 - pipeline.micro_batches * work / length
-    return f"{', '.join(parts)}: {format_seconds(length)}, of which a stage idles {idle:.1%}"
-
-
-def _legend(drawn: Figure, pipeline: Pipeline, kinds: set[str]) -> None:
-    ends = [(0, ", first chunk"), (pipeline.chunks - 1, ", last chunk")] if pipeline.chunks > 1 else [(0, "")]
-    colours = {}
-    for kind in (kind for kind in _COLOURS if kind in kinds):
-        for chunk, words in ends:
-            colours[f"{kind}{words}"] = _colour(kind, chunk, pipeline.chunks)
-    patch_legend(drawn, colours)
 
 
 KIND = Kind(order=76, rows=(PlannedStep,), needs="planned layouts with several stages", figures=run_by_run(figures))

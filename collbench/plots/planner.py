@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from collbench.analysis.plans import LEVELS, Scaled, front, planned, scaled
 from collbench.host.sanitize import text
 from collbench.plots.axes import (
-    Axes,
     Figure,
     efficiency_axes,
     grid_along_x,
@@ -15,6 +14,7 @@ from collbench.plots.axes import (
     name_rows,
     new_figure,
     patch_legend,
+    stacked_bar,
 )
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import DARK, GREY, MEMORY_PARTS, OTHERS, SCREEN, STEP_PARTS, looks, style
@@ -33,13 +33,13 @@ _MOST_POINTS = 24  # of a figure of costs that have a label
 _GIB = 2.0**30
 
 
-class Bar(NamedTuple):
+class _Bar(NamedTuple):
     """A stacked bar."""
 
     label: str
     parts: Mapping[str, float]
-    band: tuple[float, float] | None  # between which its end should lie
     remark: str  # behind its end
+    band: tuple[float, float] | None = None  # between which its end should lie
 
     @property
     def end(self) -> float:
@@ -47,31 +47,19 @@ class Bar(NamedTuple):
         return max(sum(self.parts.values()), *(self.band or (0.0,)))
 
 
-class Axis(NamedTuple):
-    """What bars are measured in."""
-
-    name: str
-    ticks: Callable[[float], str]
-    limit: float = 0.0  # that no bar may pass, drawn as a line; 0: none
-    limit_name: str = ""
-
-
-_SECONDS = Axis("seconds of a step; the line spans where it should lie", format_seconds)
-_SECONDS_PER_TOKEN = _SECONDS._replace(
-    name=f"{_SECONDS.name}; 2x: a token takes twice as long as on the fastest",
-)
+_SECONDS = "seconds of a step; the line spans where it should lie"
 
 
 def _layouts(run: Run, request: PlotRequest) -> Named:
     """Yield a figure of the time of a step in each planned layout, in the order of the file."""
     rows = planned(run.results, "layout")
     bars = [
-        Bar(_layout_label(row, rows), row.parts, row.band, _step_remark(row))
+        _Bar(_label(row, rows), row.parts, _step_remark(row), row.band)
         for row in rows
         if request.shows(row.implementation)
     ]
     if bars:
-        yield "layouts", _stacked(bars, _SECONDS, f"Where the time of a step goes: {machine_of(run, rows)}")
+        yield "layouts", _stacked(bars, f"Where the time of a step goes: {machine_of(run, rows)}", _SECONDS)
 
 
 def _memory(run: Run, request: PlotRequest) -> Named:
@@ -81,12 +69,14 @@ def _memory(run: Run, request: PlotRequest) -> Named:
     for row in rows:
         if request.shows(row.implementation):
             parts = {part: nbytes / _GIB for part, nbytes in row.memory.items()}  # so that ticks are whole numbers
-            bars.append(Bar(_layout_label(row, rows), parts, None, f"{row.needed / row.capacity:.0%}"))
+            bars.append(_Bar(_label(row, rows), parts, f"{row.needed / row.capacity:.0%}"))
     if bars:
         capacity = min(row.capacity for row in rows) / _GIB
-        name, limit_name = "memory of a GPU in the stage that needs most", f"it has {capacity:.4g} GiB"
-        axis = Axis(name, lambda value: f"{value:.4g} GiB", capacity, limit_name)
-        yield "memory", _stacked(bars, axis, f"What the memory of a GPU holds: {machine_of(run, rows)}")
+        title, axis = (
+            f"What the memory of a GPU holds: {machine_of(run, rows)}",
+            "memory of a GPU in the stage that needs most",
+        )
+        yield "memory", _stacked(bars, title, axis, lambda value: f"{value:.4g} GiB", capacity)
 
 
 def _interconnects(run: Run, request: PlotRequest) -> Named:
@@ -97,11 +87,12 @@ def _interconnects(run: Run, request: PlotRequest) -> Named:
         if request.shows(row.implementation):
             slowdown = row.typical / row.tokens / min(other.typical / other.tokens for other in rows)
             remark = _step_remark(row) + (f", {format_figure(slowdown)}x" if slowdown > 1.005 else "")
-            bars.append(Bar(_interconnect_label(row, rows), row.parts, row.band, remark))
+            bars.append(_Bar(_label(row, rows, by_system=True), row.parts, remark, row.band))
     if bars:
         counts = sorted({row.gpus for row in rows})
         gpus = f"{counts[0]:,} to {counts[-1]:,}" if len(counts) > 1 else f"{counts[0]:,}"
-        yield "interconnects", _stacked(bars, _SECONDS_PER_TOKEN, f"A step by its interconnect: {gpus} GPUs, predicted")
+        axis = f"{_SECONDS}; 2x: a token takes twice as long as on the fastest"
+        yield "interconnects", _stacked(bars, f"A step by its interconnect: {gpus} GPUs, predicted", axis)
 
 
 def _step_remark(row: PlannedStep) -> str:
@@ -118,82 +109,58 @@ def machine_of(run: Run, rows: Sequence[PlannedStep]) -> str:
     return ", ".join([*names, "predicted"])
 
 
-def _layout_label(row: PlannedStep, rows: Sequence[PlannedStep]) -> str:
-    """Return the layout, with its system and its GPUs where these differ."""
-    names = [row.implementation]
-    if len({other.system for other in rows}) > 1:
-        names.append(row.system)
+def _label(row: PlannedStep, rows: Sequence[PlannedStep], by_system: bool = False) -> str:
+    """Return the layout, with its system where these differ, or the system, with its layout where it has several."""
+    systems = [other.system for other in rows]
+    if by_system:
+        names = [row.system] + [row.implementation] * (systems.count(row.system) > 1)
+    else:
+        names = [row.implementation] + [row.system] * (len(set(systems)) > 1)
     if len({other.gpus for other in rows}) > 1:
         names.append(f"{row.gpus:,} GPUs")
     return ", ".join(names)
-
-
-def _interconnect_label(row: PlannedStep, rows: Sequence[PlannedStep]) -> str:
-    """Return the system, with its layout where it has several, and its GPUs where they differ."""
-    names = [row.system]
-    if [other.system for other in rows].count(row.system) > 1:
-        names.append(row.implementation)
-    if len({other.gpus for other in rows}) > 1:
-        names.append(f"{row.gpus:,} GPUs")
-    return ", ".join(names)
-
-
-# ---- stacked bars
 
 
 @style()
-def _stacked(bars: Sequence[Bar], axis: Axis, title: str) -> Figure:
-    """Draw bars one below the other, the first at the top."""
+def _stacked(
+    bars: Sequence[_Bar],
+    title: str,
+    axis: str,
+    ticks: Callable[[float], str] = format_seconds,
+    limit: float = 0.0,
+) -> Figure:
+    """Draw bars one below the other, the first at the top; the limit, if there is one, is GiB that none may pass."""
     shown = bars[:_MOST_BARS]
+    longest = max(bar.end for bar in shown)
     more = f"; the first {len(shown)} of {len(bars):,}" if len(bars) > len(shown) else ""
     drawn = new_figure(_WIDTH, 0.36 * len(shown) + 2.2)
     axes = drawn.subplots()
+    offset: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
+    largest: dict[str, float] = {}  # of each part, in the order in which they lie in the bars
     for row, bar in enumerate(shown):
-        _bar(axes, row, bar, axis.limit)
-    if axis.limit:
-        axes.axvline(axis.limit, color="#000000", linewidth=1.2, linestyle="--")
-        place, offset = (axis.limit, -0.85), (-4, 0)
-        axes.annotate(axis.limit_name, place, offset, textcoords="offset points", ha="right", va="center")
-    axes.set_xlim(0, _room(shown) * max(axis.limit, *(bar.end for bar in shown)))
-    name_rows(axes, [text(bar.label, LABEL) for bar in shown])
-    axes.set_ylim(top=-1.2 if axis.limit else -0.6)
-    axes.xaxis.set_major_formatter(lambda value, position: axis.ticks(value) if value > 0 else "0")
-    grid_along_x(axes)
-    axes.set_xlabel(axis.name)
-    heading(drawn, f"{title}{more}")
-    _parts_legend(drawn, shown)
-    return drawn
-
-
-def _room(bars: Sequence[Bar]) -> float:
-    """Return the axis over the longest bar, which leaves room for the remarks behind the bars."""
-    label = min(max(len(bar.label) for bar in bars), LABEL) * 11 * _LETTER / 72
-    remark = (max(len(bar.remark) for bar in bars) + 2) * _FONT * _LETTER / 72
-    return 1 / (1 - min(0.5, remark / (_WIDTH - 0.5 - label)))
-
-
-def _bar(axes: Axes, row: int, bar: Bar, limit: float) -> None:
-    left = 0.0
-    for part, value in bar.parts.items():
-        colour = _COLOURS.get(part, OTHERS)
-        axes.barh(row, value, left=left, height=0.72, color=colour, edgecolor="white", linewidth=0.4)
-        left += value
-    if bar.band:
-        axes.hlines(row, *bar.band, color=DARK, linewidth=1.2)
-        axes.plot(bar.band, (row, row), "|", color=DARK, markersize=7)
-    place = max(limit, bar.end), row
-    axes.annotate(bar.remark, place, (6, 0), textcoords="offset points", va="center", fontsize=_FONT)
-
-
-def _parts_legend(drawn: Figure, bars: Sequence[Bar]) -> None:
-    """Explain the parts that can be seen in one of the bars, in the order in which they lie in them."""
-    least = max(bar.end for bar in bars) / 1000
-    largest: dict[str, float] = {}
-    for bar in bars:
+        stacked_bar(axes, row, bar.parts, _COLOURS, 0.72, edgecolor="white", linewidth=0.4)
+        if bar.band:
+            axes.hlines(row, *bar.band, color=DARK, linewidth=1.2)
+            axes.plot(bar.band, (row, row), "|", color=DARK, markersize=7)
+        axes.annotate(bar.remark, (max(limit, bar.end), row), (6, 0), fontsize=_FONT, **offset)
         for part, value in bar.parts.items():
             largest[part] = max(value, largest.get(part, 0.0))
-    names = [part for part, value in largest.items() if value > least]
+    if limit:
+        axes.axvline(limit, color="#000000", linewidth=1.2, linestyle="--")
+        axes.annotate(f"it has {limit:.4g} GiB", (limit, -0.85), (-4, 0), ha="right", **offset)
+    # The axis leaves room for the remarks behind the bars.
+    label = min(max(len(bar.label) for bar in shown), LABEL) * 11 * _LETTER / 72
+    remark = (max(len(bar.remark) for bar in shown) + 2) * _FONT * _LETTER / 72
+    axes.set_xlim(0, max(limit, longest) / (1 - min(0.5, remark / (_WIDTH - 0.5 - label))))
+    name_rows(axes, [text(bar.label, LABEL) for bar in shown])
+    axes.set_ylim(top=-1.2 if limit else -0.6)
+    axes.xaxis.set_major_formatter(lambda value, position: ticks(value) if value > 0 else "0")
+    grid_along_x(axes)
+    axes.set_xlabel(axis)
+    heading(drawn, f"{title}{more}")
+    names = [part for part, value in largest.items() if value > longest / 1000]  # that can be seen
     patch_legend(drawn, {words(name): _COLOURS.get(name, OTHERS) for name in names}, min(5, len(names)))
+    return drawn
 
 
 # ---- cost against time
@@ -210,6 +177,8 @@ def _costs(run: Run, request: PlotRequest) -> Named:
 @style()
 def _cost_figure(rows: Sequence[PlannedStep], best: Sequence[PlannedStep], machine: str) -> Figure:
     """Draw a point for each plan, with a look for each system, and the Pareto front as a line."""
+    from matplotlib.ticker import MaxNLocator, NullLocator
+
     chosen = looks(row.system for row in rows)
     what = "run" if all(row.total for row in rows) else "step"
     scale, unit = unit_of(max(row.seconds for row in rows))
@@ -224,8 +193,16 @@ def _cost_figure(rows: Sequence[PlannedStep], best: Sequence[PlannedStep], machi
     for row in sorted(rows, key=lambda row: id(row) not in in_front)[:_MOST_POINTS]:
         place = row.seconds / scale, row.cost
         axes.annotate(f"{row.gpus:,}", place, (5, 5), textcoords="offset points", fontsize=_FONT)
+    # Times are logarithmic, as numbers of GPUs double.
     times, costs = _places([*rows, *best], scale)
-    _cost_axes(axes, times, max(costs))
+    low, high = 0.7 * min(times), 1.4 * max(times)
+    axes.set(xlim=(low, high), xscale="log", ylim=(0, 1.15 * max(costs)))
+    axes.set_xticks(_round_numbers(low, high))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
+    axes.yaxis.set_major_locator(MaxNLocator(7))
+    axes.yaxis.set_major_formatter(lambda value, position: format_count(value) if value > 0 else "0")
+    axes.grid(visible=True, axis="x")
     axes.set_xlabel(f"time of the {what}, {unit}; the line is the best that money buys")
     axes.set_ylabel("cost, in the price's currency")
     name = f": {text(machine, MACHINE)}" if machine else ""
@@ -236,20 +213,6 @@ def _cost_figure(rows: Sequence[PlannedStep], best: Sequence[PlannedStep], machi
 
 def _places(rows: Sequence[PlannedStep], scale: float) -> tuple[list[float], list[float]]:
     return [row.seconds / scale for row in rows], [row.cost for row in rows]
-
-
-def _cost_axes(axes: Axes, times: Sequence[float], most: float) -> None:
-    """Set up both axes; times are logarithmic, as numbers of GPUs double."""
-    from matplotlib.ticker import MaxNLocator, NullLocator
-
-    low, high = 0.7 * min(times), 1.4 * max(times)
-    axes.set(xlim=(low, high), xscale="log", ylim=(0, 1.15 * most))
-    axes.set_xticks(_round_numbers(low, high))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
-    axes.yaxis.set_major_locator(MaxNLocator(7))
-    axes.yaxis.set_major_formatter(lambda value, position: format_count(value) if value > 0 else "0")
-    axes.grid(visible=True, axis="x")
 
 
 def _round_numbers(low: float, high: float) -> list[float]:
@@ -312,18 +275,12 @@ def _apart(counts: Sequence[int]) -> list[int]:
 
 
 KINDS = {
-    "layouts": Kind(order=70, rows=(PlannedStep,), needs="planned layouts", figures=run_by_run(_layouts)),
-    "memory": Kind(
-        order=72, rows=(PlannedStep,), needs="planned layouts with their memory", figures=run_by_run(_memory)
-    ),
-    "efficiency": Kind(
-        order=74,
-        rows=(PlannedStep,),
-        needs="plans on several numbers of GPUs",
-        figures=run_by_run(_efficiencies),
-    ),
-    "pareto": Kind(order=78, rows=(PlannedStep,), needs="plans with a price for GPUs", figures=run_by_run(_costs)),
-    "interconnects": Kind(
-        order=80, rows=(PlannedStep,), needs="plans for several interconnects", figures=run_by_run(_interconnects)
-    ),
+    name: Kind(order=order, rows=(PlannedStep,), needs=needs, figures=run_by_run(drawn))
+    for name, order, drawn, needs in (
+        ("layouts", 70, _layouts, "planned layouts"),
+        ("memory", 72, _memory, "planned layouts with their memory"),
+        ("efficiency", 74, _efficiencies, "plans on several numbers of GPUs"),
+        ("pareto", 78, _costs, "plans with a price for GPUs"),
+        ("interconnects", 80, _interconnects, "plans for several interconnects"),
+    )
 }

@@ -36,6 +36,9 @@ def draw(comparisons: Sequence[Comparison], paths: Sequence[Path]) -> list[Path]
 @style()
 def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
     """Return a figure with a panel for each kind of case of each comparison; None if there is nothing to draw."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
     every = [(comparison, rows) for comparison in comparisons for rows in _kinds(comparison)]
     if not every:
         return None
@@ -47,7 +50,9 @@ def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
         _panel(axes, comparison, rows, chosen)
     cut = f" (the first {TOLD_APART} of {len(every)} kinds of cases)" if len(every) > TOLD_APART else ""
     heading(drawn, f"Time NEW/BASE: above 1 is slower{cut}")
-    _legend(drawn, comparisons, chosen)
+    handles: list[Line2D | Patch] = [Line2D([], [], label=name, **look._asdict()) for name, look in chosen.items()]
+    handles.append(Patch(color=LEVEL, alpha=0.3, linewidth=0, label=f"within {100 * comparisons[0].margin:.3g} %"))
+    drawn.legend(handles=handles, loc="outside right upper", handlelength=3.5)
     return drawn
 
 
@@ -93,28 +98,15 @@ def _axes(axes: Axes, rows: Sequence[Row], margin: float) -> None:
     size_axis(axes, sizes, 6)
     axes.set_xlim(min(sizes) / 1.8, max(sizes) * 1.8)
     axes.set_xlabel("message size")
-    low, high = _limits(rows, margin)
+    # The axis ends as far above 1 as below it; a very wide interval does not hide the rest.
+    farthest_ratio = max(abs(math.log(row.ratio)) for row in rows)
+    ends = [abs(math.log(max(end, 1e-9))) for row in rows for end in row.interval if math.isfinite(end)]
+    farthest_end = min(max(ends, default=0.0), farthest_ratio + math.log(_FARTHEST))
+    most = max(farthest_ratio, farthest_end, 1.6 * math.log1p(margin))
+    low, high = math.exp(-1.1 * most), math.exp(1.1 * most)
     axes.set_yscale("log")
     axes.set_ylim(low, high)
     axes.yaxis.set_major_locator(MaxNLocator(7) if high < 4 * low else LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:.4g}x")
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("time NEW / BASE")
-
-
-def _limits(rows: Sequence[Row], margin: float) -> tuple[float, float]:
-    """Return the ends of the y axis, as far above 1 as below it; a very wide interval does not hide the rest."""
-    farthest_ratio = max(abs(math.log(row.ratio)) for row in rows)
-    ends = [abs(math.log(max(end, 1e-9))) for row in rows for end in row.interval if math.isfinite(end)]
-    farthest_end = min(max(ends, default=0.0), farthest_ratio + math.log(_FARTHEST))
-    most = max(farthest_ratio, farthest_end, 1.6 * math.log1p(margin))
-    return math.exp(-1.1 * most), math.exp(1.1 * most)
-
-
-def _legend(drawn: Figure, comparisons: Sequence[Comparison], chosen: dict[str, Look]) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles: list[Line2D | Patch] = [Line2D([], [], label=name, **look._asdict()) for name, look in chosen.items()]
-    handles.append(Patch(color=LEVEL, alpha=0.3, linewidth=0, label=f"within {100 * comparisons[0].margin:.3g} %"))
-    drawn.legend(handles=handles, loc="outside right upper", handlelength=3.5)

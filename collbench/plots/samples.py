@@ -70,6 +70,8 @@ def _figure(
     sizes: list[int],
     looks: Mapping[Line, Look],
 ) -> Figure:
+    from matplotlib.ticker import MaxNLocator
+
     names = [line for line in looks if any(line == other for other, _ in sampled)]
     columns = min(_COLUMNS, len(sizes))
     rows = math.ceil(len(sizes) / columns)
@@ -80,20 +82,23 @@ def _figure(
     low, high = _limits([result for (_, size), result in sampled.items() if size in sizes])
     for axes, size in zip(panels, sizes, strict=True):
         of_size = [result for (_, other), result in sampled.items() if other == size]
-        axes.set_title(f"{format_size(size)}, {_counts(of_size)} samples a row")
+        counts = [len(_samples(result)) for result in of_size]
+        least, most = min(counts), max(counts)
+        count = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+        axes.set_title(f"{format_size(size)}, {count} samples a row")
         for number, line in enumerate(names):
             if result := sampled.get((line, size)):
                 _strip(axes, number, result, looks[line], (low, high))
-    _finish(drawn, [line.label for line in names], (low, high))
+        axes.set_xlim(low, high)
+        name_rows(axes, [line.label for line in names], 0.6, fontsize=0.85 * SCREEN.font)
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        axes.xaxis.set_major_formatter(
+            lambda ratio, position: "median" if abs(ratio - 1) < 1e-9 else f"{100 * (ratio - 1):+.3g} %"
+        )
+        grid_along_x(axes)
     words = f"Samples of {panel.results[0].case.title} against the median of each row\n{panel.place}"
     heading(drawn, words, fontsize=SCREEN.labels)
     return drawn
-
-
-def _counts(results: Sequence[Drawn]) -> str:
-    """Return `96`, or `7 to 15` where rows differ."""
-    counts = sorted(len(_samples(result)) for result in results)
-    return f"{counts[0]:,}" if counts[0] == counts[-1] else f"{counts[0]:,} to {counts[-1]:,}"
 
 
 def _limits(results: Sequence[Drawn]) -> tuple[float, float]:
@@ -126,20 +131,3 @@ def _strip(axes: Axes, row: int, result: Drawn, look: Look, limits: tuple[float,
     beyond = int((~inside).sum())
     said = format_seconds(result.typical) + (f", {beyond:,} outside" if beyond else "")
     axes.text(1.01, row, said, transform=axes.get_yaxis_transform(), va="center", fontsize=0.75 * SCREEN.font)
-
-
-def _finish(drawn: Figure, names: Sequence[str], limits: tuple[float, float]) -> None:
-    """Set up the axes: implementations from above, per cent of the median along x."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    for axes in drawn.axes:
-        axes.set_xlim(*limits)
-        name_rows(axes, names, 0.6, fontsize=0.85 * SCREEN.font)
-        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-        axes.xaxis.set_major_formatter(FuncFormatter(_per_cent))
-        grid_along_x(axes)
-
-
-def _per_cent(ratio: float, position: int) -> str:
-    """Return a ratio as a tick: how far it is above or below the median."""
-    return "median" if abs(ratio - 1) < 1e-9 else f"{100 * (ratio - 1):+.3g} %"

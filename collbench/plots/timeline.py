@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 
 from collbench.cases import Case
-from collbench.plots.axes import Axes, Figure, grid_along_x, heading, name_rows, new_figure, patch_legend, seconds_tick
+from collbench.plots.axes import (
+    Axes,
+    Figure,
+    grid_along_x,
+    heading,
+    name_rows,
+    new_figure,
+    patch_legend,
+    seconds_tick,
+    stacked_bar,
+)
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import DARK, OTHERS, style
 from collbench.plots.style import PHASES as COLOURS
@@ -55,7 +65,12 @@ def _stem(explanation: Explanation) -> str:
 
 @style()
 def _timeline(explanation: Explanation) -> Figure:
-    shown = _shown(explanation.tracks)
+    # As many tracks of each rank as there is room for, the first blocks.
+    by_rank: dict[int, list[Track]] = {}
+    for track in sorted(explanation.tracks, key=lambda track: (track.rank, track.block)):
+        by_rank.setdefault(track.rank, []).append(track)
+    each = max(1, _MOST_TRACKS // len(by_rank))
+    shown = [track for blocks in by_rank.values() for track in blocks[:each]][:_MOST_TRACKS]
     crowded = max(len(track.spans) for track in shown) > _MOST_SPANS
     end = max(track.start + track.seconds for track in shown)
     panels, margin = (2, 3.2) if crowded else (1, 1.9)
@@ -69,30 +84,14 @@ def _timeline(explanation: Explanation) -> Figure:
     _finish(whole, shown, (0.0, end))
     case = explanation.case
     heading(drawn, f"{explanation.implementation}: one {case.title}, {format_size(case.nbytes)}")
-    (below or [whole])[-1].set_xlabel(_remark(explanation))
+    traced, usual = format_seconds(explanation.traced), format_seconds(explanation.seconds)
+    remark = f"this one took {traced} with its log, {usual} is usual without"
+    if lost := sum(track.lost for track in explanation.tracks):
+        every = lost + sum(len(track.spans) for track in explanation.tracks)
+        remark += f"\nwhite: {lost:,} of {every:,} pieces found no room in the log"
+    (below or [whole])[-1].set_xlabel(remark)
     patch_legend(drawn, {phase: COLOURS[phase] for phase in PHASES})
     return drawn
-
-
-def _remark(explanation: Explanation) -> str:
-    """Return how long the operation took, and how much of it the log has no room for."""
-    words = (
-        f"this one took {format_seconds(explanation.traced)} with its log, "
-        f"{format_seconds(explanation.seconds)} is usual without"
-    )
-    lost = sum(track.lost for track in explanation.tracks)
-    every = lost + sum(len(track.spans) for track in explanation.tracks)
-    return f"{words}\nwhite: {lost:,} of {every:,} pieces found no room in the log" if lost else words
-
-
-def _shown(tracks: Sequence[Track]) -> list[Track]:
-    """Return as many tracks of each rank as there is room for, the first blocks."""
-    by_rank: dict[int, list[Track]] = {}
-    for track in sorted(tracks, key=lambda track: (track.rank, track.block)):
-        by_rank.setdefault(track.rank, []).append(track)
-    each = max(1, _MOST_TRACKS // len(by_rank))
-    shown = [track for blocks in by_rank.values() for track in blocks[:each]]
-    return shown[:_MOST_TRACKS]
 
 
 def _spans(axes: Axes, shown: Sequence[Track]) -> None:
@@ -171,8 +170,9 @@ def _shares(group: Sequence[Explanation]) -> Figure:
     for row, explanation in enumerate(group):
         whole = explanation.seconds
         if explanation.tracks:
-            _stacked(times, row, explanation, whole)
-            _stacked(shares, row, explanation, 1.0)
+            parts = {part: explanation.share(part) for part in PARTS}
+            stacked_bar(times, row, {part: share * whole for part, share in parts.items()}, COLOURS)
+            stacked_bar(shares, row, parts, COLOURS)
         else:  # the time alone is known
             times.barh(row, whole, height=0.8, facecolor="white", edgecolor=OTHERS, linewidth=0.8)
             shares.text(0.02, row, "cannot be looked into", va="center", color=OTHERS)
@@ -190,14 +190,6 @@ def _shares(group: Sequence[Explanation]) -> Figure:
     heading(drawn, f"Where the time goes: {case.title}, {format_size(case.nbytes)}")
     patch_legend(drawn, COLOURS)
     return drawn
-
-
-def _stacked(axes: Axes, row: int, explanation: Explanation, length: float) -> None:
-    left = 0.0
-    for part in PARTS:
-        width = explanation.share(part) * length
-        axes.barh(row, width, left=left, height=0.8, color=COLOURS[part])
-        left += width
 
 
 KIND = Kind(order=60, rows=(Explanation,), needs="operations with a log", figures=run_by_run(figures))
