@@ -184,7 +184,7 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[Line, L
         sizes = [size for curves in every for _, size in curves.panel.points]
         for number, axes in enumerate(grid):  # now that shared limits are known
             value_axis(axes, cells[number][0].view, plot_style.value_ticks)
-            size_axis(axes, sizes, plot_style.ticks(columns))
+            size_axis(axes, sizes, plot_style.size_ticks[min(columns, 3) - 1])
             if number + columns >= len(cells):  # the lowest panel of each column
                 axes.set_xlabel("message size")
                 axes.tick_params(labelbottom=True)
@@ -215,9 +215,8 @@ def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool
         front = 1.9 if look.color == MUTED else 2.0 if look.linestyle else 2.1
         axes.plot(sizes, middle, label=_name(line, panel.predicted), zorder=front, **plot_style.drawn(look))
     if bound:
-        _draw_bound(axes, bound, panel.color or GREY)
-        if write_bound and not panel.color:
-            _write_bound(axes, bound, view, plot_style.font - 1)
+        words = f"{bound.name}: {view.tick(bound.last)}" if write_bound and not panel.color else ""
+        _draw_bound(axes, bound, words, panel.color or GREY, plot_style)
 
 
 def _name(line: Line, everything_predicted: bool) -> str:
@@ -230,28 +229,26 @@ def _has_band(look: Look) -> bool:
     return bool(look.linestyle) and look.color != MUTED
 
 
-def _draw_bound(axes: Axes, bound: Limit, color: str) -> None:
+def _draw_bound(axes: Axes, bound: Limit, words: str, color: str, plot_style: Style) -> None:
     """Draw a dotted line, with a dash at each size that was measured.
 
-    A measured rate goes on, fainter, across all other sizes: messages that stay in caches may pass it.
+    A measured rate goes on, fainter, across all other sizes: messages that stay in caches may pass it.  Words stand
+    where no curve is: small messages have low rates, and times rise from the left.
     """
+    from matplotlib.patheffects import withStroke
+
     dashes: dict[str, Any] = {"marker": "_", "markersize": 12} if bound.measured else {}
     sizes, values = [*bound.values], [*bound.values.values()]
     axes.plot(sizes, values, color=color, linestyle=":", linewidth=1.5, zorder=1, gid="bound", **dashes)
     if bound.measured and bound.is_rate:
         axes.axhline(bound.last, color=color, linestyle=":", linewidth=1, alpha=0.7, zorder=1, gid="bound-level")
-
-
-def _write_bound(axes: Axes, bound: Limit, view: View, font: float) -> None:
-    """Write its name where no curve is: small messages have low rates, and times rise from the left."""
-    from matplotlib.patheffects import withStroke
-
-    words, halo = f"{bound.name}: {view.tick(bound.last)}", [withStroke(linewidth=2, foreground="white")]
-    look: dict[str, Any] = {"color": GREY, "fontsize": font, "gid": "bound-name", "path_effects": halo, "zorder": 4}
-    if bound.is_rate:
-        axes.annotate(words, (0.01, bound.last), (0, 2), ("axes fraction", "data"), "offset points", **look)
-    else:
-        axes.text(0.99, 0.03, words, transform=axes.transAxes, ha="right", va="bottom", **look)
+    halo = [withStroke(linewidth=2, foreground="white")]
+    look: dict[str, Any] = {"color": color, "fontsize": plot_style.font - 1, "path_effects": halo, "zorder": 4}
+    if words and bound.is_rate:
+        place = (0.01, bound.last)
+        axes.annotate(words, place, (0, 2), ("axes fraction", "data"), "offset points", gid="bound-name", **look)
+    elif words:
+        axes.text(0.99, 0.03, words, transform=axes.transAxes, ha="right", va="bottom", gid="bound-name", **look)
 
 
 def _value_labels(figure: Figure, cells: Sequence[Cell], columns: int, plot_style: Style) -> None:

@@ -17,7 +17,6 @@ from collbench.host.sanitize import text
 from collbench.plots.axes import Figure, heading
 from collbench.plots.save import save
 from collbench.plots.style import COLOURED, SCREEN, Style
-from collbench.results import Result
 from collbench.runfile.store import Run, why_none
 
 
@@ -54,10 +53,6 @@ class Kind:
     needs: str  # of which of them it is drawn, after "NAME is drawn of"
     figures: Callable[[Sequence[Run], PlotRequest, Say], Named]  # Say gets each figure left out, and why
     styled: bool = False  # whether it has the plot style of the request; else it is for the screen
-
-    def concerns(self, result: Result) -> bool:
-        """Return whether it may be drawn of this result, which is right."""
-        return isinstance(result, self.rows) and not result.outcome.bad
 
 
 def run_by_run(drawn: Callable[[Run, PlotRequest], Named]) -> Callable[[Sequence[Run], PlotRequest, Say], Named]:
@@ -119,6 +114,9 @@ def _mark_cut_off(figure: Figure, runs: Sequence[Run]) -> None:
 
 def lacking(runs: Sequence[Run]) -> str:
     """Return why nothing can be drawn of these runs, in one line."""
-    results = [result for run in runs for result in run.results]
-    needs = [f"{name} is drawn of {kind.needs}" for name, kind in kinds().items() if any(map(kind.concerns, results))]
+    right = [result for run in runs for result in run.results if not result.outcome.bad]
+    needs = []
+    for name, kind in kinds().items():
+        if any(isinstance(result, kind.rows) for result in right):
+            needs.append(f"{name} is drawn of {kind.needs}")
     return f"{', '.join(str(run.path) for run in runs)}: {'; '.join(needs)}" if needs else why_none(runs)

@@ -257,28 +257,23 @@ def overlaid(row: Sequence[Panel]) -> list[Panel]:
             f"--overlay can tell {len(COLORS)} topologies apart by colour, and these are {len(row)}; "
             "give fewer runs, or leave --overlay out"
         )
-    buses = all(panel.factor for panel in row)
-    return [
-        replace(panel, name=name, color=color, factor=panel.factor if buses else 0.0)
-        for panel, name, color in zip(row, _names(row), COLORS, strict=False)
-    ]
-
-
-def _names(row: Sequence[Panel]) -> list[str]:
-    """Return what tells the panels apart: the topology, the ranks where they differ, the run, and a number at last."""
+    # What tells them apart: the topology, the ranks where they differ, the run, and a number at last.
     several_ranks = len({panel.ranks for panel in row}) > 1
     topologies = [panel.place if several_ranks else panel.topology for panel in row]
-    names: list[str] = []
+    names = []
     for panel, topology in zip(row, topologies, strict=True):
         if one_topology(row):
-            name = panel.origin
+            names.append(panel.origin)
         else:
-            name = f"{topology}, {panel.origin}" if topologies.count(topology) > 1 else topology
-        names.append(name)
+            names.append(f"{topology}, {panel.origin}" if topologies.count(topology) > 1 else topology)
     for name in {name for name in names if names.count(name) > 1}:
         for number in range(1, names.count(name) + 1):
             names[names.index(name)] = f"{name} ({number})"
-    return names
+    buses = all(panel.factor for panel in row)
+    return [
+        replace(panel, name=name, color=color, factor=panel.factor if buses else 0.0)
+        for panel, name, color in zip(row, names, COLORS, strict=False)
+    ]
 
 
 def one_topology(row: Sequence[Panel]) -> bool:
@@ -295,15 +290,25 @@ def coloured(row: Sequence[Panel], most: int = COLOURED) -> set[Line]:
     The libraries that others are compared with come first, then the fastest at some size, those at most sizes first,
     then those that are nearest to the fastest over all sizes.  Marks on other lines always have their colour.
     """
-    lines = {line for panel in row for line, _ in panel.points}
-    ranked: list[tuple[bool, int, float, Line]] = []
-    marks = {line for line in {line.measured for line in lines} if only_marks(row, line)}
-    for line in {line.measured for line in lines} - marks:
-        ratios = _times_over_fastest(line, row)
-        distance = fmean(map(math.log, ratios)) if ratios else math.inf
-        ranked.append((not is_library(line.implementation), -ratios.count(1.0), distance, line))
-    chosen = {line for *_, line in sorted(ranked)[:most]} | marks
-    return {line for line in lines if line.measured in chosen}
+    ratios: dict[Line, list[float]] = {}  # times over the least of all lines for the same case: 1 where a line wins
+    for panel in row:
+        fastest: dict[tuple[bool, int], float] = {}
+        for (line, size), result in panel.points.items():
+            if not result.note.picked:
+                key = line.predicted, size
+                fastest[key] = min(result.typical, fastest.get(key, math.inf))
+        for (line, size), result in panel.points.items():
+            own, least = ratios.setdefault(line.measured, []), fastest.get((line.predicted, size))
+            if least is not None and result.typical > 0:
+                own.append(max(1.0, result.typical / least))
+    marks = {line for line in ratios if only_marks(row, line)}
+
+    def rank(line: Line) -> tuple[bool, int, float, Line]:
+        distance = fmean(map(math.log, ratios[line])) if ratios[line] else math.inf
+        return not is_library(line.implementation), -ratios[line].count(1.0), distance, line
+
+    chosen = marks.union(sorted(ratios.keys() - marks, key=rank)[:most])
+    return {line for panel in row for line, _ in panel.points if line.measured in chosen}
 
 
 def only_marks(row: Iterable[Panel], line: Line) -> bool:
@@ -318,19 +323,3 @@ def only_marks(row: Iterable[Panel], line: Line) -> bool:
             if line_of(result).measured == line.measured:
                 picked.append((result.note.picked, line_of(result).predicted, result.case.nbytes) in points)
     return bool(picked) and all(picked)
-
-
-def _times_over_fastest(measured: Line, row: Sequence[Panel]) -> list[float]:
-    """Return a line's times over the least of all lines for the same case, measured or predicted: 1 where it wins."""
-    ratios = []
-    for panel in row:
-        fastest: dict[tuple[bool, int], float] = {}
-        for (line, size), result in panel.points.items():
-            if not result.note.picked:
-                key = line.predicted, size
-                fastest[key] = min(result.typical, fastest.get(key, math.inf))
-        for (line, size), result in panel.points.items():
-            key = line.predicted, size
-            if line.measured == measured and key in fastest and result.typical > 0:
-                ratios.append(max(1.0, result.typical / fastest[key]))
-    return ratios

@@ -1,6 +1,5 @@
 """The figure of a pipeline: which stage computes which micro-batch when, in the first planned layout with stages."""
 
-
 from collbench.analysis.plans import planned
 from collbench.host.sanitize import text
 from collbench.planner.pipeline_schedule import (

@@ -197,7 +197,10 @@ def _cost_figure(rows: Sequence[PlannedStep], best: Sequence[PlannedStep], machi
     times, costs = _places([*rows, *best], scale)
     low, high = 0.7 * min(times), 1.4 * max(times)
     axes.set(xlim=(low, high), xscale="log", ylim=(0, 1.15 * max(costs)))
-    axes.set_xticks(_round_numbers(low, high))
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    numbers = [digits * 10.0**power for power in powers for digits in (1, 1.5, 2, 3, 5, 7)]
+    between = [number for number in numbers if low <= number <= high]  # at least one, as the ends are a factor apart
+    axes.set_xticks(between[:: math.ceil(len(between) / 8)])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
     axes.yaxis.set_major_locator(MaxNLocator(7))
@@ -213,14 +216,6 @@ def _cost_figure(rows: Sequence[PlannedStep], best: Sequence[PlannedStep], machi
 
 def _places(rows: Sequence[PlannedStep], scale: float) -> tuple[list[float], list[float]]:
     return [row.seconds / scale for row in rows], [row.cost for row in rows]
-
-
-def _round_numbers(low: float, high: float) -> list[float]:
-    """Return round numbers between two ends that are at least a factor of 2 apart: one to eight of them."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
-    numbers = [digits * 10.0**power for power in powers for digits in (1, 1.5, 2, 3, 5, 7)]
-    between = [number for number in numbers if low <= number <= high]
-    return between[:: math.ceil(len(between) / 8)]
 
 
 # ---- how a run scales

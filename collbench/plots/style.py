@@ -140,18 +140,14 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
         candidates = spare[first:] + spare[:first]
         if len(chosen) >= TOLD_APART:
             candidates = candidates[:1]
-        chosen[name] = min(candidates, key=lambda look: _clashes(look, chosen.values()))
+        # One twin clashes more than many cousins.
+        chosen[name] = min(candidates, key=lambda look: sum(_alike(look, other) ** 3 for other in chosen.values()))
     return chosen
 
 
-def _clashes(look: Look, others: Iterable[Look]) -> int:
-    """Return how alike a look is to the others: colour counts most, and one twin more than many cousins."""
-    clashes = 0
-    for other in others:
-        alike = 4 * (look.color == other.color) + 2 * (look.marker == other.marker)
-        alike += look.linestyle == other.linestyle
-        clashes += alike**3
-    return clashes
+def _alike(one: Look, other: Look) -> int:
+    marks = 2 * (one.marker == other.marker) + (one.linestyle == other.linestyle)
+    return 4 * (one.color == other.color) + marks
 
 
 def phase_css(prefix: str = ".") -> str:
@@ -216,18 +212,10 @@ class Style:
         """Return the height in inches of a figure with that many rows of panels."""
         return min(self.row_height * rows, self.tallest)
 
-    def ticks(self, columns: int) -> int:
-        """Return how many sizes the x axis may name."""
-        return self.size_ticks[min(columns, 3) - 1]
-
     def letters(self, inches: float, columns: int, shared: bool) -> int:
-        """Return how many letters fit into a line of a panel's title.
+        """Return how many letters fit into a line of a panel's title, where so many columns have so many inches.
 
-        Args:
-            inches: Width of all panels together.
-            columns: Panels side by side.
-            shared: Whether the panels share one y axis.
-
+        With `shared` they have one y axis together.
         """
         axis = _AXIS * self.font / 72
         width = (inches - axis) / columns if shared else inches / columns - axis
