@@ -331,7 +331,7 @@ def _way_out(job: Job, system: Place, fixed: Choices) -> str:
     taken = prod(int(fixed.get(name, 1)) for name in ("tensor", "pipeline", "context", "data"))
     counts = sorted({taken * one for one in divisors(job.batch)}, key=lambda gpus: abs(gpus - job.gpus))
     for gpus in counts:
-        if gpus <= MOST_GPUS and _any(job.on(gpus), system, fixed):
+        if gpus <= MOST_GPUS and _any(replace(job, gpus=gpus), system, fixed):
             return f"give --gpus {gpus}"
     for name in fixed:
         if _any(job, system, {other: value for other, value in fixed.items() if other != name}):

@@ -168,7 +168,7 @@ def _mended(request: Job, fixed: dict[str, Any], message: str) -> tuple[Job, dic
     if number := re.search(r"--batch (\d+)$", message):
         return replace(request, batch=int(number[1])), fixed
     if number := re.search(r"--gpus (\d+)$", message):
-        return request.on(int(number[1])), fixed
+        return replace(request, gpus=int(number[1])), fixed
     if number := re.search(r"^(\w+) cannot .*give (\d+)$", message):
         return request, fixed | dict.fromkeys(parse_layout(number[1]), int(number[2]))
     left = re.search(r"leave out (\w+)$", message)
