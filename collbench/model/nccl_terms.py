@@ -166,7 +166,12 @@ def rate(system: System, collective: str, option: Option, constants: Constants =
         return _nvls_rate(system, constants)
     if system.meets_over_pcie:
         return _pcie_rate(system, collective, option, constants)
-    return option.rate * _eta(system, option, constants) * _rack_factor(system, constants)
+    reached = constants.eta_ring
+    if option.algorithm == "tree":
+        reached = constants.eta_tree
+    elif option.protocol != "simple" and capability(system.arch) < 90:
+        reached = float(getattr(constants, f"eta_{option.protocol}_old"))
+    return option.rate * reached * _rack_factor(system, constants)
 
 
 def limit(system: System, collective: str, algorithm: str = "ring") -> float:
@@ -180,15 +185,6 @@ def limit(system: System, collective: str, algorithm: str = "ring") -> float:
     if system.nodes > 1 and system.nics:
         fastest = min(fastest, system.nics.rate * system.nics.per_node / schedule.sent(system.nodes))
     return float(fastest)
-
-
-def _eta(system: System, option: Option, constants: Constants) -> float:
-    """Return the share of NCCL's figure that is reached within a node of NVLinks."""
-    if option.algorithm == "tree":
-        return constants.eta_tree
-    if option.protocol != "simple" and capability(system.arch) < 90:
-        return float(getattr(constants, f"eta_{option.protocol}_old"))
-    return constants.eta_ring
 
 
 def _nvls_rate(system: System, constants: Constants) -> float:

@@ -44,7 +44,6 @@ class Line:
     of: Lines
     collective: str
     group: Group
-    origin: str = "made up"
 
     def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
         sizes = np.asarray(nbytes, np.float64)
