@@ -78,19 +78,17 @@ class Option:
         """
         sizes = np.asarray(nbytes, dtype=np.float64)
         latency = np.where(sizes >= self.plateau_from, self.plateau, 1.0) * (self.base + self.intra + self.inter)
-        seconds = latency + sizes / (self.rate * self._corrected(sizes))
+        reached = np.ones_like(sizes)
+        if self.correction:
+            place = np.frexp(np.floor(sizes / 64))[1] - 1  # floor(log2), exactly
+            known = (place >= 0) & (place < len(self.correction))
+            reached = np.where(known, np.asarray(self.correction)[np.clip(place, 0, len(self.correction) - 1)], 1.0)
+        seconds = latency + sizes / (self.rate * reached)
         return seconds if seconds.ndim else float(seconds)
 
     def channels_at(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the number of channels that run: fewer for few bytes (`topoGetAlgoInfo` of src/enqueue.cc)."""
         return np.clip(sizes // self.fed, 1, self.running) if self.fed else np.full_like(sizes, self.running)
-
-    def _corrected(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-        if not self.correction:
-            return np.ones_like(sizes)
-        place = np.frexp(np.floor(sizes / 64))[1] - 1  # floor(log2), exactly
-        known = (place >= 0) & (place < len(self.correction))
-        return np.where(known, np.asarray(self.correction)[np.clip(place, 0, len(self.correction) - 1)], 1.0)
 
 
 def protocols(system: System, release: Release, nvlink: bool) -> list[tuple[int, str]]:
