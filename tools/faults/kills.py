@@ -4,13 +4,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-from tools.faults.signals import replacing, sampling, starting, starting_mpi
+from tools.faults.signals import replacing, sampling, starting
 from tools.faults.trial import BAD, GOOD, LONG, USAGE, Done, Scene, Trial
 
-MOMENTS = {"when ranks start": starting, "when MPI starts": starting_mpi, "while sampling": sampling}
-ALLOWED = {"when ranks start": (USAGE,), "when MPI starts": (USAGE, BAD, GOOD), "while sampling": (BAD, GOOD)}
-"""How a sweep may end whose ranks die then; on a busy machine MPI may have started before, and rows be there."""
-FATAL = {"KILL": signal.SIGKILL, "SEGV": signal.SIGSEGV, "TERM": signal.SIGTERM}
+MOMENTS = {"when ranks start": starting, "while sampling": sampling}
+ALLOWED = {"when ranks start": (USAGE,), "while sampling": (BAD, GOOD)}
+"""How a sweep may end whose ranks die then."""
+FATAL = {"KILL": signal.SIGKILL, "SEGV": signal.SIGSEGV}
 
 
 def cut(last: int) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def stopped() -> Iterator[Trial]:
 
 
 def commands() -> Iterator[Trial]:
-    moments = {"when ranks start": starting, "while sampling": sampling, "while ranks are replaced": replacing}
+    moments = {"while sampling": sampling, "while ranks are replaced": replacing}
     for moment, when in moments.items():
         fault = strike(when, lambda scene: [scene.pid], signal.SIGKILL)
         yield Trial(f"KILL to the command {moment}", LONG, (137,), fault, killed=True)

@@ -17,21 +17,17 @@ ONLY = 'exec {mpiexec} -n 2 sh -c \'if [ "$PMI_RANK" = {rank} ]; then {change}; 
 ENDED = (BAD, USAGE, 9, 137, 255)  # by mpiexec, which counts signals in its own way, or fails itself
 CHANGES = {  # by name: the shell's words on one of the two, and the statuses that may come of it
     "gets a wrong word": ('set -- "$@" --op nothing', (USAGE,)),
-    "gets a wrong option": ('set -- "$@" --nothing', (USAGE,)),
     "gets another number of ranks": ('set -- "$@" --ranks 3', (USAGE,)),
     "has no compiler": ("export CXX=no-such-compiler COLLBENCH_CACHE=$PWD/home/c", (USAGE, GOOD)),
     "has a broken MPI": ("export PYTHONPATH=$PWD/broken/mpi:$PYTHONPATH", ENDED),
     "has a broken NumPy": ("export PYTHONPATH=$PWD/broken/numpy:$PYTHONPATH", (BAD, USAGE)),
-    "has a broken click": ("export PYTHONPATH=$PWD/broken/click:$PYTHONPATH", (BAD, USAGE)),
     "has other code": ("export PYTHONPATH=$PWD/broken/session:$PYTHONPATH", (BAD, USAGE)),
     "ends at once": ("exit 3", (3, *ENDED)),
-    "ends well at once": ("exit 0", (GOOD, *ENDED)),
     "dies at once": ("kill -9 $$", ENDED),
     "never comes": ("exec sleep 1000", ENDED),
     "gets another collective": ('set -- "$@" --op broadcast', (GOOD,)),
-    "comes late": ("sleep 3", (GOOD,)),
 }
-BROKEN = {"mpi": "mpi4py", "numpy": "numpy", "click": "click"}
+BROKEN = {"mpi": "mpi4py", "numpy": "numpy"}
 
 
 def broken(scene: Scene) -> None:

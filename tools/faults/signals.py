@@ -1,4 +1,4 @@
-"""Signals to the command, at every moment of its life, once and twice."""
+"""Signals to the command, at every moment of its life; a second one while sampling."""
 
 import signal
 import time
@@ -125,7 +125,7 @@ def sweeps() -> Iterator[Trial]:
             if name != "INT" and when is not sampling:
                 continue
             for times, often in enumerate(("", "twice "), 1):
-                if times > 1 and name != "INT":
+                if times > 1 and not (name == "INT" and when is sampling):
                     continue
                 yield Trial(
                     f"{name} {often}{moment}",

@@ -1,14 +1,13 @@
 """Places for results that vanish, are replaced, fill up or are wanted by two at once."""
 
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from collbench.errors import CollbenchError
 from collbench.runfile.store import read
 from tools.faults.signals import PLOTTED, plotting, sampling
-from tools.faults.trial import BAD, COLLBENCH, GOOD, LONG, SHORT, USAGE, Done, Scene, Trial
+from tools.faults.trial import BAD, GOOD, LONG, SHORT, USAGE, Done, Scene, Trial
 
 
 def removed(scene: Scene) -> None:
@@ -52,22 +51,11 @@ def rescued(scene: Scene, done: Done) -> str:
     return "" if len(results) >= 2 else f"only {len(results)} results were kept"
 
 
-def kept_or_rescued(scene: Scene, done: Done) -> str:
-    """On a full disk too."""
-    return rescued(scene, done)
-
-
 def disk(nbytes: int) -> Callable[[Scene], None]:
     def prepare(scene: Scene) -> None:
         scene.den.small_disk(scene.folder / "full", nbytes)
 
     return prepare
-
-
-def filled(scene: Scene) -> None:
-    """The last room is taken once the rows are there."""
-    with (scene.folder / "ballast").open("wb"):
-        pass
 
 
 def unplotted(scene: Scene, done: Done) -> str:
@@ -81,20 +69,6 @@ def two_at_once(scene: Scene, done: Done) -> str:
     """One of them measured, the other was refused."""
     statuses = sorted((scene.folder / name).read_text().strip() for name in ("first", "second"))
     return "" if statuses == ["0", "2"] else f"statuses {statuses}"
-
-
-def tagged(scene: Scene, done: Done) -> str:
-    """No tag is lost."""
-    has = set((scene.run.parent / "tags").read_text().split())
-    missing = {f"t{number}" for number in range(6)} - has
-    return f"lost tags: {sorted(missing)}; has {sorted(has)}" if missing or "gone" in has else ""
-
-
-def a_run(scene: Scene) -> None:
-    """One to tag."""
-    command = scene.den.inside([*COLLBENCH, *SHORT], scene.folder)
-    subprocess.run(command, cwd=scene.folder, env=scene.environment, capture_output=True, check=True)
-    (scene.run.parent / "tags").write_text("gone\n")
 
 
 def full_of(where: str, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -115,16 +89,13 @@ def trials() -> Iterator[Trial]:
         (BAD, GOOD),
         removed_late,
     )
-    for size in (8, 16):
-        words = full_of("full/out", LONG)
-        yield Trial(f"a disk of {size} KiB", words, (BAD,), prepare=disk(size << 10), check=kept_or_rescued)
-    for size in (28, 36):  # the run file has room, both pictures have not: of some 16 and 24 KiB, by what they show
-        words = (*full_of("full/out", PLOTTED), "-n", "2")
-        yield Trial(f"a disk of {size} KiB while plotting", words, (BAD,), prepare=disk(size << 10), check=unplotted)
+    words = full_of("full/out", LONG)
+    yield Trial("a disk of 8 KiB", words, (BAD,), prepare=disk(8 << 10), check=rescued)
+    # The run file has room; the pictures, of some 16 and 24 KiB, have not.
+    words = (*full_of("full/out", PLOTTED), "-n", "2")
+    yield Trial("a disk of 28 KiB while plotting", words, (BAD,), prepare=disk(28 << 10), check=unplotted)
     both = '( "$@"; echo $? >first ) & ( "$@" >/dev/null 2>&1; echo $? >second ); wait; exit 0'
     yield Trial("two runs into one folder", SHORT, (GOOD,), shell=both, check=two_at_once)
-    six = 'for n in 0 1 2 3 4 5; do "$@" --tag t$n out & done; "$@" --untag gone out; wait; exit 0'
-    yield Trial("six tags at once", ("runs",), (GOOD,), prepare=a_run, shell=six, check=tagged)
     for where in ("/proc/x", "file/x"):
         words = full_of(where, SHORT)
         yield Trial(f"--out {where}", words, (USAGE,), prepare=lambda scene: (scene.folder / "file").touch())

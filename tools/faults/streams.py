@@ -32,7 +32,7 @@ def trials() -> Iterator[Trial]:
     for name, words in COMMANDS.items():
         right = USAGE if name == "usage" else GOOD
         for change, (shell, lost) in CHANGES.items():
-            if name == "list" and not lost:
+            if name != "sweep" and change not in ("stdout full", "all closed"):
                 continue
             allowed = (BAD,) if lost and name != "usage" else (right,)
             yield Trial(f"{name} with {change}", words, allowed, shell=shell)
@@ -42,4 +42,3 @@ def trials() -> Iterator[Trial]:
             continue
         shell = '( "$@"; echo $? >status ) | head -n 1 >/dev/null; exit $(cat status)'
         yield Trial(f"{name} | head", words, (141, GOOD), shell=shell, check=quiet)
-        yield Trial(f"{name} | true", words, (141, GOOD), shell=shell.replace("head -n 1", "true"), check=quiet)
