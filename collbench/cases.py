@@ -245,15 +245,14 @@ class Case:
     def expected(self, rank: int, seed: int) -> list[tuple[int, Array]]:
         """Return the receive buffer of `rank` afterwards: (first element, storage values) of each defined block."""
         how = self.recipe(seed)
-        return [
-            (
-                first,
-                reduced(self.dtype, self.redop, how, sent, self.block)
-                if source == REDUCED
-                else inputs(self.dtype, self.redop, how, source, sent, self.block),
-            )
-            for first, source, sent in self.pieces(rank)
-        ]
+        blocks = []
+        for first, source, sent in self.pieces(rank):
+            if source == REDUCED:
+                block = reduced(self.dtype, self.redop, how, sent, self.block)
+            else:
+                block = inputs(self.dtype, self.redop, how, source, sent, self.block)
+            blocks.append((first, block))
+        return blocks
 
 
 @dataclass(frozen=True)
@@ -286,9 +285,16 @@ class SizeRange:
     @property
     def sizes(self) -> tuple[int, ...]:
         """All sizes in bytes; UsageError if they are too many."""
-        if self.step:
-            return linear(self.first, self.last, self.step)
-        return geometric(self.first, self.last, self.factor)
+        found: list[int] = []
+        size: float = self.first
+        while size <= self.last:
+            found.append(int(size))
+            size = int(size) + self.step if self.step else max(size * self.factor, int(size) + 1)
+            if len(found) > MOST_SIZES:
+                larger = "-i, or -f 2" if self.step else "-f, such as 2"
+                sizes = f"more than {MOST_SIZES} sizes from {self.first} to {self.last} bytes"
+                raise UsageError(f"{sizes}; give a larger {larger}")
+        return tuple(found)
 
 
 SPINS = ("auto", "yield", "busy")
@@ -329,12 +335,12 @@ class Sweep:
         blocks are aligned; blocks smaller than a pack stay, and so do sizes that are only checked: they are to be odd.
         """
         for collective in self.collectives:
-            for dtype in self.dtypes:
-                for redop in self.redops if collective.reduces else (NONE,):
-                    yield from self._sizes(collective, dtype, redop)
+            for dtype, redop in product(self.dtypes, self.redops if collective.reduces else (NONE,)):
+                yield from self._sizes(collective, dtype, redop)
 
     def _sizes(self, collective: Collective, dtype: Datatype, redop: Reduction) -> Iterator[Case]:
         seen = set()
+        places = (False, True)[: 2 if collective.in_place else 1] if self.both_places else (self.in_place,)
         root = self.root if collective.rooted else 0
         for size in self.sizes if collective.sized else (1,):
             case = Case(collective, size, dtype, redop, root, self.ranks, self.in_place)
@@ -343,30 +349,5 @@ class Sweep:
             nbytes = max(block, 1) * case.granule
             if nbytes not in seen:
                 seen.add(nbytes)
-                for place, step, job in product(self._places(collective), self.steps, self.jobs):
+                for place, step, job in product(places, self.steps, self.jobs):
                     yield Case(collective, nbytes, dtype, redop, root, self.ranks, place, step, job)
-
-    def _places(self, collective: Collective) -> tuple[bool, ...]:
-        if not self.both_places:
-            return (self.in_place,)
-        return (False, True) if collective.in_place else (False,)
-
-
-def geometric(first: int, last: int, factor: float) -> tuple[int, ...]:
-    """Return sizes from `first` to `last`, each `factor` times the size before it (nccl-tests' -f)."""
-    sizes = []
-    size: float = first
-    while size <= last:
-        sizes.append(int(size))
-        size = max(size * factor, int(size) + 1)
-        if len(sizes) > MOST_SIZES:
-            raise UsageError(f"more than {MOST_SIZES} sizes from {first} to {last} bytes; give a larger -f, such as 2")
-    return tuple(sizes)
-
-
-def linear(first: int, last: int, step: int) -> tuple[int, ...]:
-    """Return sizes from `first` to `last` in steps of `step` bytes (nccl-tests' -i)."""
-    sizes = range(first, last + 1, step)
-    if len(sizes) > MOST_SIZES:
-        raise UsageError(f"more than {MOST_SIZES} sizes from {first} to {last} bytes; give a larger -i, or -f 2")
-    return tuple(sizes)

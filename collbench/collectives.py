@@ -11,7 +11,7 @@ others the whole array is one block.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collbench.errors import unknown
 
@@ -39,44 +39,22 @@ class Flight:
         return next((peer for peer in range(ranks) if self.to(peer, ranks) == rank), None)
 
 
-def _first_to_second(rank: int, ranks: int) -> int | None:
-    return 1 if rank == 0 and ranks > 1 else None
-
-
-def _second_to_first(rank: int, ranks: int) -> int | None:
-    return 0 if rank == 1 else None
-
-
-def _between_both(rank: int, ranks: int) -> int | None:
-    return 1 - rank if rank < 2 <= ranks else None
-
-
-def _lower_to_upper(rank: int, ranks: int) -> int | None:
-    """Pair rank r of the first half with rank r + ranks // 2; with an odd number of ranks the last has no peer."""
-    return rank + ranks // 2 if rank < ranks // 2 else None
-
-
-def _upper_to_lower(rank: int, ranks: int) -> int | None:
-    return rank - ranks // 2 if ranks // 2 <= rank < ranks // 2 * 2 else None
-
-
-PING_PONG = Flight(_first_to_second), Flight(_second_to_first)
-ONE_WAY = Flight(_first_to_second, WINDOW), Flight(_second_to_first, bare=True)
-BOTH_WAYS = (Flight(_between_both, WINDOW),)
-MANY_PAIRS = Flight(_lower_to_upper, WINDOW), Flight(_upper_to_lower, bare=True)
+_there = Flight(lambda rank, ranks: 1 if rank == 0 and ranks > 1 else None)
+_back = Flight(lambda rank, ranks: 0 if rank == 1 else None)
+PING_PONG = _there, _back
+ONE_WAY = replace(_there, count=WINDOW), replace(_back, bare=True)
+BOTH_WAYS = (Flight(lambda rank, ranks: 1 - rank if rank < 2 <= ranks else None, WINDOW),)
+# Rank r of the first half is a pair with rank r + ranks // 2; with an odd number of ranks the last has no peer.
+MANY_PAIRS = (
+    Flight(lambda rank, ranks: rank + ranks // 2 if rank < ranks // 2 else None, WINDOW),
+    Flight(lambda rank, ranks: rank - ranks // 2 if ranks // 2 <= rank < ranks // 2 * 2 else None, bare=True),
+)
 
 
 def arrivals(flights: tuple[Flight, ...], rank: int, ranks: int) -> list[Move]:
     """Return what a rank's receive buffer holds after these flights, as the moves of a Collective."""
     sources = (flight.source(rank, ranks) for flight in flights if not flight.bare)
     return [(0, source, 0) for source in sources if source is not None]
-
-
-REDUCED = -1  # as a source: the reduction over all ranks
-
-
-def _one(ranks: int) -> int:
-    return 1
 
 
 def _all(ranks: int) -> int:
@@ -99,8 +77,8 @@ class Collective:
     sharded: bool = False
     reduces: bool = False
     rooted: bool = False
-    send_blocks: Callable[[int], int] = _one
-    receive_blocks: Callable[[int], int] = _one
+    send_blocks: Callable[[int], int] = lambda ranks: 1
+    receive_blocks: Callable[[int], int] = lambda ranks: 1
     in_place: Callable[[int, int], tuple[int, int]] | None = None
     flights: tuple[Flight, ...] = ()  # of messages between pairs of ranks: its parts, one after another
     parts: int = 1  # messages (or barriers) of an operation: times and rates are of a single one

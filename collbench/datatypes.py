@@ -10,7 +10,6 @@ computes the same on the device, and shares no line with the kernels that it jud
 docs/kernels.md).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,26 +158,25 @@ def inputs(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, fir
     noise = _contribution_hash(element, how.seed, rank)
     if reduction is NONE:
         return _wide(noise, datatype.itemsize).view(datatype.storage)
-    values = _values(datatype, reduction, how, rank, element, noise)
-    return datatype.encode(_graded(values, how, rank, first, element) if how.grades else values)
+    return datatype.encode(_values(datatype, reduction, how, rank, first, element, noise))
 
 
 def reduced(datatype: Datatype, reduction: Reduction, how: Recipe, first: int, count: int) -> Array:
     """Return elements `first` to `first + count` of the reduction over all ranks: storage values, shape (count,)."""
     element = _element_hash(how.seed, first, count)
-    terms: Sequence[Array] = [
-        _values(datatype, reduction, how, rank, element, _contribution_hash(element, how.seed, rank))
-        for rank in range(how.ranks)
-    ]
-    if how.grades:
-        terms = [_graded(values, how, rank, first, element) for rank, values in enumerate(terms)]
+    terms: list[Array] = []
+    for rank in range(how.ranks):
+        noise = _contribution_hash(element, how.seed, rank)
+        terms.append(_values(datatype, reduction, how, rank, first, element, noise))
     if reduction.name == "avg":
         return datatype.encode(np.add.reduce(terms) // how.ranks)
     combine = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[reduction.name]
     return datatype.encode(combine.reduce(terms))
 
 
-def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, element: Words, noise: Words) -> Array:
+def _values(
+    datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, first: int, element: Words, noise: Words
+) -> Array:
     """Return what `rank` contributes, as exact numbers: float64, or integers as wide as the datatype (which wrap)."""
     if reduction.name == "avg":
         return _average_terms(datatype, how, rank, element)
@@ -192,14 +190,13 @@ def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, el
     value = _signed(noise, how.bits)
     if how.stride > 1:
         value[(np.uint32(rank) + element) % np.uint32(how.stride) != 0] = 0
-    return value.astype(np.float64)
-
-
-def _graded(values: Array, how: Recipe, rank: int, first: int, element: Words) -> Array:
-    """Integers with up to seven bits less in a group of one rank, and six less still but for one of eight."""
+    values = value.astype(np.float64)
+    if not how.grades:
+        return values
+    # Up to seven bits less in a group of one rank, and six less still but for one of eight.
     groups = np.arange(first, first + len(values), dtype=np.uint64) >> np.uint64(how.grades)
     less = _contribution_hash(groups.astype(np.uint32), how.seed + 1, rank) & np.uint32(7)
-    graded: Array = np.floor(values.astype(np.float64) / 2.0 ** (less + np.where(element & np.uint32(7), 6, 0)))
+    graded: Array = np.floor(values / 2.0 ** (less + np.where(element & np.uint32(7), 6, 0)))
     return graded
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from collbench.cases import Sampling, Sweep, geometric, linear
+from collbench.cases import Sampling, SizeRange, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from tests.conftest import case
@@ -17,9 +17,9 @@ def sweep(*sizes: int, collective: str = "allreduce", dtype: str = "float", rank
 
 def test_sizes_grow_by_the_factor_up_to_the_last_and_are_whole_elements_once_each() -> None:
     """Also by factors that are not whole, and never by less than a byte; 1, 4 and 7 bytes of float are one element."""
-    assert geometric(8, 128, 4) == (8, 32, 128)
-    assert geometric(1, 6, 1.5) == (1, 2, 3, 4)
-    assert linear(8, 20, 4) == (8, 12, 16, 20)
+    assert SizeRange(8, 128, 4).sizes == (8, 32, 128)
+    assert SizeRange(1, 6, 1.5).sizes == (1, 2, 3, 4)
+    assert SizeRange(8, 20, step=4).sizes == (8, 12, 16, 20)
     assert [one.nbytes for one in sweep(1, 4, 7, 49).cases()] == [4, 48]
 
 

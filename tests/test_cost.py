@@ -13,9 +13,7 @@ from collbench.algorithms import auto, implementations, needs
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import NONE
 from collbench.errors import Unsupported
-from collbench.platforms.cost import Cost, Hardware, Wait
-from collbench.platforms.cpu.hardware import cpus
-from collbench.platforms.gpu.hardware import gpus
+from collbench.platforms.cost import Cost, Hardware, Wait, cpus, gpus
 from collbench.platforms.interface import Prepared
 from collbench.platforms.processes import Alone
 from collbench.results import Note

@@ -5,22 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.results import (
-    ADDED,
-    LAUNCH,
-    MOVED,
-    PARTS,
-    PHASES,
-    PUBLISHED,
-    WAITED,
-    Explanation,
-    Failed,
-    Prediction,
-    Reported,
-    Track,
-    observed,
-    timed,
-)
+from collbench.results import PARTS, Explanation, Failed, Prediction, Reported, observed, timed
+from collbench.results.collectives import ADDED, LAUNCH, MOVED, PHASES, PUBLISHED, WAITED, Track
 from tests.conftest import case, measurement
 
 

@@ -12,7 +12,8 @@ from collbench.analysis.roofline import measured_roofline
 from collbench.cli.results_table import row
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.platforms.scheduling import RunQueue, Watch
-from collbench.results import DISTURBED_SHARE, Explanation, Measurement, Outcome, Scheduling, timed
+from collbench.results import Explanation, Measurement, Outcome, timed
+from collbench.results.facts import DISTURBED_SHARE, Scheduling
 from collbench.runfile.header import Header
 from collbench.runfile.schema import to_line, to_result
 from collbench.runfile.store import Run
@@ -61,7 +62,7 @@ def test_samples_of_steps_are_spoiled_by_any_rank() -> None:
 
 def test_rounds_are_joined_by_their_samples() -> None:
     parts = [Scheduling(1.0, 2, 5, ((0,), (1,))), Scheduling(0.0, 1, 1, ((0,), (1, 3)))]
-    assert Scheduling.joined(parts, [10, 30]) == Scheduling(0.25, 3, 6, ((0,), (1, 3)))
+    assert Scheduling.joined(zip(parts, [10, 30], strict=True)) == Scheduling(0.25, 3, 6, ((0,), (1, 3)))
     first, second = (replace(measurement(), scheduling=part) for part in parts)
     joined = second.joined([first, second])
     assert joined.scheduling == Scheduling(0.5, 3, 6, ((0,), (1, 3)))

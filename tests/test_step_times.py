@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.cases import BUCKET_UNIT, Step, flops_of
-from collbench.results import Series, StepTimes
+from collbench.results import StepTimes
+from collbench.results.steps import Series
 from tests.conftest import case
 
 STEP = Step(products=10, size=64)

@@ -1,7 +1,7 @@
 """`make results`: measures the committed CPU runs anew, and says what follows from them.
 
 Each run replaces its folder in results/ once it is whole.  Then the lessons are written anew, and what must be
-copied by hand is printed: where the README's table is, and what constants of collbench/platforms/cpu/hardware.py would
+copied by hand is printed: where the README's table is, and what constants of collbench/platforms/cost.py would
 follow.  Those there are fitted to another machine (results/cpu-2-ranks-epyc); tests/test_cost.py says whether `auto`
 chooses well by them here too.
 Wants a machine on which nothing else runs, for a quarter of an hour; runs of described systems are predicted.
@@ -102,7 +102,7 @@ def fitted(measured: list[Measurement]) -> Hardware:
 
 
 def constants() -> str:
-    """What `FITTED` and `_TURN` in collbench/platforms/cpu/hardware.py would be by these runs."""
+    """What `FITTED` and `_TURN` in collbench/platforms/cost.py would be by these runs."""
     found = fitted(rungs_of("cpu-2-ranks"))
     (crowded,) = (row for row in rungs_of("cpu-4-ranks-yield") if row.case.nbytes == 8)
     turn = crowded.typical / (_cost(crowded).steps * found.waits[Wait.FLAG])
@@ -119,7 +119,7 @@ def main() -> None:
     for run in RUNS:
         if run.folder in (options.folders or [run.folder]):
             measure(run, options.mpi)
-    print(f"\ncollbench/platforms/cpu/hardware.py: {constants()}")
+    print(f"\ncollbench/platforms/cost.py: {constants()}")
     subprocess.run([sys.executable, "-m", "tools.lesson"], check=True, cwd=ROOT)
     print("README.md: its table is what the first sweep printed, its factors are in docs/lesson.md")
 

@@ -18,14 +18,6 @@ from collbench.platforms.layout import Needs
 from collbench.results import family
 
 
-def _supports_all(case: Case) -> None:
-    """Refuse no case."""
-
-
-def _no_fifo(ranks: int, platform: str) -> int:
-    return 0
-
-
 @dataclass(frozen=True)
 class Implementation:
     """A way to carry cases out.
@@ -38,10 +30,10 @@ class Implementation:
     platforms: tuple[str, ...]
     collectives: tuple[str, ...]
     prepare: Callable[[Case, Platform], Prepared]
-    supports: Callable[[Case], None] = _supports_all
+    supports: Callable[[Case], None] = lambda case: None
     order: int = 0  # of hand-written implementations, in which lists show them; 0 for a library
     calls: str = ""  # the library that it calls in another way; hand-written ones are compared with that instead
-    fifo: Callable[[int, str], int] = _no_fifo  # bytes that it needs in each rank's window, by ranks and platform
+    fifo: Callable[[int, str], int] = lambda ranks, platform: 0  # bytes that it needs in each window
     cost: Callable[[Case], Cost] | None = None  # what a case that it supports spends, if that is known
     uses: Callable[[], tuple[str, ...]] = tuple  # the implementations it hands cases to, whose FIFOs it needs
     neighbours_only: bool = False  # a rank sends to one other: without a switch it has the links to that one only

@@ -14,7 +14,7 @@ from collbench.results import Note
 
 
 def _candidates() -> list[Implementation]:
-    """Return those with a known cost and exact sums."""
+    """Return the implementations with a known cost and exact sums."""
     return [found for found in implementations().values() if found.cost and not found.wire]
 
 

@@ -41,19 +41,8 @@ def _prepare_two_shot(case: Case, platform: Platform) -> Prepared:
     return Prepared(platform.launcher.bind(kernel, case, blocks, threads, np.uint64(case.block), np.uint64(shard)))
 
 
-def _cost_one_shot(case: Case) -> Cost:
-    """Return the cost of a result that is written to another place than the inputs that are read."""
-    return Cost(Wait.BARRIER, 2, link=case.ranks - 1, memory=case.ranks + 1, blocks=BLOCKS)
-
-
-def _cost_two_shot(case: Case) -> Cost:
-    """Return the cost: a shard of every input is read, and written to all."""
-    return Cost(Wait.BARRIER, 2, link=2 * (case.ranks - 1) / case.ranks, memory=2, blocks=BLOCKS)
-
-
-def _cost_parameter_server(case: Case) -> Cost:
-    """Rank 0 reads every input and writes to all."""
-    return Cost(Wait.BARRIER, 2, link=case.ranks - 1, memory=2 * case.ranks, blocks=BLOCKS)
+def _cost(link: float, memory: float) -> Cost:
+    return Cost(Wait.BARRIER, 2, link=link, memory=memory, blocks=BLOCKS)
 
 
 ONE_SHOT = Implementation(
@@ -64,7 +53,7 @@ ONE_SHOT = Implementation(
     prepare=partial(_prepare_whole, entry="one_shot"),
     supports=_supports_one_shot,
     order=6,
-    cost=_cost_one_shot,
+    cost=lambda case: _cost(case.ranks - 1, case.ranks + 1),  # the result is no place that is read
 )
 TWO_SHOT = Implementation(
     name="two-shot",
@@ -73,7 +62,7 @@ TWO_SHOT = Implementation(
     collectives=("allreduce",),
     prepare=_prepare_two_shot,
     order=8,
-    cost=_cost_two_shot,
+    cost=lambda case: _cost(2 * (case.ranks - 1) / case.ranks, 2),  # a shard of every input is read, and goes to all
 )
 PARAMETER_SERVER = Implementation(
     name="parameter-server",
@@ -82,6 +71,6 @@ PARAMETER_SERVER = Implementation(
     collectives=("allreduce",),
     prepare=partial(_prepare_whole, entry="parameter_server"),
     order=10,
-    cost=_cost_parameter_server,
+    cost=lambda case: _cost(case.ranks - 1, 2 * case.ranks),  # rank 0 reads every input and writes to all
 )
 IMPLEMENTATIONS = ONE_SHOT, TWO_SHOT, PARAMETER_SERVER

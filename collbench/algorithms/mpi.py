@@ -15,10 +15,10 @@ import numpy as np
 
 from collbench.algorithms import Implementation
 from collbench.cases import Case
-from collbench.collectives import COLLECTIVES
+from collbench.collectives import COLLECTIVES, Flight
 from collbench.datatypes import REDUCTIONS, Datatype, Reduction
 from collbench.errors import Unsupported
-from collbench.platforms.cpu import mpi, mpi_libraries, pairs
+from collbench.platforms.cpu import mpi, mpi_libraries
 from collbench.platforms.cpu.mpi import Arguments
 from collbench.platforms.interface import Pending, Platform, Prepared
 from collbench.platforms.layout import buffers
@@ -29,12 +29,7 @@ ELEMENTS = {
     "double": "DOUBLE",
     "half": "FLOAT16_T",
     "bfloat16": "UINT16_T",  # its bits; MPICH names a BFLOAT16_T but aborts when it is to be added
-    "int8": "INT8_T",
-    "uint8": "UINT8_T",
-    "int32": "INT32_T",
-    "uint32": "UINT32_T",
-    "int64": "INT64_T",
-    "uint64": "UINT64_T",
+    **{name: f"{name.upper()}_T" for name in ("int8", "uint8", "int32", "uint32", "int64", "uint64")},
 }
 _BITS = "UINT16_T"  # of a type that a library does not know; all others are in every library
 _OPERATIONS = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN", "avg": "SUM"}
@@ -56,6 +51,11 @@ class _Ends:
     @property
     def at_root(self) -> bool:
         return self.rank == self.case.root
+
+    @property
+    def large(self) -> bool:
+        """Whether counts are more than an int holds."""
+        return self.case.block > mpi.LARGEST_COUNT
 
     @property
     def block(self) -> tuple[int, int]:
@@ -148,7 +148,7 @@ def _own_operation(dtype: Datatype, redop: Reduction, large: bool) -> Any:
 
     handle = np.zeros(1, np.uint64)
     arguments = mpi.combining(dtype, redop, large), 1, handle.ctypes.data
-    mpi.succeed(mpi.repeated([mpi.mpi_call("MPI_Op_create", arguments, large)])(1))
+    mpi.succeed(mpi.Repeated([mpi.mpi_call("MPI_Op_create", arguments, large)])(1))
     return MPI.Op.fromhandle(int(handle[0]))
 
 
@@ -161,7 +161,7 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     end = _Ends(case, rank, send, receive, int(MPI.IN_PLACE) if case.in_place else send, *handles)
     sequence = list(_sequence(end, platform))
     division = _division(case, platform, rank, receive)
-    repeated = mpi.repeated([*sequence, *division])
+    repeated = mpi.Repeated([*sequence, *division])
     pending = _pending(end, division) if len(sequence) == 1 and case.collective.name in _CALLS else None
 
     def launch(launches: int) -> None:
@@ -178,15 +178,39 @@ def _sequence(end: _Ends, platform: Platform) -> Iterator[mpi.Call]:
     """Yield the calls of an operation of a rank, in order."""
     case, rank = end.case, end.rank
     if case.collective.flights:
-        yield from pairs.exchange(pairs.PairEnd(case, rank, end.send, end.receive, end.element, end.comm))
-    elif case.collective.name == "barrier":
+        for flight in case.collective.flights:
+            yield from _messages(end, flight)
+    elif case.collective.name == "barrier":  # two, and between them what must be seen after the second
         neighbour = buffers(platform.memory, case, (rank + 1) % case.ranks)[1]
-        yield from pairs.barriers(end.comm, mpi.memcpy_call(neighbour, end.send, case.nbytes))
+        yield mpi.mpi_call("MPI_Barrier", (end.comm,))
+        yield mpi.memcpy_call(neighbour, end.send, case.nbytes)
+        yield mpi.mpi_call("MPI_Barrier", (end.comm,))
     else:
         if case.collective.name == "broadcast" and rank == case.root and not case.in_place:
             yield mpi.memcpy_call(end.receive, end.send, case.nbytes)
         name, arguments = _CALLS[case.collective.name]
-        yield mpi.mpi_call(name, arguments(end), case.block > mpi.LARGEST_COUNT)
+        yield mpi.mpi_call(name, arguments(end), end.large)
+
+
+def _messages(end: _Ends, flight: Flight) -> Iterator[mpi.Call]:
+    """Yield the calls of a flight, as OSU's tests make them: of a single message, or of several begun and awaited."""
+    ranks, count = end.case.ranks, 0 if flight.bare else end.case.block
+    source, target = flight.source(end.rank, ranks), flight.to(end.rank, ranks)
+    received = None if source is None else (end.receive, count, end.element, source, 0, end.comm)
+    sent = None if target is None else (end.send, count, end.element, target, 0, end.comm)
+    if flight.count == 1:
+        if sent:
+            yield mpi.mpi_call("MPI_Send", sent, end.large)
+        if received:
+            yield mpi.mpi_call("MPI_Recv", (*received, mpi.statuses()), end.large)
+        return
+    begun = [("MPI_Irecv", received)] * flight.count if received else []
+    begun += [("MPI_Isend", sent)] * flight.count if sent else []
+    if begun:
+        memory, places = mpi.requests(len(begun))
+        for (name, arguments), place in zip(begun, places, strict=True):
+            yield mpi.mpi_call(name, (*arguments, place), end.large)
+        yield mpi.mpi_call("MPI_Waitall", (len(begun), places[0], mpi.statuses(len(begun))), held=memory)
 
 
 def _pending(end: _Ends, division: list[mpi.Call]) -> Pending | None:
@@ -198,12 +222,12 @@ def _pending(end: _Ends, division: list[mpi.Call]) -> Pending | None:
     request, flag = np.zeros(1, np.uint64), np.zeros(1, np.int32)
     own = (*arguments, request.ctypes.data)
     try:
-        begin = mpi.mpi_call(f"MPI_I{name.removeprefix('MPI_').lower()}", own, case.block > mpi.LARGEST_COUNT)
+        begin = mpi.mpi_call(f"MPI_I{name.removeprefix('MPI_').lower()}", own, end.large)
     except Unsupported:
         return None
     poll = mpi.mpi_call("MPI_Test", (request.ctypes.data, flag.ctypes.data, mpi.statuses()))
     finish = mpi.mpi_call("MPI_Wait", (request.ctypes.data, mpi.statuses()))
-    begins, polls, finishes = (mpi.repeated(parts) for parts in ([begin], [poll], [finish, *division]))
+    begins, polls, finishes = (mpi.Repeated(parts) for parts in ([begin], [poll], [finish, *division]))
     held = request, flag
     return Pending(
         lambda: mpi.succeed(begins(1) if held else 0),

@@ -3,7 +3,7 @@
 What the interpreter adds to a call shows in comparison with `mpi`, which is the library alone.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -62,7 +62,9 @@ def _sendrecv(end: _Ends) -> Action:
 def _messages(end: _Ends, flight: Flight) -> Iterator[Action]:
     """Yield the actions of a flight: a single message by Send or Recv, several begun and then waited for."""
     source, target = flight.source(end.rank, end.case.ranks), flight.to(end.rank, end.case.ranks)
-    received, sent = (_bare(buffer) if flight.bare else buffer for buffer in (end.receive, end.send))
+    received, sent = end.receive, end.send
+    if flight.bare:
+        received, sent = [received[0], 0, received[2]], [sent[0], 0, sent[2]]
     if flight.count == 1:
         if target is not None:
             yield partial(end.comm.Send, sent, target)
@@ -72,40 +74,31 @@ def _messages(end: _Ends, flight: Flight) -> Iterator[Action]:
     begun = [partial(end.comm.Irecv, received, source)] * flight.count if source is not None else []
     begun += [partial(end.comm.Isend, sent, target)] * flight.count if target is not None else []
     if begun:
-        yield partial(_all_of, begun)
+        from mpi4py import MPI
 
-
-def _bare(buffer: list[Any]) -> list[Any]:
-    return [buffer[0], 0, buffer[2]]
-
-
-def _all_of(begun: Sequence[Action]) -> None:
-    from mpi4py import MPI
-
-    MPI.Request.Waitall([begin() for begin in begun])
-
-
-def _barriers(end: _Ends, platform: Platform) -> Iterator[Action]:
-    """Two, and between them what must be seen after the second."""
-    neighbour = buffers(platform.memory, end.case, (end.rank + 1) % end.case.ranks)[1]
-    own = buffers(platform.memory, end.case, end.rank)[0]
-    yield end.comm.Barrier
-    yield partial(platform.launcher.copy, end.rank, neighbour, own, end.case.nbytes)
-    yield end.comm.Barrier
+        yield lambda: MPI.Request.Waitall([begin() for begin in begun])
 
 
 def _actions(end: _Ends, platform: Platform) -> Iterator[Action]:
     """Yield the actions of an operation, in order."""
     case = end.case
-    for flight in case.collective.flights:
-        yield from _messages(end, flight)
-    if case.collective.name == "barrier":
-        yield from _barriers(end, platform)
-    elif not case.collective.flights:
+    send, receive = buffers(platform.memory, case, end.rank)
+    if case.collective.flights:
+        for flight in case.collective.flights:
+            yield from _messages(end, flight)
+    elif case.collective.name == "barrier":  # two, and between them what must be seen after the second
+        neighbour = buffers(platform.memory, case, (end.rank + 1) % case.ranks)[1]
+        yield end.comm.Barrier
+        yield partial(platform.launcher.copy, end.rank, neighbour, send, case.nbytes)
+        yield end.comm.Barrier
+    else:
         if case.collective.name == "broadcast" and end.at_root and not case.in_place:
-            send, receive = buffers(platform.memory, case, end.rank)
             yield partial(platform.launcher.copy, end.rank, receive, send, case.nbytes)
         yield _CALLS[case.collective.name](end)
+    if case.redop.name == "avg" and any(case.pieces(end.rank)):  # the sum becomes the average where it is held
+        complete = platform.launcher.kernel("steps.cu", "complete", case.dtype, case.redop)
+        arguments = np.uint64(receive), np.uint64(case.receive_count), np.uint32(case.ranks)
+        yield platform.launcher.bind_one(complete, end.rank, case.receive_count, *arguments)
 
 
 _CALLS: dict[str, Callable[[_Ends], Action]] = {
@@ -132,20 +125,9 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     receive = [view(receive_address, case.receive_count * size), case.block, datatype]
     own = MPI.IN_PLACE if case.in_place else send
     end = _Ends(platform.comm, case, rank, send, receive, own, operation(case))
-    actions = [*_actions(end, platform), *_division(case, platform, rank)]
+    actions = list(_actions(end, platform))
     note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
     return Prepared(_repeat(actions), note=note, library=library())
-
-
-def _division(case: Case, platform: Platform, rank: int) -> list[Action]:
-    """Return the actions that turn the sum into the average on a rank that holds it."""
-    if case.redop.name != "avg" or not case.collective.moves(rank, case.ranks, case.root):
-        return []
-    complete = platform.launcher.kernel("steps.cu", "complete", case.dtype, case.redop)
-    target, count = buffers(platform.memory, case, rank)[1], case.receive_count
-    return [
-        platform.launcher.bind_one(complete, rank, count, np.uint64(target), np.uint64(count), np.uint32(case.ranks))
-    ]
 
 
 def _repeat(actions: list[Action]) -> Callable[[int], None]:

@@ -14,10 +14,7 @@ from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import grid
 
 BLOCKS, THREADS = 64, 256  # of a rank on a GPU with room for them
-BOXES = {
-    "gpu": 8 * 2**20,
-    "cpu": 2**18,
-}  # bytes that come to a rank in a round of a long message, of all ranks together
+BOXES = {"gpu": 8 * 2**20, "cpu": 2**18}  # bytes that come to a rank in a round of a long message, from all ranks
 TEAM = 8  # threads that share a group on a GPU (kernels/wires.cuh)
 KINDS = 4  # of boxes: for inputs and for sums, by turns of the round's parity
 FEEDBACK = "-DFEEDBACK"

@@ -18,18 +18,8 @@ from collbench.platforms.layout import buffers
 
 Call = Callable[[], Any]
 
-_TYPES = {  # ncclDataType_t
-    "int8": 0,
-    "uint8": 1,
-    "int32": 2,
-    "uint32": 3,
-    "int64": 4,
-    "uint64": 5,
-    "half": 6,
-    "float": 7,
-    "double": 8,
-    "bfloat16": 9,
-}
+# By their numbers in ncclDataType_t.
+_TYPES = "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16"
 
 
 @dataclass(frozen=True)
@@ -45,7 +35,7 @@ class _End:
 
     @property
     def element(self) -> int:
-        return _TYPES[self.case.dtype.name]
+        return _TYPES.index(self.case.dtype.name)
 
     @property
     def at_root(self) -> bool:
@@ -128,12 +118,6 @@ def _groups(case: Case, ends: Sequence[_End]) -> list[list[Call]]:
     return [[call for end in ends for call in _CALLS[case.collective.name](end)]]
 
 
-def _busy(case: Case, ends: Sequence[_End]) -> list[int]:
-    """The ranks that have a part in it: a pair leaves the others alone."""
-    flights = case.collective.flights
-    return [end.rank for end in ends if not flights or any(any(_flight(end, flight)) for flight in flights)]
-
-
 def _supports(case: Case) -> None:
     if case.in_place and case.collective.name == "alltoall":
         raise Unsupported("NCCL's all-to-all is made of sends and receives, which cannot share a buffer")
@@ -145,8 +129,10 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
         _End(comm.ranks[rank], case, rank, *buffers(platform.memory, case, rank), comm.stream(rank))
         for rank in platform.local
     ]
-    groups = _groups(case, ends)
-    launch = partial(comm.launch, groups, _busy(case, ends))
+    groups, flights = _groups(case, ends), case.collective.flights
+    # A pair leaves the other ranks alone.
+    busy = [end.rank for end in ends if not flights or any(any(_flight(end, flight)) for flight in flights)]
+    launch = partial(comm.launch, groups, busy)
     # The first operation of a kind connects the ranks, which allocates memory: nothing for a graph to capture.
     comm.first(launch)
     estimate = comm.estimate(groups[0]) if case.collective.name in _WHOLE else None

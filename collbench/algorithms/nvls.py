@@ -15,16 +15,9 @@ from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import Region
 
-_SUMS, _EXTREMES = ("sum", "avg"), ("max", "min")
 REDUCES: Mapping[str, tuple[str, ...]] = {
-    "float": _SUMS,
-    "double": _SUMS,
-    "half": _SUMS + _EXTREMES,
-    "bfloat16": _SUMS + _EXTREMES,
-    "int32": _SUMS + _EXTREMES,
-    "uint32": _SUMS + _EXTREMES,
-    "int64": _SUMS + _EXTREMES,
-    "uint64": _SUMS + _EXTREMES,
+    **dict.fromkeys(("float", "double"), ("sum", "avg")),
+    **dict.fromkeys(("half", "bfloat16", "int32", "uint32", "int64", "uint64"), ("sum", "avg", "max", "min")),
 }
 """What the switch has instructions for (PTX ISA, multimem.ld_reduce); an average is a sum, then divided."""
 

@@ -36,7 +36,7 @@ from collbench.errors import Unsupported
 from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared, Watch
 from collbench.platforms.layout import Region, buffers
-from collbench.results import ADDED, MOVED
+from collbench.results.collectives import ADDED, MOVED
 
 
 class Action(NamedTuple):
@@ -72,9 +72,13 @@ class Ring:
 
     def copy(self, rank: int, target: int, source: int, count: int) -> Action:
         """Return the action in which a rank copies so many elements."""
-        return Action(
-            MOVED, partial(self.platform.launcher.copy, rank, target, source, count * self.case.dtype.itemsize)
-        )
+        nbytes = count * self.case.dtype.itemsize
+        return Action(MOVED, partial(self.platform.launcher.copy, rank, target, source, nbytes))
+
+    def compute(self, rank: int, entry: str, count: int, *arguments: np.generic) -> Action:
+        """Return the action in which a rank carries out an entry of kernels/steps.cu on so many elements."""
+        kernel = self.platform.launcher.kernel("steps.cu", entry, self.case.dtype, self.case.redop)
+        return Action(ADDED, self.platform.launcher.bind_one(kernel, rank, count, *arguments))
 
     def start(self) -> Step:
         """The result starts as the rank's own input."""
@@ -87,17 +91,13 @@ class Ring:
     def reduce_step(self, step: int) -> Step:
         """Return the step in which each rank adds the chunk that its left neighbour finished a step before."""
         actions: Step = {}
-        add = self.platform.launcher.kernel("steps.cu", "add", self.case.dtype, self.case.redop)
         for rank in self.platform.local:
             source, count = self.chunk((rank - 1) % self.case.ranks, rank - step)
             target, _ = self.chunk(rank, rank - step)
             staging = self.platform.memory.address(Region.STAGING, rank)
-            arguments = np.uint64(target), np.uint64(staging), np.uint64(count)
-            both = [
-                self.copy(rank, staging, source, count),
-                Action(ADDED, self.platform.launcher.bind_one(add, rank, count, *arguments)),
-            ]
-            actions[rank] = both if count else []
+            fetch = self.copy(rank, staging, source, count)
+            add = self.compute(rank, "add", count, np.uint64(target), np.uint64(staging), np.uint64(count))
+            actions[rank] = [fetch, add] if count else []
         return actions
 
     def complete(self) -> Step:
@@ -105,12 +105,10 @@ class Ring:
         if self.case.redop.name != "avg":
             return {}
         actions: Step = {}
-        kernel = self.platform.launcher.kernel("steps.cu", "complete", self.case.dtype, self.case.redop)
         for rank in self.platform.local:
             target, count = self.chunk(rank, rank + 1)
             arguments = np.uint64(target), np.uint64(count), np.uint32(self.case.ranks)
-            divide = Action(ADDED, self.platform.launcher.bind_one(kernel, rank, count, *arguments))
-            actions[rank] = [divide] if count else []
+            actions[rank] = [self.compute(rank, "complete", count, *arguments)] if count else []
         return actions
 
     def gather_step(self, step: int) -> Step:

@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate, combinations, combinations_with_replacement, pairwise
+from itertools import combinations, combinations_with_replacement
 from statistics import fmean, median
 from typing import Any
 
@@ -27,7 +27,6 @@ from collbench.results.collectives import Measurement
 from collbench.stats import Pool, percentile, student
 
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
-Places = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
 
 DRAWS = 1000
 FEWEST = 5  # samples below which nothing is said of their median
@@ -36,7 +35,6 @@ _LEVELS = 401  # order statistics among which a resampled median is looked for: 
 _REMEMBERED = 2.0  # autocorrelation times that a block lasts
 _SEED = 20250
 _UNTHREADED = 200_000  # multiplications of a product; OpenBLAS starts threads beyond 262,144
-_PARTS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # into which the draws may be divided
 
 
 def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
@@ -51,29 +49,21 @@ def log_medians(samples: Floats, stream: int) -> tuple[Floats, int]:
     member = np.zeros((blocks, count), np.float32)
     member[(np.arange(count) * blocks // count)[order], np.arange(count)] = 1
     below = member.cumsum(axis=1)  # of each block, how many samples are among the lowest so many
-    levels = _levels(count)
+    levels = np.unique(np.linspace(0, count - 1, min(count, _LEVELS)).round().astype(int))
     logs = np.log(ordered[levels])
-    least, most = _halves(below[:, levels], _drawn(blocks, stream))
+    # In each resample, the first levels that half of the samples, and more than half of them, do not lie above.
+    # Products are so small that a BLAS keeps to one thread: its threads cost more than they save, and hundreds of
+    # times more on a busy machine.
+    below, drawn = below[:, levels].T, _drawn(blocks, stream)
+    least, most = [], []
+    for part in np.array_split(drawn, math.ceil(below.size * DRAWS / _UNTHREADED), axis=1):
+        counts = below @ part
+        half = counts[-1] / 2
+        least.append((counts < half).sum(axis=0))
+        most.append((counts <= half).sum(axis=0))
+    middles = (logs[np.concatenate(least)] + logs[np.concatenate(most)]) / 2
     centre = math.log(np.median(ordered))
-    return centre + ((logs[least] + logs[most]) / 2 - centre) * math.sqrt(blocks / (blocks - 1)), blocks
-
-
-def _halves(below: Floats, drawn: Floats) -> tuple[Places, Places]:
-    """In each resample, the first levels that half of the samples, and more than half of them, do not lie above."""
-    # Products so small that a BLAS keeps to one thread: its threads cost more than they save, and hundreds of times
-    # more on a busy machine.
-    blocks, levels = below.shape
-    parts = next((parts for parts in _PARTS if levels * blocks * DRAWS <= parts * _UNTHREADED), DRAWS)
-    counts = below.T @ drawn.reshape(blocks, parts, -1).swapaxes(0, 1)  # (parts, levels, resamples of a part)
-    half = counts[:, -1:] / 2
-    least, most = (np.add.reduce(fewer, axis=1, dtype=np.int16).ravel() for fewer in (counts < half, counts <= half))
-    return least, most
-
-
-@lru_cache(maxsize=256)
-def _levels(count: int) -> Places:
-    """Places of the order statistics at which resamples are counted."""
-    return np.unique(np.linspace(0, count - 1, min(count, _LEVELS)).round().astype(int))
+    return centre + (middles - centre) * math.sqrt(blocks / (blocks - 1)), blocks
 
 
 def block_count(samples: Floats) -> int:
@@ -86,12 +76,16 @@ def block_count(samples: Floats) -> int:
 
 def memory(samples: Floats) -> float:
     """Return the autocorrelation time of being above or below the median: 1 if samples are independent."""
-    side = np.sign(samples - np.median(samples))
-    power = float(side @ side)
+    return autocorrelation_time(np.sign(samples - np.median(samples)), 0.05)
+
+
+def autocorrelation_time(values: Floats, least: float) -> float:
+    """Return for how many values a value is remembered, by the correlations up to the first that is at most *least*."""
+    power = float(values @ values)
     total = 1.0
-    for lag in range(1, len(side) // 4):
-        alike = float(side[:-lag] @ side[lag:]) / power if power else 0.0
-        if alike <= 0.05:
+    for lag in range(1, len(values) // 4):
+        alike = float(values[:-lag] @ values[lag:]) / power if power else 0.0
+        if alike <= least:
             break
         total += 2 * alike
     return total
@@ -193,18 +187,11 @@ class Paired:
         return median((one + other) / 2 for one, other in combinations_with_replacement(self.logs, 2))
 
 
-def paired(
-    base: Sequence[float], new: Sequence[float], sizes: tuple[Sequence[int], Sequence[int]], starts: int = 1
-) -> Paired:
-    """Pair the rounds of two halves, given the number of samples of each round; as many rounds in both, two or more."""
-    halves = [_rounds(base, sizes[0]), _rounds(new, sizes[1])]
-    logs = [math.log(after / before) for before, after in zip(*(map(median, half) for half in halves), strict=True)]
-    (one, some), (other, others) = (_variance(half, stream) for stream, half in enumerate(halves))
+def paired(base: Sequence[Sequence[float]], new: Sequence[Sequence[float]], starts: int = 1) -> Paired:
+    """Pair the samples of two halves round by round; as many rounds in both, two or more."""
+    logs = [math.log(median(after) / median(before)) for before, after in zip(base, new, strict=True)]
+    (one, some), (other, others) = _variance(base, 0), _variance(new, 1)
     return Paired(tuple(logs), one + other, some + others - 2, min(starts, len(logs)))
-
-
-def _rounds(samples: Sequence[float], sizes: Sequence[int]) -> list[Sequence[float]]:
-    return [samples[first:last] for first, last in pairwise(accumulate(sizes, initial=0))]
 
 
 def _variance(rounds: Sequence[Sequence[float]], stream: int) -> tuple[float, int]:
@@ -212,11 +199,8 @@ def _variance(rounds: Sequence[Sequence[float]], stream: int) -> tuple[float, in
 
     A round has too few samples to be resampled; together they have enough.
     """
-    alone: list[float] = []
-    for samples in rounds:
-        middle = median(samples)
-        alone += [sample / middle for sample in samples]
-    drawn, blocks = log_medians(np.array(alone), stream)
+    alone = np.concatenate([np.asarray(samples) / median(samples) for samples in rounds])
+    drawn, blocks = log_medians(alone, stream)
     low, high = _ends(drawn)
     return ((high - low) / 3.92) ** 2 * len(alone) / max(1, len(alone) - len(rounds)), blocks
 
@@ -290,15 +274,6 @@ class Scatter:
         return max(self.everywhere, self.near.get(nbytes, self.everywhere))
 
 
-@dataclass(frozen=True)
-class _Distance:
-    """Distance of a ratio from the middle of its neighbours, and its variance by their errors."""
-
-    nbytes: int
-    log: float
-    error: float
-
-
 def scatter(curves: Sequence[Sequence[tuple[int, Estimate]]]) -> Scatter:
     """Return how far ratios of neighbouring sizes scatter beyond their errors.
 
@@ -306,47 +281,37 @@ def scatter(curves: Sequence[Sequence[tuple[int, Estimate]]]) -> Scatter:
     comes or goes with the size is no scatter.  Implementations of one size were sampled in turn, and what the machine
     did to one it did to all, so a size counts once.
     """
-    distances = [distance for curve in curves for distance in _distances(curve)]
+    distances = []  # a size, how far a ratio is from the middle of its neighbours, and the variance by their errors
+    for curve in curves:
+        for (_, left), (nbytes, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False):
+            off = abs(middle.log - (left.log + right.log) / 2)
+            distances.append((nbytes, off, middle.error**2 + (left.error**2 + right.error**2) / 4))
     sizes = sorted({nbytes for curve in curves for nbytes, _ in curve})
     near = {}
     for place, nbytes in enumerate(sizes):
-        window = set(sizes[max(0, place - NEAR) : place + NEAR + 1])
-        near[nbytes] = _known([distance for distance in distances if distance.nbytes in window], _NORMAL)
-    return Scatter(_known(distances, _CAREFUL), near)
+        window = sizes[max(0, place - NEAR) : place + NEAR + 1]
+        near[nbytes] = _excess([distance for distance in distances if distance[0] in window], _NORMAL)
+    return Scatter(_excess(distances, _CAREFUL), near)
 
 
-def _distances(curve: Sequence[tuple[int, Estimate]]) -> list[_Distance]:
-    return [
-        _Distance(
-            nbytes,
-            middle.log - (left.log + right.log) / 2,
-            middle.error**2 + (left.error**2 + right.error**2) / 4,
-        )
-        for (_, left), (nbytes, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False)
-    ]
+def _excess(distances: Sequence[tuple[int, float, float]], reach: float) -> tuple[float, int]:
+    """The scatter of each size that, with its errors, explains the distances, and the number of their sizes.
 
-
-def _known(distances: Sequence[_Distance], reach: float) -> tuple[float, int]:
+    A distance has 1.5 times the square of the scatter.  They are explained if three quarters stay within `reach`
+    standard errors.
+    """
     if not distances:
         return 0.0, 0
-    logs = np.array([abs(distance.log) for distance in distances])
-    errors = np.array([distance.error for distance in distances])
-    return _excess(logs, errors, reach), len({distance.nbytes for distance in distances})
-
-
-def _excess(distances: Floats, errors: Floats, reach: float) -> float:
-    """The scatter of each size that, with its errors, explains the distances; a distance has 1.5 times its square.
-
-    They are explained if three quarters stay within `reach` standard errors.
-    """
+    sizes, off, errors = map(np.array, zip(*distances, strict=True))
+    places = len(set(sizes.tolist()))
 
     def too_little(square: float) -> bool:
-        return percentile((distances / np.sqrt(np.maximum(errors + 1.5 * square, 1e-300))).tolist(), _PERCENT) > reach
+        return percentile((off / np.sqrt(np.maximum(errors + 1.5 * square, 1e-300))).tolist(), _PERCENT) > reach
 
     if not too_little(0.0):
-        return 0.0
-    low, high = 0.0, float(distances.max() ** 2)
+        return 0.0, places
+    low, high = 0.0, float(off.max() ** 2)
     for _ in range(30):
         middle = (low + high) / 2
         low, high = (middle, high) if too_little(middle) else (low, middle)
-    return math.sqrt(high)
+    return math.sqrt(high), places

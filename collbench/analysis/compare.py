@@ -6,7 +6,7 @@ by the number of rows and curves that have an interval).  The rules are in docs/
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
@@ -163,10 +163,12 @@ def compare(
     """
     pairs = _pairs(base, new, selected)
     copied = base.header == new.header and base.results == new.results
-    interleaved = not copied and _interleaved(base, new)
+    halves = bool(base.header.interleaved.id) and base.header.interleaved.id == new.header.interleaved.id
+    interleaved = halves and not copied
     wholes: list[Together] = []
     if copied:
-        rows, remarks = _equal_rows(pairs), ["BASE and NEW are one and the same run: nothing is compared"]
+        rows = [Row(one, other, one.typical, other.typical, 1.0, (1.0, 1.0), Verdict.SAME) for one, other in pairs]
+        remarks = ["BASE and NEW are one and the same run: nothing is compared"]
     else:
         rows, wholes, remarks = _judged_rows(pairs, interleaved, base.header.sweep.starts, margin, confidence)
     return Comparison(
@@ -196,62 +198,51 @@ def _timed(result: Observed) -> bool:
     return result.right and not result.disturbed and result.case.nbytes > 0 and min(result.times) > 0
 
 
-def _interleaved(base: Run, new: Run) -> bool:
-    """Whether they are the halves of one run."""
-    return bool(base.header.interleaved.id) and base.header.interleaved.id == new.header.interleaved.id
-
-
-def _equal_rows(pairs: Iterable[tuple[Observed, Observed]]) -> list[Row]:
-    return [Row(base, new, base.typical, new.typical, 1.0, (1.0, 1.0), Verdict.SAME) for base, new in pairs]
-
-
 def _judged_rows(
     pairs: Sequence[tuple[Observed, Observed]], interleaved: bool, starts: int, margin: float, confidence: float
 ) -> tuple[list[Row], list[Together], list[str]]:
     sampled = [(base, new) for base, new in pairs if min(len(base.times), len(new.times)) >= FEWEST]
-    rounds = [(base, new) for base, new in sampled if _rounds_match(base, new)]
+    curves = by_curve([base for base, _ in sampled])
+    rounds = []
+    for base, new in sampled:
+        if isinstance(base, Measurement) and isinstance(new, Measurement) and _rounds_match(base, new):
+            rounds.append(paired(base.by_round(), new.by_round(), starts))
     if interleaved and sampled and len(rounds) == len(sampled):
-        estimates = _paired_estimates(rounds, starts)
+        estimates = pooled(rounds)
+        if starts > 1:
+            estimates = with_starts(estimates, rounds, [_curve_of(base) for base, _ in sampled])
         extra, remarks = Scatter(), ["halves of one interleaved run: rounds are paired, so drift cancels"]
     else:
         estimates = [_separate(base, new) for base, new in sampled]
-        extra = _scatter(sampled, estimates)
-        remarks = [_scatter_in_words(extra.everywhere[0])] if extra.everywhere[0] >= NOTABLE else []
-        remarks += _moved_machine(sampled)
-    curves = by_curve([base for base, _ in sampled])
+        points: dict[object, list[tuple[int, Estimate]]] = {}
+        for (base, _), estimate in zip(sampled, estimates, strict=True):
+            points.setdefault(_curve_of(base), []).append((base.case.nbytes, estimate))
+        extra = scatter([sorted(curve, key=lambda point: point[0]) for curve in points.values()])
+        remarks = list(_unlike_machines(sampled, extra.everywhere[0]))
     single = 1 - (1 - confidence) / max(1, len(sampled) + len(curves))
     known = {id(base): estimate for (base, _), estimate in zip(sampled, estimates, strict=True)}
     rows = []
     for base, new in pairs:
-        if estimate := known.get(id(base)):
-            interval = estimate.interval(single, *extra.at(base.case.nbytes))
-            rows.append(judged(base, new, estimate.log, interval, margin))
+        if found := known.get(id(base)):
+            interval = found.interval(single, *extra.at(base.case.nbytes))
+            rows.append(judged(base, new, found.log, interval, margin))
         else:
             rows.append(_unknown(base, new))
     wholes = [together([(row, known[id(row)]) for row in curve], single, margin) for curve in curves]
     return rows, wholes, remarks
 
 
-def _paired_estimates(pairs: Sequence[tuple[Observed, Observed]], starts: int) -> list[Estimate]:
-    """Return the estimates of an interleaved run, whose rounds are paired."""
-    rounds, curves = [], []
-    for base, new in pairs:
-        assert isinstance(base, Measurement)
-        assert isinstance(new, Measurement)
-        rounds.append(paired(base.times, new.times, (base.rounds, new.rounds), starts))
-        curves.append((base.case.kind, base.implementation))
-    estimates = pooled(rounds)
-    return with_starts(estimates, rounds, curves) if starts > 1 else estimates
-
-
-def _rounds_match(base: Observed, new: Observed) -> bool:
+def _rounds_match(base: Measurement, new: Measurement) -> bool:
+    """Return whether both were measured in as many rounds, two or more, none empty, that hold all samples."""
     return (
-        isinstance(base, Measurement)
-        and isinstance(new, Measurement)
-        and len(base.rounds) == len(new.rounds) >= 2
+        len(base.rounds) == len(new.rounds) >= 2
         and min(*base.rounds, *new.rounds) > 0
         and (sum(base.rounds), sum(new.rounds)) == (len(base.seconds), len(new.seconds))
     )
+
+
+def _curve_of(row: Observed) -> tuple[Case, str]:
+    return row.case.kind, row.implementation
 
 
 def _separate(base: Observed, new: Observed) -> Estimate:
@@ -260,12 +251,8 @@ def _separate(base: Observed, new: Observed) -> Estimate:
         return separate(base.times, new.times)
     estimate = between_starts(base, new) or separate(base.times, new.times)
     moved = _FELT * max(0.0, abs(math.log(_barriers(base, new))) - _SAME_PLACE)
-    return replace(
-        estimate,
-        below=math.hypot(estimate.below, moved),
-        above=math.hypot(estimate.above, moved),
-        shared=math.hypot(estimate.shared, moved),
-    )
+    below, above, shared = (math.hypot(end, moved) for end in (estimate.below, estimate.above, estimate.shared))
+    return replace(estimate, below=below, above=above, shared=shared)
 
 
 def _barriers(base: Observed, new: Observed) -> float:
@@ -273,13 +260,6 @@ def _barriers(base: Observed, new: Observed) -> float:
     if isinstance(base, Measurement) and isinstance(new, Measurement) and base.barrier and new.barrier:
         return new.barrier / base.barrier
     return 1.0
-
-
-def _scatter(pairs: Sequence[tuple[Observed, Observed]], estimates: Sequence[Estimate]) -> Scatter:
-    curves: dict[object, list[tuple[int, Estimate]]] = {}
-    for (base, _), estimate in zip(pairs, estimates, strict=True):
-        curves.setdefault((base.case.kind, base.implementation), []).append((base.case.nbytes, estimate))
-    return scatter([sorted(curve, key=lambda point: point[0]) for curve in curves.values()])
 
 
 def judged(base: Observed, new: Observed, log: float, interval: tuple[float, float], margin: float) -> Row:
@@ -291,7 +271,7 @@ def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
     """Return the results of each kind of case and implementation by size, where there are FEWEST_SIZES or more."""
     curves: dict[object, list[Observed]] = {}
     for result in results:
-        curves.setdefault((result.case.kind, result.implementation), []).append(result)
+        curves.setdefault(_curve_of(result), []).append(result)
     long = (curve for curve in curves.values() if len(curve) >= FEWEST_SIZES)
     return [sorted(curve, key=lambda result: result.case.nbytes) for curve in long]
 
@@ -331,48 +311,40 @@ def _independent(logs: Sequence[float]) -> float:
 def _unknown(base: Observed, new: Observed) -> Row:
     """Return a row whose ratio has no interval; where one of the times is a mean, it is a ratio of means."""
     reported = [result for result in (base, new) if isinstance(result, Reported) and not result.samples]
-    if not reported:
+    if reported:
+        kinds = list(dict.fromkeys(result.figure for result in reported))
+        plurals = [kind + ("s" if kind in ("mean", "median", "figure") else "") for kind in kinds]
+        words = f"a log of {' or '.join(plurals)} has no samples, so nothing can be concluded"
+        if len(kinds) > 1:
+            words += f"; one time is a {kinds[0]}, the other a {kinds[1]}"
+        elif len(reported) == 1:
+            words += f"; compared with the {kinds[0] if kinds[0] in CENTRES else 'mean'} of the other run's samples"
+        centre = CENTRES.get(kinds[0], fmean)
+        before, after = centre(base.times), centre(new.times)
+    else:
         fewer = min(len(base.times), len(new.times))
         words = f"{fewer} sample{'s' if fewer > 1 else ''}, {FEWEST} are needed: nothing can be concluded"
-        return _without_interval(base, new, base.typical, new.typical, words)
-    kinds = list(dict.fromkeys(result.figure for result in reported))
-    words = f"a log of {' or '.join(map(_plural, kinds))} has no samples, so nothing can be concluded"
-    if len(kinds) > 1:
-        words += f"; one time is a {kinds[0]}, the other a {kinds[1]}"
-    elif len(reported) == 1:
-        words += f"; compared with the {kinds[0] if kinds[0] in CENTRES else 'mean'} of the other run's samples"
-    centre = CENTRES.get(kinds[0], fmean)
-    return _without_interval(base, new, centre(base.times), centre(new.times), words)
-
-
-def _plural(kind: str) -> str:
-    return kind + ("s" if kind in ("mean", "median", "figure") else "")
-
-
-def _without_interval(base: Observed, new: Observed, before: float, after: float, remark: str) -> Row:
-    return Row(base, new, before, after, after / before, (math.nan, math.nan), Verdict.UNKNOWN, remark)
+        before, after = base.typical, new.typical
+    return Row(base, new, before, after, after / before, (math.nan, math.nan), Verdict.UNKNOWN, words)
 
 
 # Remarks on what a comparison cannot tell.
 
 
-def _scatter_in_words(extra: float) -> str:
-    return (
-        f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain: the machine "
-        "was not the same in both runs, and intervals are wider by it; an interleaved run (sweep --ab) would cancel it"
-    )
-
-
-def _moved_machine(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
-    """Return where a barrier of the ranks shows that the machine changed between the runs."""
-    ratios = [_barriers(base, new) for base, new in pairs]
-    typical = median(ratios) if ratios else 1.0
-    if abs(math.log(typical)) <= _SAME_PLACE:
-        return []
-    return [
-        f"a barrier of the ranks takes {typical:.2f}x as long in NEW: the machine is another (a "
-        "hypervisor moves virtual cores), so intervals are wider; an interleaved run (sweep --ab) would cancel it"
-    ]
+def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -> Iterator[str]:
+    """Yield what shows that the machine was not the same in both runs: scatter of the ratios, and barriers."""
+    if extra >= NOTABLE:
+        yield (
+            f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain: the "
+            "machine was not the same in both runs, and intervals are wider by it; an interleaved run (sweep --ab) "
+            "would cancel it"
+        )
+    typical = median([_barriers(base, new) for base, new in pairs] or [1.0])
+    if abs(math.log(typical)) > _SAME_PLACE:
+        yield (
+            f"a barrier of the ranks takes {typical:.2f}x as long in NEW: the machine is another (a "
+            "hypervisor moves virtual cores), so intervals are wider; an interleaved run (sweep --ab) would cancel it"
+        )
 
 
 def _shared_move(rows: Sequence[Row]) -> list[str]:
@@ -397,18 +369,17 @@ def _libraries(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
     """Implementations that call one library in one run and another in the other."""
     found = []
     for base, new in pairs:
-        if isinstance(base, Measurement) and isinstance(new, Measurement) and base.library != new.library:
-            found.append(_library_in_words(base.implementation, base.library, new.library))
+        name = base.implementation
+        if base.library == new.library:
+            continue
+        if base.library and new.library:
+            found.append(f"{name} calls {base.library} in BASE and {new.library} in NEW: what differs is the library")
+        else:
+            found.append(
+                f"{'NEW' if base.library else 'BASE'} does not say which library {name} calls: before runs said so, it "
+                "was called from Python, as mpi-python is now"
+            )
     return list(dict.fromkeys(found))
-
-
-def _library_in_words(name: str, base: str, new: str) -> str:
-    if base and new:
-        return f"{name} calls {base} in BASE and {new} in NEW: what differs is the library"
-    return (
-        f"{'NEW' if base else 'BASE'} does not say which library {name} calls: before runs said so, it was called "
-        "from Python, as mpi-python is now"
-    )
 
 
 def _predicted(base: Run, new: Run) -> list[str]:

@@ -121,19 +121,16 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
         groups.setdefault((kind, result.implementation), {})[result.case.nbytes] = result
     pairs = []
     for (kind, challenger), times in groups.items():
+        implementation = find(challenger)
+        if implementation and implementation.library:
+            continue
         for library in libraries:
             name, reference = _reference(kind, library, groups)
             sizes = sorted(times.keys() & reference.keys())
-            if _hand_written(challenger) and len(sizes) > 1:
+            if len(sizes) > 1:
                 points = tuple(Advantage.of(times[size], reference[size]) for size in sizes)
                 pairs.append(Contest(times[sizes[-1]].case, name, challenger, points))
     return pairs
-
-
-def _hand_written(name: str) -> bool:
-    """Return whether the implementation is no library, also if another tool ran it by a name that is unknown here."""
-    implementation = find(name)
-    return implementation is None or not implementation.library
 
 
 def _reference(
@@ -143,12 +140,17 @@ def _reference(
     members = {name: times for (case, name), times in groups.items() if case == kind and family(name) == library}
     if len(members) < 2:
         return next(iter(members.items()), (library, {}))
-    sizes = {size for times in members.values() for size in times}
-    fastest = {}
-    for size in sizes:
-        rows = [times[size] for times in members.values() if size in times]
-        fastest[size] = min(rows, key=lambda row: row.typical)
-    return f"the fastest {library}", fastest
+    return f"the fastest {library}", fastest_by_size(row for times in members.values() for row in times.values())
+
+
+def fastest_by_size(rows: Iterable[Timed]) -> dict[int, Timed]:
+    """Return the fastest row of each size in bytes, the first of equals."""
+    fastest: dict[int, Timed] = {}
+    for row in rows:
+        size = row.case.nbytes
+        if size not in fastest or row.typical < fastest[size].typical:
+            fastest[size] = row
+    return fastest
 
 
 def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like: Result | Timed) -> Timed | None:
@@ -165,11 +167,7 @@ def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like
         and result.case == like.case
         and isinstance(result, Prediction) == predicted
     }
-    return min(
-        same.values(),
-        key=lambda result: (libraries.index(family(result.implementation)), result.typical),
-        default=None,
-    )
+    return min(same.values(), key=lambda row: (libraries.index(family(row.implementation)), row.typical), default=None)
 
 
 def rivals(results: Iterable[Result]) -> list[Timed]:
@@ -180,13 +178,13 @@ def rivals(results: Iterable[Result]) -> list[Timed]:
     never counts: no measurement stands behind it.
     """
     every = [result for result in timed(results) if result.case.nbytes and not result.note.bound]
-    return [result for result in every if _competes(result.implementation)] or every
-
-
-def _competes(name: str) -> bool:
-    implementation = find(name)
-    indirect = implementation and (implementation.uses() or implementation.calls)
-    return wire_nbytes(name) is None and not indirect
+    exact = []
+    for result in every:
+        implementation = find(result.implementation)
+        indirect = implementation and (implementation.uses() or implementation.calls)
+        if wire_nbytes(result.implementation) is None and not indirect:
+            exact.append(result)
+    return exact or every
 
 
 def in_words(contest: Contest) -> str:
@@ -194,54 +192,42 @@ def in_words(contest: Contest) -> str:
 
     What the intervals do not separate is neither: `ring-flags and mpi are not distinguishable at any size`.
     """
-    verbs = _EXPECTED if contest.expected else _MEASURED
     decided = [point for point in contest.points if point.sign]
     if not decided:
         return f"{contest.challenger} and {contest.library} are not distinguishable at any size"
     first, last = decided[0], decided[-1]
     named = sorted({first, max(decided, key=lambda point: point.ratio), last}, key=lambda point: point.nbytes)
-    words = f"{contest.challenger} {_outcome(contest, decided, verbs)}: {', '.join(map(str, named))}"
-    return f"{words}{_undecided(contest)}"
-
-
-class _Verbs(NamedTuple):
-    first: Mapping[int, str]  # by sign
-    second: Mapping[int, str]
-
-
-_MEASURED = _Verbs({1: "beats", -1: "loses to"}, {1: "wins", -1: "loses"})
-_EXPECTED = _Verbs({1: "should beat", -1: "should lose to"}, {1: "win", -1: "lose"})
-
-
-def _outcome(contest: Contest, decided: Sequence[Advantage], verbs: _Verbs) -> str:
-    first, last, library = decided[0].sign, decided[-1].sign, contest.library
-    verb, other = verbs.first[first], verbs.second[-first]
-    if not contest.crossovers:
-        every = len(decided) == len(contest.points)
-        return f"{verb} {library} at {'every size' if every else _sizes(contest, lambda point: point.sign != 0)}"
-    if _at_one_place(contest):
+    # Whether the faster side changes once, and all sizes that are not distinguishable are there.
+    at_one_place = False
+    if len(contest.crossovers) == 1:
         ((before, after),) = contest.crossovers
-        return f"{verb} {library} up to {format_size(before)} and {verbs.second[last]} from {format_size(after)} on"
+        at_one_place = all(point.sign or before < point.nbytes < after for point in contest.points)
+    words = (
+        f"{contest.challenger} {_outcome(contest, first.sign, last.sign, at_one_place)}: {', '.join(map(str, named))}"
+    )
+    if contest.expected:
+        where, what = _sizes(contest, lambda point: not point.apart), "the bands overlap"
+    else:
+        where = "" if at_one_place else _sizes(contest, lambda point: not point.sign)
+        what = "not distinguishable"
+    return f"{words}; {what} at {where}" if where else words
+
+
+def _outcome(contest: Contest, first: int, last: int, at_one_place: bool) -> str:
+    """The verbs and where they hold, by the signs of the first and the last size that is decided."""
+    should = "should " if contest.expected else ""
+    library, ending = contest.library, "" if contest.expected else "s"
+    against = {1: f"{should}beat{ending} {library}", -1: f"{should}lose{ending} to {library}"}
+    alone = {1: f"win{ending}", -1: f"lose{ending}"}
+    if not contest.crossovers:
+        every = all(point.sign for point in contest.points)
+        return f"{against[first]} at {'every size' if every else _sizes(contest, lambda point: point.sign != 0)}"
+    if at_one_place:
+        ((before, after),) = contest.crossovers
+        return f"{against[first]} up to {format_size(before)} and {alone[last]} from {format_size(after)} on"
     wins = _sizes(contest, lambda point: point.sign == first)
     losses = _sizes(contest, lambda point: point.sign == -first)
-    return f"{verb} {library} at {wins} and {other} at {losses}"
-
-
-def _at_one_place(contest: Contest) -> bool:
-    """Whether the faster side changes once, and all sizes that are not distinguishable are there."""
-    if len(contest.crossovers) != 1:
-        return False
-    ((before, after),) = contest.crossovers
-    return all(point.sign or before < point.nbytes < after for point in contest.points)
-
-
-def _undecided(contest: Contest) -> str:
-    """Sizes that are not decided, if that was not said."""
-    if contest.expected:
-        where = _sizes(contest, lambda point: not point.apart)
-        return f"; the bands overlap at {where}" if where else ""
-    where = "" if _at_one_place(contest) else _sizes(contest, lambda point: not point.sign)
-    return f"; not distinguishable at {where}" if where else ""
+    return f"{against[first]} at {wins} and {alone[-first]} at {losses}"
 
 
 def _sizes(contest: Contest, chosen: Callable[[Advantage], bool]) -> str:
@@ -268,10 +254,10 @@ class Range(NamedTuple):
 
     def __str__(self) -> str:
         """`one-shot 8 B to 2 KiB`; `one-shot or two-shot 4 KiB`; `one of 5 (one-shot, two-shot, ...) 8 KiB`."""
-        names = (
-            f"one of {len(self.names)} ({self.names[0]}, {self.names[1]}, ...)" if len(self.names) > MOST_NAMED else ""
-        )
-        return f"{names or ' or '.join(self.names)} {format_span(self.first, self.last)}"
+        names = " or ".join(self.names)
+        if len(self.names) > MOST_NAMED:
+            names = f"one of {len(self.names)} ({self.names[0]}, {self.names[1]}, ...)"
+        return f"{names} {format_span(self.first, self.last)}"
 
 
 MOST_NAMED = 3  # as perhaps the fastest
@@ -284,27 +270,17 @@ def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[Range]]]
         sizes.setdefault(result.case.kind, {}).setdefault(result.case.nbytes, {})[result.implementation] = result
     every: list[tuple[Case, list[Range]]] = []
     for of_kind in sizes.values():
-        rows = {size: sorted(of_kind[size].values(), key=lambda row: row.typical) for size in sorted(of_kind)}
-        fastest = {size: _fastest(of_size) for size, of_size in rows.items()}
-        every.append((rows[max(rows)][0].case, _ranges(fastest)))
+        ranges: list[Range] = []
+        for size in sorted(of_kind):
+            first, *rest = sorted(of_kind[size].values(), key=lambda row: row.typical)
+            level = (row.implementation for row in rest if not Advantage.of(first, row).sign)
+            names = (first.implementation, *level)
+            if ranges and set(ranges[-1].names) == set(names):
+                ranges[-1] = ranges[-1]._replace(last=size)
+            else:
+                ranges.append(Range(size, size, names))
+        every.append((first.case, ranges))
     return every
-
-
-def _fastest(rows: Sequence[Timed]) -> tuple[str, ...]:
-    """Return the fastest of a case's rows and those not distinguishable from it; of predictions the fastest alone."""
-    first, *rest = rows
-    return (first.implementation, *(row.implementation for row in rest if not Advantage.of(first, row).sign))
-
-
-def _ranges(fastest: Mapping[int, tuple[str, ...]]) -> list[Range]:
-    """Neighbouring sizes with the same names, in whatever order, as one range."""
-    ranges: list[Range] = []
-    for size, names in fastest.items():
-        if ranges and set(ranges[-1].names) == set(names):
-            ranges[-1] = ranges[-1]._replace(last=size)
-        else:
-            ranges.append(Range(size, size, names))
-    return ranges
 
 
 def fastest_in_words(case: Case, ranges: Sequence[Range], expected: bool) -> str:

@@ -40,7 +40,7 @@ def solve(terms: Floats, seconds: Floats) -> Floats:
     for _ in range(_ROUNDS):
         root = np.sqrt(weights)
         coefficients = _nonnegative(columns * (root / fitted), (1 + off) * root)
-        fitted = np.maximum(_product(columns, coefficients), 0.1 * measured)
+        fitted = np.maximum((columns * coefficients[:, None]).sum(axis=0), 0.1 * measured)
         off = np.log(measured / fitted)
         far = np.abs(off)
         weights = np.minimum(1, _HUBER * np.maximum(1.4826 * np.median(far, axis=0), 1e-9) / np.maximum(far, 1e-300))
@@ -63,11 +63,6 @@ def _nonnegative(columns: Floats, target: Floats) -> Floats:
         answer[curve] = nnls(upper[curve], right[curve])[0]
     coefficients: Floats = answer.T / scale
     return coefficients
-
-
-def _product(columns: Floats, coefficients: Floats) -> Floats:
-    fitted: Floats = (columns * coefficients[:, None]).sum(axis=0)
-    return fitted
 
 
 FEWEST = 4  # sizes: three numbers, and one more to tell whether they fit
@@ -98,11 +93,6 @@ class CurveFit:
         seconds: Floats = _terms(np.asarray(nbytes, float), self.bend) @ self.coefficients
         return seconds
 
-    def replicates(self, nbytes: Floats) -> Floats:
-        """Return seconds (DRAWS, sizes) by each of the draws."""
-        seconds: Floats = self.draws @ _terms(nbytes, self.bend).T
-        return seconds
-
     @property
     def residuals(self) -> Floats:
         """Measured over fitted, less one."""
@@ -124,25 +114,25 @@ class CurveFit:
         """Bytes from which algbw is half of that (n 1/2); infinite where it never is."""
         return float(_half_size(self.coefficients, self.bend))
 
-    def latency_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    def latency_interval(self) -> tuple[float, float]:
         """Return the interval of the latency in seconds, from the replicates; the latency itself is in it."""
-        return around(self.latency, interval(self.draws[:, 0], confidence))
+        return _interval(self.latency, self.draws[:, 0])
 
-    def rate_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    def rate_interval(self) -> tuple[float, float]:
         """Return the interval of the rate in bytes per second."""
-        low, high = interval(self.draws[:, 2:].sum(axis=1), confidence)
-        return around(self.rate, (_inverse(high), _inverse(low)))
+        low, high = _interval(float(self.coefficients[2:].sum()), self.draws[:, 2:].sum(axis=1))
+        return _inverse(high), _inverse(low)
 
-    def half_size_interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    def half_size_interval(self) -> tuple[float, float]:
         """Return the interval of the half size in bytes."""
-        return around(self.half_size, interval(_half_size(self.draws, self.bend), confidence))
+        return _interval(self.half_size, _half_size(self.draws, self.bend))
 
     @cached_property
     def spread(self) -> float:
         """How far a size that was not fitted lies from the curve: root mean square of the logarithms of ratios."""
         return float(np.sqrt(np.mean(self.left_out**2)))
 
-    def prediction_interval(self, nbytes: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    def prediction_interval(self, nbytes: float) -> tuple[float, float]:
         """Return the interval in seconds in which the time of a size that was not measured should lie.
 
         From the residuals of sizes left out, so what the form cannot follow (a cache's edge, another protocol) is in
@@ -150,8 +140,8 @@ class CurveFit:
         distribution (the jackknife of Barber, Candes, Ramdas and Tibshirani, 2021).
         """
         count = len(self.sizes)
-        normal = student(0.5 + confidence / 2, count - 1) * self.spread * math.sqrt(1 + 1 / count)
-        place = math.ceil(confidence * (count + 1)) - 1
+        normal = student(0.5 + CONFIDENCE / 2, count - 1) * self.spread * math.sqrt(1 + 1 / count)
+        place = math.ceil(CONFIDENCE * (count + 1)) - 1
         reach = max(normal, float(np.sort(np.abs(self.left_out))[min(place, count - 1)]))
         middle = float(self.predict(nbytes))
         return middle * math.exp(-reach), middle * math.exp(reach)
@@ -168,7 +158,7 @@ MOST = 100
 """Sizes that are fitted; of more, so many of them, evenly from the smallest to the largest."""
 
 
-def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]], seed: int = 0) -> CurveFit:
+def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
     """Fit the medians of the samples (seconds, a sequence for each of the sizes in bytes); Unfit, saying why."""
     order = np.argsort(sizes)
     if len(order) > MOST:  # the time to fit grows with the cube
@@ -187,7 +177,7 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]], seed: int = 
         )
     terms = _terms(size, bend)
     central = coefficients[: terms.shape[1]]
-    draws = solve(terms[None], _replicates(terms @ central, int((central > 0).sum()), every, seed))
+    draws = solve(terms[None], _replicates(terms @ central, int((central > 0).sum()), every))
     return CurveFit(central, float(bend), size, seconds, draws, _left_out(size, seconds))
 
 
@@ -205,8 +195,14 @@ def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
     bends, misfits = np.full(len(seconds), np.inf), _misfits(straight, coefficients[:, :3], seconds)
     (crooked,) = np.nonzero(misfits > GOOD)
     if sizes.shape[1] >= FEWEST_TO_BEND and len(crooked):
-        places = np.array(_places(sizes[0]))
-        trials, off = _bent(sizes[crooked], seconds[crooked], places)
+        # Three places between each two sizes, with enough sizes on both sides.
+        steps = pairwise(sizes[0][2:-1])
+        places = np.array([low * (high / low) ** (i / 3) for low, high in steps for i in range(3)])
+        terms = np.concatenate([_terms(sizes[crooked], place) for place in places])
+        every = np.tile(seconds[crooked], (len(places), 1))
+        trials = solve(terms, every)
+        off = _misfits(terms, trials, every).reshape(len(places), len(crooked))
+        trials = trials.reshape(len(places), len(crooked), -1)
         best = len(places) - 1 - off[::-1].argmin(axis=0)  # the last of equals
         for curve, place, at in zip(crooked, best, range(len(crooked)), strict=True):
             if off[place, at] <= misfits[curve] / 2:
@@ -215,47 +211,30 @@ def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
     return coefficients, bends, misfits
 
 
-def _bent(sizes: Floats, seconds: Floats, places: Floats) -> tuple[Floats, Floats]:
-    """Return coefficients (places, curves, 4) and misfits (places, curves) with a bend at each of the places."""
-    terms = np.concatenate([_terms(sizes, place) for place in places])
-    every = np.tile(seconds, (len(places), 1))
-    trials = solve(terms, every)
-    shape = len(places), len(seconds)
-    return trials.reshape(*shape, -1), _misfits(terms, trials, every).reshape(shape)
-
-
-def _places(sizes: Floats) -> list[float]:
-    """Return where a bend may be: three places between each two sizes, with enough sizes on both sides."""
-    return [low * (high / low) ** (i / 3) for low, high in pairwise(sizes[2:-1]) for i in range(3)]
-
-
 def _misfits(terms: Floats, coefficients: Floats, seconds: Floats) -> Floats:
     fitted = np.einsum("cst,ct->cs", terms, coefficients)
     misfits: Floats = np.percentile(np.abs(seconds / fitted - 1), 90, axis=1)
     return misfits
 
 
-def _replicates(fitted: Floats, used: int, samples: list[Floats], seed: int) -> Floats:
+def _replicates(fitted: Floats, used: int, samples: list[Floats]) -> Floats:
     """Times as they might have come out: each size's samples drawn anew, and the misfit dealt to other sizes.
 
     The residuals hold the noise of the medians as well; what the samples explain of it is not counted twice.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     seconds = np.array([np.median(sample) for sample in samples])
     off = np.log(seconds / fitted)
     off = (off - off.mean()) * math.sqrt(len(off) / max(1, len(off) - used))
-    noise = np.stack([_medians(sample, random) for sample in samples], axis=1) - np.log(seconds)
+    medians = []
+    for sample in samples:
+        drawn = sample[random.integers(len(sample), size=(DRAWS, len(sample)))]
+        medians.append(np.log(np.median(drawn, axis=1)))
+    noise = np.stack(medians, axis=1) - np.log(seconds)
     explained = float(np.mean(noise**2)) / max(float(np.mean(off**2)), 1e-300)
     dealt = random.choice(off, size=noise.shape) * math.sqrt(max(0.0, 1 - explained))
     replicates: Floats = fitted * np.exp(dealt + noise)
     return replicates
-
-
-def _medians(samples: Floats, random: np.random.Generator) -> Floats:
-    """Logarithms of the medians of samples drawn with replacement."""
-    drawn = samples[random.integers(len(samples), size=(DRAWS, len(samples)))]
-    medians: Floats = np.log(np.median(drawn, axis=1))
-    return medians
 
 
 def _left_out(sizes: Floats, seconds: Floats) -> Floats:
@@ -292,19 +271,15 @@ def _inverse(value: float) -> float:
     return 1 / value if value > 0 else math.inf
 
 
-def interval(values: Floats, confidence: float) -> tuple[float, float]:
-    """Return the ends of the middle share of the values; order statistics, so infinite values may be among them."""
-    low, high = np.quantile(values, [0.5 - confidence / 2, 0.5 + confidence / 2], method="nearest")
-    return float(low), float(high)
+def _interval(value: float, values: Floats) -> tuple[float, float]:
+    """Return the ends of the middle share of the values, widened to the value that they are replicates of.
 
-
-def around(value: float, ends: tuple[float, float]) -> tuple[float, float]:
-    """Return the interval, widened to the value that it is of.
-
-    None of the numbers may be negative, so replicates of a number that is nearly zero move the others to one side, and
-    the middle share of them may miss what the data themselves say.
+    Order statistics, so infinite values may be among them.  None of the numbers may be negative, so replicates of a
+    number that is nearly zero move the others to one side, and the middle share of them may miss what the data say.
     """
-    return min(value, ends[0]), max(value, ends[1])
+    share = [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2]
+    low, high = np.quantile(values, share, method="nearest")
+    return min(value, float(low)), max(value, float(high))
 
 
 _GRID = 512  # places at which two curves are compared; between neighbours of a 30-octave sweep lies 4 %
@@ -320,7 +295,7 @@ class Crossing:
     sure: bool  # whether all but a few replicates have it; else the interval is all that both were measured at
 
 
-def crossings(first: CurveFit, second: CurveFit, confidence: float = CONFIDENCE, seed: int = 0) -> list[Crossing]:
+def crossings(first: CurveFit, second: CurveFit) -> list[Crossing]:
     """Return where two curves cross within the sizes that both were measured at, by size.
 
     Replicates of a curve are as far off there as sizes that are left out are, so what the form cannot follow counts.
@@ -329,23 +304,23 @@ def crossings(first: CurveFit, second: CurveFit, confidence: float = CONFIDENCE,
     if low >= high:
         return []
     places = np.geomspace(low, high, _GRID)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     gaps = _replicates_off(first, places, random) - _replicates_off(second, places, random)
     crossed = []
     for sign in (1, -1):
         replicates = [sign_changes(places, sign * gap) for gap in gaps]
         for root in sign_changes(places, sign * (first.predict(places) - second.predict(places))):
             near = [min(roots, key=lambda size: abs(math.log(size / root))) for roots in replicates if roots]
-            sure = len(near) > confidence * len(replicates)
-            ends = interval(np.array(near), confidence) if sure else (float(low), float(high))
-            crossed.append(Crossing(root, *around(root, ends), sure))
+            sure = len(near) > CONFIDENCE * len(replicates)
+            ends = _interval(root, np.array(near)) if sure else (min(root, float(low)), max(root, float(high)))
+            crossed.append(Crossing(root, *ends, sure))
     return sorted(crossed, key=lambda crossing: crossing.nbytes)
 
 
 def _replicates_off(curve: CurveFit, places: Floats, random: np.random.Generator) -> Floats:
     """Replicates of a curve, each as far off as some size that was left out of the fit."""
     off = random.choice(curve.left_out, size=(len(curve.draws), 1))
-    seconds: Floats = np.exp(off) * curve.replicates(places)
+    seconds: Floats = np.exp(off) * (curve.draws @ _terms(places, curve.bend).T)
     return seconds
 
 

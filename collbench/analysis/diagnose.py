@@ -13,7 +13,7 @@ without a core.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
@@ -158,7 +158,7 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     diagnosis = Diagnosis(name, rows, expected, health, remark, off=compared.off(compared.healthy), limit=limit)
     if health is not Health.SLOW:
         return diagnosis
-    return replace(diagnosis, reasons=tuple(explain(compared, facts.variables, facts.caveats, expect)))
+    return replace(diagnosis, reasons=tuple(explain(compared, facts, expect)))
 
 
 def settings(facts: RunFacts) -> list[str]:
@@ -257,11 +257,9 @@ class ComparedCurve:
         Sizes that were slow count as much together as the rest together: what explains a slow end is not lost among
         sizes that are right, nor may it spoil those.
         """
-        far = np.abs(self.logs(seconds)).tolist()
-        slow = [row.typical > other.high for row, other in zip(self.rows, self.expected, strict=True)]
-        slow_part = [distance for distance, is_slow in zip(far, slow, strict=True) if is_slow]
-        other_part = [distance for distance, is_slow in zip(far, slow, strict=True) if not is_slow]
-        return math.exp(fmean(fmean(part) for part in (slow_part, other_part) if part))
+        far = np.abs(self.logs(seconds))
+        slow = np.array([row.typical > other.high for row, other in zip(self.rows, self.expected, strict=True)])
+        return math.exp(fmean(fmean(part.tolist()) for part in (far[slow], far[~slow]) if len(part)))
 
     @property
     def scatter(self) -> float:
@@ -286,44 +284,27 @@ def log_likelihood(logs: Floats, errors: ErrorModel) -> float:
     return float(-(size + (FREEDOM + len(off)) * np.log1p(far / FREEDOM)) / 2)
 
 
-def _anything(errors: ErrorModel, sizes: Sequence[int]) -> ErrorModel:
-    """The error model where something unknown makes times longer or shorter."""
-    octaves = np.log2(np.maximum(sizes, 1))
-    together = np.exp(-np.abs(octaves[:, None] - octaves) / ANYTHING_OCTAVES)
-    return ErrorModel(errors.mean, errors.covariance + ANYTHING**2 * together)
-
-
-def _noisy(errors: ErrorModel, scatter: float) -> ErrorModel:
-    """The error model where times scatter by themselves too; medians of five by half of that standard deviation."""
-    return ErrorModel(errors.mean, errors.covariance + (scatter / 2) ** 2 * np.eye(len(errors.mean)))
-
-
-@dataclass(frozen=True)
-class Variant:
-    """Times under a hypothesis, and how far they may be off."""
-
-    seconds: Sequence[float]
-    errors: ErrorModel
-
-
-def explain(
-    compared: ComparedCurve, variables: Mapping[str, str], caveats: Sequence[str], expect: Expect
-) -> Iterator[Reason]:
+def explain(compared: ComparedCurve, facts: RunFacts, expect: Expect) -> Iterator[Reason]:
     """Return the reasons that the times speak for, the likeliest first; there may be none."""
-    unknown = _anything(compared.errors(compared.system), compared.sizes)
+    errors = compared.errors(compared.system)
+    octaves = np.log2(np.maximum(compared.sizes, 1))
+    together = np.exp(-np.abs(octaves[:, None] - octaves) / ANYTHING_OCTAVES)
+    unknown = ErrorModel(errors.mean, errors.covariance + ANYTHING**2 * together)
     something_else = log_likelihood(compared.logs(compared.healthy), unknown)
     reasons = []
     for hypothesis in HYPOTHESES:
-        facts = (*hypothesis.facts(variables, caveats), *_noise(hypothesis, compared))
+        found = hypothesis.facts(facts.variables, facts.caveats)
+        if hypothesis.shape == "fraction" and compared.scatter >= NOISY:
+            found.append(f"times scatter by {compared.scatter:.0%}")
         variants = list(_variants(hypothesis, compared, expect))
         if not variants:
             continue
-        likelihoods = [log_likelihood(compared.logs(variant.seconds), variant.errors) for variant in variants]
-        best = variants[likelihoods.index(max(likelihoods))]
+        likelihoods = [log_likelihood(compared.logs(seconds), likely_off) for seconds, likely_off in variants]
+        best, _ = variants[likelihoods.index(max(likelihoods))]
         # Variants are as likely as each other, so the mean of their likelihoods counts.
         weight = float(np.logaddexp.reduce(likelihoods)) - math.log(len(likelihoods)) - something_else
-        weight += math.log(hypothesis.prior) + (STATED if facts else 0.0)
-        reasons.append(Reason(hypothesis, compared.off(best.seconds), weight, facts))
+        weight += math.log(hypothesis.prior) + (STATED if found else 0.0)
+        reasons.append(Reason(hypothesis, compared.off(best), weight, tuple(found)))
     yield from likely_reasons(reasons, math.log(compared.off(compared.healthy)))
 
 
@@ -338,57 +319,38 @@ def likely_reasons(reasons: Iterable[Reason], distance: float) -> Iterator[Reaso
             yield reason
 
 
-def _noise(hypothesis: Hypothesis, compared: ComparedCurve) -> Iterator[str]:
-    """Yield that times scatter, where it supports a hypothesis."""
-    if hypothesis.shape == "fraction" and compared.scatter >= NOISY:
-        yield f"times scatter by {compared.scatter:.0%}"
+def _variants(
+    hypothesis: Hypothesis, compared: ComparedCurve, expect: Expect
+) -> Iterator[tuple[list[float], ErrorModel]]:
+    """Yield the seconds that the curve would take, and how far they may be off.
 
-
-def _variants(hypothesis: Hypothesis, compared: ComparedCurve, expect: Expect) -> Iterator[Variant]:
-    """Yield what the curve would be; nothing where the hypothesis does not apply or would not be seen."""
-    if hypothesis.shape:
-        yield from _shaped(hypothesis, compared)
-        return
+    Nothing where the hypothesis does not apply or would not be seen.
+    """
+    healthy, usual_errors = compared.healthy, compared.errors(compared.system)
+    if hypothesis.shape == "constant":
+        small = [place for place, size in enumerate(compared.sizes) if size < SMALL]
+        if len(small) >= FEWEST:
+            constant = max(0.0, median(compared.rows[place].typical - healthy[place] for place in small))
+            yield ([seconds + constant for seconds in healthy], usual_errors)
+    elif hypothesis.shape == "fraction" and compared.scatter >= NOISY:
+        # Times scatter by themselves too; medians of five by half of that standard deviation.
+        own = (compared.scatter / 2) ** 2 * np.eye(len(healthy))
+        noisy = ErrorModel(usual_errors.mean, usual_errors.covariance + own)
+        ratios = np.exp(compared.logs(healthy))
+        large = ratios[np.array(healthy) > 2 * healthy[0]]
+        if len(large):  # bytes at a fraction of their rate, where the sizes say something of it
+            slower = max(1.0, float(np.median(large)))
+            yield ([healthy[0] + slower * (seconds - healthy[0]) for seconds in healthy], noisy)
+        slower = max(1.0, float(np.median(ratios)))
+        yield ([slower * seconds for seconds in healthy], noisy)
     for changed in hypothesis.changed(compared.system):
         try:
             predictions = expect(changed, [row.case for row in compared.rows], compared.rows[0].implementation)
         except CollbenchError:
             continue
         seconds = [prediction.seconds for prediction in predictions]
-        if any(other > NOTICED * usual for other, usual in zip(seconds, compared.healthy, strict=True)):
-            yield Variant(seconds, compared.errors(changed))
-
-
-def _shaped(hypothesis: Hypothesis, compared: ComparedCurve) -> Iterator[Variant]:
-    """The expected times with what fits best: a constant more, or all of it or its bytes at a fraction of the rate."""
-    errors = compared.errors(compared.system)
-    if hypothesis.shape == "constant":
-        yield from (Variant(seconds, errors) for seconds in _with_a_constant(compared))
-    elif compared.scatter >= NOISY:
-        noisy = _noisy(errors, compared.scatter)
-        yield from (Variant(seconds, noisy) for seconds in _at_a_fraction(compared))
-
-
-def _at_a_fraction(compared: ComparedCurve) -> Iterator[list[float]]:
-    """Bytes at a fraction of their rate, where the sizes say something of it; and everything at a fraction."""
-    start = compared.healthy[0]
-    ratios = np.exp(compared.logs(compared.healthy))
-    large = ratios[np.array(compared.healthy) > 2 * start]
-    if len(large):
-        yield [start + max(1.0, float(np.median(large))) * (seconds - start) for seconds in compared.healthy]
-    yield [max(1.0, float(np.median(ratios))) * seconds for seconds in compared.healthy]
-
-
-def _with_a_constant(compared: ComparedCurve) -> Iterator[list[float]]:
-    """Nothing where too few sizes are small."""
-    more = [
-        row.typical - usual
-        for row, usual in zip(compared.rows, compared.healthy, strict=True)
-        if row.case.nbytes < SMALL
-    ]
-    if len(more) >= FEWEST:
-        constant = max(0.0, median(more))
-        yield [seconds + constant for seconds in compared.healthy]
+        if any(other > NOTICED * usual for other, usual in zip(seconds, healthy, strict=True)):
+            yield (seconds, compared.errors(changed))
 
 
 # Without a model.
@@ -412,27 +374,23 @@ def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> It
         if after.percentile(100) < before.percentile(0):
             smaller, larger = (format_size(row.case.nbytes) for row in (before, after))
             yield f"{larger} takes less than {smaller}: another algorithm there, or one of both was disturbed"
-    yield from _against_its_fit(rows, known)
+    try:
+        fitted = known or fit([row.case.nbytes for row in rows], [row.times for row in rows])
+    except Unfit as error:
+        yield f"its own curve has no fit: {error}"
+    else:
+        rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to see a rate"
+        yield f"by its own curve: latency {format_seconds(fitted.latency)}, {rate}"
+        for row, off in zip(rows, fitted.residuals.tolist(), strict=True):
+            low, high = fitted.prediction_interval(row.case.nbytes)
+            if not low <= row.typical <= high:
+                yield f"{format_size(row.case.nbytes)} is {off:+.0%} off that curve, out of line with the other sizes"
     yield from _against_costs(rows)
 
 
 def _halfwidth(row: Observed) -> float:
     halfwidth = row.relative_halfwidth
     return halfwidth if math.isfinite(halfwidth) else 0.0  # with few samples nothing is known of their noise
-
-
-def _against_its_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[str]:
-    try:
-        fitted = known or fit([row.case.nbytes for row in rows], [row.times for row in rows])
-    except Unfit as error:
-        yield f"its own curve has no fit: {error}"
-        return
-    rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to see a rate"
-    yield f"by its own curve: latency {format_seconds(fitted.latency)}, {rate}"
-    for row, off in zip(rows, fitted.residuals.tolist(), strict=True):
-        low, high = fitted.prediction_interval(row.case.nbytes)
-        if not low <= row.typical <= high:
-            yield f"{format_size(row.case.nbytes)} is {off:+.0%} off that curve, out of line with the other sizes"
 
 
 def _against_costs(rows: Sequence[Observed]) -> Iterator[str]:

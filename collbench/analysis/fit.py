@@ -93,26 +93,16 @@ def _fitted(curve: Curve, held_back: Sequence[int]) -> Curve:
         fitted = fit(sizes, [curve.samples[size] for size in sizes])
     except Unfit as error:
         return replace(curve, reason=str(error))
-    held = [_held(fitted, size, curve.samples[size]) for size in held_back if size in curve.samples]
+    held = []
+    for size in held_back:
+        if size in curve.samples:
+            took, expected = stats.percentile(curve.samples[size], 50), float(fitted.predict(size))
+            held.append(HeldBack(size, took, expected, *fitted.prediction_interval(size), fitted.beyond(size)))
     return replace(curve, fit=fitted, held=tuple(held))
 
 
-def _held(fitted: CurveFit, nbytes: int, samples: Sequence[float]) -> HeldBack:
-    predicted, interval = float(fitted.predict(nbytes)), fitted.prediction_interval(nbytes)
-    return HeldBack(nbytes, stats.percentile(samples, 50), predicted, *interval, fitted.beyond(nbytes))
-
-
-HEADING = (
-    "",
-    "latency",
-    f"{CONFIDENCE:.0%}",
-    "rate",
-    f"{CONFIDENCE:.0%}",
-    "half at",
-    f"{CONFIDENCE:.0%}",
-    "bend",
-    "off",
-)
+_INTERVAL = f"{CONFIDENCE:.0%}"
+HEADING = ("", "latency", _INTERVAL, "rate", _INTERVAL, "half at", _INTERVAL, "bend", "off")
 
 
 def columns(curve: Curve) -> tuple[str, ...]:
@@ -239,27 +229,21 @@ def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None)
             f"a calibration needs {FEWEST} sizes or more of `{LIBRARY}`, and the runs have {len(sizes)}; "
             f"measure them with `collbench sweep --impl {LIBRARY}`"
         )
-    curves = _curves(replace(system, calibration=""), rows, nodes)
-    return replace(_whole(system, rows, nodes), calibration=""), calibrate(curves)
-
-
-def _whole(system: System, rows: Sequence[Observed], nodes: int | None) -> System:
-    """The system of the file: as many whole nodes as were measured, or as it is described if that is enough."""
-    most = max(row.case.ranks for row in rows)
-    if nodes:
-        return system.of(nodes)
-    return system if most <= system.ranks else sized(system, most)
-
-
-def _curves(
-    system: System, rows: Sequence[Observed], nodes: int | None
-) -> list[tuple[Terms, list[tuple[float, float]]]]:
-    """The terms of the equation for each collective and number of ranks, and the times measured for it."""
     groups: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for row in rows:
         key = row.case.collective.name, row.case.ranks
         groups.setdefault(key, []).append((max(1.0, float(row.case.nbytes)), row.typical))
-    return [(nccl_terms.terms(sized(system, ranks, nodes), name), times) for (name, ranks), times in groups.items()]
+    plain = replace(system, calibration="")
+    curves: list[tuple[Terms, list[tuple[float, float]]]] = []
+    for (collective, ranks), times in groups.items():
+        curves.append((nccl_terms.terms(sized(plain, ranks, nodes), collective), times))
+    # As many whole nodes as were measured, or the system as it is described if that is enough.
+    most = max(row.case.ranks for row in rows)
+    if nodes:
+        plain = plain.of(nodes)
+    elif most > plain.ranks:
+        plain = sized(plain, most)
+    return plain, calibrate(curves)
 
 
 def write(path: Path, runs: Sequence[Run], name: str | None, nodes: int | None = None) -> Path:

@@ -28,32 +28,23 @@ def in_words(comparisons: Sequence[Comparison]) -> str:
     """Return the status as a sentence."""
     regressions = sum(len(comparison.regressions) for comparison in comparisons)
     hidden = sum(len(comparison.hidden) for comparison in comparisons)
+    rows = f"{regressions or hidden} row{'s' if (regressions or hidden) > 1 else ''}"
     least = min(comparison.margin for comparison in comparisons)
     if regressions:
-        return f"gate: {_rows(regressions)} slower by more than {least:.0%}, or right no longer: regression"
+        return f"gate: {rows} slower by more than {least:.0%}, or right no longer: regression"
     if empty := [comparison for comparison in comparisons if not comparison.rows]:
         return f"gate: nothing of {empty[0].new.path} can be compared with {empty[0].base.path}: inconclusive"
     if hidden:
-        return f"gate: {_rows(hidden)} may be slower by more than {least:.0%}: inconclusive; measure longer (--budget)"
+        return f"gate: {rows} may be slower by more than {least:.0%}: inconclusive; measure longer (--budget)"
     return f"gate: no row is slower by more than {least:.0%}: passed"
-
-
-def _rows(count: int) -> str:
-    return f"{count} row{'s' if count > 1 else ''}"
 
 
 def span(row: Row | Together) -> str:
     """Return the interval of a ratio as text; empty where there is none."""
-    low, high = map(_bound, row.interval)
-    return f"{low} .. {high}" if low else ""
-
-
-def _bound(ratio: float) -> str:
-    if math.isnan(ratio):
+    if math.isnan(row.interval[0]):
         return ""
-    if ratio < 100:
-        return f"{ratio:.3f}"
-    return f"{ratio:.0f}" if ratio < 1e5 else ">99999"
+    ends = [f"{end:.3f}" if end < 100 else f"{end:.0f}" if end < 1e5 else ">99999" for end in row.interval]
+    return " .. ".join(ends)
 
 
 def name(line: Line) -> str:
@@ -83,26 +74,23 @@ def write_junit(path: Path, comparisons: Sequence[Comparison]) -> None:
     A regression fails, what could hide a regression is skipped: CI systems show that apart from what passed.
     """
     root = ElementTree.Element("testsuites", name="collbench compare")
-    root.extend(map(_suite, comparisons))
+    for comparison in comparisons:
+        failed, unsure = ({id(row) for row in rows} for rows in (comparison.regressions, comparison.hidden))
+        lines: list[Line] = [*comparison.rows, *comparison.together, *comparison.unmatched]
+        label = printable(f"{comparison.new.path} against {comparison.base.path}")
+        counts = {"tests": len(lines), "failures": len(failed), "errors": 0, "skipped": len(unsure)}
+        suite = ElementTree.SubElement(root, "testsuite", name=label)
+        suite.attrib.update({key: str(value) for key, value in counts.items()})
+        for line in lines:
+            case = ElementTree.SubElement(suite, "testcase", name=name(line), classname="collbench.compare")
+            if id(line) in failed or id(line) in unsure:
+                ElementTree.SubElement(case, "failure" if id(line) in failed else "skipped", message=message(line))
+            else:
+                ElementTree.SubElement(case, "system-out").text = message(line)
     ElementTree.indent(root)
     with writing(path, "--junit"):
         path.parent.mkdir(parents=True, exist_ok=True)
         ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
-
-
-def _suite(comparison: Comparison) -> ElementTree.Element:
-    failed, unsure = ({id(row) for row in rows} for rows in (comparison.regressions, comparison.hidden))
-    rows: list[Line] = [*comparison.rows, *comparison.together, *comparison.unmatched]
-    label = printable(f"{comparison.new.path} against {comparison.base.path}")
-    counts = {"tests": len(rows), "failures": len(failed), "errors": 0, "skipped": len(unsure)}
-    suite = ElementTree.Element("testsuite", {"name": label} | {key: str(value) for key, value in counts.items()})
-    for row in rows:
-        case = ElementTree.SubElement(suite, "testcase", name=name(row), classname="collbench.compare")
-        if id(row) in failed or id(row) in unsure:
-            ElementTree.SubElement(case, "failure" if id(row) in failed else "skipped", message=message(row))
-        else:
-            ElementTree.SubElement(case, "system-out").text = message(row)
-    return suite
 
 
 def append_summary(path: Path, comparisons: Sequence[Comparison]) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench.algorithms import is_library
-from collbench.analysis.crossover import Advantage, Contest, format_span, in_words, rivals
+from collbench.analysis.crossover import Advantage, Contest, fastest_by_size, format_span, in_words, rivals
 from collbench.cases import Case
 from collbench.results import timed
 from collbench.results.base import Timed
-from collbench.results.collectives import Measurement, Prediction
+from collbench.results.collectives import Prediction
 from collbench.runfile.schema import case_fields
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
@@ -57,19 +57,12 @@ class Interconnect:
     @property
     def origin(self) -> str:
         """`predicted`, `measured`, `imported`, or several of them."""
-        return " and ".join(dict.fromkeys(map(origin, self.results))) or "nothing"
+        return " and ".join(dict.fromkeys(row.origin for row in self.results)) or "nothing"
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """All numbers of ranks that it has times for, in order."""
         return tuple(sorted({row.case.ranks for row in self.results}))
-
-
-def origin(row: Timed) -> str:
-    """Return where a time comes from: `predicted`, `measured` here, or `imported` from what another tool printed."""
-    if isinstance(row, Prediction):
-        return "predicted"
-    return "measured" if isinstance(row, Measurement) else "imported"
 
 
 def of_run(name: str, run: Run, selected: Selected = None) -> Interconnect:
@@ -93,12 +86,10 @@ def of_runs(runs: Sequence[Run], selected: Selected = None) -> list[Interconnect
 
 def short_names(words: Sequence[str]) -> list[str]:
     """Shorten systems and paths to the preset's, the file's or the folder's name; whole where two would be alike."""
-    short = [_short(Path(word)) or word for word in words]
+    paths = [Path(word) for word in words]
+    named = [path.absolute().parent.name if path.name == NAME else path.stem for path in paths]
+    short = [name or word for name, word in zip(named, words, strict=True)]
     return [name if short.count(name) == 1 else word for word, name in zip(words, short, strict=True)]
-
-
-def _short(path: Path) -> str:
-    return path.absolute().parent.name if path.name == NAME else path.stem
 
 
 class Ranking(NamedTuple):
@@ -155,30 +146,6 @@ class Change(NamedTuple):
         return f"{where} the {likely}fastest changes from {self.old} to {self.new}"
 
 
-def winning_ranges(rankings: Iterable[tuple[int, Ranking]]) -> tuple[WinningRange, ...]:
-    """Return neighbouring sizes with the same ranking as one range, given rankings by size."""
-    found: list[WinningRange] = []
-    for nbytes, here in rankings:
-        last = found[-1].ranking if found else None
-        if last and set(last.names) == set(here.names) and last.surely == here.surely:
-            found[-1] = found[-1]._replace(last=nbytes)
-        else:
-            found.append(WinningRange(nbytes, nbytes, here))
-    return tuple(found)
-
-
-def changes(ranges: Iterable[WinningRange]) -> tuple[Change, ...]:
-    """Return where the fastest becomes another; sizes at which several are not distinguishable lie between."""
-    single = [winning for winning in ranges if len(winning.ranking.names) == 1]
-    found = []
-    for before, after in pairwise(single):
-        (old,), (new,) = before.ranking.names, after.ranking.names
-        if old != new:
-            surely = before.ranking.surely and after.ranking.surely
-            found.append(Change(before.last, after.first, old, new, surely))
-    return tuple(found)
-
-
 class Cell(NamedTuple):
     """An interconnect at a size: its best row, and its advantage over the first interconnect's."""
 
@@ -195,9 +162,7 @@ class Cell(NamedTuple):
     @property
     def method(self) -> str:
         """The algorithm and protocol that a model expects, or the implementation."""
-        row = self.row
-        chosen = [row.algorithm, row.protocol] if isinstance(row, Prediction) else []
-        return "/".join(filter(None, chosen)) or row.note.picked or row.label
+        return self.row.method or self.row.note.picked or self.row.label
 
 
 class Line(NamedTuple):
@@ -234,12 +199,26 @@ class Table:
     @property
     def winning_ranges(self) -> tuple[WinningRange, ...]:
         """The fastest interconnects by range of sizes."""
-        return winning_ranges((line.nbytes, line.ranking) for line in self.lines)
+        found: list[WinningRange] = []
+        for line in self.lines:
+            here, last = line.ranking, found[-1].ranking if found else None
+            if last and set(last.names) == set(here.names) and last.surely == here.surely:
+                found[-1] = found[-1]._replace(last=line.nbytes)
+            else:
+                found.append(WinningRange(line.nbytes, line.nbytes, here))
+        return tuple(found)
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Where the fastest becomes another."""
-        return changes(self.winning_ranges)
+        """Where the fastest becomes another; sizes at which several are not distinguishable lie between."""
+        single = [winning for winning in self.winning_ranges if len(winning.ranking.names) == 1]
+        found = []
+        for before, after in pairwise(single):
+            (old,), (new,) = before.ranking.names, after.ranking.names
+            if old != new:
+                surely = before.ranking.surely and after.ranking.surely
+                found.append(Change(before.last, after.first, old, new, surely))
+        return tuple(found)
 
     @property
     def contests(self) -> tuple[Contest, ...]:
@@ -274,17 +253,18 @@ def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) 
     return [table for table in found if table.lines]
 
 
-def left_out(interconnects: Sequence[Interconnect], found: Iterable[Table]) -> list[str]:
+def left_out(interconnects: Sequence[Interconnect], compared: Iterable[Table]) -> list[str]:
     """Return a sentence for each interconnect that is in no table, which says why."""
-    there = {interconnect.name for table in found for interconnect in table.interconnects}
-    missing = [interconnect for interconnect in interconnects if interconnect.name not in there]
-    return [f"{interconnect.name}: {_why_left_out(interconnect)}" for interconnect in missing]
-
-
-def _why_left_out(interconnect: Interconnect) -> str:
-    if interconnect.results and all(row.note.bound for row in interconnect.results):
-        return "nothing measured stands behind what is predicted, which is a bound and no expectation"
-    return "; ".join(interconnect.remarks) or "no time of a case and size that another one has"
+    there = {interconnect.name for table in compared for interconnect in table.interconnects}
+    found = []
+    for interconnect in interconnects:
+        if interconnect.name in there:
+            continue
+        why = "; ".join(interconnect.remarks) or "no time of a case and size that another one has"
+        if interconnect.results and all(row.note.bound for row in interconnect.results):
+            why = "nothing measured stands behind what is predicted, which is a bound and no expectation"
+        found.append(f"{interconnect.name}: {why}")
+    return found
 
 
 def _kind(case: Case) -> Case:
@@ -297,18 +277,30 @@ def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | N
         usable = _usable([row for row in interconnect.results if _kind(row.case) == kind], chosen)
         if usable:
             rows[interconnect] = usable
-    ranks = _ranks_of_each([{row.case.ranks for row in usable} for usable in rows.values()])
+    # The largest number of ranks that all have, or else the largest of each.
+    counts = [{row.case.ranks for row in usable} for usable in rows.values()]
+    common = set.intersection(*counts) if counts else set()
+    ranks = tuple(max(common or own) for own in counts)
     curves = []
     for usable, count in zip(rows.values(), ranks, strict=True):
-        curves.append(_best([row for row in usable if row.case.ranks == count]))
-    names = [interconnect.name for interconnect in rows]
+        # Of what was measured twice the later counts, by implementation.
+        latest = {(row.case.nbytes, row.implementation): row for row in usable if row.case.ranks == count}
+        curves.append(fastest_by_size(latest.values()))
     lines = []
     for nbytes in sorted({nbytes for curve in curves for nbytes in curve}):
-        column = [curve.get(nbytes) for curve in curves]
-        if len(column) - column.count(None) > 1:
-            lines.append(_line(nbytes, names, column))
+        first = curves[0].get(nbytes)
+        cells: list[Cell | None] = []
+        named = []
+        for interconnect, curve in zip(rows, curves, strict=True):
+            row = curve.get(nbytes)
+            if row:
+                named.append((row, interconnect.name))
+            advantage = Advantage.of(row, first) if row and first and row is not first else None
+            cells.append(Cell(row, advantage) if row else None)
+        if len(named) > 1:
+            lines.append(Line(nbytes, tuple(cells), ranking(named)))
     title = replace(kind, ranks=ranks[0] if len(set(ranks)) == 1 else 0)
-    return Table(title, tuple(rows), tuple(ranks), tuple(lines))
+    return Table(title, tuple(rows), ranks, tuple(lines))
 
 
 def _usable(rows: Sequence[Timed], chosen: Chosen | None) -> list[Timed]:
@@ -319,48 +311,26 @@ def _usable(rows: Sequence[Timed], chosen: Chosen | None) -> list[Timed]:
     return rivals([row for row in expected if is_library(row.implementation)] or expected)
 
 
-def _ranks_of_each(counts: Sequence[set[int]]) -> list[int]:
-    """Return for each interconnect the largest number of ranks that all have, or else its largest."""
-    common = set.intersection(*counts) if counts else set()
-    return [max(common or ranks) for ranks in counts]
-
-
-def _best(rows: Sequence[Timed]) -> dict[int, Timed]:
-    """The fastest row by size; of what was measured twice the later, by implementation."""
-    latest = {(row.case.nbytes, row.implementation): row for row in rows}
-    best: dict[int, Timed] = {}
-    for (nbytes, _), row in latest.items():
-        if nbytes not in best or row.typical < best[nbytes].typical:
-            best[nbytes] = row
-    return best
-
-
-def _line(nbytes: int, names: Sequence[str], rows: Sequence[Timed | None]) -> Line:
-    first = rows[0]
-    cells: list[Cell | None] = []
-    for row in rows:
-        advantage = Advantage.of(row, first) if row and first and row is not first else None
-        cells.append(Cell(row, advantage) if row else None)
-    there = [(row, name) for row, name in zip(rows, names, strict=True) if row]
-    return Line(nbytes, tuple(cells), ranking(there))
-
-
 def records(table: Table) -> list[dict[str, Any]]:
     """Return a record for each size and interconnect, for JSON and CSV: seconds, and the ratio to the first; no NaN."""
     found = []
     for line in table.lines:
         for interconnect, cell in zip(table.interconnects, line.cells, strict=True):
             if cell:
-                found.append(_record(interconnect, cell, line.ranking))
+                found.append(case_fields(cell.row.case) | _record(interconnect.name, cell, line.ranking))
     return found
 
 
-def _record(interconnect: Interconnect, cell: Cell, ranked: Ranking) -> dict[str, Any]:
+def _record(name: str, cell: Cell, ranked: Ranking) -> dict[str, Any]:
     row, over = cell.row, cell.advantage
     low, high = row.band
-    return case_fields(row.case) | {
-        "interconnect": interconnect.name,
-        "origin": origin(row),
+    place = ""
+    if name in ranked.names:
+        certainty = "surely" if ranked.surely else "likely"
+        place = "perhaps" if len(ranked.names) > 1 else certainty
+    return {
+        "interconnect": name,
+        "origin": row.origin,
         "implementation": row.implementation,
         "algorithm": getattr(row, "algorithm", ""),
         "protocol": getattr(row, "protocol", ""),
@@ -369,14 +339,5 @@ def _record(interconnect: Interconnect, cell: Cell, ranked: Ranking) -> dict[str
         "high": high if high == high else None,
         "ratio": over.ratio if over else None,
         "told_apart": over.apart if over else None,
-        "fastest": _place(interconnect.name, ranked),
+        "fastest": place,
     }
-
-
-def _place(name: str, ranked: Ranking) -> str:
-    """Return the certainty of a first place: `surely`, `likely`, `perhaps` (a tie), or empty for no first place."""
-    if name not in ranked.names:
-        return ""
-    if len(ranked.names) > 1:
-        return "perhaps"
-    return "surely" if ranked.surely else "likely"

@@ -8,8 +8,7 @@ from collbench.platforms import platforms
 from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.discovered import Topology, caveats
-from collbench.topology.from_discovery import as_system
-from collbench.topology.system import System
+from collbench.topology.system import System, as_system
 
 
 def machine(run: Run, name: str | None) -> System:

@@ -11,7 +11,7 @@ from collbench.collectives import COLLECTIVES, find_collective
 from collbench.errors import UsageError
 from collbench.results import Result
 from collbench.results.base import Observed
-from collbench.results.collectives import Explanation, Measurement, Prediction, Untimed
+from collbench.results.collectives import Explanation, Measurement, Prediction
 from collbench.results.facts import Outcome
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
@@ -74,18 +74,12 @@ def selection(text: str, implementations: Collection[str]) -> Selection:
     for word in filter(None, (word.strip() for word in text.split(","))):
         if word in implementations:
             names.add(word)
-        elif collective := _collective(word):
-            collectives.add(collective)
-        else:
+            continue
+        try:
+            collectives.add(find_collective(word).name)
+        except UsageError:
             sizes.append(_sizes(word, implementations))
     return Selection(frozenset(collectives), frozenset(names), tuple(sizes))
-
-
-def _collective(word: str) -> str:
-    try:
-        return find_collective(word).name
-    except UsageError:
-        return ""
 
 
 def _sizes(word: str, implementations: Collection[str]) -> tuple[int, float]:
@@ -143,7 +137,11 @@ def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatc
     for key in dict.fromkeys((*before, *after)):
         states = _state(before.get(key), base), _state(after.get(key), new)
         if states != (RIGHT, RIGHT) and not set(states) <= {SKIPPED, MISSING, CUT_OFF}:
-            yield Unmatched(*key, *states, _reason(after.get(key)))
+            later = after.get(key)
+            reason = later.reason if later else ""
+            if isinstance(later, Measurement):
+                reason = later.wrong or str(later.scheduling or "")
+            yield Unmatched(*key, *states, reason)
 
 
 def _state(result: Result | None, run: Run) -> str:
@@ -153,14 +151,6 @@ def _state(result: Result | None, run: Run) -> str:
         return str(result.outcome.value)
     timed = isinstance(result, Observed) and result.case.nbytes and min(result.times, default=0) > 0
     return RIGHT if timed else "not timed"
-
-
-def _reason(result: Result | None) -> str:
-    if isinstance(result, Untimed):
-        return result.reason
-    if not isinstance(result, Measurement):
-        return ""
-    return result.wrong or str(result.scheduling or "")
 
 
 class Difference(NamedTuple):

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from collbench.analysis.rounds import Estimate, by_round, estimated
-from collbench.analysis.scaling import is_timed
+from collbench.analysis.scaling import Estimate, by_round, estimated, in_rounds, is_timed
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
 from collbench.results import Result, StepPrediction, StepRow
 from collbench.units import format_seconds, format_size
@@ -79,17 +78,16 @@ def _computing(result: StepRow) -> list[float]:
     if isinstance(result, StepPrediction):
         return [result.computing()]
     means = [fmean(series.computing(rank) for rank in range(series.ranks)) for series in result.series]
-    found, start = [], 0
-    for count in result.rounds or (1,) * len(means):
-        found.append(fmean(means[start : start + count]))
-        start += count
-    return found
+    return in_rounds(means, result.rounds)
 
 
 def overlaps(results: Iterable[Result]) -> list[Overlap]:
     """Return all overlapped steps whose parts alone were measured too, in the order of the rows."""
     rows = [result for result in results if isinstance(result, StepRow) and is_timed(result)]
-    by_schedule = {(row.case.kind_of_step, _communicator(row), _schedule(row)): row for row in rows}
+    by_schedule: dict[object, StepRow] = {}
+    for row in rows:
+        communicator = "" if _schedule(row) == COMPUTE else row.implementation
+        by_schedule[row.case.kind_of_step, communicator, _schedule(row)] = row
     found = []
     for row in rows:
         if _schedule(row) in (COMPUTE, COMMUNICATE, SEQUENTIAL):
@@ -105,11 +103,6 @@ def overlaps(results: Iterable[Result]) -> list[Overlap]:
 
 def _schedule(row: StepRow) -> str:
     return row.case.step.schedule if row.case.step else ""
-
-
-def _communicator(row: StepRow) -> str:
-    """Return the implementation that communicates; "" where ranks compute alone."""
-    return "" if _schedule(row) == COMPUTE else row.implementation
 
 
 def best(found: Sequence[Overlap]) -> Overlap | None:

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from collbench.results import CaseResult, PlannedStep, words
+from collbench.results import PlannedStep, words
+from collbench.results.base import CaseResult
 from collbench.units import format_count, format_duration, format_figure, format_seconds
 
 LEVELS = (0.9, 0.8, 0.7)
@@ -61,16 +62,15 @@ def leaving(scaling: Scaled) -> dict[float, float | None]:
     Between two sizes it is straight against the logarithm of the GPUs.
     """
     points = [(row.gpus, scaling.efficiency(row)) for row in scaling.rows]
-    return {level: _crossing(points, level) for level in LEVELS}
-
-
-def _crossing(points: Sequence[tuple[int, float]], level: float) -> float | None:
-    last = max(place for place, (_, value) in enumerate(points) if value >= level or place == 0)
-    if last + 1 >= len(points):
-        return None
-    (gpus, high), (more, low) = points[last], points[last + 1]
-    share = (high - level) / (high - low) if high > low else 0.0
-    return math.exp(math.log(gpus) + share * math.log(more / gpus))
+    found: dict[float, float | None] = {}
+    for level in LEVELS:
+        last = max(place for place, (_, value) in enumerate(points) if value >= level or place == 0)
+        found[level] = None
+        if last + 1 < len(points):
+            (gpus, high), (more, low) = points[last], points[last + 1]
+            share = (high - level) / (high - low) if high > low else 0.0
+            found[level] = math.exp(math.log(gpus) + share * math.log(more / gpus))
+    return found
 
 
 def front(rows: Sequence[PlannedStep]) -> list[PlannedStep]:
@@ -122,19 +122,14 @@ def _scales(scaling: Scaled) -> str:
 
 
 def _differs(rows: Sequence[PlannedStep]) -> Iterator[str]:
-    best = min(rows, key=_token, default=None)
+    best = min(rows, key=lambda row: row.typical / row.tokens, default=None)
     for row in rows:
         if best and row.system != best.system:
-            more = format_figure(_token(row) / _token(best))
+            more = format_figure(row.typical / row.tokens / (best.typical / best.tokens))
             yield (
                 f"predicted: a token takes {more}x as long on {row.system} as on {best.system}; "
                 f"communication takes {communication(row):.0%} of a step there, {communication(best):.0%} here"
             )
-
-
-def _token(row: PlannedStep) -> float:
-    """Return the seconds of a token."""
-    return row.typical / row.tokens
 
 
 def _costs(rows: Sequence[PlannedStep]) -> Iterator[str]:

@@ -133,7 +133,20 @@ def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | Me
         raise UsageError("one rank sends nothing")
     if case.collective.parts > 1:
         raise UsageError(f"nothing says over which links a {case.collective.name} goes; see --view latency")
-    system = described(run) or _measured_on(run, case.ranks, name)
+    system = described(run)
+    if not system:
+        topology = discovered(run)
+        if topology and not topology.gpus:
+            raise UsageError(
+                "ranks on CPUs are bound by memory beyond their caches alone, and no message was that large"
+            )
+        if topology and topology.shared:
+            raise UsageError("ranks that share a GPU have no line between them")
+        if topology and topology.sliced:
+            raise UsageError(
+                "MIG slices share a GPU's memory and slot, and no data sheet says what a slice has of them"
+            )
+        system = sized(machine(run, name), case.ranks)
     algorithms = ("ring", "tree", "nvls") if system.adds else ("ring", "tree")
     loads = [traffic(system, case, algorithm) for algorithm in algorithms]
     least = min(loads, key=lambda load: load.per_byte / load.line)
@@ -149,29 +162,18 @@ def described(run: Run) -> System | None:
         return None
 
 
-def _measured_on(run: Run, ranks: int, name: str | None) -> System:
-    topology = discovered(run)
-    if topology and not topology.gpus:
-        raise UsageError("ranks on CPUs are bound by memory beyond their caches alone, and no message was that large")
-    if topology and topology.shared:
-        raise UsageError("ranks that share a GPU have no line between them")
-    if topology and topology.sliced:
-        raise UsageError("MIG slices share a GPU's memory and slot, and no data sheet says what a slice has of them")
-    return sized(machine(run, name), ranks)
-
-
 def share(result: Timed, limit: LinkRoofline | MemoryRoofline | None, seconds: float) -> float:
     """Return the fraction of the roofline that an operation of so many seconds attains.
 
     What was measured in the same run counts before the roofline of its kind.
     """
-    if isinstance(result, Measurement) and result.floor:
+    if result.floor:
         return result.floor / seconds
     return (limit.seconds(result.case.nbytes) if limit else math.nan) / seconds
 
 
 def share_in_words(result: Timed) -> str:
     """Return `96 % of the roofline`; empty where no copy time was measured along with the operation."""
-    if not (isinstance(result, Measurement) and result.floor and result.right):
+    if not (result.floor and result.right):
         return ""
     return f"{100 * share(result, None, result.typical):.0f} % of the roofline"

@@ -4,18 +4,20 @@ Ratios are taken round by round of rows that took turns, so that drift of the ma
 the median of the rounds.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean, median
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.analysis.rounds import Estimate, by_round, estimated
 from collbench.cases import STRONG, WEAK
 from collbench.platforms import platforms
 from collbench.results import Result, StepPrediction, StepRow, StepTimes
 from collbench.stats import median_interval
+from collbench.units import format_figure
 
 THRESHOLD = 0.75
 """Efficiency from which on scaling counts as healthy: what practitioners expect at least of 64 ranks."""
@@ -29,6 +31,53 @@ _LARGER = 4  # times the batch, or micro-batches between two synchronisations
 _MOST_REMEDIES = 3  # that are named
 
 Floats = NDArray[np.float64]
+
+
+# Seconds of steps that took turns, round by round, so that drift of the machine cancels in their ratios.
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval; an end that is not known is infinite."""
+
+    value: float
+    low: float
+    high: float
+
+    def times(self, factor: float) -> "Estimate":
+        """Return the estimate in other units; the factor is above 0."""
+        return Estimate(self.value * factor, self.low * factor, self.high * factor)
+
+    def text(self, unit: str = "") -> str:
+        """Return `1.62x (1.58 .. 1.66)`; `?` stands for an end that is not known."""
+        low, high = (format_figure(end) for end in (self.low, self.high))
+        return f"{format_figure(self.value)}{unit} ({low} .. {high})"
+
+    @property
+    def known(self) -> bool:
+        """Return whether both ends of the interval are known."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+
+def in_rounds(values: Sequence[float], rounds: Sequence[int]) -> list[float]:
+    """Return the mean of every round, given how many values each has; the values where there were no rounds."""
+    found, start = [], 0
+    for count in rounds or (1,) * len(values):
+        found.append(fmean(values[start : start + count]))
+        start += count
+    return found
+
+
+def by_round(result: StepRow) -> list[float]:
+    """Return the seconds of a step in every round; by series where there were no rounds; one number of a prediction."""
+    if isinstance(result, StepPrediction):
+        return [result.typical]
+    return in_rounds(result.times, result.rounds)
+
+
+def estimated(values: Sequence[float]) -> Estimate:
+    """Return the median of rounds with its interval; the ends are infinite where there are fewer than six rounds."""
+    return Estimate(median(values), *median_interval(values))
 
 
 # Curves: the rows of a run by implementation and mode, the fewest ranks first.
@@ -74,10 +123,6 @@ class Curve:
     def speedup(self, point: Point) -> Estimate:
         """Return how many times the work of one rank is done per second, taking the fewest ranks for perfect."""
         return point.efficiency.times(point.ranks)
-
-    def relative(self, point: Point) -> float:
-        """Return the ranks of a point over the fewest."""
-        return point.ranks / self.base.ranks
 
 
 def curves(results: Iterable[Result]) -> list[Curve]:
@@ -132,17 +177,12 @@ def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[Curve]:
             continue
         more = [row for row in rows if row.implementation == name and row.case.ranks > fewest]
         points = (Point(base, Estimate(1.0, 1.0, 1.0)), *(_point(base, row) for row in more))
-        yield Curve(more[0].label, _mode(base, more[-1]), points)
-
-
-def _mode(base: StepRow, row: StepRow) -> str:
-    """Return the mode that the run file says; in older ones, equal work of every rank counts as weak."""
-    first, last = base.case.step, row.case.step
-    assert first
-    assert last
-    if last.mode:
-        return last.mode
-    return WEAK if (first.products, first.seconds) == (last.products, last.seconds) else STRONG
+        # Older run files do not say the mode: equal work of every rank counts as weak.
+        first, last = base.case.step, more[-1].case.step
+        assert first
+        assert last
+        equal = (first.products, first.seconds) == (last.products, last.seconds)
+        yield Curve(more[0].label, last.mode or (WEAK if equal else STRONG), points)
 
 
 def share_of(base: StepRow, row: StepRow) -> float:
@@ -234,27 +274,19 @@ def nearest_law(fitted: Iterable[FittedLaw]) -> FittedLaw | None:
 
 
 def _fit(law: Law, curve: Curve) -> FittedLaw:
-    ranks = np.array([curve.relative(point) for point in curve.more])
+    ranks = np.array([point.ranks / curve.base.ranks for point in curve.more])
     efficiency = np.array([point.efficiency.value for point in curve.more])
     values = _least_squares(law, ranks, efficiency)
     freedom = len(ranks) - len(law.parameters)
     left = law.efficiency(values, ranks) / efficiency - 1
     residual = float(np.sqrt(np.sum(left**2) / freedom)) if freedom else None
-    return FittedLaw(law, tuple(map(Estimate, values, *_parameter_bounds(law, curve, ranks))), residual)
-
-
-def _parameter_bounds(law: Law, curve: Curve, ranks: Floats) -> tuple[list[float], list[float]]:
-    """Return the low and high ends of the parameters, by fits to every round or to both ends of a prediction's band."""
-    rounds = min(len(point.rounds) for point in curve.more)
-    if rounds:
-        tries = [[point.rounds[number] for point in curve.more] for number in range(rounds)]
-    else:
-        tries = [[point.efficiency.low for point in curve.more], [point.efficiency.high for point in curve.more]]
-    fits = np.array([_least_squares(law, ranks, np.array(efficiencies)) for efficiencies in tries])
-    if rounds:
-        intervals = [median_interval(column.tolist()) for column in fits.T]
-        return [low for low, _ in intervals], [high for _, high in intervals]
-    return fits.min(axis=0).tolist(), fits.max(axis=0).tolist()
+    # The ends of the parameters: by fits to every round, or to both ends of a prediction's band.
+    rounds = list(zip(*(point.rounds for point in curve.more), strict=False))
+    ends = [[point.efficiency.low for point in curve.more], [point.efficiency.high for point in curve.more]]
+    fits = np.array([_least_squares(law, ranks, np.array(efficiencies)) for efficiencies in rounds or ends])
+    intervals = [median_interval(column) if rounds else (min(column), max(column)) for column in fits.T.tolist()]
+    estimates = [Estimate(value, *interval) for value, interval in zip(values, intervals, strict=True)]
+    return FittedLaw(law, tuple(estimates), residual)
 
 
 def _least_squares(law: Law, ranks: Floats, efficiency: Floats) -> list[float]:
@@ -340,7 +372,7 @@ def judged(efficiency: Estimate, threshold: float) -> str:
 
 def verdict(curve: Curve, threshold: float = THRESHOLD) -> list[str]:
     """Return lines: the verdict on the most ranks, the laws that fit, and what would help where it is not healthy."""
-    said = [_efficiency_line(curve, curve.last, threshold), _laws_line(curve)]
+    said = [_efficiency_line(curve, threshold), _laws_line(curve)]
     if judged(curve.last.efficiency, threshold) == HEALTHY:
         return said
     named = []
@@ -351,7 +383,8 @@ def verdict(curve: Curve, threshold: float = THRESHOLD) -> list[str]:
     return said
 
 
-def _efficiency_line(curve: Curve, point: Point, threshold: float) -> str:
+def _efficiency_line(curve: Curve, threshold: float) -> str:
+    point = curve.last
     speedup, efficiency = curve.speedup(point), point.efficiency
     parts = parts_of(curve, point)
     whole = parts.computing + parts.waiting + parts.exposed
@@ -360,24 +393,16 @@ def _efficiency_line(curve: Curve, point: Point, threshold: float) -> str:
     slower = parts.computing / parts.alone - 1
     if slower > 0.02:
         remarks.append(f"computing takes {slower:.0%} longer than alone")
-    if uneven := _uneven_share(curve, point):
-        remarks.append(uneven)
+    first, step = curve.base.row.case.step, point.row.case.step
+    if curve.mode == STRONG and first and step and step.products:
+        fair = first.products * curve.base.ranks / point.ranks
+        if abs(step.products / fair - 1) > _UNEVEN:
+            remarks.append(f"products cannot be shared evenly: a rank makes {step.products}, its share is {fair:.3g}")
     return (
         f"{curve.name}, {curve.mode}: {point.ranks:,} ranks give {speedup.text('x')}{base}: "
         f"{efficiency.value:.0%}, {judged(efficiency, threshold)} (healthy is {threshold:.0%} and more); "
         f"{', '.join(remarks)}"
     )
-
-
-def _uneven_share(curve: Curve, point: Point) -> str:
-    """Return a remark on strong scaling whose ranks make notably more products, or fewer, than their share."""
-    first, step = curve.base.row.case.step, point.row.case.step
-    if curve.mode != STRONG or not first or not step or not step.products:
-        return ""
-    fair = first.products * curve.base.ranks / point.ranks
-    if abs(step.products / fair - 1) <= _UNEVEN:
-        return ""
-    return f"products cannot be shared evenly: a rank makes {step.products}, its share is {fair:.3g}"
 
 
 def _laws_line(curve: Curve) -> str:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collbench.analysis.bootstrap import block_count
-from collbench.analysis.stragglers import Floats, Places, StepArrays, split
+from collbench.analysis.bootstrap import autocorrelation_time, block_count
+from collbench.analysis.scaling import Estimate
+from collbench.analysis.stragglers import Floats, StepArrays, split
 
 PERCENTS = (50.0, 99.0, 99.9)
 FEWEST = 64  # steps of a series in which a period is looked for
@@ -71,9 +72,13 @@ def period(steps: StepArrays) -> Period | None:
     usable = _usable(steps)
     if not usable:
         return None
-    frequencies = _frequencies(steps, usable)
-    if len(frequencies) < 2 * _AROUND:
+    # Evenly apart, from a few periods in a series to a few steps in a period.
+    shortest = min(float(steps.seconds[part].sum()) for part in usable)
+    first, last = _LEAST_PERIODS / shortest, 1 / (_LEAST_STEPS * steps.median)
+    count = int(min(_MOST_LINES, max(0.0, (last - first) * 2 * shortest)))
+    if count < 2 * _AROUND:
         return None
+    frequencies = np.linspace(first, last, count)
     generator = np.random.default_rng(_PERIOD_SEED)
     spectra = np.sum([_spectra(steps, part, frequencies, generator) for part in usable], axis=0)
     lines = _over_neighbours(spectra.T)
@@ -91,14 +96,6 @@ def _usable(steps: StepArrays) -> list[slice]:
     for series in steps.slices:
         parts += [part for part in split(series, _LONGEST) if part.stop - part.start >= FEWEST]
     return parts[:: -(-len(parts) // _MOST_PARTS)] if parts else []
-
-
-def _frequencies(steps: StepArrays, usable: list[slice]) -> Floats:
-    """Return frequencies evenly apart, from a few periods in a series to a few steps in a period."""
-    shortest = min(float(steps.seconds[part].sum()) for part in usable)
-    first, last = _LEAST_PERIODS / shortest, 1 / (_LEAST_STEPS * steps.median)
-    count = int(min(_MOST_LINES, max(0.0, (last - first) * 2 * shortest)))
-    return np.linspace(first, last, count) if count > 1 else np.zeros(0)
 
 
 def _spectra(steps: StepArrays, part: slice, frequencies: Floats, generator: np.random.Generator) -> Floats:
@@ -143,18 +140,10 @@ def _multiple(frequencies: Floats, lines: Floats, chance: float) -> int:
 # Percentiles.
 
 
-@dataclass(frozen=True)
-class Tail:
-    """A percentile of samples, with its 95 % interval."""
+def tail(samples: Floats, percent: float) -> Estimate | None:
+    """Return a percentile with its 95 % interval.
 
-    percent: float
-    value: float
-    low: float
-    high: float
-
-
-def tail(samples: Floats, percent: float) -> Tail | None:
-    """Return a percentile, or None where its interval would need samples beyond the largest (p99.9 needs 3,688).
+    None where the interval would need samples beyond the largest (p99.9 needs 3,688).
 
     Distribution-free: the number of independent samples below a percentile is binomial (W. R. Thompson, 1936).  Long
     steps that come together are one event: they count as fewer, by how long being above the percentile lasts.
@@ -163,35 +152,22 @@ def tail(samples: Floats, percent: float) -> Tail | None:
         return None
     value = float(np.quantile(samples, percent / 100))
     independent = int(len(samples) / event_length((samples > value).astype(float)))
-    levels = _order_statistics(independent, percent / 100)
-    if levels is None:
+    from scipy.special import bdtr  # imported here since it takes 0.1 s
+
+    # Of the order statistics that hold the percentile between them: the probability of at most so many below.
+    below = bdtr(np.arange(independent + 1), independent, percent / 100)
+    first = int(np.searchsorted(below, _TAIL_ERROR / 2, side="right"))
+    last = int(np.searchsorted(below, 1 - _TAIL_ERROR / 2)) + 1
+    if not independent or first < 1 or last > independent:
         return None
-    low, high = np.quantile(samples, levels)
-    return Tail(percent, value, float(low), float(high))
+    low, high = np.quantile(samples, (first / independent, last / independent))
+    return Estimate(value, float(low), float(high))
 
 
 def event_length(values: Floats) -> float:
     """Return for how many steps an event lasts (autocorrelation time), 1 if all are independent; *values*: 0 or 1."""
-    apart = values - values.mean()
-    power = float(apart @ apart)
     least = max(_UNCORRELATED, _CHANCE / max(1.0, values.sum()))
-    total = 1.0
-    for lag in range(1, len(apart) // 4):
-        correlation = float(apart[:-lag] @ apart[lag:]) / power if power else 0.0
-        if correlation <= least:
-            break
-        total += 2 * correlation
-    return total
-
-
-def _order_statistics(count: int, share: float) -> tuple[float, float] | None:
-    """Return the order statistics that hold the percentile between them, as shares of all; None if there are none."""
-    from scipy.special import bdtr  # imported here since it takes 0.1 s
-
-    below = bdtr(np.arange(count + 1), count, share)  # probability of at most so many below
-    low = int(np.searchsorted(below, _TAIL_ERROR / 2, side="right"))
-    high = int(np.searchsorted(below, 1 - _TAIL_ERROR / 2)) + 1
-    return (low / count, high / count) if count and low >= 1 and high <= count else None
+    return autocorrelation_time(values - values.mean(), least)
 
 
 # The slowest of more ranks.  No shape is assumed: if F is the share of samples up to a value, the largest of n draws is
@@ -223,8 +199,14 @@ def expected_maximum(samples: Floats, ranks: int) -> ExpectedMaximum:
     blocks = max(2, min(block_count(row) for row in rows))
     block = np.tile(np.arange(rows.shape[1]) * blocks // rows.shape[1], len(rows))
     order = rows.ravel().argsort(kind="stable")
-    ends = _levels(len(order))
-    counts = _block_counts(block[order], ends, blocks)
+    # Up to which samples in order they are counted; the last level is all of them.
+    near = len(order) - np.geomspace(1, len(order), _LEVELS).round().astype(int)
+    levels = np.linspace(1, len(order), min(len(order), _LEVELS)).round().astype(int)
+    ends = np.unique([*levels, *near[near > 0], len(order)])
+    # How many samples up to each level every block has: shape (levels, blocks).
+    counts = np.zeros((len(ends), blocks))
+    np.add.at(counts, (np.searchsorted(ends, np.arange(len(order)), side="right"), block[order]), 1.0)
+    counts = counts.cumsum(axis=0)
     values = np.add.reduceat(rows.ravel()[order], [0, *ends[:-1]]) / np.diff(ends, prepend=0)
     generator = np.random.default_rng((_MAXIMUM_SEED, blocks))
     drawn = generator.multinomial(blocks, np.full(blocks, 1 / blocks), size=_DRAWS)
@@ -232,21 +214,6 @@ def expected_maximum(samples: Floats, ranks: int) -> ExpectedMaximum:
     value = float(_expectations(values, ends[:, None].astype(float), ranks)[0])
     beyond = ranks * _ENOUGH > len(order)
     return ExpectedMaximum(ranks, value, min(float(low), value), max(float(high), value), beyond)
-
-
-def _levels(count: int) -> Places:
-    """Return up to which samples in order they are counted; the last level is all of them."""
-    near = count - np.geomspace(1, count, _LEVELS).round().astype(int)
-    levels = np.unique([*np.linspace(1, count, min(count, _LEVELS)).round().astype(int), *near, count])
-    return levels[levels > 0]
-
-
-def _block_counts(block: Places, ends: Places, blocks: int) -> Floats:
-    """Return how many samples up to each level every block has: shape (levels, blocks)."""
-    level = np.searchsorted(ends, np.arange(len(block)), side="right")
-    counts = np.zeros((len(ends), blocks))
-    np.add.at(counts, (level, block), 1.0)
-    return counts.cumsum(axis=0)
 
 
 def _expectations(values: Floats, reached: Floats, ranks: int) -> Floats:

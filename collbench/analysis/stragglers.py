@@ -18,7 +18,9 @@ import numpy as np
 
 from collbench.analysis.bootstrap import memory
 from collbench.cases import SEQUENTIAL
-from collbench.results import PACED, Result, Series, StepTimes
+from collbench.results import Result, StepTimes
+from collbench.results.facts import PACED
+from collbench.results.steps import Series
 from collbench.stats import median_interval
 from collbench.units import format_seconds
 
@@ -183,9 +185,6 @@ class Finding(Enum):
     UNCLEAR = "unclear"
 
 
-_GRAVEST_FIRST = Finding.LATE, Finding.OFTEN, Finding.UNCLEAR, Finding.CLEAR
-
-
 @dataclass(frozen=True)
 class RankStatistics:
     """How late one rank is by stretches and series, and what it costs."""
@@ -204,10 +203,7 @@ class RankStatistics:
     @cached_property
     def interval(self) -> tuple[float, float]:
         """Return the interval of the lateness; infinite ends where there are too few stretches."""
-        return self._interval(self.stretches)
-
-    def _interval(self, values: Sequence[float]) -> tuple[float, float]:
-        return median_interval(values, 1 - ERROR / self.ranks)
+        return median_interval(self.stretches, 1 - ERROR / self.ranks)
 
     @property
     def finding(self) -> Finding:
@@ -215,7 +211,7 @@ class RankStatistics:
         low, high = self.interval
         if low > NOTABLE and _mostly_notable(self.stretches) and _mostly_notable(self.series):
             return Finding.LATE
-        if self._interval(self.costs)[0] > NOTABLE and _mostly_notable(self.costs):
+        if median_interval(self.costs, 1 - ERROR / self.ranks)[0] > NOTABLE and _mostly_notable(self.costs):
             return Finding.OFTEN
         return Finding.CLEAR if high < NOTABLE else Finding.UNCLEAR
 
@@ -233,10 +229,9 @@ class StragglerTest:
     @property
     def finding(self) -> Finding:
         """Return LATE if any rank is late, CLEAR if every rank is clear."""
-        for finding in _GRAVEST_FIRST:
-            if self.ranks(finding):
-                return finding
-        return Finding.CLEAR
+        found = [rank.finding for rank in self.statistics]
+        gravest_first = Finding.LATE, Finding.OFTEN, Finding.UNCLEAR
+        return next((finding for finding in gravest_first if finding in found), Finding.CLEAR)
 
 
 def straggler_test(rows: Sequence[StepArrays]) -> StragglerTest:
@@ -244,19 +239,20 @@ def straggler_test(rows: Sequence[StepArrays]) -> StragglerTest:
 
     A rank that only one implementation lets go later than the others is not late in most stretches.
     """
-    return StragglerTest(tuple(_statistics(rows, rank) for rank in range(rows[0].ranks)))
-
-
-def _statistics(rows: Sequence[StepArrays], rank: int) -> RankStatistics:
-    by_stretch: list[float] = []
-    by_series: list[float] = []
-    costs: list[float] = []
-    for steps in rows:
-        late = steps.late[rank] / steps.median
-        by_stretch += [float(np.median(late[stretch])) for stretch in stretches(steps)]
-        by_series += [float(np.median(late[series])) for series in steps.slices]
-        costs += [_excess_cost(steps, rank, series) for series in steps.slices]
-    return RankStatistics(rank, rows[0].ranks, tuple(by_stretch), tuple(by_series), tuple(costs))
+    ranks = rows[0].ranks
+    parts = [stretches(steps) for steps in rows]
+    found = []
+    for rank in range(ranks):
+        by_stretch: list[float] = []
+        by_series: list[float] = []
+        costs: list[float] = []
+        for steps, of_steps in zip(rows, parts, strict=True):
+            late = steps.late[rank] / steps.median
+            by_stretch += [float(np.median(late[stretch])) for stretch in of_steps]
+            by_series += [float(np.median(late[series])) for series in steps.slices]
+            costs += [_excess_cost(steps, rank, series) for series in steps.slices]
+        found.append(RankStatistics(rank, ranks, tuple(by_stretch), tuple(by_series), tuple(costs)))
+    return StragglerTest(tuple(found))
 
 
 def _excess_cost(steps: StepArrays, rank: int, series: slice) -> float:
@@ -280,34 +276,31 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     rows = [steps for result, steps in known if not result.note.paced]
     if known and not rows:
         return [f"inconclusive: {PACED}"]
-    return [_in_words(straggler_test(rows), rows)] if rows else []
-
-
-def _in_words(found: StragglerTest, rows: Sequence[StepArrays]) -> str:
+    if not rows:
+        return []
+    found = straggler_test(rows)
     median = float(np.median([steps.median for steps in rows]))
-    if found.finding in (Finding.LATE, Finding.OFTEN):
-        late = [rank for rank in found.statistics if rank.finding in (Finding.LATE, Finding.OFTEN)]
-        return "; ".join(_late_in_words(rank, rows, median) for rank in late)
+    late = []
+    for one in found.statistics:
+        if one.finding in (Finding.LATE, Finding.OFTEN):
+            last = np.mean([steps.last_share(one.rank) for steps in rows])
+            cost = np.mean([steps.cost(one.rank) for steps in rows])
+            often = " now and then" if one.finding is Finding.OFTEN else ""
+            late.append(
+                f"rank {one.rank} is late{often}: last in {last:.0%} of the steps, by {late_by(one, median)} "
+                f"in the median; the others wait for it for {cost:.0%} of the time"
+            )
+    if late:
+        return ["; ".join(late)]
     unclear = found.ranks(Finding.UNCLEAR)
     candidates = [rank for rank in found.statistics if not unclear or rank.rank in unclear]
     worst = max(candidates, key=lambda rank: rank.late)
     how = f"by {late_by(worst, median)} in the median"
     if found.finding is Finding.CLEAR:
-        return f"nobody is late as a rule: rank {worst.rank} the most, {how}"
+        return [f"nobody is late as a rule: rank {worst.rank} the most, {how}"]
     more = f" (so may {len(unclear) - 1} others)" if len(unclear) > 1 else ""
     why = "measure longer with --steps, or with less else running"
-    return f"inconclusive: rank {worst.rank} may be late{more}, {how}; {why}"
-
-
-def _late_in_words(statistics: RankStatistics, rows: Sequence[StepArrays], median: float) -> str:
-    rank = statistics.rank
-    last = np.mean([steps.last_share(rank) for steps in rows])
-    cost = np.mean([steps.cost(rank) for steps in rows])
-    often = " now and then" if statistics.finding is Finding.OFTEN else ""
-    return (
-        f"rank {rank} is late{often}: last in {last:.0%} of the steps, by {late_by(statistics, median)} "
-        f"in the median; the others wait for it for {cost:.0%} of the time"
-    )
+    return [f"inconclusive: rank {worst.rank} may be late{more}, {how}; {why}"]
 
 
 def late_by(statistics: RankStatistics, median: float) -> str:

@@ -14,7 +14,8 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from collbench.measure.strategies import strategies
-from collbench.results import Point, Result, Trained
+from collbench.results import Result, Trained
+from collbench.results.steps import Point
 from collbench.stats import student
 from collbench.units import format_seconds
 
@@ -53,26 +54,18 @@ class GeometricMean:
         """Return whether it is surely above 1, and not level."""
         return self.low > 1 and not self.level
 
-    @property
-    def decided(self) -> bool:
-        """Return whether it surely differs from 1."""
-        return self.low > 1 or self.high < 1
-
-    def text(self, format_value: Callable[[float], str]) -> str:
-        """Return the mean as text, with the interval where that says something."""
+    def text(self, format_value: Callable[[float], str], unit: str = "", alone: str = "") -> str:
+        """Return the mean as text, with the interval where that says something, or what to say of a single seed."""
+        value = f"{format_value(self.value)}{unit}"
         if not math.isfinite(self.high):
-            return format_value(self.value)
+            return value + alone
         if self.high > _KNOWN * self.value:
-            return f"{format_value(self.value)} (hardly known)"
-        return f"{format_value(self.value)} ({format_value(self.low)} .. {format_value(self.high)})"
+            return f"{value} (hardly known)"
+        return f"{value} ({format_value(self.low)} .. {format_value(self.high)})"
 
     def as_ratio(self) -> str:
         """Return a ratio with its interval as text: `1.90x (1.60 .. 2.30)`."""
-        if not math.isfinite(self.high):
-            return f"{self.value:.2f}x (one seed: no interval)"
-        if self.high > _KNOWN * self.value:
-            return f"{self.value:.2f}x (hardly known)"
-        return f"{self.value:.2f}x ({self.low:.2f} .. {self.high:.2f})"
+        return self.text("{:.2f}".format, "x", " (one seed: no interval)")
 
 
 def geometric_mean(values: Iterable[float], error: float = ERROR) -> GeometricMean:
@@ -165,20 +158,6 @@ class Ranking:
                 found[other.name] = ratio
         return found
 
-    def fewest_steps(self) -> tuple[StrategyRuns, list[StrategyRuns]]:
-        """Return the quickest strategy of the largest group that is level in steps, and all outside of that group."""
-        quickest_first = self.ranked(Effort.SECONDS)
-        group: list[StrategyRuns] = []
-        for entry in self.ranked(Effort.STEPS):
-            level = []
-            for other in quickest_first:
-                ratio = other.ratio(entry, Effort.STEPS)
-                if other is entry or (ratio and ratio.level):
-                    level.append(other)
-            if len(level) > len(group):
-                group = level
-        return group[0], [entry for entry in quickest_first if entry not in group]
-
 
 def ranking(results: Sequence[Result]) -> Ranking | None:
     """Rank the strategies of a run by the target that was set, or by the lowest loss that all that learn reach.
@@ -192,9 +171,17 @@ def ranking(results: Sequence[Result]) -> Ranking | None:
         if isinstance(result, Trained) and result.right and not result.disturbed and _usable(result):
             assert result.case.job
             runs.setdefault(result.implementation, {})[result.case.job.seed] = result
-    chosen = _set_target(runs) or _common_loss(runs)
-    if chosen is None:
-        return None
+    every = [run for by_seed in runs.values() for run in by_seed.values()]
+    chosen = next((run.case.job.target for run in every if run.case.job and run.case.job.target), None)
+    if not chosen:
+        # The lowest loss that all strategies reach which learn with every seed.
+        least: list[float] = []
+        for by_seed in runs.values():
+            if all(run.least <= _LEARNT * run.points[0].loss for run in by_seed.values()):
+                least += [run.least for run in by_seed.values()]
+        if not least:
+            return None
+        chosen = round_up(_MARGIN * max(least))
     known = [name for name in strategies() if name in runs]
     names = [*known, *(name for name in runs if name not in known)]  # files of other releases may have other strategies
     return Ranking(chosen, tuple(StrategyRuns(name, runs[name], chosen) for name in names))
@@ -203,23 +190,6 @@ def ranking(results: Sequence[Result]) -> Ranking | None:
 def _usable(run: Trained) -> bool:
     """Return whether it can be compared: a run file may have a loss of 0, or say that nothing was learnt from."""
     return bool(run.case.job) and run.rate > 0 and run.least > 0 and run.points[0].batches < run.points[-1].batches
-
-
-def _set_target(runs: Mapping[str, Mapping[int, Trained]]) -> float | None:
-    for by_seed in runs.values():
-        for run in by_seed.values():
-            if run.case.job and run.case.job.target:
-                return run.case.job.target
-    return None
-
-
-def _common_loss(runs: Mapping[str, Mapping[int, Trained]]) -> float | None:
-    """Return the lowest loss that all strategies reach which learn with every seed; None if none does."""
-    least = []
-    for by_seed in runs.values():
-        if all(run.least <= _LEARNT * run.points[0].loss for run in by_seed.values()):
-            least += [run.least for run in by_seed.values()]
-    return round_up(_MARGIN * max(least)) if least else None
 
 
 def round_up(value: float) -> float:
@@ -285,8 +255,21 @@ def _first(found: Ranking, effort: Effort) -> str:
 
 
 def _traded(found: Ranking) -> Iterator[str]:
-    """Yield what the others win or lose in time and in steps, against the quickest of those that are level in steps."""
-    base, others = found.fewest_steps()
+    """Yield what the others win or lose in time and in steps.
+
+    That is against the quickest strategy of the largest group that is level in steps; the others are outside of it.
+    """
+    quickest_first = found.ranked(Effort.SECONDS)
+    group: list[StrategyRuns] = []
+    for entry in found.ranked(Effort.STEPS):
+        level = []
+        for other in quickest_first:
+            ratio = other.ratio(entry, Effort.STEPS)
+            if other is entry or (ratio and ratio.level):
+                level.append(other)
+        if len(level) > len(group):
+            group = level
+    base, others = group[0], [entry for entry in quickest_first if entry not in group]
     for other in others:
         seconds, steps = (other.ratio(base, effort, ERROR / len(others)) for effort in Effort)
         if seconds and steps:
@@ -297,7 +280,7 @@ def _traded(found: Ranking) -> Iterator[str]:
 def _place(ratio: GeometricMean) -> str:
     if ratio.level:
         return "level"
-    if not ratio.decided:
+    if ratio.low <= 1 <= ratio.high:
         return "inconclusive"
     return "behind" if ratio.above else "ahead"
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from collbench.algorithms import is_library
+from collbench.analysis.crossover import fastest_by_size
 from collbench.cases import Case
 from collbench.datatypes import Study, wire_nbytes
 from collbench.results import Measurement, Result, Timed, timed
@@ -45,27 +46,13 @@ def tradeoffs(results: Sequence[Result | Timed]) -> list[Tradeoff]:
     found = []
     for kind, name in dict.fromkeys((row.case.kind, row.implementation) for row in every):
         nbytes = wire_nbytes(name)
-        if nbytes is not None:
-            found.append(_tradeoff([row for row in every if row.case.kind == kind], name, nbytes))
+        if nbytes is None:
+            continue
+        rows = [row for row in every if row.case.kind == kind]
+        times = {row.case.nbytes: row for row in rows if row.implementation == name}
+        exact = fastest_by_size(row for row in rows if wire_nbytes(row.implementation) is None)
+        libraries = fastest_by_size(row for row in rows if is_library(row.implementation))
+        studies = [row.errors for row in times.values() if isinstance(row, Measurement) and row.errors]
+        study = studies[0] if studies else None
+        found.append(Tradeoff(times[max(times)].case, name, nbytes, times, exact, libraries, study))
     return found
-
-
-def _tradeoff(rows: Sequence[Timed], name: str, nbytes: float) -> Tradeoff:
-    times = {row.case.nbytes: row for row in rows if row.implementation == name}
-    studies = [row.errors for row in times.values() if isinstance(row, Measurement) and row.errors]
-    return Tradeoff(
-        case=times[max(times)].case,
-        name=name,
-        nbytes=nbytes,
-        times=times,
-        exact=_fastest([row for row in rows if wire_nbytes(row.implementation) is None]),
-        libraries=_fastest([row for row in rows if is_library(row.implementation)]),
-        study=studies[0] if studies else None,
-    )
-
-
-def _fastest(rows: Sequence[Timed]) -> Times:
-    best: dict[int, Timed] = {}
-    for row in sorted(rows, key=lambda row: row.typical, reverse=True):
-        best[row.case.nbytes] = row
-    return best

@@ -148,23 +148,19 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
         curves.setdefault((row.case.kind, row.implementation), []).append(row)
     if not curves:
         raise UsageError(f"nothing to diagnose: {why_none([whole_run])}")
-    whole, why = _machine(whole_run, on)
+    whole, why = None, ""
+    try:
+        whole = machine(whole_run, on)
+    except UsageError as error:
+        if on:
+            raise
+        why = str(error)
     facts = RunFacts(whole_run.header.environment.variables, remarks(whole_run), why)
     diagnosed = []
     for rows in curves.values():
         part = sized(whole, rows[0].case.ranks, nodes) if whole else None
         diagnosed.append((diagnose_curve(rows, part, facts), part))
     return Diagnosed(facts, whole_run.cut_off, tuple(diagnosed))
-
-
-def _machine(run: Run, name: str | None) -> tuple[System | None, str]:
-    """Return the machine as named or as discovered; else None, and why."""
-    try:
-        return machine(run, name), ""
-    except UsageError as error:
-        if name:
-            raise
-        return None, str(error)
 
 
 def plot(

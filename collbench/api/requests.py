@@ -8,6 +8,7 @@ import math
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import ceil
@@ -225,17 +226,22 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
         PlatformError: The machine has too little memory for the sizes.
 
     """
-    _refuse_described(request)
+    for option, count in (("--nodes", request.nodes), ("--ranks-per-node", request.ranks_per_node)):
+        if count is not None:
+            raise UsageError(f"{option} goes with a described system, and --on {request.on} is none; leave it out")
     _check_range("--ranks", request.ranks, 1, MOST_RANKS)
     with announced_if_slow(DRIVER):
-        platform = _platform(request.on)
+        _check_choice("--on", request.on, ("auto", *platforms()))
+        platform = on_auto() if request.on == "auto" else request.on
         ranks = _ranks(request.ranks, platform, joined)
     able = [name for name, kind in platforms().items() if kind.spins]
     if request.spin != "auto" and platform not in able:
         raise UsageError(
             f"--spin {request.spin}: ranks wait on cores on {', '.join(able)} only; leave it out on {platform}"
         )
-    starts = _starts(request.starts, joined)
+    if joined and request.starts not in (None, 1):
+        raise UsageError(f"--starts {request.starts}: the launcher started the ranks, once; leave --starts out")
+    starts = 1 if joined else request.starts or 0  # 0: as often as is usual
     names = _implementations(request, platform, joined)
 
     def sweep_to(largest: int) -> Sweep:
@@ -248,22 +254,12 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
         _needed_memory(sweep, platform, sets)
     else:
         sweep = _largest_that_fits(sweep_to, platform, sets)
-    return platform, sweep if starts else _with_usual_starts(sweep, platform, copies)
-
-
-def _refuse_described(request: SweepRequest) -> None:
-    """Raise UsageError for options that go with a described system, since this is a platform."""
-    for option, count in (("--nodes", request.nodes), ("--ranks-per-node", request.ranks_per_node)):
-        if count is not None:
-            raise UsageError(f"{option} goes with a described system, and --on {request.on} is none; leave it out")
-
-
-def _platform(name: str) -> str:
-    if name == "auto":
-        return on_auto()
-    if name not in platforms():
-        raise unknown("--on", name, ("auto", *platforms()))
-    return name
+    if not starts:
+        try:
+            _needed_memory(sweep, platform, copies * USUAL_STARTS)
+        except PlatformError:  # no room for as many as are usual
+            sweep = replace(sweep, starts=1)
+    return platform, sweep
 
 
 def _ranks(requested: int | None, platform: str, joined: Launched) -> int:
@@ -272,13 +268,6 @@ def _ranks(requested: int | None, platform: str, joined: Launched) -> int:
     if requested not in (None, joined[1]):
         raise UsageError(f"--ranks {requested} although the launcher started {joined[1]}; leave --ranks out")
     return joined[1]
-
-
-def _starts(requested: int | None, joined: Launched) -> int:
-    """Return how often the ranks are started; 0 for as often as is usual."""
-    if joined and requested not in (None, 1):
-        raise UsageError(f"--starts {requested}: the launcher started the ranks, once; leave --starts out")
-    return 1 if joined else requested or 0
 
 
 def _implementations(request: SweepRequest, platform: str, joined: Launched) -> tuple[str, ...]:
@@ -314,11 +303,9 @@ def _largest_that_fits(sweep_to: Callable[[int], Sweep], platform: str, copies: 
     last = kind.largest
     while last > SMALLEST_DEFAULT:
         sweep = sweep_to(last)
-        try:
+        with suppress(PlatformError):
             if kind.fits(_needed_memory(sweep, platform, copies), sweep.ranks):
                 return sweep
-        except PlatformError:
-            pass  # the next size is a quarter of it
         last //= 4
     sweep = sweep_to(last)
     _needed_memory(sweep, platform, copies)
@@ -330,15 +317,6 @@ def _needed_memory(sweep: Sweep, platform: str, copies: int) -> int:
     nbytes = copies * Layout.of(sweep, needs(sweep.implementations, sweep.ranks, platform)).nbytes
     find_platform(platform).refuse_too_large(nbytes, sweep.ranks)
     return nbytes
-
-
-def _with_usual_starts(sweep: Sweep, platform: str, copies: int) -> Sweep:
-    """Return the sweep, with one start of its ranks where memory has no room for as many as are usual."""
-    try:
-        _needed_memory(sweep, platform, copies * USUAL_STARTS)
-    except PlatformError:
-        return replace(sweep, starts=1)
-    return sweep
 
 
 def cut_short(sweep: Sweep, platform: str) -> str:
@@ -357,8 +335,7 @@ def find_system(name: str, others: Sequence[str] = ()) -> System:
 
 def predicted_sweep(system: System, request: SweepRequest) -> tuple[System, Sweep]:
     """Return the part of the system, or the larger system of as many nodes, that is requested; and its sweep."""
-    place = _ranks_of_each_node if request.ranks_per_node else _whole_nodes
-    part = place(system, request)
+    part = _ranks_of_each_node(system, request) if request.ranks_per_node else _whole_nodes(system, request)
     names = choose(request.implementations, part.platform)
     return part, request.on_ranks(part.ranks, names, LARGEST_PREDICTED)
 

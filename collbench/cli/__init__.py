@@ -38,7 +38,10 @@ def main() -> None:
     except BaseException as error:
         message, status = _ending(error)
         if message:
-            _say(message)
+            from collbench.host import sanitize
+
+            sys.stderr.write(f"collbench: error: {sanitize.message(message)}\n")
+            sys.stderr.flush()
         _leave("leave")
     _leave("leave_hanging")
     sys.exit(status)
@@ -47,10 +50,10 @@ def main() -> None:
 def _run() -> int:
     import warnings
 
-    from collbench.cli import _streams
+    from collbench.cli import _process
     from collbench.errors import Notice
 
-    _streams.prepare()
+    _process.prepare()
     warnings.showwarning = _warn
     warnings.simplefilter("default", Notice)  # whatever PYTHONWARNINGS says of the warnings of libraries
     joined = None
@@ -59,9 +62,7 @@ def _run() -> int:
         from collbench.host.launcher import launched
 
         joined = launched()
-    from collbench.cli import _errors
-
-    with _errors.agreed(joined):
+    with _process.agreed(joined):
         from collbench.cli.commands import group
 
         return group.main(sys.argv[1:] or ["--help"], prog_name="collbench", standalone_mode=False) or 0
@@ -69,60 +70,24 @@ def _run() -> int:
 
 def _ending(error: BaseException) -> tuple[str, int]:
     """Return the message for an error, empty where nothing is left to say, and the exit status."""
-    from collbench.cli import _streams
+    from collbench.cli import _process
     from collbench.host import signals
 
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", signals.status(error)
     if isinstance(error, SystemExit):
         return "", error.code if isinstance(error.code, int) else 1
-    if isinstance(error, _streams.Unwritable):
+    if isinstance(error, _process.Unwritable):
         return ("", 141) if error.quietly else (str(error), 1)
     if isinstance(error, BrokenPipeError):
         return "", 141
-    if known := _of_class(error):
-        return known
-    from collbench.cli._errors import unforeseen
-
-    return unforeseen(error), 1
-
-
-def _of_class(error: BaseException) -> tuple[str, int] | None:
-    """Return message and exit status of an error that is raised on purpose; None for others."""
-    try:
-        import click
-
-        from collbench.errors import CollbenchError
-    except ImportError:  # which may be the error itself
-        return None
-    if isinstance(error, click.NoSuchOption):
-        from collbench.cli.commands import unknown_option
-
-        return unknown_option(error), error.exit_code
-    if isinstance(error, click.ClickException):
-        return error.format_message(), error.exit_code
-    if isinstance(error, click.exceptions.Exit):
-        return "", error.exit_code
-    if isinstance(error, click.Abort):
-        from collbench.host import signals
-
-        return "interrupted", signals.status(error.__cause__)
-    if isinstance(error, CollbenchError):
-        return str(error), error.exit_status
-    return None
+    return _process.on_purpose(error) or (_process.unforeseen(error), 1)
 
 
 def _leave(how: str) -> None:
     """Tell the watchdog of a launcher's processes that this process leaves: others may wait for it."""
     if watching := sys.modules.get("collbench.measure.watchdog"):
         getattr(watching.WATCHDOG, how)()
-
-
-def _say(message: str) -> None:
-    from collbench.host import sanitize
-
-    sys.stderr.write(f"collbench: error: {sanitize.message(message)}\n")
-    sys.stderr.flush()
 
 
 def _warn(message: Warning | str, *where: object, **more: object) -> None:

@@ -3,32 +3,26 @@
 import math
 import re
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 import click
 
 from collbench.algorithms import choose, implementations, libraries, needs
 from collbench.api.notices import RANKS, announced_if_slow, is_leader, say
-from collbench.api.requests import (
-    SweepRequest,
-    default_folder,
-    find_system,
-    measured_sweep,
-    new_folder,
-    passed_over,
-)
-from collbench.cases import BUCKET_UNIT, Job, Sampling, Step, Sweep
-from collbench.cli.options import sweep_request
+from collbench.api.requests import SweepRequest, default_folder, find_system, measured_sweep, new_folder, passed_over
+from collbench.cases import BUCKET_UNIT, Job, Step, Sweep
+from collbench.cli.options import numbers, sweep_request
+from collbench.cli.running import modelled_session
 from collbench.errors import PlatformError, UsageError
 from collbench.host.launcher import launched
 from collbench.measure import strategies
 from collbench.measure.calibration import Work, calibrated
+from collbench.measure.predicted import PredictedSteps
 from collbench.measure.session import Session
-from collbench.measure.step_runs import MODES, OverlapRun, PredictedSteps, Scaling, ScalingRun, overlap_steps
+from collbench.measure.step_runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
 from collbench.measure.steps import LONGEST
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.gpu.nccl import MOST_CTAS
@@ -50,217 +44,122 @@ _MOST_BUCKETS = 1024  # of a step
 _WEIGHT_COPIES = 4  # of all updates on every rank: its own, all ranks', and those on their way
 SLOW_FACTOR, SLOW_TRAINER = 2.0, 4.0  # of a slow rank in steps and in training, if none is given
 
-
-@dataclass(frozen=True)
-class StepOptions:
-    """The options that scale, overlap and stragglers have in common, as they were given."""
-
-    on: str
-    impl: str | None
-    compute: str | None
-    gradients: str | None
-    slow_rank: tuple[str, ...]
-    datatype: str
-    timeout: float
-    spin: str
-    bind: str
-    budget: float
-    formats: tuple[str, ...]
-    out: Path | None
-    op: str = "allreduce"
-    matrix: int | None = None
-    noise: float = 0.0  # per cent
-
-    def for_sweep(self, gradients: str, **more: Any) -> SweepRequest:
-        """Return the request of a sweep of one size, which is *gradients* if none is given."""
-        size = self.gradients or gradients
-        names = ("op", "datatype", "timeout", "spin", "bind", "budget")
-        given = {name: getattr(self, name) for name in names}
-        return sweep_request(given, minbytes=size, maxbytes=size, starts=1, **more)
+Options = Mapping[str, Any]
+"""The options of a command of `collbench step`, as they were given."""
 
 
-# Scaling.
-
-
-def scale_session(options: StepOptions, ranks: str | None, mode: str) -> Session:
+def scale_session(options: Options) -> Session:
     """Return the session of `collbench step scale`."""
-    refuse_launcher("step scale", ", on several numbers of them")
+    _refuse_launcher("step scale", ", on several numbers of them")
+    mode, given = options["mode"], options["ranks"]
     modes = tuple(MODES) if mode == "both" else (mode,)
-    if system := described(options.on):
-        return _predicted_scaling(options, system, ranks, modes)
-    platform = platform_of(options.on)
-    counts = parse_ranks(ranks or "1,2")
-    slow = parse_slow(options.slow_rank, counts[-1])
-    work = parse_work(options.compute or "10ms")
-    size = options.matrix or find_platform(platform).matrix
-    request = options.for_sweep("4M", on=platform, ranks=counts[-1], impl=options.impl or usual(platform))
-    _, sweep = measured_sweep(request)
-    _refuse_too_large(replace(sweep, steps=(Step(1, size),)), counts, platform)
+    if system := _described(options["on"]):
+        most = system.gpus * (2 ** int(math.log2(max(system.nodes, _NODES))) if system.nics else 1)
+        # One rank alone costs nothing here, and is what all others are compared with.
+        counts = tuple(dict.fromkeys((1, *parse_ranks(given or f"1..{most}"))))
+        sweep = _described_sweep(options, system, counts[-1])
+        scaling = Scaling(replace(sweep, steps=(_described_step(options),)), counts, modes)
+        run = PredictedSteps(system, scaling.sweep, options["noise"] / 100, scaling)
+        folder = options["out"] or default_folder(sweep, f"scale-{_place(system, counts[-1])}")
+        return modelled_session(run, scaling.sweep, folder)
+    platform = _platform_of(options["on"])
+    counts = parse_ranks(given or "1,2")
+    slow = parse_slow(options["slow_rank"], counts[-1])
+    work = parse_work(options["compute"] or "10ms")
+    size = options["matrix"] or find_platform(platform).matrix
+    sweep = _measured_sweep(options, "4M", platform, counts[-1])
+    layout = Layout.of(replace(sweep, steps=(Step(1, size),)), needs(sweep.implementations, sweep.ranks, platform))
+    find_platform(platform).refuse_too_large(layout.nbytes, sum(counts))  # all ranks are there at once
     step = Step(work.products(platform, size), size, slow=slow)
     scaling = Scaling(replace(sweep, steps=(step,)), counts, modes)
-    folder = options.out or default_folder(sweep, "scale")
-    return Session(ScalingRun(platform, scaling), scaling.sweep, None, folder)
+    folder = options["out"] or default_folder(sweep, "scale")
+    return Session(scaling_run(platform, scaling), scaling.sweep, None, folder)
 
 
-def _refuse_too_large(sweep: Sweep, ranks: tuple[int, ...], platform: str) -> None:
-    """Raise PlatformError if the memory of all ranks that are there at once does not fit."""
-    layout = Layout.of(sweep, needs(sweep.implementations, sweep.ranks, platform))
-    find_platform(platform).refuse_too_large(layout.nbytes, sum(ranks))
-
-
-def _predicted_scaling(options: StepOptions, system: System, ranks: str | None, modes: tuple[str, ...]) -> Session:
-    # One rank alone costs nothing here, and is what all others are compared with.
-    counts = tuple(dict.fromkeys((1, *parse_ranks(ranks or _doubling_to_all(system)))))
-    sweep = _described_sweep(options, system, counts[-1])
-    scaling = Scaling(replace(sweep, steps=(_described_step(options),)), counts, modes)
-    run = PredictedSteps(system, scaling.sweep, options.noise / 100, scaling)
-    folder = options.out or default_folder(sweep, f"scale-{_place(system, counts[-1])}")
-    return Session(run, scaling.sweep, None, folder, modelled=True)
-
-
-def _doubling_to_all(system: System) -> str:
-    """Return one GPU to all, of as many nodes as the system may have, but not of too many."""
-    most = system.gpus * (2 ** int(math.log2(max(system.nodes, _NODES))) if system.nics else 1)
-    return f"1..{most}"
-
-
-# Overlap.
-
-
-def overlap_session(
-    options: StepOptions, ranks: int | None, buckets: str | None = None, ctas: str | None = None
-) -> Session:
+def overlap_session(options: Options) -> Session:
     """Return the session of `collbench step overlap`."""
-    refuse_launcher("step overlap")
-    if system := described(options.on):
-        return _predicted_overlap(options, system, system.ranks if ranks is None else ranks, buckets, ctas)
-    platform = platform_of(options.on)
-    request = options.for_sweep("8M", on=platform, ranks=ranks, impl=options.impl or usual(platform))
-    _, sweep = measured_sweep(request)
-    if sweep.ranks < 2:
-        raise UsageError("--ranks 1 has nothing to communicate; give at least 2")
-    slow = parse_slow(options.slow_rank, sweep.ranks)
-    sizes = parse_buckets(buckets, sweep.sizes[0])
-    size = options.matrix or find_platform(platform).matrix
-    work = parse_work(options.compute or "10ms")
+    _refuse_launcher("step overlap")
+    ranks = options["ranks"]
+    if system := _described(options["on"]):
+        step = _described_step(options)
+        sweep = _described_sweep(options, system, _two_or_more(system.ranks if ranks is None else ranks))
+        sizes = parse_buckets(options["buckets"], sweep.sizes[0])
+        parse_ctas(options["ctas"], ())
+        sweep = replace(sweep, steps=overlap_steps(step, system.platform, sizes))
+        run = PredictedSteps(system, sweep, options["noise"] / 100)
+        folder = options["out"] or default_folder(sweep, f"overlap-{_place(system, sweep.ranks)}")
+        return modelled_session(run, sweep, folder)
+    platform = _platform_of(options["on"])
+    sweep = _measured_sweep(options, "8M", platform, ranks)
+    slow = parse_slow(options["slow_rank"], _two_or_more(sweep.ranks))
+    sizes = parse_buckets(options["buckets"], sweep.sizes[0])
+    size = options["matrix"] or find_platform(platform).matrix
+    work = parse_work(options["compute"] or "10ms")
     step = Step(work.products(platform, size), size, slow=slow)
-    sweep = replace(sweep, steps=overlap_steps(step, platform, sizes, parse_ctas(ctas, sweep.implementations)))
-    return Session(OverlapRun(platform, sweep), sweep, None, options.out or default_folder(sweep, "overlap"))
+    ctas = parse_ctas(options["ctas"], sweep.implementations)
+    sweep = replace(sweep, steps=overlap_steps(step, platform, sizes, ctas))
+    return Session(overlap_run(platform, sweep), sweep, None, options["out"] or default_folder(sweep, "overlap"))
 
 
-def _predicted_overlap(
-    options: StepOptions, system: System, ranks: int, buckets: str | None, ctas: str | None
-) -> Session:
-    step = _described_step(options)
+def _two_or_more(ranks: int) -> int:
     if ranks < 2:
         raise UsageError(f"--ranks {ranks} has nothing to communicate; give at least 2")
-    sweep = _described_sweep(options, system, ranks)
-    sizes = parse_buckets(buckets, sweep.sizes[0])
-    parse_ctas(ctas, ())
-    sweep = replace(sweep, steps=overlap_steps(step, system.platform, sizes))
-    run = PredictedSteps(system, sweep, options.noise / 100)
-    folder = options.out or default_folder(sweep, f"overlap-{_place(system, ranks)}")
-    return Session(run, sweep, None, folder, modelled=True)
+    return ranks
 
 
-# Stragglers.
-
-
-def stragglers_session(
-    options: StepOptions, ranks: int | None, steps: int | None, joined: tuple[int, int] | None
-) -> Session:
+def stragglers_session(options: Options, joined: tuple[int, int] | None) -> Session:
     """Return the session of `collbench step stragglers`; ranks are started once before, to time a matrix product.
 
     *joined* is the rank and the number of processes of an outside launcher.
     """
-    work = parse_work(options.compute or "1ms")
-    request = options.for_sweep("64K", on=options.on, ranks=ranks, impl=options.impl or "library,auto")
+    work = parse_work(options["compute"] or "1ms")
+    request = _request(options, "64K", on=options["on"], ranks=options["ranks"], impl=options["impl"] or "library,auto")
     platform, sweep = measured_sweep(request, joined)
     if sweep.ranks < 2:
         raise UsageError("--ranks 1 has nobody to be late for; give at least 2")
-    most = MOST_MOMENTS // sweep.ranks
+    most, steps = MOST_MOMENTS // sweep.ranks, options["steps"]
     if steps is not None and not SERIES <= steps <= most:
         raise UsageError(f"--steps {steps} is not possible with {sweep.ranks} ranks; choose from {SERIES} to {most}")
-    slow = parse_slow(options.slow_rank, sweep.ranks)
-    if not options.impl:  # a library once, not by every method of calling it
+    slow = parse_slow(options["slow_rank"], sweep.ranks)
+    if not options["impl"]:  # a library once, not by every method of calling it
         names = tuple(name for name in sweep.implementations if not implementations()[name].calls)
         sweep = replace(sweep, implementations=names)
     with announced_if_slow(RANKS):
         step = replace(calibrated(work, platform, sweep, joined), slow=slow)
-    sampling = _straggler_sampling(sweep, step, work, steps or min(STEPS, most))
+    # A few long series, none so long that the ranks seem to hang.
+    count = steps or min(STEPS, most)
+    slowest = max([1.0, *(factor for _, factor in slow)])
+    longest = int(LONGEST / (work.seconds * slowest)) if work.seconds else count
+    each = max(1, min(math.ceil(count / SERIES), longest))
+    sampling = replace(sweep.sampling, steps=each, iters=math.ceil(count / each))
     sweep = replace(sweep, steps=(step,), sampling=sampling)
-    return Session(platform, sweep, joined, options.out or default_folder(sweep))
+    return Session(platform, sweep, joined, options["out"] or default_folder(sweep))
 
 
-def _straggler_sampling(sweep: Sweep, step: Step, work: Work, steps: int) -> Sampling:
-    """Return so many steps in a few long series, none so long that the ranks seem to hang."""
-    slowest = max([1.0, *(factor for _, factor in step.slow)])
-    most = int(LONGEST / (work.seconds * slowest)) if work.seconds else steps
-    each = max(1, min(math.ceil(steps / SERIES), most))
-    return replace(sweep.sampling, steps=each, iters=math.ceil(steps / each))
-
-
-# Strategies.
-
-
-@dataclass(frozen=True)
-class StrategyOptions:
-    """The options of `collbench step strategies`, as they were given."""
-
-    strategy: str
-    on: str
-    ranks: int | None
-    slow_rank: tuple[str, ...]
-    seeds: int
-    steps: int
-    every: int
-    staleness: int
-    group: int
-    rate: float
-    target: float | None
-    timeout: float
-    spin: str
-    bind: str
-    formats: tuple[str, ...]
-    out: Path | None
-
-
-def strategies_session(options: StrategyOptions, joined: tuple[int, int] | None) -> Session:
+def strategies_session(options: Options, joined: tuple[int, int] | None) -> Session:
     """Return the session of `collbench step strategies`: a case for each seed, which all strategies carry out.
 
     *joined* is the rank and the number of processes of an outside launcher.
     """
-    names = strategies.choose(options.strategy)
-    for name, number in (("rate", options.rate), ("target", options.target)):
-        if number is not None and not 0 < number < math.inf:
-            raise UsageError(f"--{name} {number} is not possible; give a number above 0")
-    job = Job(
-        steps=options.steps,
-        every=options.every,
-        staleness=options.staleness,
-        group=options.group,
-        rate=options.rate,
-        target=options.target or 0.0,
-    )
-    request = SweepRequest.parse(
-        "allreduce",
-        impl="ladder",
-        on=_trained_on(options.on, names, joined),
-        ranks=options.ranks,
-        minbytes=job.nbytes,
-        maxbytes=job.nbytes,
-        timeout=options.timeout,
-        spin=options.spin,
-        bind=options.bind,
-        starts=1,
-    )
+    names = strategies.choose(options["strategy"])
+    for name in ("rate", "target"):
+        if options[name] is not None and not 0 < options[name] < math.inf:
+            raise UsageError(f"--{name} {options[name]} is not possible; give a number above 0")
+    fields = {name: options[name] for name in ("steps", "every", "staleness", "group", "rate")}
+    job = Job(**fields, target=options["target"] or 0.0)
+    on = _trained_on(options["on"], names, joined)
+    request = sweep_request({**options, "on": on}, impl="ladder", minbytes=job.nbytes, maxbytes=job.nbytes, starts=1)
     platform, sweep = measured_sweep(request, joined)
-    job = replace(job, slow=parse_slow(options.slow_rank, sweep.ranks, SLOW_TRAINER))
-    _refuse_too_long(job, platform, sweep.ranks)
-    jobs = tuple(replace(job, seed=seed) for seed in range(1, options.seeds + 1))
+    job = replace(job, slow=parse_slow(options["slow_rank"], sweep.ranks, SLOW_TRAINER))
+    try:
+        # The weights of all updates stay in memory until they are checked.
+        nbytes = _WEIGHT_COPIES * job.nbytes * job.steps * sweep.ranks
+        find_platform(platform).refuse_too_large(nbytes, sweep.ranks)
+    except PlatformError as error:
+        raise UsageError(f"--steps {job.steps}: all weights stay in memory; {error}; lower --steps") from None
+    jobs = tuple(replace(job, seed=seed) for seed in range(1, options["seeds"] + 1))
     sweep = replace(sweep, implementations=names, jobs=jobs)
-    folder = options.out or new_folder(["strategies"], socket.gethostname())
-    return Session(platform, sweep, joined, folder)
+    return Session(platform, sweep, joined, options["out"] or new_folder(["strategies"], socket.gethostname()))
 
 
 def _trained_on(on: str, names: Sequence[str], joined: tuple[int, int] | None) -> str:
@@ -283,29 +182,35 @@ def _trained_on(on: str, names: Sequence[str], joined: tuple[int, int] | None) -
     return first
 
 
-def _refuse_too_long(job: Job, platform: str, ranks: int) -> None:
-    """Raise UsageError if the weights of all updates, which stay in memory until they are checked, do not fit."""
-    try:
-        find_platform(platform).refuse_too_large(_WEIGHT_COPIES * job.nbytes * job.steps * ranks, ranks)
-    except PlatformError as error:
-        raise UsageError(f"--steps {job.steps}: all weights stay in memory; {error}; lower --steps") from None
-
-
 # What several of them share.
 
 
-def refuse_launcher(command: str, more: str = "") -> None:
+def _refuse_launcher(command: str, more: str = "") -> None:
     """Raise UsageError under an outside launcher, where the command starts its ranks itself."""
     if launched():
         raise UsageError(f"collbench {command} starts its ranks itself{more}; leave the launcher out")
 
 
-def described(on: str) -> System | None:
+def _request(options: Options, gradients: str, **more: Any) -> SweepRequest:
+    """Return the request of a sweep of one size, which is *gradients* if none is given."""
+    size = options["gradients"] or gradients
+    given = {name: options[name] for name in ("op", "datatype", "timeout", "spin", "bind", "budget") if name in options}
+    return sweep_request(given, minbytes=size, maxbytes=size, starts=1, **more)
+
+
+def _measured_sweep(options: Options, gradients: str, platform: str, ranks: int | None) -> Sweep:
+    """Return the sweep on a platform, by default of the libraries and what should be the fastest of the others."""
+    names = [*(name for name in libraries() if name in choose("library", platform)), "auto"]
+    request = _request(options, gradients, on=platform, ranks=ranks, impl=options["impl"] or ",".join(names))
+    return measured_sweep(request)[1]
+
+
+def _described(on: str) -> System | None:
     """Return the described system that `--on` names, on which nothing runs; None for a platform."""
     return find_system(on, ("auto", *platforms())) if on not in ("auto", *platforms()) else None
 
 
-def platform_of(on: str) -> str:
+def _platform_of(on: str) -> str:
     """Return the platform that `--on` names; stderr says where another one is there but cannot be used."""
     platform = on_auto() if on == "auto" else find_platform(on).name
     if remark := passed_over(on, platform):
@@ -313,31 +218,26 @@ def platform_of(on: str) -> str:
     return platform
 
 
-def usual(platform: str) -> str:
-    """Return the libraries, and the hand-written implementation that is expected to be fastest."""
-    return ",".join([*(name for name in libraries() if name in choose("library", platform)), "auto"])
-
-
 def _place(system: System, ranks: int) -> str:
     """Return the system and so many ranks, as a part of a folder's name."""
     return re.sub(r"[^a-z0-9]+", "-", f"{system.name} {ranks}".lower()).strip("-")
 
 
-def _described_step(options: StepOptions) -> Step:
+def _described_step(options: Options) -> Step:
     """Return the step of a rank on a described system; UsageError for what cannot be predicted there."""
-    work = parse_work(options.compute or "100ms")
+    work = parse_work(options["compute"] or "100ms")
     if work.flops:
         raise UsageError(
-            f"--compute {options.compute} says nothing on a described system, whose FLOP/s nobody wrote down; "
+            f"--compute {options['compute']} says nothing on a described system, whose FLOP/s nobody wrote down; "
             "give a time, such as 100ms"
         )
-    if options.slow_rank:
+    if options["slow_rank"]:
         raise UsageError("--slow-rank goes with ranks that are measured; on a described system leave it out")
     return Step(0, 0, seconds=work.seconds)
 
 
-def _described_sweep(options: StepOptions, system: System, ranks: int) -> Sweep:
-    return options.for_sweep("1G").on_ranks(ranks, choose(options.impl or "nccl", system.platform), 0)
+def _described_sweep(options: Options, system: System, ranks: int) -> Sweep:
+    return _request(options, "1G").on_ranks(ranks, choose(options["impl"] or "nccl", system.platform), 0)
 
 
 def parse_work(text: str) -> Work:
@@ -361,29 +261,16 @@ def parse_work(text: str) -> Work:
 
 def parse_ranks(text: str) -> tuple[int, ...]:
     """Return the numbers of `1,2,4` or `8..4096`, which doubles, in ascending order."""
-    counts: list[int] = []
-    for word in text.split(","):
-        first, dots, last = word.strip().partition("..")
-        if not first.isdecimal() or (dots and not last.isdecimal()) or len(first + last) > 20:
-            raise UsageError(f"--ranks {text} names no numbers of ranks; give some, such as 1,2,4 or 8..4096")
-        counts += _doubling(int(first), int(last)) if dots else [int(first)]
-    requested = tuple(sorted(set(counts)))
-    if not requested or requested[0] < 1 or requested[-1] > _MOST_RANKS:
+    counts = numbers(text)
+    if not counts:
+        raise UsageError(f"--ranks {text} names no numbers of ranks; give some, such as 1,2,4 or 8..4096")
+    if counts[0] < 1 or counts[-1] > _MOST_RANKS:
         raise UsageError(f"--ranks {text} goes beyond 1 to {_MOST_RANKS}; give numbers of ranks within, such as 1,2,4")
-    if len(requested) < 2:
+    if len(counts) < 2:
         raise UsageError(f"--ranks {text} is one number of ranks, and scaling compares several; give such as 1,{text}")
-    if len(requested) > _MOST_COUNTS:
+    if len(counts) > _MOST_COUNTS:
         raise UsageError(f"--ranks {text} are more than {_MOST_COUNTS} numbers; give fewer")
-    return requested
-
-
-def _doubling(first: int, last: int) -> list[int]:
-    if not 0 < first <= last:
-        raise UsageError(f"--ranks {first}..{last} goes down or starts at 0; give the fewest first, such as 1..8")
-    counts = [first]
-    while counts[-1] * 2 <= last and len(counts) <= _MOST_COUNTS:
-        counts.append(counts[-1] * 2)
-    return counts
+    return tuple(counts)
 
 
 def parse_slow(texts: Sequence[str], ranks: int, usual_factor: float = SLOW_FACTOR) -> tuple[tuple[int, float], ...]:
@@ -395,16 +282,12 @@ def parse_slow(texts: Sequence[str], ranks: int, usual_factor: float = SLOW_FACT
             raise UsageError(f"--slow-rank {text} is no rank of {ranks}; choose from 0 to {ranks - 1}, such as 0:1.5")
         if int(word) in slow:
             raise UsageError(f"--slow-rank {int(word)} is given twice; give each rank once")
-        slow[int(word)] = _slow_factor(text, factor) if colon else usual_factor
+        match = _NUMBER.fullmatch(factor)
+        number = float(match[1]) if match and not match[2] else 0.0
+        if colon and not 1 <= number <= _SLOWEST:
+            raise UsageError(f"--slow-rank {text} is slow by no factor; give one from 1 to {_SLOWEST:g}, such as 0:1.5")
+        slow[int(word)] = number if colon else usual_factor
     return tuple(sorted(slow.items()))
-
-
-def _slow_factor(text: str, factor: str) -> float:
-    match = _NUMBER.fullmatch(factor)
-    number = float(match[1]) if match and not match[2] else 0.0
-    if not 1 <= number <= _SLOWEST:
-        raise UsageError(f"--slow-rank {text} is slow by no factor; give one from 1 to {_SLOWEST:g}, such as 0:1.5")
-    return number
 
 
 def parse_buckets(text: str | None, nbytes: int) -> tuple[int, ...]:

@@ -7,12 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from collbench.analysis import step_noise
-from collbench.analysis.overlap import Overlap, overlaps
-from collbench.analysis.rounds import Estimate
-from collbench.analysis.scaling import curves, find_point
-from collbench.analysis.step_noise import PERCENTS, Tail, expected_maximum, tail
+from collbench.analysis.overlap import overlaps
+from collbench.analysis.scaling import Estimate, curves, find_point
+from collbench.analysis.step_noise import PERCENTS, expected_maximum, tail
 from collbench.analysis.stragglers import (
-    RankStatistics,
     StepArrays,
     lateness_interval,
     signed,
@@ -23,7 +21,8 @@ from collbench.analysis.stragglers import (
 from collbench.analysis.strategies import COLUMNS, Ranking, TableRow, table
 from collbench.cli.tables import Table
 from collbench.measure.step_runs import MODES
-from collbench.results import Result, StepPrediction, StepRow, StepTimes, Trained, Untimed
+from collbench.results import Result, StepPrediction, StepRow, StepTimes, Trained
+from collbench.results.collectives import Untimed
 from collbench.units import format_figure, format_seconds, format_size
 
 PREDICTED = "a model's numbers: nothing was measured; intervals are bands in which nine of ten should lie"
@@ -42,21 +41,10 @@ class StepTable(NamedTuple):
     traced: bool = False  # whether what ranks did in a step of median length is written for Perfetto
 
 
-def _problem(result: Result) -> str:
-    """Return why a result has no time: skipped, failed or wrong; "" where it has one."""
-    if isinstance(result, Untimed):
-        return f"{'FAILED' if result.outcome.bad else result.outcome.value}: {result.reason}"
-    return f"WRONG: {result.wrong}" if result.wrong else ""
-
-
 def _check(result: StepRow | Trained) -> str:
     """Return the verdict of the check, or how it was predicted, and the notes."""
-    if isinstance(result, StepPrediction):
-        algorithm = "/".join(filter(None, (result.algorithm, result.protocol)))
-        words = f"predicted, {algorithm}" if algorithm else "predicted"
-    else:
-        words = result.check
-    return ", ".join(filter(None, (words, str(result.note))))
+    parts = (result.algorithm, result.protocol) if isinstance(result, StepPrediction) else ()
+    return ", ".join(filter(None, (result.check, "/".join(filter(None, parts)), str(result.note))))
 
 
 def _half_width(result: StepRow) -> str:
@@ -73,17 +61,14 @@ _SCALING = Table(
 )
 
 
-def _scaling_heading() -> str:
-    names = {name: name for name in ("ranks", "step", "efficiency", "compute", "wait", "check")}
-    return _SCALING.line(names | {"name": "", "interval": "± 95 %", "speedup": "speed-up", "send": "exposed"}).rstrip()
+_SCALING_HEADS = {name: name for name in ("ranks", "step", "efficiency", "compute", "wait", "check")}
+_SCALING_HEADS |= {"name": "", "interval": "± 95 %", "speedup": "speed-up", "send": "exposed"}
 
 
-def scaling_row(result: Result, results: Sequence[Result] = ()) -> str:
-    """Return a row of a scaling; with the results of the run, also speed-up and efficiency of a point of a curve."""
-    start = f"{result.case.ranks:>9,}  {result.label:<22}"
-    if problem := _problem(result):
-        return f"{start} {problem}"
-    assert isinstance(result, StepRow)
+def _scaling_row(result: Result, results: Sequence[Result]) -> str:
+    """Return a row of a scaling, with speed-up and efficiency of a point of a curve."""
+    if not isinstance(result, StepRow) or result.wrong:
+        return f"{result.case.ranks:>9,}  {result.label:<22} {result.describe()}"
     curve, point = find_point(curves(results), result)
     parts = (result.computing(), result.waiting(), result.exposed())
     whole = sum(parts)
@@ -112,8 +97,8 @@ def _scaling_title(result: Result) -> str:
 
 SCALING = StepTable(
     _scaling_title,
-    _scaling_heading,
-    scaling_row,
+    lambda: _SCALING.line(_SCALING_HEADS).rstrip(),
+    _scaling_row,
     "step: median of the series' means; speed-up and efficiency: over one rank alone (or the fewest), by the rounds in "
     "which\nthey took turns, with the 95 % interval of the median; compute, wait, exposed: shares of a rank's step, "
     "computing,\nwaiting for the last to have computed, and in communication that nothing hides",
@@ -128,20 +113,18 @@ _OVERLAP = (
 )
 
 
-def _overlap_heading() -> str:
-    names = {name: name for name in ("schedule", "bucket", "step", "exposed", "hidden", "gain", "check")}
-    return _OVERLAP.format(**names, name="", interval="± 95 %", slower="computing").rstrip()
+_OVERLAP_HEADS = {name: name for name in ("schedule", "bucket", "step", "exposed", "hidden", "gain", "check")}
+_OVERLAP_HEADS |= {"name": "", "interval": "± 95 %", "slower": "computing"}
 
 
-def overlap_row(result: Result, results: Sequence[Result]) -> str:
+def _overlap_row(result: Result, results: Sequence[Result]) -> str:
     """Return a row of a step; one that overlaps is compared with the step that does not."""
     step = result.case.step
     assert step
     bucket = format_size(step.bucket) if step.bucket else "all"
-    if problem := _problem(result):
-        return f"{result.label:<22} {step.way:<16} {bucket:>9} {problem}"
-    assert isinstance(result, StepRow)
-    overlap = _find_overlap(result, results)
+    if not isinstance(result, StepRow) or result.wrong:
+        return f"{result.label:<22} {step.way:<16} {bucket:>9} {result.describe()}"
+    overlap = next((overlap for overlap in overlaps(results) if overlap.row is result), None)
     return _OVERLAP.format(
         name=result.label,
         schedule=step.way,
@@ -154,13 +137,6 @@ def overlap_row(result: Result, results: Sequence[Result]) -> str:
         gain=_estimate(overlap.gain, "x") if overlap else "",
         check=_check(result),
     ).rstrip()
-
-
-def _find_overlap(result: Result, results: Sequence[Result]) -> Overlap | None:
-    for overlap in overlaps(results):
-        if overlap.row is result:
-            return overlap
-    return None
 
 
 def _estimate(estimate: Estimate, unit: str) -> str:
@@ -178,8 +154,8 @@ def _overlap_title(result: Result) -> str:
 
 OVERLAP = StepTable(
     _overlap_title,
-    _overlap_heading,
-    overlap_row,
+    lambda: _OVERLAP.format(**_OVERLAP_HEADS),
+    _overlap_row,
     "step: median of the series' means; exposed: the step beyond computing alone; hidden: of what could be at best,\n"
     "where the longer part alone is left; computing: how many times as long as alone; gain: over one part after "
     "the other.\nAll steps took turns; in parentheses the 95 % interval of the rounds' median",
@@ -195,17 +171,13 @@ _STRAGGLERS = (
 _RANK = "  {rank:>4} {last:>6} {late:>9} {interval:<22} {p99:>9} {p999:>9} {computes:>9} {costs:>6}"
 
 
-def _stragglers_heading() -> str:
-    names = {name: name for name in ("step", "p50", "p99", "computing", "waiting", "exposed")}
-    return _STRAGGLERS.format(name="", interval="± 95 %", p999="p99.9", note="", **names).rstrip()
+_STRAGGLERS_HEADS = {name: name for name in ("step", "p50", "p99", "computing", "waiting", "exposed")}
+_STRAGGLERS_HEADS |= {"name": "", "interval": "± 95 %", "p999": "p99.9", "note": ""}
 
 
-def stragglers_row(result: Result, results: Sequence[Result] = ()) -> str:
-    """Return a row of an implementation."""
-    if problem := _problem(result):
-        return f"{result.label:<16} {problem}"
+def _stragglers_row(result: Result, _: Sequence[Result]) -> str:
     if not isinstance(result, StepTimes) or not result.right:
-        return f"{result.label:<16} not timed"
+        return f"{result.label:<16} {_why_untimed(result)}"
     steps = StepArrays.of(result.series)
     p50, p99, p999 = (_tail(tail(steps.seconds, percent)) for percent in PERCENTS)
     return _STRAGGLERS.format(
@@ -222,14 +194,18 @@ def stragglers_row(result: Result, results: Sequence[Result] = ()) -> str:
     ).rstrip()
 
 
-def _tail(known: Tail | None) -> str:
+def _why_untimed(result: Result) -> str:
+    return result.describe() if result.wrong or isinstance(result, Untimed) else "not timed"
+
+
+def _tail(known: Estimate | None) -> str:
     return format_seconds(known.value) if known else "-"
 
 
 STRAGGLERS = StepTable(
     lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
-    _stragglers_heading,
-    stragglers_row,
+    lambda: _STRAGGLERS.format(**_STRAGGLERS_HEADS).rstrip(),
+    _stragglers_row,
     "step: mean of a series, its median over series; percentiles are of single steps, - where too few were measured\n"
     "computing, waiting (for others to have computed), exposed (communication that no computing hides): means\n"
     "last: in what share of the steps a rank was the last to have computed; late: when it had computed, behind the\n"
@@ -258,42 +234,30 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
     statistics = straggler_test([steps]).statistics
     order = sorted(range(steps.ranks), key=steps.cost, reverse=True)
     for rank in order[:_SHOWN]:
-        yield _rank_line(steps, statistics[rank])
+        p99, p999 = (_tail(tail(steps.late[rank], percent)) for percent in PERCENTS[1:])
+        yield _RANK.format(
+            rank=rank,
+            last=f"{steps.last_share(rank):.0%}",
+            late=signed(statistics[rank].late * steps.median),
+            interval=lateness_interval(statistics[rank], steps.median),
+            p99=p99,
+            p999=p999,
+            computes=format_seconds(float(np.median(steps.computing[rank]))),
+            costs=f"{steps.cost(rank):.1%}",
+        )
     if len(order) > _SHOWN:
         yield f"  ... and {len(order) - _SHOWN} ranks that cost less"
     yield f"  steps: {'; '.join(_percentile(percent, tail(steps.seconds, percent)) for percent in PERCENTS)}"
-    yield f"  {_noise(steps)}"
+    correlation, period = step_noise.autocorrelation(steps, 1)[1], step_noise.period(steps)
+    words = f"period {format_seconds(period.seconds)} ({1 / period.seconds:.3g} Hz)" if period else "no period"
+    yield f"  noise: a step is {correlation:+.2f} correlated with the next; {words}"
     yield from _more_ranks(result, steps)
 
 
-def _rank_line(steps: StepArrays, statistics: RankStatistics) -> str:
-    rank = statistics.rank
-    p99, p999 = (_tail(tail(steps.late[rank], percent)) for percent in PERCENTS[1:])
-    return _RANK.format(
-        rank=rank,
-        last=f"{steps.last_share(rank):.0%}",
-        late=signed(statistics.late * steps.median),
-        interval=lateness_interval(statistics, steps.median),
-        p99=p99,
-        p999=p999,
-        computes=format_seconds(float(np.median(steps.computing[rank]))),
-        costs=f"{steps.cost(rank):.1%}",
-    )
-
-
-def _percentile(percent: float, known: Tail | None) -> str:
+def _percentile(percent: float, known: Estimate | None) -> str:
     if known is None:
         return f"p{percent:g} unknown, too few steps"
     return f"p{percent:g} {format_seconds(known.value)} ({format_seconds(known.low)} .. {format_seconds(known.high)})"
-
-
-def _noise(steps: StepArrays) -> str:
-    correlation = step_noise.autocorrelation(steps, 1)[1]
-    words = f"noise: a step is {correlation:+.2f} correlated with the next"
-    period = step_noise.period(steps)
-    if period is None:
-        return f"{words}; no period"
-    return f"{words}; period {format_seconds(period.seconds)} ({1 / period.seconds:.3g} Hz)"
 
 
 def _more_ranks(result: StepTimes, steps: StepArrays) -> Iterator[str]:
@@ -315,16 +279,14 @@ _STRATEGIES = "{seed:>5}  {strategy:<17} {time:>9} {rate:>11} {steps:>11} {age:>
 _RANKING = "{strategy:<17} {seconds:>30} {steps:>24} {rate:>28} {ratio:>22}"
 
 
-def _strategies_heading() -> str:
-    names = {name: name for name in ("seed", "time", "steps", "age", "loss", "check")}
-    return _STRATEGIES.format(strategy="", rate="samples/s", **names).rstrip()
+_STRATEGIES_HEADS = {name: name for name in ("seed", "time", "steps", "age", "loss", "check")}
+_STRATEGIES_HEADS |= {"strategy": "", "rate": "samples/s"}
 
 
-def strategies_row(result: Result, results: Sequence[Result] = ()) -> str:
-    """Return a row of one training run."""
+def _strategies_row(result: Result, _: Sequence[Result]) -> str:
     seed = result.case.job.seed if result.case.job else ""
     if not isinstance(result, Trained) or not result.right:
-        return f"{seed:>5}  {result.implementation:<17} {_problem(result) or 'not timed'}"
+        return f"{seed:>5}  {result.implementation:<17} {_why_untimed(result)}"
     fewest, most = min(result.steps), max(result.steps)
     return _STRATEGIES.format(
         seed=seed,
@@ -340,8 +302,8 @@ def strategies_row(result: Result, results: Sequence[Result] = ()) -> str:
 
 STRATEGIES = StepTable(
     lambda result: result.case.title,
-    _strategies_heading,
-    strategies_row,
+    lambda: _STRATEGIES.format(**_STRATEGIES_HEADS),
+    _strategies_row,
     "time: until the last rank was done; samples/s: of all ranks; steps: the fewest and the most of a rank\n"
     "age: of a gradient, in updates between reading weights and changing them, the mean; loss: on samples held out\n"
     "check: every update is computed anew in float64, within a tolerance; all ranks hold the same weights",

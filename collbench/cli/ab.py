@@ -14,10 +14,9 @@ from collbench.analysis import gate
 from collbench.analysis.compare import compare
 from collbench.api.requests import SweepRequest, cut_short, default_folder, measured_sweep
 from collbench.cases import USUAL_STARTS
-from collbench.cli._outputs import Outputs
 from collbench.cli.progress import LiveTable
-from collbench.cli.results_table import NAME, cells_of, common_headings, halfwidth, legend_lines, reason, remarks, row
-from collbench.cli.running import draw_plots, finish, run_session
+from collbench.cli.results_table import NAME, cells_of, common_headings, halfwidth, legend_lines, remarks, row
+from collbench.cli.running import Outputs, draw_plots, finish, run_session
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
@@ -57,7 +56,10 @@ def measure_pair(
 
     `words` are one setting, which is compared with the environment as it is, or two.
     """
-    texts = _settings(request, words, outputs)
+    _refuse(request, words, outputs)
+    texts = [" ".join(text.split()) for text in words]
+    if len(texts) < len(LETTERS):
+        texts.insert(0, "")  # the environment as it is
     settings = [parse_setting(text) for text in texts]
     platform, sweep = measured_sweep(request, None, COPIES)
     if not sweep.starts:
@@ -65,25 +67,24 @@ def measure_pair(
     folder = out or default_folder(sweep)
     places = [folder / name for name in folders(texts)]
     session = PairedSession(platform, sweep, list(zip(settings, texts, places, strict=True)))
-    notes = [
-        "" if request.last else cut_short(sweep, platform),
-        _same(settings),
-        "-I is without effect: the run files have all samples" if percentiles else "",
-    ]
-    table = PairedTable(session, texts)
-    if interrupted := run_session(session, table, [note for note in notes if note], outputs.quiet):
+    notes = ["" if request.last else cut_short(sweep, platform)]
+    first, second = (setting.applied(os.environ) for setting in settings)
+    if first == second:
+        notes.append("A and B are the same, so what differs is noise (an A/A test)")
+    if percentiles:
+        notes.append("-I is without effect: the run files have all samples")
+    if interrupted := run_session(session, PairedTable(session, texts), filter(None, notes), outputs.quiet):
         return interrupted
     _print_end([part.path for part in session.sessions if part.path], outputs.plot)
     return finish(session.sessions)
 
 
-def _settings(request: SweepRequest, words: Sequence[str], outputs: Outputs) -> list[str]:
-    """Return the two settings in words, "" for the environment as it is; UsageError where there cannot be two."""
-    texts = [" ".join(text.split()) for text in words]
+def _refuse(request: SweepRequest, words: Sequence[str], outputs: Outputs) -> None:
+    """Raise UsageError where there cannot be two settings."""
     if outputs.json or outputs.foreign:
         raise UsageError("--json and -J hold one run, and --ab makes two; leave them out, and read the run files")
-    if len(texts) > len(LETTERS):
-        raise UsageError(f"--ab is given {len(texts)} times, but compares two settings; leave some out")
+    if len(words) > len(LETTERS):
+        raise UsageError(f"--ab is given {len(words)} times, but compares two settings; leave some out")
     if not request.measured:
         choices = ", ".join(("auto", *platforms()))
         raise UsageError(f"--ab measures, and on --on {request.on} nothing runs; choose from: {choices}")
@@ -94,7 +95,6 @@ def _settings(request: SweepRequest, words: Sequence[str], outputs: Outputs) -> 
             "--ab starts ranks of its own for each setting, which it cannot do under a launcher (mpirun, srun); "
             "start collbench without one, or run it once for each setting"
         )
-    return texts if len(texts) == len(LETTERS) else ["", *texts]
 
 
 def parse_setting(text: str) -> Setting:
@@ -127,24 +127,17 @@ def folders(texts: Sequence[str]) -> list[str]:
     return names
 
 
-def _same(settings: Sequence[Setting]) -> str:
-    """Return a sentence for the user if nothing differs between the settings, else ""."""
-    first, second = (setting.applied(os.environ) for setting in settings)
-    return "A and B are the same, so what differs is noise (an A/A test)" if first == second else ""
-
-
-class PairedTable:
+class PairedTable(LiveTable):
     """The table of two settings, row by row, below what the settings are called."""
 
     def __init__(self, session: PairedSession, texts: Sequence[str]) -> None:
-        self._texts = texts
-        self._labels = [label(letter, text) for letter, text in zip(LETTERS, texts, strict=True)]
-        self._live = LiveTable(len(list(session.sweep.cases())) * len(session.sweep.implementations))
+        super().__init__(len(list(session.sweep.cases())) * len(session.sweep.implementations))
+        self._settings = list(zip(LETTERS, texts, strict=True))
 
     def begin(self) -> None:
         """Print what the settings are."""
         click.echo()
-        for letter, text in zip(LETTERS, self._texts, strict=True):
+        for letter, text in self._settings:
             click.echo(f"{letter}: {text or 'the environment as it is'}")
 
     def add(self, pair: tuple[Result, Result]) -> None:
@@ -153,12 +146,8 @@ class PairedTable:
         rounds = []
         if isinstance(base, Measurement) and isinstance(other, Measurement) and base.right and other.right:
             rounds = ratios(base, other)
-        lines = paired_rows(pair, self._labels, rounds)
-        self._live.show(base.case.title, paired_heading(), list(zip(pair, lines, strict=False)))
-
-    def close(self) -> None:
-        """Take progress away."""
-        self._live.close()
+        lines = paired_rows(pair, [label(*setting) for setting in self._settings], rounds)
+        self.show(base.case.title, paired_heading(), list(zip(pair, lines, strict=False)))
 
 
 def label(letter: str, setting: str) -> str:
@@ -169,8 +158,8 @@ def label(letter: str, setting: str) -> str:
 
 def paired_heading() -> str:
     """Return the names of the columns."""
-    names = common_headings("") | {"ratio": "B / A"}
-    return _TABLE.line(names | {"label": "setting", "interval": "± 95 %", "spread": "rounds", "check": "check"})
+    more = {"ratio": "B / A", "label": "setting", "interval": "± 95 %", "spread": "rounds", "check": "check"}
+    return _TABLE.line(common_headings("") | more)
 
 
 def paired_rows(pair: tuple[Result, Result], labels: Sequence[str], ratios: Sequence[float]) -> Iterator[str]:
@@ -183,23 +172,14 @@ def paired_rows(pair: tuple[Result, Result], labels: Sequence[str], ratios: Sequ
         return
     for number, (result, setting) in enumerate(zip(pair, labels, strict=True)):
         size, name = ("", "") if number else (format_size(result.case.nbytes), result.label)
-        if not isinstance(result, Measurement) or result.mismatch:
-            yield f"{size:>9}  {name:<{NAME}} {setting:<{_LABEL}} {reason(result)}"
+        if not isinstance(result, Measurement) or result.wrong:
+            yield f"{size:>9}  {name:<{NAME}} {setting:<{_LABEL}} {result.describe()}"
             continue
-        cells = cells_of(result)
-        cells |= {
-            "size": size,
-            "name": name,
-            "label": setting,
-            "interval": halfwidth(result),
-            "ratio": "",
-            "spread": "",
-        }
-        if number and ratios:
-            cells["ratio"] = f"{_factor(percentile(ratios, 50))}x"
-        if number and len(ratios) > 1:
-            cells["spread"] = f"{_factor(min(ratios))} .. {_factor(max(ratios))}"
-        yield _TABLE.line(cells | {"check": remarks(result.check, result)})
+        ratio = f"{_factor(percentile(ratios, 50))}x" if number and ratios else ""
+        spread = f"{_factor(min(ratios))} .. {_factor(max(ratios))}" if number and len(ratios) > 1 else ""
+        cells = {"size": size, "name": name, "label": setting, "ratio": ratio, "spread": spread}
+        check = {"interval": halfwidth(result), "check": remarks(result.check, result)}
+        yield _TABLE.line(cells_of(result) | cells | check)
 
 
 def _factor(ratio: float) -> str:
@@ -210,8 +190,7 @@ def _print_end(paths: Sequence[Path], plot: bool) -> None:
     """Print what came out, what the numbers mean, and where everything is."""
     base, new = (store.read(path) for path in paths)
     click.echo(f"\n{summary(base, new)}")
-    for line in (f"\n{LEGEND}", *legend_lines((*base.results, *new.results))):
-        click.echo(line, err=True)
+    click.echo("\n".join([f"\n{LEGEND}", *legend_lines((*base.results, *new.results))]), err=True)
     for path in paths:
         click.echo(f"run file: {path}")
     for path in paths if plot else ():

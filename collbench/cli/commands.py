@@ -42,8 +42,12 @@ class Commands(click.Group):
             from collbench.cli import step
 
             return step.command.get_command(context, EARLIER[name])
+        if name.endswith("_perf"):
+            from collbench.cli._perf import perf
+
+            return perf(name)
         if name not in _summaries():
-            return _program(name)
+            return None
         module = importlib.import_module(f"{__package__}.{name}")
         command: click.Command = module.command
         examples = [part for part in (module.__doc__ or "").split("\n\n") if part.startswith("For example:")]
@@ -85,15 +89,6 @@ def _summaries() -> dict[str, str]:
     return summaries
 
 
-def _program(name: str) -> click.Command | None:
-    """Return the command of a program such as `all_reduce_perf`, None if there is no such program."""
-    if not name.endswith("_perf"):
-        return None
-    from collbench.cli._perf import perf
-
-    return perf(name)
-
-
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, "-V", "--version", prog_name="collbench")
 def group() -> None:
@@ -102,17 +97,3 @@ def group() -> None:
     Start with `collbench sweep`, an all-reduce on all GPUs, or without any on two cores.  `collbench verify` checks a
     new machine, `collbench predict dgx-h100` needs none, and `collbench help COMMAND` has examples.
     """
-
-
-def unknown_option(error: click.NoSuchOption) -> str:
-    """Return one line: the option, those that look like it, and where all of them are."""
-    import difflib
-
-    if not error.ctx:
-        return error.format_message()
-    command, name = error.ctx.command, error.option_name
-    known = [word for param in command.params if isinstance(param, click.Option) for word in param.opts]
-    alike = [word for word in known if word.lower() == name.lower()] if len(name) == 2 else []
-    alike += difflib.get_close_matches(name, [word for word in known if word.startswith("--")], 3)
-    near = f"did you mean {' or '.join(dict.fromkeys(alike))}? " if alike else ""
-    return f"unknown option {name}; {near}`{error.ctx.command_path} --help` has all"

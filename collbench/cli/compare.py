@@ -5,10 +5,8 @@ For example:
   collbench compare --against last results/runs/after --gate
 """
 
-import csv
 import json
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,21 +14,19 @@ from typing import Any
 import click
 
 from collbench.analysis import gate
-from collbench.analysis.compare import Comparison, Judged, Row, Together, compare
+from collbench.analysis.compare import Comparison, Row, Together, compare
 from collbench.analysis.interconnects import Table as Interconnects
 from collbench.analysis.interconnects import of_runs, tables
 from collbench.analysis.matching import Unmatched, several_machines
-from collbench.api.reading import Selection, contents, selected
+from collbench.api.reading import contents, selected
 from collbench.cli import interconnects
-from collbench.cli.options import PATH, STANDARD, JsonCommand, Renamed, into, json_option
+from collbench.cli.options import PATH, STANDARD, JsonCommand, into, json_option, option, out_option
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
-from collbench.host.sanitize import cell
 from collbench.plots import ratios
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields
-from collbench.runfile.store import Run
 from collbench.units import digits, format_seconds, printable, significant
 
 LEGEND = (
@@ -59,45 +55,41 @@ def _share(context: click.Context, parameter: click.Parameter, text: str) -> flo
     return share
 
 
-@click.command("compare", cls=JsonCommand)
-@click.argument("runs", metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=PATH)
-@click.option(
-    "--against",
-    type=click.Choice(["last"]),
-    help="Take the last earlier run of the same kind in --history as BASE, for each NEW.",
-)
-@click.option("--history", type=PATH, metavar="FOLDER", help="Where --against looks.  [default: results/runs]")
-@click.option(
-    "--margin",
-    callback=_share,
-    metavar="SHARE",
-    default="5%",
-    show_default=True,
-    help="Changes up to this do not matter.",
-)
-@click.option(
-    "--confidence",
-    callback=_share,
-    metavar="SHARE",
-    default="95%",
-    show_default=True,
-    help="That no row of a comparison is called wrongly.",
-)
-@click.option("--only", metavar="WORD[,WORD]", help="Collectives, implementations and sizes: allreduce,1M..")
-@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
-@json_option("all of it")
-@click.option(
-    "-o",
-    "--out",
-    cls=Renamed,
-    multiple=True,
-    type=PATH,
-    metavar="FILE",
-    help="Draw the ratios (.png, .svg, .pdf); may be given several times.",
-)
-@click.option("--gate", "gated", is_flag=True, help="Exit with 3 for a regression, 4 if one cannot be excluded.")
-@click.option("--junit", type=PATH, metavar="FILE.xml", help="Write a JUnit test case a row.")
-@click.option("--summary", type=PATH, metavar="FILE.md", help="Append a summary in Markdown.")
+_OPTIONS = [
+    click.Argument(["runs"], metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=PATH),
+    option(
+        "--against",
+        "Take the last earlier run of the same kind in --history as BASE, for each NEW.",
+        type=click.Choice(["last"]),
+    ),
+    option("--history", "Where --against looks.  [default: results/runs]", type=PATH, metavar="FOLDER"),
+    option(
+        "--margin",
+        "Changes up to this do not matter.",
+        callback=_share,
+        metavar="SHARE",
+        default="5%",
+        show_default=True,
+    ),
+    option(
+        "--confidence",
+        "That no row of a comparison is called wrongly.",
+        callback=_share,
+        metavar="SHARE",
+        default="95%",
+        show_default=True,
+    ),
+    option("--only", "Collectives, implementations and sizes: allreduce,1M..", metavar="WORD[,WORD]"),
+    option("--format form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True),
+    json_option("all of it"),
+    out_option("Draw the ratios (.png, .svg, .pdf); may be given several times.", multiple=True),
+    option("--gate gated", "Exit with 3 for a regression, 4 if one cannot be excluded.", is_flag=True),
+    option("--junit", "Write a JUnit test case a row.", type=PATH, metavar="FILE.xml"),
+    option("--summary", "Append a summary in Markdown.", type=PATH, metavar="FILE.md"),
+]
+
+
+@click.command("compare", cls=JsonCommand, params=_OPTIONS)
 def command(runs: tuple[Path, ...], against: str | None, history: Path | None, **options: Any) -> int:
     """Compare each NEW run with BASE: the ratio of times of every case that both hold, with an interval and a verdict.
 
@@ -106,8 +98,7 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
     Runs of different machines, predicted ones too, are also held against each other as interconnects: who is fastest at
     which sizes.
     """
-    if options["as_json"] == STANDARD:
-        options["form"] = "json"
+    form = "json" if options["as_json"] == STANDARD else options["form"]
     ratios.check(options["out"])  # before anything is read
     if history and not against:
         raise UsageError("--history is where --against last looks; give --against last too")
@@ -115,41 +106,31 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
         raise UsageError("one run alone cannot be compared; give BASE and NEW, or --against last")
     read = [store.read(path) for path in runs]
     if against:
-        return _compare([(_last(new, history), new) for new in read], options)
-    return _compare([(read[0], new) for new in read[1:]], options)
-
-
-def _last(new: Run, history: Path | None) -> Run:
-    return store.read(last_before(new, history or DEFAULT))
-
-
-def _compare(pairs: Sequence[tuple[Run, Run]], options: dict[str, Any]) -> int:
-    """Compare each new run with its base, print and write what the options ask for; the exit status."""
-    runs = [run for pair in pairs for run in pair]
-    selection = selected(options["only"], runs)
+        pairs = [(store.read(last_before(new, history or DEFAULT)), new) for new in read]
+    else:
+        pairs = [(read[0], new) for new in read[1:]]
+    every = [run for pair in pairs for run in pair]
+    selection = selected(options["only"], every)
     comparisons = [compare(base, new, options["margin"], options["confidence"], selection) for base, new in pairs]
-    machines = _interconnects(runs, selection)
+    # Nothing of one machine, where a comparison is of what ran on it.
+    several = several_machines(run.header for run in every)
+    machines = tables(of_runs(every, selection)) if several else []
     if not options["gated"] and not machines:
         _refuse(comparisons)
-    FORMATS[options["form"]](comparisons, machines)
+    FORMATS[form](comparisons, machines)
     if options["as_json"] not in (None, STANDARD):
         with into(options["as_json"]):
-            FORMATS["json"](comparisons, machines)
+            _json(comparisons, machines)
     if options["junit"]:
         gate.write_junit(options["junit"], comparisons)
     if options["summary"]:
         gate.append_summary(options["summary"], comparisons)
     for path in ratios.draw(comparisons, options["out"]):
-        click.echo(f"figure: {path}", err=options["form"] != "table")
+        click.echo(f"figure: {path}", err=form != "table")
     if not options["gated"]:
         return 0
-    click.echo(gate.in_words(comparisons), err=options["form"] != "table")
+    click.echo(gate.in_words(comparisons), err=form != "table")
     return gate.status(comparisons)
-
-
-def _interconnects(runs: Sequence[Run], selection: Selection | None) -> list[Interconnects]:
-    """Return runs of different machines side by side; none of one machine, where a comparison is of what ran on it."""
-    return tables(of_runs(runs, selection)) if several_machines(run.header for run in runs) else []
 
 
 def _refuse(comparisons: Sequence[Comparison]) -> None:
@@ -158,13 +139,15 @@ def _refuse(comparisons: Sequence[Comparison]) -> None:
         if comparison.rows or any(row.regression for row in comparison.unmatched):
             continue
         base, new = comparison.base, comparison.new
-        why = [
-            f"{name} holds {', '.join(contents([run])) or 'no results'}" for name, run in (("BASE", base), ("NEW", new))
-        ]
+        why = [f"{name} holds {', '.join(contents([run])) or 'no results'}" for name, run in _named(comparison)]
         raise UsageError(
             f"nothing to compare: {base.path} and {new.path} have no case in common with a time in both; "
             f"{'; '.join(comparison.remarks or why)}"
         )
+
+
+def _named(comparison: Comparison) -> Sequence[tuple[str, store.Run]]:
+    return ("BASE", comparison.base), ("NEW", comparison.new)
 
 
 # --------------------------------------------------------------------------------------------------------------- output
@@ -187,7 +170,7 @@ def _table(comparisons: Sequence[Comparison], machines: Sequence[Interconnects])
 
 def _head(comparison: Comparison) -> Iterator[str]:
     """Yield the two runs, and what differs between them besides times."""
-    for word, run in (("BASE", comparison.base), ("NEW", comparison.new)):
+    for word, run in _named(comparison):
         started = printable(run.header.started)
         yield ", ".join(filter(None, [f"{word:<4}  {run.path}", started, run.cut_off]))
     for name, one, other in comparison.differences[:_DIFFERENCES]:
@@ -199,15 +182,11 @@ def _head(comparison: Comparison) -> Iterator[str]:
 
 
 def _rows(comparison: Comparison) -> Iterator[str]:
+    names = {name: name for name in ("size", "base", "new", "ratio", "interval", "verdict")} | {"name": ""}
     judged: tuple[Row | Together, ...] = (*comparison.rows, *comparison.together)
-    kinds: dict[str, list[Row | Together]] = {row.case.title: [] for row in comparison.rows}
-    for row in judged:
-        kinds[row.case.title].append(row)
-    for kind, rows in kinds.items():
-        yield from ("", kind)
-        head = {name: name for name in ("size", "base", "new", "ratio", "interval", "verdict")}
-        yield _ROW.line(head | {"name": ""})
-        yield from map(_row, rows)
+    for title in dict.fromkeys(row.case.title for row in comparison.rows):
+        yield from ("", title, _ROW.line(names))
+        yield from (_row(row) for row in judged if row.case.title == title)
 
 
 def _row(row: Row | Together) -> str:
@@ -246,12 +225,11 @@ def _tail(comparison: Comparison) -> Iterator[str]:
 
 
 def _csv(comparisons: Sequence[Comparison], _: Sequence[Interconnects]) -> None:
-    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-    writer.writeheader()
+    records = []
     for comparison in comparisons:
-        runs = _paths(comparison)
-        for fields in (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched)):
-            writer.writerow({name: cell(value) for name, value in (runs | fields).items()})
+        rows = (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched))
+        records += [_paths(comparison) | fields for fields in rows]
+    interconnects.print_csv(COLUMNS, records)
 
 
 def _json(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> None:
@@ -263,18 +241,15 @@ def _json(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) 
             "differences": [difference._asdict() for difference in comparison.differences],
             "remarks": list(comparison.remarks),
             "rows": [_fields(row) for row in comparison.rows],
-            "all_sizes": [_together_fields(row) for row in comparison.together],
+            "all_sizes": [_fields(row) for row in comparison.together],
             "not_compared": [_unmatched_fields(row) for row in comparison.unmatched],
             "regressions": len(comparison.regressions),
             "inconclusive": len(comparison.hidden),
         }
         for comparison in comparisons
     ]
-    answer = {
-        "comparisons": records,
-        "gate": gate.status(comparisons),
-        "interconnects": interconnects.as_json(machines),
-    }
+    side_by_side = interconnects.as_json(machines)
+    answer = {"comparisons": records, "gate": gate.status(comparisons), "interconnects": side_by_side}
     click.echo(json.dumps(answer, indent=2, allow_nan=False))
 
 
@@ -282,19 +257,15 @@ def _paths(comparison: Comparison) -> dict[str, Any]:
     return {"base": str(comparison.base.path), "new": str(comparison.new.path)}
 
 
-def _fields(row: Row) -> dict[str, Any]:
-    times = {"implementation": row.implementation, "base_seconds": row.before, "new_seconds": row.after}
-    return case_fields(row.case) | times | _judged_fields(row) | {"remark": row.remark}
-
-
-def _together_fields(row: Together) -> dict[str, Any]:
-    kind = {name: value for name, value in case_fields(row.case).items() if name != "nbytes"}
-    return kind | {"implementation": row.implementation, "sizes": row.sizes} | _judged_fields(row)
-
-
-def _judged_fields(row: Judged) -> dict[str, Any]:
+def _fields(row: Row | Together) -> dict[str, Any]:
+    """Return the fields of a row, or of all sizes of an implementation."""
     low, high = (end if end == end else None for end in row.interval)  # NaN is no JSON
-    return {"ratio": row.ratio, "low": low, "high": high, "verdict": row.verdict.value}
+    judged = {"ratio": row.ratio, "low": low, "high": high, "verdict": row.verdict.value}
+    fields = case_fields(row.case) | {"implementation": row.implementation}
+    if isinstance(row, Row):
+        return fields | {"base_seconds": row.before, "new_seconds": row.after} | judged | {"remark": row.remark}
+    del fields["nbytes"]
+    return fields | {"sizes": row.sizes} | judged
 
 
 def _unmatched_fields(row: Unmatched) -> dict[str, Any]:

@@ -18,10 +18,7 @@ from collbench.topology.system import System
 from collbench.units import format_rate, format_seconds, format_size
 
 
-@click.command("diagnose")
-@RUN
-@machine_option()
-@NODES
+@click.command("diagnose", params=[RUN, machine_option(), NODES])
 def command(run: Path, on: str | None, nodes: int | None) -> int:
     """Hold each curve of a run against what the model expects: as expected, slow, faster than modelled, or unknown.
 
@@ -52,7 +49,11 @@ def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
         largest, expected = diagnosis.measured[-1], diagnosis.expected[-1]
         for words in roofline.traffic_in_words(system, largest, expected):
             yield f"  {words}"
-    yield from _reasons(diagnosis)
+    if diagnosis.unexplained:
+        yield f"  {diagnosis.unexplained}"
+    for number, (why, fix) in enumerate(diagnosis.likely(), 1):
+        yield f"  {number}. {why}"
+        yield f"     {fix}"
     if not diagnosis.expected:
         for remark in curve_remarks(diagnosis.measured):
             yield f"  {remark}"
@@ -73,11 +74,3 @@ def _table(diagnosis: Diagnosis) -> Iterator[str]:
             f"{format_size(measured.case.nbytes):>9} {format_seconds(measured.typical):>9} "
             f"{format_seconds(expected.seconds):>9} {band:>19} {ratio:>6.2f}x {format_rate(measured.busbw):>8}{mark}"
         )
-
-
-def _reasons(diagnosis: Diagnosis) -> Iterator[str]:
-    if diagnosis.unexplained:
-        yield f"  {diagnosis.unexplained}"
-    for number, (why, fix) in enumerate(diagnosis.likely(), 1):
-        yield f"  {number}. {why}"
-        yield f"     {fix}"

@@ -9,25 +9,27 @@ from pathlib import Path
 
 import click
 
-from collbench.cli.options import PATH, RUN, Renamed
+from collbench.cli.options import RUN, option, out_option
+from collbench.errors import StorageError, UsageError, writing
+from collbench.formats import find_format, written
+from collbench.formats.exported import select
+from collbench.runfile import store
+
+_OPTIONS = [
+    RUN,
+    option("--to name", "nccl-tests, nccl-tests-json or csv.", required=True, metavar="FORMAT"),
+    option("--impl", "The implementation, where a format holds one only.", metavar="NAME"),
+    out_option("[default: standard output]"),
+]
 
 
-@click.command("export")
-@RUN
-@click.option("--to", "name", required=True, metavar="FORMAT", help="nccl-tests, nccl-tests-json or csv.")
-@click.option("--impl", metavar="NAME", help="The implementation, where a format holds one only.")
-@click.option("-o", "--out", cls=Renamed, type=PATH, metavar="FILE", help="[default: standard output]")
+@click.command("export", params=_OPTIONS)
 def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
     """Write a run as another tool would have printed it, for what reads that tool's output.
 
     RUN is a run file or the folder that holds it.  Of measured rows, nccl-tests gets the mean of the samples; rows that
     were imported from nccl-tests keep their words.  What a format cannot hold is said on stderr.
     """
-    from collbench.errors import StorageError, UsageError, writing
-    from collbench.formats import find_format, written
-    from collbench.formats.exported import select
-    from collbench.runfile import store
-
     format_ = find_format(name, written())
     assert format_.write
     selection = select(store.read(run), impl, format_.mixed)

@@ -13,8 +13,17 @@ import click
 
 from collbench.algorithms import libraries
 from collbench.analysis.fit import HEADING, Change, Curve, all_crossings, columns, curves, fields, held_in_words, write
-from collbench.cases import Case
-from collbench.cli.options import NODES, PATH, RUNS, STANDARD, JsonCommand, Renamed, into, json_option, machine_option
+from collbench.cli.options import (
+    NODES,
+    RUNS,
+    STANDARD,
+    JsonCommand,
+    into,
+    json_option,
+    machine_option,
+    option,
+    out_option,
+)
 from collbench.cli.tables import grid
 from collbench.errors import UsageError
 from collbench.runfile.store import Run, cut_off_notes, read, why_none
@@ -26,13 +35,17 @@ LEGEND = (
 )
 
 
-@click.command("fit", cls=JsonCommand)
-@RUNS
-@click.option("--held-back", metavar="SIZE[,SIZE]", help="Fit without these sizes, and say where they should be.")
-@click.option("-o", "--out", cls=Renamed, type=PATH, metavar="FILE.toml", help="Write a calibration there.")
-@machine_option("as discovered")
-@NODES
-@json_option("everything known of the fits")
+_OPTIONS = [
+    RUNS,
+    option("--held-back", "Fit without these sizes, and say where they should be.", metavar="SIZE[,SIZE]"),
+    out_option("Write a calibration there.", "FILE.toml"),
+    machine_option("as discovered"),
+    NODES,
+    json_option("everything known of the fits"),
+]
+
+
+@click.command("fit", cls=JsonCommand, params=_OPTIONS)
 def command(
     runs: tuple[Path, ...],
     held_back: str | None,
@@ -47,9 +60,14 @@ def command(
     together, and the file works as `--on FILE.toml`.
     """
     fitted = [read(path) for path in runs]
-    calibration = _calibrate(out, fitted, on, nodes)
-    fits = curves(fitted, _sizes(held_back))
-    _refuse(fits, fitted, held_back)
+    if (on or nodes) and not out:
+        what = "--on" if on else "--nodes"
+        raise UsageError(f"{what} says what a calibration is for; give --out FILE.toml as well")
+    # First, since what speaks against it is known at once.
+    calibration = write(out, fitted, on, nodes) if out else None
+    sizes = [parse_size(word) for word in held_back.split(",")] if held_back else []
+    fits = curves(fitted, sizes)
+    _refuse(fits, fitted, sizes)
     changes = all_crossings(fits, fitted, libraries())
     for note in cut_off_notes(fitted):
         click.echo(f"note: {note}", err=True)
@@ -64,65 +82,44 @@ def command(
     return 0
 
 
-def _calibrate(out: Path | None, runs: Sequence[Run], on: str | None, nodes: int | None) -> Path | None:
-    """Write the calibration that is requested: first, since what speaks against it is known at once."""
-    if out:
-        return write(out, runs, on, nodes)
-    if on or nodes:
-        raise UsageError(f"{'--on' if on else '--nodes'} says what a calibration is for; give --out FILE.toml as well")
-    return None
-
-
-def _sizes(text: str | None) -> list[int]:
-    return [parse_size(word) for word in text.split(",")] if text else []
-
-
-def _refuse(curves: Sequence[Curve], runs: Sequence[Run], held_back: str | None) -> None:
+def _refuse(curves: Sequence[Curve], runs: Sequence[Run], sizes: Sequence[int]) -> None:
     if not curves:
         raise UsageError(f"nothing to fit: {why_none(runs)}")
     names = ", ".join(str(run.path) for run in runs)
-    missing = [size for size in _sizes(held_back) if not any(size in curve.samples for curve in curves)]
+    missing = [size for size in sizes if not any(size in curve.samples for curve in curves)]
     if missing:
-        sizes = sorted({size for curve in curves for size in curve.samples})
-        raise UsageError(
-            f"--held-back {missing[0]}: no such size in {names}; choose from: {', '.join(map(str, sizes))}"
-        )
+        there = sorted({size for curve in curves for size in curve.samples})
+        choices = ", ".join(map(str, there))
+        raise UsageError(f"--held-back {missing[0]}: no such size in {names}; choose from: {choices}")
     if not any(curve.fit for curve in curves):
         reasons = dict.fromkeys(f"{curve.implementation}: {curve.reason}" for curve in curves)
         raise UsageError(f"no curve in {names} can be fitted; {'; '.join(reasons)}")
 
 
 def _print(curves: Sequence[Curve], changes: Sequence[Change]) -> None:
-    cases: dict[Case, tuple[list[Curve], list[Change]]] = {curve.case: ([], []) for curve in curves}
-    for curve in curves:
-        cases[curve.case][0].append(curve)
-    for change in changes:
-        cases[change.case][1].append(change)
-    for case, (of_case, crossed) in cases.items():
+    for case in dict.fromkeys(curve.case for curve in curves):
+        of_case = [curve for curve in curves if curve.case == case]
         click.echo(case.title)
-        _table(of_case)
+        for line in grid([HEADING, *(columns(curve) for curve in of_case if curve.fit)]):
+            click.echo(line)
+        width = max(len(curve.implementation) for curve in of_case)
+        for curve in of_case:
+            if not curve.fit:
+                click.echo(f"{curve.implementation:<{width}}  not fitted: {curve.reason}")
         for curve in of_case:
             for warning in curve.warnings():
                 click.echo(f"  {curve.implementation}: {warning}")
             for held in curve.held:
                 click.echo(f"  {held_in_words(curve, held)}")
-        for change in crossed:
-            click.echo(f"  {change}")
-        _totals(of_case)
+        for change in changes:
+            if change.case == case:
+                click.echo(f"  {change}")
+        _print_totals(of_case)
         click.echo()
     click.echo(LEGEND)
 
 
-def _table(curves: Sequence[Curve]) -> None:
-    """Print a row for each curve; one without a fit says why."""
-    lines = grid([HEADING, *(columns(curve) for curve in curves if curve.fit)])
-    width = max(len(curve.implementation) for curve in curves)
-    lines += [f"{curve.implementation:<{width}}  not fitted: {curve.reason}" for curve in curves if not curve.fit]
-    for line in lines:
-        click.echo(line)
-
-
-def _totals(curves: Sequence[Curve]) -> None:
+def _print_totals(curves: Sequence[Curve]) -> None:
     """Print how often intervals were right, and how far they reach."""
     held = [size for curve in curves for size in curve.held]
     if held:

@@ -6,7 +6,8 @@
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,8 @@ from click.core import ParameterSource
 
 from collbench.algorithms import choose
 from collbench.analysis.interconnects import (
-    Cell,
     Chosen,
     Interconnect,
-    Line,
     Table,
     common_ranks,
     left_out,
@@ -32,14 +31,14 @@ from collbench.api.notices import is_leader
 from collbench.api.requests import SweepRequest, predicted_sweep
 from collbench.cases import Sweep
 from collbench.cli.options import STANDARD, into, sweep_request
-from collbench.cli.running import say_where
+from collbench.cli.running import modelled_session, say_where
 from collbench.cli.tables import grid, room
 from collbench.datatypes import NONE
 from collbench.errors import UsageError, unknown
 from collbench.host.launcher import launched
 from collbench.host.sanitize import cell
-from collbench.measure.session import Session
-from collbench.results import Timed, Untimed, timed
+from collbench.results import Timed, timed
+from collbench.results.collectives import Untimed
 from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
 from collbench.topology.system import System
@@ -55,13 +54,15 @@ NARROWEST = 50  # columns, below which nothing more is left out
 
 def side_by_side(names: Sequence[str], options: Mapping[str, Any], what_ifs: tuple[str, ...], form: str) -> int:
     """Predict every system, read every run, and print them as a table for each kind of case; the exit status."""
+    from collbench.measure.predicted import Modelled
+
     found = _named(names)
     runs = [what for what in found.values() if isinstance(what, Run)]
     rows = [row for run in runs for row in timed(run.results) if row.case.nbytes]
     if runs and not rows:
         raise UsageError(why_none(runs))
     request = sweep_request(options, on=",".join(names))
-    ranks = _ranks(found, request)
+    ranks, ranks_in_words = _ranks(found.values(), request)
     every = []
     for name, what in found.items():
         if isinstance(what, Run):
@@ -69,55 +70,59 @@ def side_by_side(names: Sequence[str], options: Mapping[str, Any], what_ifs: tup
             continue
         part, sweep = _sweep(what, request, ranks, rows)
         folder = options["out"] / name.replace("/", "-") if options["out"] else None
-        formats = ("png",) if options["plot"] else ()
-        every.append(_predicted(name, part, sweep, folder, what_ifs, formats if form == "table" else None))
+        with modelled_session(Modelled(part, sweep, what_ifs), sweep, folder) as session:
+            results = list(session.run())
+        if session.leader and folder and form == "table":
+            say_where(session, ("png",) if options["plot"] else ())
+        skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if isinstance(row, Untimed)]
+        remarks = tuple(dict.fromkeys(skipped))
+        every.append(Interconnect(name, session.topology, tuple(timed(results)), remarks))
     compared = tables(every, _selected(request))
     reasons = left_out(every, compared)
     if not compared:
         raise UsageError(f"nothing to compare: {'; '.join(reasons)}")
     if is_leader(launched()):
-        for line in (_ranks_in_words(ranks, request), *(f"left out: {reason}" for reason in reasons)):
+        for line in (ranks_in_words, *(f"left out: {reason}" for reason in reasons)):
             click.echo(line, err=True)
         FORMATS[form](compared)
         if options["as_json"] not in (None, STANDARD):
             with into(options["as_json"]):
-                FORMATS["json"](compared)
+                _json(compared)
     return 0
 
 
 def _named(words: Sequence[str]) -> dict[str, System | Run]:
     """Return systems and runs by short names: of a preset, a file or a run's folder, or the whole word if two agree."""
-    for word in words:
+    found: dict[str, System | Run] = {}
+    for word, name in zip(words, short_names(words), strict=True):
         if words.count(word) > 1:
             raise UsageError(f"{word} is named twice; name each once")
-    return {name: _found(word) for word, name in zip(words, short_names(words), strict=True)}
+        if word in files.names() or word.endswith(".toml"):
+            found[name] = files.load(word)
+        elif word and Path(word).exists():
+            found[name] = read(Path(word))
+        else:
+            raise unknown("system", word, (*files.names(), "FILE.toml", "the path of a run"))
+    return found
 
 
-def _found(word: str) -> System | Run:
-    if word in files.names() or word.endswith(".toml"):
-        return files.load(word)
-    if not word or not Path(word).exists():
-        raise unknown("system", word, (*files.names(), "FILE.toml", "the path of a run"))
-    return read(Path(word))
+def _ranks(found: Iterable[System | Run], request: SweepRequest) -> tuple[int | None, str]:
+    """Return the number of ranks of all, None where each has its own, and how to have others in words.
 
-
-def _ranks(found: Mapping[str, System | Run], request: SweepRequest) -> int | None:
-    """Return the number of ranks of all: the requested one, or the largest that one has and all can have, if any."""
-    if request.nodes or request.ranks_per_node:
-        return None
-    if request.ranks:
-        return request.ranks
-    measured = [{row.case.ranks for row in timed(what.results)} for what in found.values() if isinstance(what, Run)]
-    return common_ranks([what for what in found.values() if isinstance(what, System)], measured)
-
-
-def _ranks_in_words(ranks: int | None, request: SweepRequest) -> str:
-    """Return how many ranks each has, and how to have others."""
+    It is the requested number, or the largest that one has and all can have.
+    """
     if request.nodes or request.ranks or request.ranks_per_node:
-        return "ranks as they were requested"
+        whole = None if request.nodes or request.ranks_per_node else request.ranks
+        return whole, "ranks as they were requested"
+    systems = [what for what in found if isinstance(what, System)]
+    measured = [{row.case.ranks for row in timed(what.results)} for what in found if isinstance(what, Run)]
+    ranks = common_ranks(systems, measured)
     if ranks is None:
-        return "no number of ranks is possible on all: each has its own; --ranks for another"
-    return f"{ranks} ranks on each, the most that all can have of what one of them has; --ranks for another number"
+        return None, "no number of ranks is possible on all: each has its own; --ranks for another"
+    return (
+        ranks,
+        f"{ranks} ranks on each, the most that all can have of what one of them has; --ranks for another number",
+    )
 
 
 def _sweep(system: System, request: SweepRequest, ranks: int | None, rows: Sequence[Timed]) -> tuple[System, Sweep]:
@@ -131,20 +136,17 @@ def _sweep(system: System, request: SweepRequest, ranks: int | None, rows: Seque
     if not rows:
         return part, sweep
     cases = [row.case for row in rows]
-    if not _given("op"):
-        sweep = replace(sweep, collectives=tuple(dict.fromkeys(case.collective for case in cases)))
-    if not _given("datatype"):
-        sweep = replace(sweep, dtypes=tuple(dict.fromkeys(case.dtype for case in cases)))
-    if not _given("redop"):
-        redops = dict.fromkeys(case.redop for case in cases if case.redop != NONE)
-        sweep = replace(sweep, redops=tuple(redops) or (NONE,))
-    if not _given("root"):
-        sweep = replace(sweep, root=max(case.root for case in cases))
-    if not _given("in_place"):
-        sweep = replace(sweep, in_place=all(case.in_place for case in cases))
-    if not _given("minbytes", "maxbytes", "stepfactor", "stepbytes"):
-        sweep = replace(sweep, sizes=tuple(sorted({case.nbytes for case in cases})))
-    return part, sweep
+    redops = dict.fromkeys(case.redop for case in cases if case.redop != NONE)
+    measured: dict[str, tuple[tuple[str, ...], Any]] = {
+        "collectives": (("op",), tuple(dict.fromkeys(case.collective for case in cases))),
+        "dtypes": (("datatype",), tuple(dict.fromkeys(case.dtype for case in cases))),
+        "redops": (("redop",), tuple(redops) or (NONE,)),
+        "root": (("root",), max(case.root for case in cases)),
+        "in_place": (("in_place",), all(case.in_place for case in cases)),
+        "sizes": (("minbytes", "maxbytes", "stepfactor", "stepbytes"), tuple(sorted({case.nbytes for case in cases}))),
+    }
+    fields = {name: value for name, (options, value) in measured.items() if not _given(*options)}
+    return part, replace(sweep, **fields)
 
 
 def _given(*names: str) -> bool:
@@ -153,36 +155,14 @@ def _given(*names: str) -> bool:
     return any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
 
 
-def _predicted(
-    name: str,
-    system: System,
-    sweep: Sweep,
-    folder: Path | None,
-    what_ifs: tuple[str, ...],
-    formats: Sequence[str] | None,
-) -> Interconnect:
-    """Return the predictions of a system; they are stored in the folder, and that is printed if there are `formats`."""
-    from collbench.measure.predicted import Modelled
-
-    session = Session(Modelled(system, sweep, what_ifs), sweep, launched(), folder, modelled=True)
-    with session:
-        results = list(session.run())
-    if session.leader and folder and formats is not None:
-        say_where(session, formats)
-    skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if isinstance(row, Untimed)]
-    return Interconnect(name, session.topology, tuple(timed(results)), tuple(dict.fromkeys(skipped)))
-
-
 def _selected(request: SweepRequest) -> Chosen | None:
     """Return which implementations `--impl` names; without it an interconnect is as fast as its library."""
     if not _given("impl"):
         return None
     names: set[str] = set()
     for platform in ("gpu", "cpu"):
-        try:
+        with suppress(UsageError):  # there may be such implementations on the other platform
             names.update(choose(request.implementations, platform))
-        except UsageError:
-            continue  # there may be such implementations on the other platform
     return lambda implementation: implementation in names or implementation.partition("@")[0] in names
 
 
@@ -193,15 +173,15 @@ def show(tables: Sequence[Table]) -> None:
     """Print every table, then what the columns mean."""
     printed: list[str] = []
     for table in tables:
-        heads = list(head(table))
+        heads = list(_head(table))
         if heads != printed:
             printed = heads
             click.echo("\n".join([*heads, ""]))
-        click.echo("\n".join([table.title, *lines(table, room()), "", *table.verdict(), ""]))
+        click.echo("\n".join([table.title, *_lines(table, room()), "", *table.verdict(), ""]))
     click.echo(LEGEND, err=True)
 
 
-def head(table: Table) -> Iterator[str]:
+def _head(table: Table) -> Iterator[str]:
     """Yield what each interconnect is, how its times are known, and what makes them unlike."""
     width = max(len(one.name) for one in table.interconnects)
     for one in table.interconnects:
@@ -213,71 +193,56 @@ def head(table: Table) -> Iterator[str]:
             yield f"note: {one.name}: {remark}"
 
 
-def lines(table: Table, width: int | None) -> list[str]:
+def _lines(table: Table, width: int | None) -> list[str]:
     """Return the table in so many columns, or as many as it needs; without room the algorithm goes, then the band."""
     versus = f"vs {table.interconnects[0].name}"
-    titles = {"size": "size", "name": "", "time": "time", "vs": versus if len(versus) <= 8 else "vs first"}
-    rows: list[dict[str, str]] = [titles | {"band": "band", "method": "algorithm"}]
+    if len(versus) > 8:
+        versus = "vs first"
+    rows: list[Sequence[str]] = [("size", "", "time", versus, "band", "algorithm")]
     for line in table.lines:
-        there = _with_time(table, line)
-        for number, (one, found) in enumerate(there):
-            rows.append(_cells(one, line, found, first=not number))
-    shown = list(rows[0])
-    for name in ("method", "band"):
-        widest = max(map(len, _grid(rows, shown)))
-        if width and widest > max(width, NARROWEST):
-            shown.remove(name)
-    return _grid(rows, shown)
+        size = format_size(line.nbytes)
+        for one, found in zip(table.interconnects, line.cells, strict=True):
+            if not found:
+                continue
+            low, high = found.row.band
+            mark = " "
+            if one.name in line.ranking.names:
+                mark = "*" if line.ranking.surely and len(line.ranking.names) == 1 else "?"
+            band = f"{format_seconds(low)} .. {format_seconds(high)}" if low == low else ""  # NaN: no interval
+            name, seconds = f"{mark} {printable(one.name)}", format_seconds(found.row.typical)
+            rows.append((size, name, seconds, found.ratio, band, printable(found.method)))
+            size = ""  # which stands in the first of its rows only
+    lines = grid(rows, right=(0, 2, 3, 4))
+    while width and len(rows[0]) > 4 and max(map(len, lines)) > max(width, NARROWEST):
+        rows = [row[:-1] for row in rows]
+        lines = grid(rows, right=(0, 2, 3, 4))
+    return lines
 
 
-def _grid(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[str]:
-    right = [number for number, name in enumerate(names) if name not in ("name", "method")]
-    return grid([[row[name] for name in names] for row in rows], right)
-
-
-def _with_time(table: Table, line: Line) -> list[tuple[Interconnect, Cell]]:
-    pairs = zip(table.interconnects, line.cells, strict=True)
-    return [(one, found) for one, found in pairs if found]
-
-
-def _cells(one: Interconnect, line: Line, found: Cell, first: bool) -> dict[str, str]:
-    """Return the cells of a row; the size stands in the first of its rows only."""
-    low, high = found.row.band
-    mark = " "
-    if one.name in line.ranking.names:
-        mark = "*" if line.ranking.surely and len(line.ranking.names) == 1 else "?"
-    return {
-        "size": format_size(line.nbytes) if first else "",
-        "name": f"{mark} {printable(one.name)}",
-        "time": format_seconds(found.row.typical),
-        "vs": found.ratio,
-        "band": f"{format_seconds(low)} .. {format_seconds(high)}" if low == low else "",  # NaN: no interval
-        "method": printable(found.method),
-    }
+def print_csv(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> None:
+    """Print records as CSV, whose cells no spreadsheet takes for formulas."""
+    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        writer.writerow({name: cell(value) for name, value in record.items()})
 
 
 def _csv(tables: Sequence[Table]) -> None:
     rows = [record for table in tables for record in records(table)]
-    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: cell(value) for name, value in row.items()})
+    print_csv(list(rows[0]), rows)
 
 
 def as_json(tables: Sequence[Table]) -> list[dict[str, Any]]:
     """Return a record for each table: what is compared, the rows, and the verdict in sentences."""
-    return [
-        {
-            "case": table.title,
-            "interconnects": [
-                {"name": one.name, "title": one.title, "origin": one.origin, "ranks": count, "remarks": one.remarks}
-                for one, count in zip(table.interconnects, table.ranks, strict=True)
-            ],
-            "rows": records(table),
-            "verdict": table.verdict(),
-        }
-        for table in tables
-    ]
+    found = []
+    for table in tables:
+        interconnects = [
+            {"name": one.name, "title": one.title, "origin": one.origin, "ranks": count, "remarks": one.remarks}
+            for one, count in zip(table.interconnects, table.ranks, strict=True)
+        ]
+        rows = {"interconnects": interconnects, "rows": records(table), "verdict": table.verdict()}
+        found.append({"case": table.title} | rows)
+    return found
 
 
 def _json(tables: Sequence[Table]) -> None:

@@ -4,13 +4,13 @@ For example:
   collbench list
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import click
 
 from collbench.algorithms import implementations
 from collbench.cli.tables import grid
-from collbench.collectives import COLLECTIVES, Collective
+from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.topology import files
 from collbench.topology.products import ARCHITECTURES
@@ -21,36 +21,34 @@ from collbench.topology.render import fabric, nic_words
 def command() -> None:
     """List collectives, implementations, platforms and systems, and which implementation does what where."""
     known = implementations().values()
-    _print([("collective", "also called", "bus factor at 8 ranks"), *map(_collective, COLLECTIVES.values())])
+    collective_rows = []
+    for collective in COLLECTIVES.values():
+        first = (*collective.aliases, collective.name)[0]
+        program = f"osu_{first}" if collective.suite == "osu" else f"{first}_perf"
+        also = ", ".join((*collective.aliases, program))
+        collective_rows.append((collective.name, also, f"{collective.bus_factor(8):.3g}"))
+    _print([("collective", "also called", "bus factor at 8 ranks"), *collective_rows])
     implementation_rows = [(one.name, ", ".join(one.platforms), one.summary) for one in known]
     _print([("implementation", "platforms", "what it is"), *implementation_rows])
     wire_rows = [(one.wire.name, one.name, f"{one.wire.nbytes:.3g}", one.wire.summary) for one in known if one.wire]
     _print([("wire format", "implementation", "bytes of an element", "what it is"), *wire_rows])
-    _print([("what does what", ""), *((one.name, _covered(one.collectives, COLLECTIVES)) for one in known)])
-    _print([("system", "GPUs of a node", "joined by", "NICs of a node"), *map(_system, files.names())])
+    _print([("what does what", ""), *((one.name, _covered(one.collectives)) for one in known)])
+    system_rows = []
+    for name in files.names():
+        system = files.load(name)
+        gpus = f"{system.gpus} x {system.gpu or ARCHITECTURES[system.arch].name}"
+        system_rows.append((name, gpus, fabric(system), nic_words(system).partition(" each way")[0]))
+    _print([("system", "GPUs of a node", "joined by", "NICs of a node"), *system_rows])
     _print([("dtypes", ", ".join(DATATYPES)), ("reductions", ", ".join(REDUCTIONS))])
 
 
 def _print(rows: Sequence[tuple[str, ...]]) -> None:
     """Print a table, with an empty line behind."""
-    for line in [*grid(rows), ""]:
-        click.echo(line)
+    click.echo("\n".join([*grid(rows), ""]))
 
 
-def _collective(collective: Collective) -> tuple[str, ...]:
-    """Return its name, what others and their programs call it, and its bus factor."""
-    first = (collective.aliases or (collective.name,))[0]
-    program = f"osu_{first}" if collective.suite == "osu" else f"{first}_perf"
-    return collective.name, ", ".join((*collective.aliases, program)), f"{collective.bus_factor(8):.3g}"
-
-
-def _covered(names: Sequence[str], known: Collection[str]) -> str:
+def _covered(names: Sequence[str]) -> str:
     """Return names of collectives, or that it is all of them."""
-    return f"all {len(known)}" if set(names) == set(known) else ", ".join(name for name in known if name in names)
-
-
-def _system(name: str) -> tuple[str, ...]:
-    """Return the row of a preset."""
-    system = files.load(name)
-    gpu = system.gpu or ARCHITECTURES[system.arch].name
-    return name, f"{system.gpus} x {gpu}", fabric(system), nic_words(system).partition(" each way")[0]
+    if set(names) == set(COLLECTIVES):
+        return f"all {len(COLLECTIVES)}"
+    return ", ".join(name for name in COLLECTIVES if name in names)

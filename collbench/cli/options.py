@@ -2,21 +2,29 @@
 
 import io
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from copy import copy
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from collbench.errors import StorageError, writing
+from collbench.errors import StorageError, UsageError, writing
 from collbench.platforms import platforms
 
 if TYPE_CHECKING:
     from collbench.api.requests import SweepRequest
 
-_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+def option(
+    names: str, meaning: str | None = None, *, kind: type[click.Option] = click.Option, **more: Any
+) -> click.Option:
+    """Return the option of these names, with blanks between; `meaning` is its help."""
+    return kind(names.split(), help=meaning, **more)
+
 
 # ---------------------------------------------------------------------------------------------------------------- paths
 
@@ -50,21 +58,25 @@ class Renamed(click.Option):
 
 PATH = _PrintablePath(path_type=Path)
 PICTURE = _PrintablePath(dir_okay=False, path_type=Path)
-RUN = click.argument("run", metavar="RUN", type=PATH)
-RUNS = click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=PATH)
+RUN = click.Argument(["run"], metavar="RUN", type=PATH)
+RUNS = click.Argument(["runs"], metavar="RUN...", nargs=-1, required=True, type=PATH)
 FORMATS = click.Choice(["png", "svg", "pdf"])  # of pictures
 
 
 def writes(what: str) -> list[click.Parameter]:
     """Return the options that say in which formats pictures are written, and the folder to make for all that is."""
-    formats = click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"])
-    return [formats, click.Option(["--out"], type=PATH, help=f"Folder to make for {what}.")]
+    formats = option("--format formats", type=FORMATS, multiple=True, default=["png"])
+    return [formats, option("--out", f"Folder to make for {what}.", type=PATH)]
+
+
+def out_option(meaning: str, metavar: str = "FILE", **more: Any) -> click.Option:
+    """Return `--out` of a command whose option was `-o` before."""
+    return option("-o --out", meaning, kind=Renamed, metavar=metavar, **{"type": PATH} | more)
 
 
 # ----------------------------------------------------------------------------------------------------------------- JSON
 
 STANDARD = Path("-")  # standard output
-_JSON, _SUFFIX = "--json", ".json"
 
 
 class JsonCommand(click.Command):
@@ -78,18 +90,17 @@ class JsonCommand(click.Command):
             if word == "--":
                 words += [word, *rest]
                 break
-            if word == _JSON:
-                taken = rest and (rest[0] == str(STANDARD) or rest[0].endswith(_SUFFIX))
-                word = f"{_JSON}={rest.pop(0) if taken else STANDARD}"
+            if word == "--json":
+                taken = rest and (rest[0] == str(STANDARD) or rest[0].endswith(".json"))
+                word = f"--json={rest.pop(0) if taken else STANDARD}"
             words.append(word)
         return super().parse_args(context, words)
 
 
-def json_option(what: str) -> Callable[[_Decorated], _Decorated]:
+def json_option(what: str) -> click.Option:
     """Return the option; `what` says what the JSON is of."""
-    return click.option(
-        _JSON, "as_json", type=PATH, metavar="FILE|-", help=f"Write {what} as JSON; - is standard output, and no more."
-    )
+    meaning = f"Write {what} as JSON; - is standard output, and no more."
+    return option("--json as_json", meaning, type=PATH, metavar="FILE|-")
 
 
 @contextmanager
@@ -100,11 +111,11 @@ def into(place: Path) -> Iterator[None]:
         return
     with redirect_stdout(io.StringIO()) as printed:
         yield
-    with writing(place, f"{_JSON} FILE", StorageError):
+    with writing(place, "--json FILE", StorageError):
         place.write_text(printed.getvalue(), encoding="utf-8")
 
 
-# ------------------------------------------------------------------------------------------ names, as a shell completes
+# --------------------------------------------------------------------------------------------------- names and numbers
 
 
 def completed(
@@ -120,10 +131,9 @@ def completed(
     return complete
 
 
-def _collectives() -> Iterable[str]:
-    from collbench.collectives import COLLECTIVES
-
-    return ["all", *COLLECTIVES]
+def _all_of(module: str, registry: str) -> Callable[[], Iterable[str]]:
+    """Return what looks up `all` and the names of a registry, whose module is imported only then."""
+    return lambda: ["all", *getattr(import_module(f"collbench.{module}"), registry)]
 
 
 def _implementations() -> Iterable[str]:
@@ -139,162 +149,146 @@ def systems() -> Iterable[str]:
     return names()
 
 
-def _places() -> Iterable[str]:
-    return ["auto", *platforms(), *systems()]
-
-
-def _dtypes() -> Iterable[str]:
-    from collbench.datatypes import DATATYPES
-
-    return ["all", *DATATYPES]
-
-
-def _redops() -> Iterable[str]:
-    from collbench.datatypes import REDUCTIONS
-
-    return ["all", *REDUCTIONS]
+def numbers(text: str) -> list[int]:
+    """Return the numbers of `64,96` or `8..8192`, which doubles, each once and ascending; none of any other text."""
+    found: set[int] = set()
+    for word in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,12})(?:\.\.(\d{1,12}))?\s*", word, re.ASCII)
+        if not match:
+            return []
+        count, last = int(match[1]), int(match[2] or match[1])
+        if match[2] and not 0 < count <= last:
+            return []
+        found.add(count)
+        while 0 < 2 * count <= last:
+            count *= 2
+            found.add(count)
+    return sorted(found)
 
 
 # -------------------------------------------------------------------------------------------------------------- systems
 
-HERE = click.Option(
-    ["--on"], default="auto", metavar="|".join(("auto", *platforms())), help="Where the ranks live.", show_default=True
-)  # and not on a described system
-
-ANYWHERE = click.Option(
-    ["--on"],
+_HERE = "|".join(("auto", *platforms()))
+_ANYWHERE = f"{_HERE}|SYSTEM|FILE.toml"
+HERE = option("--on", "Where the ranks live.", default="auto", metavar=_HERE, show_default=True)
+"""Where ranks are started, and not on a described system."""
+ANYWHERE = option(
+    "--on",
+    "Where the ranks live; on a described system nothing runs, a model predicts.",
     default="auto",
-    metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
-    help="Where the ranks live; on a described system nothing runs, a model predicts.",
+    metavar=_ANYWHERE,
 )
-
-
-def machine_option(default: str = "as the run file says") -> Callable[[_Decorated], _Decorated]:
-    """Return the option that says what machine runs are of; `--as` was its name before."""
-    return click.option(
-        "--on",
-        "--as",
-        "on",
-        cls=Renamed,
-        metavar="SYSTEM|FILE.toml",
-        shell_complete=completed(systems, several=False),
-        help=f"What the machine is.  [default: {default}]",
-    )
-
-
-NODES = click.option(
+NODES = option(
     "--nodes",
+    "Nodes that ranks are spread over.  [default: as few as they fill]",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Nodes that ranks are spread over.  [default: as few as they fill]",
 )
+
+
+def machine_option(default: str = "as the run file says", meaning: str = "What the machine is.") -> click.Option:
+    """Return the option that says what machine runs are of; `--as` was its name before."""
+    return option(
+        "--on --as on",
+        f"{meaning}  [default: {default}]",
+        kind=Renamed,
+        metavar="SYSTEM|FILE.toml",
+        shell_complete=completed(systems, several=False),
+    )
+
 
 # -------------------------------------------------------------------------------------------------------------- a sweep
 
 _NAMES = "NAME[,NAME]|all"
-SWEEP_OPTIONS = {
-    str(option.name): option
-    for option in (
-        click.Option(
-            ["--op"],
-            default="allreduce",
-            metavar=_NAMES,
-            shell_complete=completed(_collectives),
-            help="Collectives (see collbench list).",
-        ),
-        click.Option(
-            ["--impl"],
-            default="all",
-            metavar="NAME[,NAME]|library|ladder|narrow|all",
-            shell_complete=completed(_implementations),
-            help="Implementations.",
-        ),
-        click.Option(
-            ["--on"],
-            default="auto",
-            metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
-            shell_complete=completed(_places, several=False),
-            help="Where the ranks live; on a described system (see predict) nothing runs, a model predicts.",
-        ),
-        click.Option(
-            ["--nodes"], type=int, metavar="N", help="Nodes of a described system; default: as it says, mostly 1."
-        ),
-        click.Option(["-g", "--ranks", "--ngpus", "ranks"], type=int, help="Ranks; default: every GPU, on a CPU 2."),
-        click.Option(
-            ["--ranks-per-node"],
-            type=int,
-            metavar="N",
-            help="GPUs to use of each node of a described system; default: all.",
-        ),
-        click.Option(["-b", "--minbytes"], default="8", metavar="SIZE", help="Smallest message."),
-        click.Option(
-            ["-e", "--maxbytes"],
-            metavar="SIZE",
-            help="Largest message; default: 128M, or what free memory allows; predicted 8G.",
-        ),
-        click.Option(["-f", "--stepfactor"], type=float, default=4.0, help="Each size is so many times the last."),
-        click.Option(["-i", "--stepbytes"], metavar="SIZE", help="Sizes this far apart, instead of -f."),
-        click.Option(["-n", "--iters"], type=int, help="Take so many samples, instead of as many as are needed."),
-        click.Option(
-            ["-w", "--warmup", "--warmup_iters", "warmup"], type=int, default=1, help="Untimed samples first."
-        ),
-        click.Option(["-c", "--check"], type=int, default=1, help="For nccl-tests' sake: every row is checked."),
-        click.Option(
-            ["-d", "--datatype"],
-            default="float",
-            metavar=_NAMES,
-            shell_complete=completed(_dtypes),
-            help="Element types.",
-        ),
-        click.Option(
-            ["-o", "--redop"], default="sum", metavar=_NAMES, shell_complete=completed(_redops), help="Reductions."
-        ),
-        click.Option(["-r", "--root"], type=int, default=0, help="Root rank of collectives that have one."),
-        click.Option(["--in-place"], is_flag=True, help="Send from and receive into one buffer."),
-        click.Option(["-G", "--cudagraph"], type=int, default=1, help="On a GPU, time captured graphs; 0: launches."),
-        click.Option(["--no-graph"], is_flag=True, help="The same as -G 0."),
-        click.Option(["--budget"], type=float, default=0.5, help="Seconds for a case, all implementations together."),
-        click.Option(["-T", "--timeout"], type=float, default=30.0, help="Seconds without progress that fail a case."),
-        click.Option(["--spin"], default="auto", metavar="auto|yield|busy", help="On a CPU, how a rank waits."),
-        click.Option(
-            ["--bind"],
-            default="core",
-            metavar="core|none",
-            help="On a CPU, bind each rank to a core where there are enough.",
-        ),
-        click.Option(
-            ["--ab"],
-            multiple=True,
-            metavar="'NAME=VALUE ...'",
-            help="Measure with these variables, interleaved with the environment as it is; NAME= makes a variable "
-            "empty, -NAME unset. Given twice: one setting against the other.",
-        ),
-        click.Option(
-            ["--mpi"],
-            default="",
-            metavar="LIB[,LIB]",
-            help="On a CPU, the MPI libraries to measure, interleaved: mpich, openmpi, intel, ... or a folder; "
-            "default: mpi4py's.",
-        ),
-        click.Option(
-            ["--starts"],
-            type=int,
-            metavar="N",
-            help="Start the ranks so often: ± covers what another start gives; default: 3 where that is quick, else 1.",
-            show_default=False,
-        ),
-        click.Option(["-q", "--quiet"], is_flag=True, help="Rows and where they are, and no more."),
-        click.Option(
-            ["--json", "as_json"],
-            type=PATH,
-            metavar="FILE|-",
-            help="Write what was measured as JSON too; - is standard output, and the table goes to stderr.",
-        ),
-        click.Option(["-I", "--percentiles"], is_flag=True, help="Show min, p95, p99 and max of the samples too."),
-        click.Option(["--out"], type=PATH, help="Folder to make for run file and plots."),
-        click.Option(["--plot/--no-plot"], default=True, help="Draw the plots at the end."),
-    )
-}
+_SWEEP = (
+    option(
+        "--op",
+        "Collectives (see collbench list).",
+        default="allreduce",
+        metavar=_NAMES,
+        shell_complete=completed(_all_of("collectives", "COLLECTIVES")),
+    ),
+    option(
+        "--impl",
+        "Implementations.",
+        default="all",
+        metavar="NAME[,NAME]|library|ladder|narrow|all",
+        shell_complete=completed(_implementations),
+    ),
+    option(
+        "--on",
+        "Where the ranks live; on a described system (see predict) nothing runs, a model predicts.",
+        default="auto",
+        metavar=_ANYWHERE,
+        shell_complete=completed(lambda: ["auto", *platforms(), *systems()], several=False),
+    ),
+    option("--nodes", "Nodes of a described system; default: as it says, mostly 1.", type=int, metavar="N"),
+    option("-g --ranks --ngpus ranks", "Ranks; default: every GPU, on a CPU 2.", type=int),
+    option("--ranks-per-node", "GPUs to use of each node of a described system; default: all.", type=int, metavar="N"),
+    option("-b --minbytes", "Smallest message.", default="8", metavar="SIZE"),
+    option(
+        "-e --maxbytes", "Largest message; default: 128M, or what free memory allows; predicted 8G.", metavar="SIZE"
+    ),
+    option("-f --stepfactor", "Each size is so many times the last.", type=float, default=4.0),
+    option("-i --stepbytes", "Sizes this far apart, instead of -f.", metavar="SIZE"),
+    option("-n --iters", "Take so many samples, instead of as many as are needed.", type=int),
+    option("-w --warmup --warmup_iters warmup", "Untimed samples first.", type=int, default=1),
+    option("-c --check", "For nccl-tests' sake: every row is checked.", type=int, default=1),
+    option(
+        "-d --datatype",
+        "Element types.",
+        default="float",
+        metavar=_NAMES,
+        shell_complete=completed(_all_of("datatypes", "DATATYPES")),
+    ),
+    option(
+        "-o --redop",
+        "Reductions.",
+        default="sum",
+        metavar=_NAMES,
+        shell_complete=completed(_all_of("datatypes", "REDUCTIONS")),
+    ),
+    option("-r --root", "Root rank of collectives that have one.", type=int, default=0),
+    option("--in-place", "Send from and receive into one buffer.", is_flag=True),
+    option("-G --cudagraph", "On a GPU, time captured graphs; 0: launches.", type=int, default=1),
+    option("--no-graph", "The same as -G 0.", is_flag=True),
+    option("--budget", "Seconds for a case, all implementations together.", type=float, default=0.5),
+    option("-T --timeout", "Seconds without progress that fail a case.", type=float, default=30.0),
+    option("--spin", "On a CPU, how a rank waits.", default="auto", metavar="auto|yield|busy"),
+    option("--bind", "On a CPU, bind each rank to a core where there are enough.", default="core", metavar="core|none"),
+    option(
+        "--ab",
+        "Measure with these variables, interleaved with the environment as it is; NAME= makes a variable empty, -NAME "
+        "unset. Given twice: one setting against the other.",
+        multiple=True,
+        metavar="'NAME=VALUE ...'",
+    ),
+    option(
+        "--mpi",
+        "On a CPU, the MPI libraries to measure, interleaved: mpich, openmpi, intel, ... or a folder; default: "
+        "mpi4py's.",
+        default="",
+        metavar="LIB[,LIB]",
+    ),
+    option(
+        "--starts",
+        "Start the ranks so often: ± covers what another start gives; default: 3 where that is quick, else 1.",
+        type=int,
+        metavar="N",
+        show_default=False,
+    ),
+    option("-q --quiet", "Rows and where they are, and no more.", is_flag=True),
+    option(
+        "--json as_json",
+        "Write what was measured as JSON too; - is standard output, and the table goes to stderr.",
+        type=PATH,
+        metavar="FILE|-",
+    ),
+    option("-I --percentiles", "Show min, p95, p99 and max of the samples too.", is_flag=True),
+    option("--out", "Folder to make for run file and plots.", type=PATH),
+    option("--plot/--no-plot", "Draw the plots at the end.", default=True),
+)
+SWEEP_OPTIONS: Mapping[str, click.Option] = {str(given.name): given for given in _SWEEP}
 """The options of `collbench sweep` by name; other commands share them."""
 
 MEASURING = (
@@ -312,10 +306,10 @@ _REQUEST = (
 def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
     """Return these options of `sweep`, in its order; those in `defaults` have another default than there."""
     options: list[click.Parameter] = []
-    for name, option in SWEEP_OPTIONS.items():
+    for name, given in SWEEP_OPTIONS.items():
         if name in names or name in defaults:
-            changed = copy(option)
-            changed.default = defaults.get(name, option.default)
+            changed = copy(given)
+            changed.default = defaults.get(name, given.default)
             options.append(changed)
     return options
 
@@ -332,3 +326,88 @@ def sweep_request(options: Mapping[str, Any], **fixed: Any) -> "SweepRequest":
     words = {name: options[name] for name in _REQUEST if name in options}
     graph = options.get("cudagraph", 1) > 0 and not options.get("no_graph", False)
     return SweepRequest.parse(**words | fixed, cudagraph=graph)
+
+
+# ----------------------------------------------------------------------------------- options that nccl-tests alone has
+
+
+class Unneeded(NamedTuple):
+    """An option of nccl-tests that changes nothing here; unless its value is the usual one, stderr says why."""
+
+    letter: str
+    name: str
+    usual: int
+    why: str
+
+
+UNNEEDED = (
+    Unneeded("a", "average", 3, "the slowest rank counts, as with -a 3"),
+    Unneeded("C", "report_cputime", 0, "times are those of whole operations, on the device too"),
+    Unneeded("D", "device_implementation", 0, "--impl names what carries an operation out"),
+    Unneeded("M", "memory_report", 0, "what is free is looked at before the start, and not reported"),
+    Unneeded("N", "run_cycles", 1, "a case is sampled until its median is known, once"),
+    Unneeded("p", "parallel_init", 0, "communicators are made together, and that is not timed"),
+    Unneeded("R", "local_register", 0, "NCCL's buffers are not registered"),
+    Unneeded("S", "report_timestamps", 0, "rows have no time of day; the run file has that of its start"),
+    Unneeded("u", "unalign", 0, "buffers begin where their memory does"),
+    Unneeded("x", "cta_policy", 0, "NCCL's own policy is measured; NCCL_CTA_POLICY sets it"),
+    Unneeded("y", "stream_null", 0, "every rank has a stream of its own"),
+    Unneeded("z", "blocking", 0, "a sample ends once every rank is done, and nothing in it is waited for"),
+)
+"""Names, letters and usual values are those of nccl-tests' README and of `all_reduce_perf --help`."""
+NCCL_NAMES = ("nthreads", "agg_iters", "output_file", *(unneeded.name for unneeded in UNNEEDED))
+
+
+def nccl_options() -> list[click.Parameter]:
+    """Return the options that nccl-tests alone has; help hides them, and docs/options.md lists them."""
+    return [
+        option("-t --nthreads", type=click.IntRange(min=1), default=1, metavar="N", hidden=True),
+        option("-m --agg_iters", default="1", metavar="N|MIN:MAX", hidden=True),
+        option("-J --output_file", type=PATH, metavar="FILE", hidden=True),
+        *(
+            option(f"-{letter} --{name}", f"No effect: {why}.", type=int, metavar="N", default=usual, hidden=True)
+            for letter, name, usual, why in UNNEEDED
+        ),
+    ]
+
+
+def nccl_remarks(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each option of nccl-tests that was given and changes nothing."""
+    for letter, name, usual, why in UNNEEDED:
+        if options[name] != usual:
+            yield f"-{letter} {options[name]} has no effect: {why}"
+    aggregated, op = options["agg_iters"], options.get("op", "")
+    if aggregated != "1" and ":" not in aggregated:
+        yield (
+            f"-m {aggregated} has no effect: operations are called back to back until a sample lasts long enough, "
+            "and never fused; sizes are -m MIN:MAX, or -b and -e"
+        )
+    if _is_reduction(op):
+        yield f"--op {op} is taken as nccl-tests' --op, the reduction: -o {op} of an allreduce"
+    if options["check"] < 1:
+        yield f"-c {options['check']} has no effect: a number that was not checked is never printed"
+
+
+def _is_reduction(op: str) -> bool:
+    """Whether --op names what nccl-tests calls an operation; `all` is all collectives."""
+    from collbench.datatypes import REDUCTIONS  # here: --help needs none of it, and no NumPy
+
+    return bool(op) and all(name.strip() in REDUCTIONS for name in op.split(","))
+
+
+def without_nccl_options(options: Mapping[str, Any], joined: tuple[int, int] | None) -> dict[str, Any]:
+    """Return the options with what nccl-tests' mean here: threads times GPUs are ranks, -m MIN:MAX is -b and -e."""
+    meant = {name: value for name, value in options.items() if name not in NCCL_NAMES} | {"check": 1}
+    if _is_reduction(options.get("op", "")):
+        meant |= {"op": "allreduce", "redop": options["op"]}
+    threads, aggregated = options["nthreads"], options["agg_iters"]
+    if threads > 1 and joined:
+        raise UsageError(f"-t {threads}: the launcher started {joined[1]} processes, and each is a rank; leave -t out")
+    if threads > 1:
+        meant["ranks"] = threads * (options["ranks"] or 1)
+    if ":" in aggregated:
+        first, _, last = aggregated.partition(":")
+        meant["minbytes"], meant["maxbytes"] = first or meant["minbytes"], last or meant["maxbytes"]
+    elif not aggregated.isdecimal():
+        raise UsageError(f"-m {aggregated} is neither; give MIN:MAX in bytes, or -b MIN -e MAX")
+    return meant

@@ -10,71 +10,56 @@ from typing import Any
 
 import click
 
-from collbench.cli.options import FORMATS, PATH, RUNS, Renamed
+from collbench.cli.options import FORMATS, RUNS, machine_option, option, out_option
 from collbench.errors import UsageError
 
 _DIGITS = 6  # of a number of lines
 
 
-@click.command("plot")
-@RUNS
-@click.option(
-    "-o",
-    "--out",
-    cls=Renamed,
-    type=PATH,
-    metavar="FOLDER",
-    help="Where to write the figures.  [default: the folder of the first run]",
-)
-@click.option(
-    "--format",
-    "formats",
-    type=FORMATS,
-    multiple=True,
-    default=["png"],
-    show_default=True,
-    help="File format; may be given several times.",
-)
-@click.option(
-    "--style",
-    default="screen",
-    show_default=True,
-    metavar="screen|paper|slide",
-    help="What the figures against message size are for: it sets their sizes, fonts and lines.",
-)
-@click.option(
-    "--view",
-    "views",
-    default="bandwidth,latency",
-    show_default=True,
-    metavar="NAME[,NAME]|all",
-    help="What stands along y: bandwidth, latency, ratio (the library's time over this row's), "
-    "bound (the share of what the line rate allows); or samples (every sample, around the median of its row).",
-)
-@click.option(
-    "--impl",
-    "names",
-    metavar="NAME[,NAME]|library|ladder",
-    help="Only these implementations.  [default: all in the runs]",
-)
-@click.option("--linear", is_flag=True, help="Bandwidth on a linear axis from zero.  [default: a logarithmic one]")
-@click.option(
-    "--lines",
-    default="7",
-    show_default=True,
-    metavar="N|all",
-    help="How many lines have a colour: libraries, then those that are fastest somewhere; the others are grey.",
-)
-@click.option("--overlay", is_flag=True, help="All topologies in one panel, a colour each.")
-@click.option("--apart", is_flag=True, help="Give predictions panels of their own.")
-@click.option(
-    "--on",
-    "--as",
-    "on",
-    cls=Renamed,
-    metavar="SYSTEM|FILE.toml",
-    help="What machine the measured runs are of, for the view bound.  [default: as each run file says]",
-)
+_OPTIONS = [
+    RUNS,
+    out_option("Where to write the figures.  [default: the folder of the first run]", "FOLDER"),
+    option(
+        "--format formats",
+        "File format; may be given several times.",
+        type=FORMATS,
+        multiple=True,
+        default=["png"],
+        show_default=True,
+    ),
+    option(
+        "--style",
+        "What the figures against message size are for: it sets their sizes, fonts and lines.",
+        default="screen",
+        show_default=True,
+        metavar="screen|paper|slide",
+    ),
+    option(
+        "--view views",
+        "What stands along y: bandwidth, latency, ratio (the library's time over this row's), bound (the share of what "
+        "the line rate allows); or samples (every sample, around the median of its row).",
+        default="bandwidth,latency",
+        show_default=True,
+        metavar="NAME[,NAME]|all",
+    ),
+    option(
+        "--impl names", "Only these implementations.  [default: all in the runs]", metavar="NAME[,NAME]|library|ladder"
+    ),
+    option("--linear", "Bandwidth on a linear axis from zero.  [default: a logarithmic one]", is_flag=True),
+    option(
+        "--lines",
+        "How many lines have a colour: libraries, then those that are fastest somewhere; the others are grey.",
+        default="7",
+        show_default=True,
+        metavar="N|all",
+    ),
+    option("--overlay", "All topologies in one panel, a colour each.", is_flag=True),
+    option("--apart", "Give predictions panels of their own.", is_flag=True),
+    machine_option("as each run file says", "What machine the measured runs are of, for the view bound."),
+]
+
+
+@click.command("plot", params=_OPTIONS)
 def command(runs: tuple[Path, ...], out: Path | None, names: str | None, lines: str, **options: Any) -> None:
     """Draw bandwidth, latency, speed-up or share of the bound against message size, a panel for each topology.
 
@@ -87,17 +72,9 @@ def command(runs: tuple[Path, ...], out: Path | None, names: str | None, lines: 
     """
     from collbench.api.reading import plot
 
-    folder = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
-    options |= {"impl": names or "", "lines": _count(lines)}
-    figures = plot(runs, folder, **options, say=lambda reason: click.echo(reason, err=True))
-    for figure in figures:
-        click.echo(figure)
-
-
-def _count(lines: str) -> int | None:
-    """Return how many lines have a colour, None for all; UsageError for what is neither a number nor `all`."""
-    if lines == "all":
-        return None
-    if not lines.isascii() or not lines.isdecimal() or len(lines) > _DIGITS:
+    if lines != "all" and not (lines.isascii() and lines.isdecimal() and len(lines) <= _DIGITS):
         raise UsageError(f"--lines {lines!r} is no number of lines; give 0 or more, or all")
-    return int(lines)
+    folder = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
+    options |= {"impl": names or "", "lines": None if lines == "all" else int(lines)}
+    for figure in plot(runs, folder, **options, say=lambda reason: click.echo(reason, err=True)):
+        click.echo(figure)

@@ -5,7 +5,7 @@ For example:
   collbench predict dgx-h100 --nodes 64 -b 64M -f 16 --what-if oversubscription=4
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,11 @@ from collbench.api.measuring import predicting_session
 from collbench.api.requests import SweepRequest, default_folder, find_system, folder_name, predicted_sweep
 from collbench.cases import Sweep
 from collbench.cli import interconnects
-from collbench.cli._nccl_options import NAMES
-from collbench.cli._outputs import Outputs
-from collbench.cli.options import MEASURING, STANDARD, SWEEP_OPTIONS, completed, shared, sweep_request, systems
+from collbench.cli.options import MEASURING, STANDARD, SWEEP_OPTIONS, completed, option, shared, sweep_request, systems
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import method, remarks, row
-from collbench.cli.sweep import print_end, show_sweep
+from collbench.cli.running import Outputs
+from collbench.cli.sweep import print_end, show_prediction
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.results import Prediction, Result
@@ -29,7 +28,23 @@ from collbench.units import format_seconds, format_size
 
 CHANGE_LEGEND = "takes: what one operation should take with the change, over what it takes as the system is described"
 _CHANGE = Table("{size:>9}  {name:<16} {before:>9} {after:>9} {ratio:>8}  {how:<16} {note}", ("how", "before"))
-_OPTIONS = shared(*(name for name in SWEEP_OPTIONS if name not in (*MEASURING, *NAMES, "on", "impl")), impl="library")
+_OPTIONS = [
+    *shared(*(name for name in SWEEP_OPTIONS if name not in (*MEASURING, "on", "impl")), impl="library"),
+    click.Argument(["system"], required=False, metavar="SYSTEM|FILE.toml[,...]"),
+    option(
+        "--on",
+        "The system, as the argument.",
+        metavar="SYSTEM|FILE.toml[,...]",
+        shell_complete=completed(systems),
+    ),
+    option(
+        "--what-if what_ifs",
+        "Change the network between nodes, and compare (below); may be given several times.",
+        multiple=True,
+        metavar="CHANGE",
+    ),
+    option("--format form", "Of several systems.", type=click.Choice(["table", "csv", "json"]), default="table"),
+]
 
 
 class _Command(click.Command):
@@ -43,23 +58,6 @@ class _Command(click.Command):
 
 
 @click.command(cls=_Command, context_settings={"show_default": True}, params=_OPTIONS)
-@click.argument("system", required=False, metavar="SYSTEM|FILE.toml[,...]")
-@click.option(
-    "--on",
-    metavar="SYSTEM|FILE.toml[,...]",
-    shell_complete=completed(systems),
-    help="The system, as the argument.",
-)
-@click.option(
-    "--what-if",
-    "what_ifs",
-    multiple=True,
-    metavar="CHANGE",
-    help="Change the network between nodes, and compare (below); may be given several times.",
-)
-@click.option(
-    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", help="Of several systems."
-)
 def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], form: str, **options: Any) -> int:
     """Predict what a collective should take on a described system; nothing runs, no GPU is needed.
 
@@ -69,7 +67,11 @@ def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], form:
     Several with commas between, dgx-h100,ethernet-100g-tcp, are held against each other: one table, with who is fastest
     at which sizes.  Runs may be among them, by path.  All have as many ranks as they can have in common, or --ranks.
     """
-    names = [word.strip() for word in _system(system, on).split(",")]
+    if system and on:
+        raise UsageError(f"{system} and --on {on} both name the system; leave one out")
+    if not (system or on):
+        raise click.MissingParameter(param_hint="SYSTEM", param_type="argument")
+    names = [word.strip() for word in (system or on or "").split(",")]
     if len(names) > 1:
         form = "json" if options["as_json"] == STANDARD else form
         return interconnects.side_by_side(names, options, what_ifs, form)
@@ -80,32 +82,20 @@ def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], form:
     outputs = Outputs.of(options)
     with outputs.aside():
         if what_ifs:
-            return _compare(described, request, what_ifs, outputs, options["out"])
-        folder = options["out"]
-        session = predicting_session(
-            described, request, lambda part, sweep: folder or default_folder(sweep, folder_name(part))
-        )
-        return show_sweep(session, outputs)
-
-
-def _system(argument: str | None, option: str | None) -> str:
-    """Return the system, which is an argument or an option."""
-    if argument and option:
-        raise UsageError(f"{argument} and --on {option} both name the system; leave one out")
-    name = argument or option
-    if not name:
-        raise click.MissingParameter(param_hint="SYSTEM", param_type="argument")
-    return name
+            return _compare(described, request, what_ifs, outputs, options)
+        return show_prediction(described, request, options, outputs)
 
 
 def _compare(
-    system: System, request: SweepRequest, what_ifs: tuple[str, ...], outputs: Outputs, out: Path | None
+    system: System, request: SweepRequest, what_ifs: tuple[str, ...], outputs: Outputs, options: Mapping[str, Any]
 ) -> int:
     """Predict and print the request with and without changes of the network, and what they do to it."""
     from collbench.measure.predicted import Modelled
+    from collbench.model.predict import network_effect
+    from collbench.model.what_if import pattern_of
 
     def folder(part: System, sweep: Sweep) -> Path:
-        return out or default_folder(sweep, folder_name(part))
+        return options["out"] or default_folder(sweep, folder_name(part))
 
     part, sweep = predicted_sweep(system, request)
     session = predicting_session(system, request, folder, what_ifs)
@@ -118,9 +108,15 @@ def _compare(
     for before, after in pairs:
         table.show(after.case.title, change_heading(), [(after, change_row(before, after))])
     click.echo()
-    for pattern, reason in _reasons(part, session.results, what_ifs).items():
+    predictions = [result for result in session.results if isinstance(result, Prediction)]
+    reasons = {}  # by the pattern that an algorithm makes between the nodes
+    for collective, algorithm in sorted({(one.case.collective.name, one.algorithm) for one in predictions}):
+        effect = network_effect(part, collective, algorithm, what_ifs)
+        reasons[pattern_of(collective, algorithm)] = effect.explanation
+    for pattern, reason in reasons.items():
         click.echo(f"{pattern}: {reason}")
     print_end(session, CHANGE_LEGEND, outputs)
+    outputs.write(session)
     return 0
 
 
@@ -144,16 +140,3 @@ def change_row(before: Result, after: Result) -> str:
         "note": remarks("predicted", after),
     }
     return _CHANGE.line(cells)
-
-
-def _reasons(system: System, results: Iterable[Result], what_ifs: tuple[str, ...]) -> dict[str, str]:
-    """Return what the network does to each pattern that the algorithms make between the nodes."""
-    from collbench.model.predict import network_effect
-    from collbench.model.what_if import pattern_of
-
-    predictions = [result for result in results if isinstance(result, Prediction)]
-    reasons = {}
-    for collective, algorithm in sorted({(one.case.collective.name, one.algorithm) for one in predictions}):
-        pattern = pattern_of(collective, algorithm)
-        reasons[pattern] = network_effect(system, collective, algorithm, what_ifs).explanation
-    return reasons

@@ -5,42 +5,15 @@ Progress is on standard error, by rich, and only on a terminal that understands 
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from itertools import islice
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
-from collbench.api.notices import is_leader, started
-from collbench.cli._streams import coloured, obeys
+from collbench.api.notices import is_leader
+from collbench.cli._process import coloured, obeys
 from collbench.host.launcher import launched
 from collbench.results import Result, Skipped
-
-FIRST = "waiting for the first row: kernels are compiled once, then checked"
-_Item = TypeVar("_Item")
-
-
-@contextmanager
-def begun(session: AbstractContextManager[object], ranks: int, quiet: bool = False) -> Iterator[None]:
-    """Enter the session, whose ranks, if there are any, take their time to start.
-
-    A terminal counts the seconds; what is no terminal, or is to be quiet, gets one line where it takes very long.
-    """
-    with ExitStack() as stack:
-        if quiet or not ranks or not obeys(sys.stderr):
-            stack.enter_context(started(session))
-        else:
-            with waiting(f"starting {ranks} rank{'s' if ranks > 1 else ''}"):
-                stack.enter_context(session)
-        yield
-
-
-def awaited(rows: Iterator[_Item], quiet: bool = False) -> Iterator[_Item]:
-    """Yield the rows, and say on a terminal that the first one is waited for."""
-    with waiting("" if quiet else FIRST):
-        first = list(islice(rows, 1))
-    yield from first
-    yield from rows
 
 
 @contextmanager
@@ -75,10 +48,17 @@ def _progress(*columns: Any, live: bool = True) -> Any:
     )
 
 
-class Status:
-    """How many of `total` are done and how long the rest takes, unless the total is 0; cleared before rows."""
+class LiveTable:
+    """Rows as results arrive, with the names of the columns where a new part begins.
 
-    def __init__(self, total: int) -> None:
+    What is wrong, failed or disturbed is red.  Below the rows a terminal shows how many of `total` results are there
+    and how long the others take, unless the total is 0.
+    """
+
+    def __init__(self, total: int = 0) -> None:
+        self._done = 0
+        self._title = ""
+        self._skips: set[tuple[object, ...]] = set()
         self._progress: Any = None
         if total > 0 and obeys(sys.stderr):
             from rich.progress import TextColumn, TimeRemainingColumn
@@ -87,32 +67,12 @@ class Status:
             self._progress = _progress(words, TimeRemainingColumn(compact=True), live=False)
             self._task = self._progress.add_task("", total=total)
 
-    def show(self, done: int, what: str) -> None:
-        """Draw the line anew."""
-        if self._progress:
-            self._progress.update(self._task, completed=done, description=what)
-            self._progress.start()
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._progress:
-            self._progress.stop()
-
-
-class LiveTable:
-    """Rows as results arrive, with the names of the columns where a new part begins, and progress below them.
-
-    What is wrong, failed or disturbed is red.
-    """
-
-    def __init__(self, total: int = 0) -> None:
-        self._status = Status(total)
-        self._done = 0
-        self._title = ""
-        self._skips: set[tuple[object, ...]] = set()
-
     def begin(self) -> None:
-        """Print what stands above all rows; nothing, since every part has its heading."""
+        """Print what stands above all rows, once the ranks are there; nothing, where every part has its heading."""
+
+    def add(self, result: Any) -> None:
+        """Print a result, or a pair of them, as it arrives."""
+        raise NotImplementedError
 
     def show(self, title: str, heading: str, rows: Sequence[tuple[Result, str]]) -> None:
         """Print the rows of one case, each with its result, below title and heading where the title is a new one.
@@ -120,7 +80,7 @@ class LiveTable:
         Without a heading there are rows alone.  What is skipped is printed once for all cases of a title; the run file
         has every one.
         """
-        self._status.clear()
+        self.close()
         if heading and title != self._title:
             click.echo(f"\n{title}\n{heading}")
         self._title = title
@@ -128,11 +88,14 @@ class LiveTable:
             for result, line in rows:
                 click.echo(click.style(line, fg="red") if result.outcome.alarming and coloured() else line)
         self._done += 1
-        self._status.show(self._done, title)
+        if self._progress:
+            self._progress.update(self._task, completed=self._done, description=title)
+            self._progress.start()
 
     def close(self) -> None:
         """Take the line of progress away."""
-        self._status.clear()
+        if self._progress:
+            self._progress.stop()
 
     def _skipped_before(self, results: Sequence[Result]) -> bool:
         """Return whether all are skipped for reasons that were printed before."""
@@ -146,15 +109,7 @@ class LiveTable:
 
 
 class ResultTable(LiveTable):
-    """A table with a row for each result, below the title of its part.
-
-    Args:
-        title: Returns what stands above the rows of a result's part.
-        heading: Returns the names of the columns.
-        row: Returns the row of a result.
-        total: Number of results, where progress is to be shown.
-
-    """
+    """A table with a row for each result, below the title of its part; functions return title, heading and row."""
 
     def __init__(
         self, title: Callable[[Result], str], heading: Callable[[], str], row: Callable[[Result], str], total: int = 0

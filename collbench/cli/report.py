@@ -5,27 +5,22 @@ For example:
   collbench report before after --out report.html
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from collbench.cli.options import PATH, RUNS, Renamed, machine_option
+from collbench.cli.options import RUNS, machine_option, out_option
 from collbench.errors import CollbenchError, RunFileError, UsageError, unlinked, writing
 from collbench.host.sanitize import safe_read
 
+_OPTIONS = [
+    RUNS,
+    out_option("Where to write it.  [default: report.html next to the first run]"),
+    machine_option("as the run files say"),
+]
 
-@click.command("report")
-@RUNS
-@click.option(
-    "-o",
-    "--out",
-    cls=Renamed,
-    type=PATH,
-    metavar="FILE",
-    help="Where to write it.  [default: report.html next to the first run]",
-)
-@machine_option("as the run files say")
+
+@click.command("report", params=_OPTIONS)
 def command(runs: tuple[Path, ...], out: Path | None, on: str | None) -> int:
     """Put runs into one HTML file: curves to look into, who wins where, verdicts, the machine, and every row.
 
@@ -37,7 +32,11 @@ def command(runs: tuple[Path, ...], out: Path | None, on: str | None) -> int:
 
     shown = [read(path) for path in runs]
     place = out or shown[0].path.parent / "report.html"
-    _refuse(place, [run.path for run in shown])
+    if place.is_dir():
+        raise UsageError(f"{place} is a folder; give a file with --out, such as {place / 'report.html'}")
+    # Reports are written over, and runs must not be.
+    if any(place.exists() and place.samefile(run.path) for run in shown) or _is_run(place):
+        raise UsageError(f"{place} is a run file, and stays as it is; choose another file with --out")
     if not out:
         unlinked(place, "--out")
     text = report.build(shown, on)
@@ -45,14 +44,6 @@ def command(runs: tuple[Path, ...], out: Path | None, on: str | None) -> int:
         place.write_text(text, encoding="utf-8")
     click.echo(place)
     return 0
-
-
-def _refuse(place: Path, runs: Sequence[Path]) -> None:
-    """Raise UsageError for a folder, and for a run file: reports are written over, and runs must not be."""
-    if place.is_dir():
-        raise UsageError(f"{place} is a folder; give a file with --out, such as {place / 'report.html'}")
-    if any(place.exists() and place.samefile(run) for run in runs) or _is_run(place):
-        raise UsageError(f"{place} is a run file, and stays as it is; choose another file with --out")
 
 
 def _is_run(place: Path) -> bool:

@@ -1,25 +1,13 @@
 """Results as rows of a table, made while a sweep runs or is predicted, or while a log is imported."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from collbench.analysis.roofline import share_in_words
+from collbench.analysis.wires import Times, Tradeoff
 from collbench.cli.tables import Table
-from collbench.results import (
-    PARTS,
-    Explanation,
-    Measurement,
-    Observed,
-    PlannedStep,
-    Prediction,
-    Reported,
-    Result,
-    Skipped,
-    StepRow,
-    Timed,
-    Trained,
-    Untimed,
-)
+from collbench.results import PARTS, Explanation, Measurement, Observed, Prediction, Result, Timed
+from collbench.results.collectives import Untimed
 from collbench.units import digits, format_rate, format_seconds, format_size, significant
 
 LEGEND = (
@@ -39,6 +27,11 @@ EXPLAIN_LEGEND = (
     "what was added; published: barriers, fences and flags; launch: outside of all that\n"
     "tracing: what keeping the log added to the time"
 )
+WIRES_LEGEND = """bytes: of an element on the wire
+vs exact, vs lib: the time of the fastest exact implementation or library over the wire's, and the size from which on it
+is above 1
+errors: relative to the root mean square of exact sums, over rounds of gradients whose means stay; max and RMS of single
+ones, bias of their means over all rounds; fed: where what a round loses is added to the next"""
 ESTIMATE = (
     "estimate: how long NCCL itself expects the operation to take, from its own tables; nothing is measured for it"
 )
@@ -51,8 +44,8 @@ _EXPECTED = Table(
     "{how:<16} {check}",
     ("algbw", "how", "busbw", "ratio", "band"),
 )
-_MODELLED = {"band": "nine in ten", "how": "algorithm", "check": ""}
 _EXPLAIN = "{name:<16} {time:>9} {launch:>8} {waited:>8} {moved:>8} {added:>8} {published:>9} {tracing:>8}  {note}"
+_WIRES = "{:<18}  {:>6}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}"
 _SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
 
 
@@ -71,7 +64,7 @@ def heading(library: str, spread: bool = False, estimates: bool = False, width: 
 
 def expected_heading(library: str) -> str:
     """Return the names of the columns of predicted rows."""
-    return _EXPECTED.line(common_headings(library) | _MODELLED).rstrip()
+    return _EXPECTED.line(_expected_headings(library)).rstrip()
 
 
 def explain_heading() -> str:
@@ -82,10 +75,9 @@ def explain_heading() -> str:
 
 def left_out(library: str, spread: bool, estimates: bool, width: int, modelled: bool) -> list[str]:
     """Return the columns that a terminal is too narrow for."""
-    names = _headings(library, spread, estimates)
-    gone = _EXPECTED.left_out(names | _MODELLED) if modelled else _measured(width).left_out(names)
-    titles = [names.get(name, name).strip() for name in gone]
-    return [title for title in titles if title]
+    names = _expected_headings(library) if modelled else _headings(library, spread, estimates)
+    gone = (_EXPECTED if modelled else _measured(width)).left_out(names)
+    return [title for name in gone if (title := names[name].strip())]
 
 
 def _measured(width: int) -> Table:
@@ -99,6 +91,10 @@ def _headings(library: str, spread: bool, estimates: bool) -> dict[str, str]:
     return common_headings(library) | more
 
 
+def _expected_headings(library: str) -> dict[str, str]:
+    return common_headings(library) | {"band": "nine in ten", "how": "algorithm", "check": ""}
+
+
 def common_headings(library: str) -> dict[str, str]:
     """Return the names of the columns that measured and predicted rows have in common."""
     names = {name: name for name in ("size", "time", "algbw", "busbw")}
@@ -106,51 +102,27 @@ def common_headings(library: str) -> dict[str, str]:
 
 
 def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False, width: int = NAME) -> str:
-    """Return one result as a row; `library` is the result for the same case that it is compared with."""
-    size = format_size(result.case.nbytes)
-    if isinstance(result, Untimed) or result.wrong:
-        cells = {"size": size, "name": result.label, "reason": reason(result)}
-        return Table(f"{{size:>9}}  {{name:<{width}}} {{reason}}").line(cells)
+    """Return a collective's result as a row; `library` is the result for the same case that it is compared with."""
     if isinstance(result, Explanation):
-        return explained_row(result)
-    if isinstance(result, Trained):
-        from collbench.cli._step_tables import strategies_row  # which a sweep has no use for
-
-        return strategies_row(result)
-    if isinstance(result, Prediction):
-        return _expected_row(result, library)
-    if isinstance(result, PlannedStep):
-        return f"{size:>9}  {result.label:<{width}} {format_seconds(result.typical):>9}  {remarks('planned', result)}"
-    if isinstance(result, StepRow):
-        from collbench.cli._step_tables import scaling_row
-
-        return scaling_row(result)
+        return _explained_row(result)
+    start = f"{format_size(result.case.nbytes):>9}  {result.label:<{width}}"
+    if isinstance(result, Untimed) or result.wrong:
+        return Table("{start} {reason}").line({"start": start, "reason": result.describe()})
+    assert isinstance(result, Observed | Prediction)
     if not result.typical > 0:  # some tools print a row without a time
-        return f"{size:>9}  {result.label:<{width}} {remarks('no time', result)}"
-    return _measured_row(result, library, spread, estimates, width)
-
-
-def _measured_row(result: Observed, library: Timed | None, spread: bool, estimates: bool, width: int) -> str:
+        return f"{start} {remarks('no time', result)}"
+    cells = cells_of(result, library) | {"check": remarks(result.check, result)}
+    if isinstance(result, Prediction):
+        return _EXPECTED.line(cells | {"band": " .. ".join(map(format_seconds, result.band)), "how": method(result)})
     percentiles = [result.percentile(percent) for percent in _SPREAD.values()] if spread else []
     estimate = result.estimate if isinstance(result, Measurement) else None
-    check = result.standing if isinstance(result, Reported) else result.check
-    cells = cells_of(result, library)
     cells["interval"] = halfwidth(result)
     cells["spread"] = "".join(f"{format_seconds(seconds):>9} " for seconds in percentiles)
     cells["estimate"] = f"{'' if estimate is None else format_seconds(estimate):>9} " if estimates else ""
-    cells["check"] = remarks(check, result)
     return _measured(width).line(cells)
 
 
-def _expected_row(result: Prediction, library: Timed | None) -> str:
-    cells = cells_of(result, library)
-    cells["band"] = " .. ".join(map(format_seconds, result.band))
-    cells["how"] = method(result)
-    cells["check"] = remarks("predicted", result)
-    return _EXPECTED.line(cells)
-
-
-def explained_row(result: Explanation) -> str:
+def _explained_row(result: Explanation) -> str:
     """Return where the time of one implementation goes; a library shows its time alone."""
     parts = dict.fromkeys((*PARTS, "tracing"), "")
     notes = [result.check if result.disturbed else "", str(result.note)]
@@ -164,21 +136,22 @@ def explained_row(result: Explanation) -> str:
 
 def cells_of(result: Timed, library: Timed | None = None) -> dict[str, str]:
     """Return the cells that measured and predicted rows have in common."""
-    return {
+    known = digits(_relative_halfwidth(result))
+    sized = result.case.collective.sized
+    ratio = ""
+    if library and library is not result:
+        speedup = library.typical / result.typical
+        count = digits(math.hypot(_relative_halfwidth(result), _relative_halfwidth(library)))
+        ratio = f"{significant(speedup, count, 2)}x" if speedup >= 0.01 else f"{speedup:.1g}x"
+    cells = {
         "size": format_size(result.case.nbytes),
         "name": result.label,
-        "time": format_seconds(result.typical, digits(_relative_halfwidth(result))),
-        "algbw": _rate(result, result.algbw),
-        "busbw": "-" if _busless(result) else _rate(result, result.busbw),
-        "ratio": _ratio(result, library),
+        "time": format_seconds(result.typical, known),
+        "algbw": format_rate(result.algbw, known) if sized else "",
+        "busbw": format_rate(result.busbw, known) if sized else "",
+        "ratio": ratio,
     }
-
-
-def reason(result: Result) -> str:
-    """Return why there is no time, "" if there is."""
-    if isinstance(result, Untimed):
-        return f"{'skipped' if isinstance(result, Skipped) else 'FAILED'}: {result.reason}"
-    return f"WRONG: {result.wrong}" if result.wrong else ""
+    return cells | {"busbw": "-"} if _busless(result) else cells
 
 
 def remarks(check: str, result: Timed) -> str:
@@ -193,8 +166,7 @@ def method(result: Prediction) -> str:
 
 def halfwidth(result: Observed) -> str:
     """Return half the interval of the median as a percentage of it."""
-    low, high = result.interval
-    half = (high - low) / 2 / result.typical
+    half = result.relative_halfwidth
     if not half < 10:
         return "?"
     return f"{half:.1%}" if half < 0.1 else f"{half:.0%}"
@@ -211,26 +183,37 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
     return lines
 
 
-def _rate(result: Timed, rate: float) -> str:
-    return format_rate(rate, digits(_relative_halfwidth(result))) if result.case.collective.sized else ""
-
-
 def _busless(result: Result | Timed) -> bool:
     """Return whether messages have a size, but cross no bus."""
     return isinstance(result, Timed) and bool(result.note.shared) and result.case.collective.sized
 
 
-def _ratio(result: Timed, library: Timed | None) -> str:
-    if library is None or library is result:
-        return ""
-    speedup = library.typical / result.typical
-    known = digits(math.hypot(_relative_halfwidth(result), _relative_halfwidth(library)))
-    return f"{significant(speedup, known, 2)}x" if speedup >= 0.01 else f"{speedup:.1g}x"
-
-
 def _relative_halfwidth(result: Timed) -> float:
     """Return half the interval over the median; 0 for what was not measured, of which digits cannot show more."""
-    if not isinstance(result, Observed):
+    if not isinstance(result, Observed) or not math.isfinite(result.interval[1]):
         return 0.0
-    low, high = result.interval
-    return (high - low) / 2 / result.typical if math.isfinite(high) else 0.0
+    return result.relative_halfwidth
+
+
+def wires_table(found: Sequence[Tradeoff]) -> Iterator[str]:
+    """Yield a title and a row for each wire format, for each kind of case: time saved against error introduced."""
+    for title in dict.fromkeys(one.case.title for one in found):
+        rows = [one for one in found if one.case.title == title]
+        rounds = next((f", {one.study.rounds} rounds" for one in rows if one.study), "")
+        yield f"\nwires, {title}, at {format_size(rows[0].case.nbytes)}{rounds}"
+        yield _WIRES.format("", "bytes", "vs exact", "from", "vs lib", "from", "max", "RMS", "bias", "bias fed")
+        for one in rows:
+            errors = ["-"] * 4
+            if study := one.study:
+                known = (study.plain.most, study.plain.rms, study.plain.bias, study.fed.bias)
+                errors = [f"{error:.2g}" for error in known]
+            gains = (*_gain(one, one.exact), *_gain(one, one.libraries))
+            yield _WIRES.format(one.name, f"{one.nbytes:.3g}", *gains, *errors)
+
+
+def _gain(one: Tradeoff, others: Times) -> tuple[str, str]:
+    """Return how many times as fast a wire format is, and from which size on it is faster."""
+    gain, start = one.gain(others), one.pays_from(others)
+    if gain is None:
+        return "-", "-"
+    return f"{gain:.3g}x", format_size(start) if start is not None else "never"

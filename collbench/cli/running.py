@@ -1,38 +1,38 @@
-"""How a command that measures runs its session: what it prints around the rows, and what an interruption comes to."""
+"""How a command runs its session and what it writes: lines around the rows, run file, pictures, JSON."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing, redirect_stdout
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TextIO
 
 import click
 
-from collbench.cli.progress import awaited, begun
-from collbench.errors import RunFileError, StorageError
+from collbench.api.notices import started
+from collbench.cases import Sweep
+from collbench.cli._process import obeys
+from collbench.cli.options import STANDARD
+from collbench.cli.progress import LiveTable, waiting
+from collbench.errors import RunFileError, StorageError, UsageError, writing
 from collbench.host import signals
+from collbench.host.launcher import launched
 from collbench.measure.disturbance import disturbed_in_words
-from collbench.measure.session import PairedSession, Session, exit_status
+from collbench.measure.session import PairedSession, Ranks, Session, exit_status
+from collbench.results import Measurement
 from collbench.runfile.store import read
 
+FIRST = "waiting for the first row: kernels are compiled once, then checked"
 
-class Table(Protocol):
-    """Prints results as they arrive."""
 
-    def begin(self) -> None:
-        """Print what stands above all rows, once the ranks are there."""
-
-    def add(self, result: Any) -> None:
-        """Print a result."""
-
-    def close(self) -> None:
-        """Take the line of progress away."""
+def modelled_session(ranks: Ranks, sweep: Sweep, folder: Path | None) -> Session:
+    """Return the session of a sweep of which nothing is measured; without a folder nothing is stored."""
+    return Session(ranks, sweep, launched(), folder, modelled=True)
 
 
 def run_session(
-    session: Session | PairedSession,
-    table: Table,
-    remarks: Iterable[str] = (),
-    quiet: bool = False,
+    session: Session | PairedSession, table: LiveTable, remarks: Iterable[str] = (), quiet: bool = False
 ) -> int:
     """Run the session to its end or until Ctrl-C, and add each of its results to the table.
 
@@ -47,46 +47,45 @@ def run_session(
 
     """
     parts = [session] if isinstance(session, Session) else session.sessions
-    first = parts[0]
-    ranks = 0 if first.modelled else first.sweep.ranks
+    first, ranks = parts[0], parts[0].sweep.ranks
     try:
-        with closing(table), begun(session, ranks, quiet):
+        with closing(table), ExitStack() as stack:
+            if quiet or first.modelled or not obeys(sys.stderr):
+                stack.enter_context(started(session))
+            else:
+                with waiting(f"starting {ranks} rank{'s' if ranks > 1 else ''}"):
+                    stack.enter_context(session)
             if first.leader and not quiet:
-                for line in (first.topology, *_starts(first), *_unseen(first), *remarks):
+                for line in (*_about(first), *remarks):
                     click.echo(line, err=True)
             if first.leader:
                 table.begin()
-            for result in awaited(session.run(), quiet or first.modelled):
+            results = session.run()
+            with waiting("" if quiet or first.modelled else FIRST):
+                begun = list(islice(results, 1))
+            for result in chain(begun, results):
                 if first.leader:
                     table.add(result)
     except KeyboardInterrupt as cause:
-        click.echo(f"\ninterrupted: {_where_stored(parts)}", err=True)
+        paths = [str(part.path) for part in parts if part.path]
+        where = f"what was measured is in {' and '.join(paths)}" if paths else "nothing was stored"
+        click.echo(f"\ninterrupted: {where if first.results else 'nothing was measured'}", err=True)
         return signals.status(cause)
     return 0
 
 
-def _where_stored(parts: Sequence[Session]) -> str:
-    """Return where what was measured before an interruption is, in words."""
-    if not parts[0].results:
-        return "nothing was measured"
-    paths = [str(part.path) for part in parts if part.path]
-    return f"what was measured is in {' and '.join(paths)}" if paths else "nothing was stored"
-
-
-def _starts(session: Session) -> Iterator[str]:
-    """Yield how often the ranks were started, and on which cores they are bound; nothing of ranks without cores."""
-    starts = session.header.sweep.starts
+def _about(session: Session) -> list[str]:
+    """Return what the ranks run on, how often they were started, their cores, and what nobody could see of them."""
+    lines = [session.topology]
+    starts, unseen = session.header.sweep.starts, session.header.topology.unseen
     words = [f"started {starts} times"] if starts > 1 else []
     if session.cores:
         words.append(f"bound to cores {', '.join(map(str, session.cores))}")
     if words:
-        yield f"ranks: {', '.join(words)}"
-
-
-def _unseen(session: Session) -> Iterator[str]:
-    """Yield what the header cannot say of the machine, and why."""
-    if unseen := session.header.topology.unseen:
-        yield f"note: {unseen}"
+        lines.append(f"ranks: {', '.join(words)}")
+    if unseen:
+        lines.append(f"note: {unseen}")
+    return lines
 
 
 def finish(sessions: Sequence[Session]) -> int:
@@ -123,3 +122,59 @@ def draw_plots(path: Path, formats: Sequence[str] = ("png",)) -> None:
         raise StorageError(f"cannot draw into {path.parent}: {reason}; {remedy}") from None
     for picture in pictures:
         click.echo(f"plot: {picture}")
+
+
+# ---------------------------------------------------------------------------------------- besides table and run file
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What a sweep writes besides its run file, as its options say."""
+
+    plot: bool
+    quiet: bool  # print rows and the run file's path, and no more
+    json: Path | None
+    foreign: Path | None  # nccl-tests' JSON
+    standard: TextIO = field(default_factory=lambda: sys.stdout)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "Outputs":
+        """Return the outputs that a command's options ask for."""
+        return cls(options["plot"], options["quiet"], options["as_json"], options.get("output_file"))
+
+    def aside(self) -> redirect_stdout[TextIO]:
+        """Send all else to standard error where JSON goes to standard output."""
+        return redirect_stdout(sys.stderr if self.json == STANDARD else sys.stdout)
+
+    def write(self, session: Session) -> None:
+        """Write the JSON files that the user asked for, of all that has been measured."""
+        if session.leader and self.json:
+            from collbench.runfile.flat import document
+
+            text = document(session.header, session.results)
+            if self.json == STANDARD:
+                click.echo(text, file=self.standard)
+            else:
+                _write(self.json, "--json FILE", text)
+        if session.leader and self.foreign:
+            write_foreign(session, self.foreign)
+
+
+def write_foreign(session: Session, path: Path) -> None:
+    """Write the JSON of nccl-tests into a file; of several implementations the library's rows."""
+    from collbench.algorithms import is_library
+    from collbench.formats.exported import ExportSelection
+    from collbench.formats.nccl_tests_write import write_json
+
+    results = [result for result in session.results if isinstance(result, Measurement)]
+    if not results:
+        raise UsageError(f"-J {path}: no row has a time, so there is nothing to write")
+    names = list(dict.fromkeys(result.implementation for result in results))
+    chosen = next((name for name in names if is_library(name)), names[0])
+    selected = tuple(result for result in results if result.implementation == chosen)
+    _write(path, "-J FILE", write_json(ExportSelection(session.header, selected)))
+
+
+def _write(path: Path, option: str, text: str) -> None:
+    with writing(path, option, StorageError):
+        path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")

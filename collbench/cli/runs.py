@@ -10,16 +10,16 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from collbench.cli.options import PATH, STANDARD, JsonCommand, into, json_option
-from collbench.errors import UsageError
+from collbench.cli.options import PATH, STANDARD, JsonCommand, into, json_option, option
+from collbench.collectives import find_collective
+from collbench.errors import UsageError, unknown
 from collbench.platforms import platforms
-
-if TYPE_CHECKING:
-    from collbench.runfile.listing import Entry, Filter
+from collbench.runfile import DEFAULT
+from collbench.runfile.listing import Entry, Filter, first_second, last_second, list_runs, shown
 
 PREDICTED = "model"  # the platform of predicted runs; what says so takes a while to import
 _PLACES = "|".join((*platforms(), PREDICTED))
@@ -28,21 +28,22 @@ _NAMES = 3  # names up to which all are printed, and not only their number
 _WIDE = 10_000  # columns where the output is no terminal: nothing is cut there
 
 
-@click.command("runs", cls=JsonCommand)
-@click.argument("folder", required=False, type=PATH, metavar="[FOLDER]")
-@click.option("--host", default="", metavar="HOST", help="Runs of this host, or of all that match, as in 'node*'.")
-@click.option("--op", default="", metavar="NAME[,NAME]", help="Runs with any of these collectives.")
-@click.option("--on", default="", metavar=_PLACES, help="Runs on this platform; model: predicted.")
-@click.option("--topology", default="", metavar="TEXT", help="Runs whose topology's name has this in it.")
-@click.option("--since", metavar="DATE", help="Runs from 2026-11-01, 2026-11-01T12:00, or 12h, 7d, 2w ago on.")
-@click.option("--until", metavar="DATE", help="Runs up to then; a day counts to its end.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="The newest N of them.")
-@json_option("everything known of them")
+_OPTIONS = [
+    click.Argument(["folder"], required=False, type=PATH, metavar="[FOLDER]"),
+    option("--host", "Runs of this host, or of all that match, as in 'node*'.", default="", metavar="HOST"),
+    option("--op", "Runs with any of these collectives.", default="", metavar="NAME[,NAME]"),
+    option("--on", "Runs on this platform; model: predicted.", default="", metavar=_PLACES),
+    option("--topology", "Runs whose topology's name has this in it.", default="", metavar="TEXT"),
+    option("--since", "Runs from 2026-11-01, 2026-11-01T12:00, or 12h, 7d, 2w ago on.", metavar="DATE"),
+    option("--until", "Runs up to then; a day counts to its end.", metavar="DATE"),
+    option("-n --limit", "The newest N of them.", type=click.IntRange(min=1), metavar="N"),
+    json_option("everything known of them"),
+]
+
+
+@click.command("runs", cls=JsonCommand, params=_OPTIONS)
 def command(folder: Path | None, limit: int | None, as_json: Path | None, **options: Any) -> int:
     """List the runs in FOLDER (results/runs), newest first, each with its path."""
-    from collbench.runfile import DEFAULT
-    from collbench.runfile.listing import list_runs
-
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
     chosen = _filter(**options)
@@ -54,17 +55,24 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, **opti
             click.echo(json.dumps([entry.fields() for entry in listed], indent=2))
     if listed and as_json != STANDARD:
         _print_table(listed)
-    _print_remarks(folder or DEFAULT, len(entries), len(matching), len(listed))
-    if as_json != STANDARD:
-        _print_broken(listed)
+    if not entries:
+        make = "`collbench sweep --op allreduce` makes one, `collbench runs FOLDER` looks elsewhere"
+        click.echo(f"no runs in {shown(folder or DEFAULT)} yet: {make}", err=True)
+    elif not matching:
+        what = f"its {len(entries)} runs match" if len(entries) > 1 else "its one run matches"
+        click.echo(f"nothing to list in {shown(folder or DEFAULT)}: none of {what}", err=True)
+    elif len(listed) < len(matching):
+        left = len(matching) - len(listed)
+        click.echo(f"{left} older ones are left out; -n {len(matching)} lists them too", err=True)
+    broken = [entry for entry in listed if entry.broken] if as_json != STANDARD else []
+    for entry in broken[:_BROKEN]:
+        click.echo(f"broken: {shown(entry.path)}: {entry.broken}", err=True)
+    if len(broken) > _BROKEN:
+        click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)
     return 0
 
 
-def _filter(host: str, op: str, on: str, topology: str, since: str | None, until: str | None) -> "Filter":
-    from collbench.collectives import find_collective
-    from collbench.errors import unknown
-    from collbench.runfile.listing import Filter, first_second, last_second
-
+def _filter(host: str, op: str, on: str, topology: str, since: str | None, until: str | None) -> Filter:
     if on not in ("", *platforms(), PREDICTED):
         raise unknown("--on", on, (*platforms(), PREDICTED))
     return Filter(
@@ -77,12 +85,10 @@ def _filter(host: str, op: str, on: str, topology: str, since: str | None, until
     )
 
 
-def _print_table(entries: "list[Entry]") -> None:
+def _print_table(entries: Sequence[Entry]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
-
-    from collbench.runfile.listing import shown
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("started", "host", "topology", "collectives", "implementations", "notes"):
@@ -117,27 +123,3 @@ def _moment(seconds: float) -> str:
 
 def _names(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= _NAMES else str(len(names))
-
-
-def _print_remarks(folder: Path, count: int, matching: int, listed: int) -> None:
-    """Print on stderr what the list does not say."""
-    from collbench.runfile.listing import shown
-
-    if not count:
-        make = "`collbench sweep --op allreduce` makes one, `collbench runs FOLDER` looks elsewhere"
-        click.echo(f"no runs in {shown(folder)} yet: {make}", err=True)
-    elif not matching:
-        what = f"its {count} runs match" if count > 1 else "its one run matches"
-        click.echo(f"nothing to list in {shown(folder)}: none of {what}", err=True)
-    elif listed < matching:
-        click.echo(f"{matching - listed} older ones are left out; -n {matching} lists them too", err=True)
-
-
-def _print_broken(entries: "list[Entry]") -> None:
-    from collbench.runfile.listing import shown
-
-    broken = [entry for entry in entries if entry.broken]
-    for entry in broken[:_BROKEN]:
-        click.echo(f"broken: {shown(entry.path)}: {entry.broken}", err=True)
-    if len(broken) > _BROKEN:
-        click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)

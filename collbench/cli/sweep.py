@@ -8,7 +8,7 @@ For example:
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,66 +21,68 @@ from collbench.analysis.roofline import measured_roofline, share_in_words
 from collbench.analysis.wires import tradeoffs
 from collbench.api.measuring import measuring_session, predicting_session
 from collbench.api.requests import SweepRequest, default_folder, find_system, folder_name
-from collbench.cli import _nccl_options, _wires_table
-from collbench.cli._outputs import Outputs
-from collbench.cli.options import MEASURING, SWEEP_OPTIONS, sweep_request
-from collbench.cli.progress import LiveTable
-from collbench.cli.results_table import (
-    EXPECTED_LEGEND,
-    LEGEND,
-    NAME,
-    expected_heading,
-    heading,
-    left_out,
-    legend_lines,
-    row,
+from collbench.cli import results_table
+from collbench.cli.options import (
+    MEASURING,
+    NCCL_NAMES,
+    SWEEP_OPTIONS,
+    nccl_options,
+    nccl_remarks,
+    sweep_request,
+    without_nccl_options,
 )
-from collbench.cli.running import finish, run_session, say_where
+from collbench.cli.progress import LiveTable
+from collbench.cli.results_table import NAME
+from collbench.cli.running import Outputs, finish, run_session, say_where
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import Watch
 from collbench.measure.session import Session
 from collbench.platforms import platforms
 from collbench.results import Measurement, Result, family, observed, timed
+from collbench.topology.system import System
 from collbench.units import format_size
 
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
 FEWEST = 6  # samples that have an interval
 
-_OPTIONS = [*SWEEP_OPTIONS.values(), *_nccl_options.nccl_options()]
 
-
-@click.command(context_settings={"show_default": True}, params=_OPTIONS)
+@click.command(context_settings={"show_default": True}, params=[*SWEEP_OPTIONS.values(), *nccl_options()])
 def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots."""
     outputs = Outputs.of(options)
     with outputs.aside():
-        remarks = list(_nccl_options.remarks(options))
-        options = _nccl_options.understood(options, launched())
+        remarks = list(nccl_remarks(options))
+        options = without_nccl_options(options, launched())
         request = sweep_request(options)
         if options["ab"]:
             from collbench.cli import ab
 
             return ab.measure_pair(request, options["ab"], outputs, options["out"], options["percentiles"])
         if not request.measured:
-            return _predict(request, options, outputs)
+            system = find_system(request.on, ("auto", *platforms()))
+            return show_prediction(system, request, options, outputs, _without_effect())
         session, more = measuring_session(request, lambda sweep: options["out"] or default_folder(sweep))
         return show_sweep(session, outputs, [*remarks, *more], options["percentiles"])
 
 
-def _predict(request: SweepRequest, options: dict[str, Any], outputs: Outputs) -> int:
-    """Predict the sweep on a described system; options of measuring are of no use there, which is printed."""
-    system = find_system(request.on, ("auto", *platforms()))
+def _without_effect() -> list[str]:
+    """Return a line for the options of measuring that the command line has, which are of no use to a prediction."""
     context = click.get_current_context()
     spelled = {option.name: max(option.opts, key=len) for option in context.command.params}
     unused = [
         spelled[name]
-        for name in (*MEASURING, *_nccl_options.NAMES)
+        for name in (*MEASURING, *NCCL_NAMES)
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
-    remarks = [f"nothing is measured, so without effect: {', '.join(unused)}"] if unused else []
-    folder = options["out"]
+    return [f"nothing is measured, so without effect: {', '.join(unused)}"] if unused else []
+
+
+def show_prediction(
+    system: System, request: SweepRequest, options: Mapping[str, Any], outputs: Outputs, remarks: Iterable[str] = ()
+) -> int:
+    """Predict a sweep on a described system, and print all of it; the exit status."""
     session = predicting_session(
-        system, request, lambda part, sweep: folder or default_folder(sweep, folder_name(part))
+        system, request, lambda part, sweep: options["out"] or default_folder(sweep, folder_name(part))
     )
     return show_sweep(session, outputs, remarks)
 
@@ -100,59 +102,53 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
             click.echo(f"too narrow for all columns, so without: {', '.join(gone)}", err=True)
         _print_fastest(session)
         _print_bounds(session)
-        _print_wires(session)
+        if found := tradeoffs(session.results):
+            click.echo("\n".join(results_table.wires_table(found)))
+            click.echo(results_table.WIRES_LEGEND, err=True)
         if not outputs.quiet:
             for line in noise(session.results, watch):
                 click.echo(line, err=True)
-        print_end(session, EXPECTED_LEGEND if session.modelled else LEGEND, outputs)
+        print_end(session, results_table.EXPECTED_LEGEND if session.modelled else results_table.LEGEND, outputs)
     status = finish([session])
     outputs.write(session)
     return status
 
 
-class SweepTable:
+class SweepTable(LiveTable):
     """The table of a sweep, row by row."""
 
     def __init__(self, session: Session, spread: bool, quiet: bool) -> None:
         names = session.sweep.implementations
+        super().__init__(0 if quiet else len(list(session.sweep.cases())) * len(names))
         self._session, self._spread = session, spread
         self._compared = [name for name in libraries() if name in map(family, names)]
         self._estimated = {name for one in names for name in implementations()[family(one)].estimates}
         self._library = self._compared[0] if self._compared else ""
         if len([name for name in names if is_library(name)]) > 1:
             self._library = "best"
-        cases = list(session.sweep.cases())
-        self._live = LiveTable(0 if quiet else len(cases) * len(names))
 
     @property
     def _width(self) -> int:
         """Characters of the longest name; names have their library's version once the ranks are there."""
         return max([NAME, *map(len, self._session.labels)])
 
-    def begin(self) -> None:
-        """Print what stands above all rows; nothing, since every case has its heading."""
-
     def add(self, result: Result) -> None:
         """Print a result."""
         estimates = result.case.collective.name in self._estimated
         if self._session.modelled:
-            names = expected_heading(self._library)
+            names = results_table.expected_heading(self._library)
         else:
-            names = heading(self._library, self._spread, estimates, self._width)
+            names = results_table.heading(self._library, self._spread, estimates, self._width)
         rival = None
         if not is_library(result.implementation):
             rival = library_of(self._session.results, self._compared, result)
-        line = row(result, rival, self._spread, estimates, self._width)
-        self._live.show(result.case.title, names, [(result, line)])
-
-    def close(self) -> None:
-        """Take progress away."""
-        self._live.close()
+        line = results_table.row(result, rival, self._spread, estimates, self._width)
+        self.show(result.case.title, names, [(result, line)])
 
     def left_out(self) -> list[str]:
         """Return the columns that the terminal is too narrow for."""
         modelled = self._session.modelled
-        return left_out(self._library, self._spread, bool(self._estimated), self._width, modelled)
+        return results_table.left_out(self._library, self._spread, bool(self._estimated), self._width, modelled)
 
 
 def _print_fastest(session: Session) -> None:
@@ -175,21 +171,11 @@ def _print_fastest(session: Session) -> None:
 def _print_bounds(session: Session) -> None:
     """Print what memory allows, and who comes nearest to it, for each kind of case that is larger than the caches."""
     for kind in dict.fromkeys(case.kind for case in session.sweep.cases()):
-        limit = measured_roofline(session.results, kind)
-        if not limit:
-            continue
-        case = replace(kind, nbytes=max(limit.copy_times))
-        rows = [result for result in observed(session.results) if result.case == case]
-        best = min(rows, key=lambda result: result.typical)
-        click.echo(f"{limit}; {best.implementation} reaches {share_in_words(best)}")
-
-
-def _print_wires(session: Session) -> None:
-    """Print what narrower wire formats bring and take, if some were measured."""
-    if found := tradeoffs(session.results):
-        for line in _wires_table.lines(found):
-            click.echo(line)
-        click.echo(_wires_table.WIRES_LEGEND, err=True)
+        if limit := measured_roofline(session.results, kind):
+            case = replace(kind, nbytes=max(limit.copy_times))
+            rows = [result for result in observed(session.results) if result.case == case]
+            best = min(rows, key=lambda result: result.typical)
+            click.echo(f"{limit}; {best.implementation} reaches {share_in_words(best)}")
 
 
 def noise(results: Sequence[Result], watch: Watch) -> Iterator[str]:
@@ -221,7 +207,5 @@ def noise(results: Sequence[Result], watch: Watch) -> Iterator[str]:
 def print_end(session: Session, legend: str, outputs: Outputs) -> None:
     """Print what the numbers mean, and where everything is."""
     if not outputs.quiet:
-        click.echo(f"\n{legend}", err=True)
-        for line in legend_lines(session.results):
-            click.echo(line, err=True)
+        click.echo("\n".join([f"\n{legend}", *results_table.legend_lines(session.results)]), err=True)
     say_where(session, ("png",) if outputs.plot else ())

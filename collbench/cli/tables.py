@@ -1,9 +1,8 @@
 """Tables of fixed columns, printed row by row as results arrive, in as many columns as the terminal has room for.
 
 A table is a format string, as `"{size:>9}  {name:<16} {time:>9}  {check}"`, and the names of the columns that are left
-out first where there is no room; what stands last wraps at words.  Where no width is known, as in a pipe or a file,
-every column is there in full.  A table of rich would need all rows to find its widths, wraps every cell instead of
-leaving columns out, and cuts rows in a pipe.
+out first where there is no room; what stands last wraps at words.  In a pipe or a file every column is there in full.
+A table of rich needs all rows to find its widths, wraps cells instead of leaving columns out, and cuts rows in a pipe.
 """
 
 import os

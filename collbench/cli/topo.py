@@ -7,48 +7,48 @@ For example:
 
 import json
 import shutil
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from collbench.api.requests import find_system
-from collbench.cli.options import PICTURE, STANDARD, JsonCommand, Renamed, completed, into, json_option, systems
+from collbench.cli.options import PICTURE, STANDARD, JsonCommand, Renamed, completed, into, json_option, option, systems
 from collbench.errors import PlatformError, UsageError
 from collbench.platforms import find_platform, platforms
 from collbench.topology.discovered import Topology
-from collbench.topology.from_discovery import as_system
 from collbench.topology.render import system_lines, topology_lines
-from collbench.topology.system import System
+from collbench.topology.system import as_system
+
+_OPTIONS = [
+    click.Argument(
+        ["system"], required=False, metavar="[SYSTEM|FILE.toml]", shell_complete=completed(systems, several=False)
+    ),
+    option(
+        "--on",
+        "What ranks would run on here, or the system, as the argument; auto: GPUs if the driver shows any, else the "
+        "CPU.  [default: auto]",
+        metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
+    ),
+    option("--nodes", "How many nodes the system has.", type=click.IntRange(min=1), metavar="N"),
+    option(
+        "--ranks",
+        "How many ranks.  [default: one for each GPU, or for each CPU that may be used]",
+        type=click.IntRange(min=1, max=2**20),
+        metavar="N",
+    ),
+    json_option("what run files keep of it, or a system's fields,"),
+    option(
+        "-o --output --out output",
+        "Also draw a picture: .png, .svg or .pdf.",
+        kind=Renamed,
+        type=PICTURE,
+        metavar="FILE",
+    ),
+]
 
 
-@click.command("topo", cls=JsonCommand)
-@click.argument("system", required=False, metavar="[SYSTEM|FILE.toml]", shell_complete=completed(systems, False))
-@click.option(
-    "--on",
-    metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
-    help="What ranks would run on here, or the system, as the argument; auto: GPUs if the driver shows any, "
-    "else the CPU.  [default: auto]",
-)
-@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="How many nodes the system has.")
-@click.option(
-    "--ranks",
-    type=click.IntRange(min=1, max=2**20),
-    metavar="N",
-    help="How many ranks.  [default: one for each GPU, or for each CPU that may be used]",
-)
-@json_option("what run files keep of it, or a system's fields,")
-@click.option(
-    "-o",
-    "--output",
-    "--out",
-    "output",
-    cls=Renamed,
-    type=PICTURE,
-    metavar="FILE",
-    help="Also draw a picture: .png, .svg or .pdf.",
-)
+@click.command("topo", cls=JsonCommand, params=_OPTIONS)
 def command(
     system: str | None, on: str | None, nodes: int | None, ranks: int | None, as_json: Path | None, output: Path | None
 ) -> None:
@@ -67,46 +67,37 @@ def command(
             raise UsageError("--nodes needs a system to have so many of: collbench topo SYSTEM --nodes N")
         topology = _discover(name, ranks)
         described = as_system(topology) if output else None
-        _show(topology.to_json(), as_json, topology_lines(topology, width))
+        record, lines = topology.to_json(), topology_lines(topology, width)
     else:
         described = find_system(name, here if on else ())
         described = described.of(nodes) if nodes else described
         described = described.part(ranks) if ranks else described
-        _show(asdict(described), as_json, system_lines(described, width))
-    if output and described:
-        _draw(described, output)
-
-
-def _show(record: dict[str, object], as_json: Path | None, lines: Iterable[str]) -> None:
-    """Print the record as JSON if that is requested, and the lines unless that took their place."""
+        record, lines = asdict(described), system_lines(described, width)
     if as_json:
         with into(as_json):
             click.echo(json.dumps(record, indent=2))
     if as_json != STANDARD:
         click.echo("\n".join(lines))
+    if output and described:
+        from collbench.plots.system import draw  # Matplotlib takes long to import
 
-
-def _draw(system: System, output: Path) -> None:
-    from collbench.plots.system import draw  # Matplotlib takes long to import
-
-    click.echo(f"picture: {draw(system, output)}", err=True)
+        click.echo(f"picture: {draw(described, output)}", err=True)
 
 
 def _discover(on: str, ranks: int | None) -> Topology:
     """Return the topology of a platform, on auto of the first that is here; what is passed over is printed."""
-    if on != "auto":
-        return _with_remark(*find_platform(on).discover(ranks))
-    *preferred, last = platforms().values()
-    for kind in preferred:
-        try:
-            return _with_remark(*kind.discover(ranks))
-        except PlatformError as error:
-            if kind.installed():
-                click.echo(f"collbench: showing the {last.name.upper()} only: {' '.join(str(error).split())}", err=True)
-    return _with_remark(*last.discover(ranks))
-
-
-def _with_remark(topology: Topology, remark: str) -> Topology:
+    topology, remark = _first(ranks) if on == "auto" else find_platform(on).discover(ranks)
     if remark:
         click.echo(f"collbench: {remark}", err=True)
     return topology
+
+
+def _first(ranks: int | None) -> tuple[Topology, str]:
+    *preferred, last = platforms().values()
+    for kind in preferred:
+        try:
+            return kind.discover(ranks)
+        except PlatformError as error:
+            if kind.installed():
+                click.echo(f"collbench: showing the {last.name.upper()} only: {' '.join(str(error).split())}", err=True)
+    return last.discover(ranks)

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from collbench.analysis.conformance import Conformance, table
 from collbench.api.requests import measured_sweep
 from collbench.cases import Sweep
-from collbench.cli.options import HERE, shared, sweep_request
+from collbench.cli.options import HERE, option, shared, sweep_request
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import row
 from collbench.cli.running import run_session
@@ -30,7 +30,7 @@ _OPTIONS = [
     *shared(op="all", impl="all,narrow"),
     HERE,
     *shared("ranks", datatype="float", redop="sum", timeout=60.0),
-    click.Option(["--full"], is_flag=True, help="All types and reductions: thousands of cases, minutes."),
+    option("--full", "All types and reductions: thousands of cases, minutes.", is_flag=True),
     *shared("spin", "bind", "quiet"),
 ]
 
@@ -85,13 +85,8 @@ def _print_summary(conformance: Conformance, sweep: Sweep) -> None:
             click.echo(f"skipped, {name}: {reason}")
     words = {Outcome.OK: "right", Outcome.SKIPPED: "skipped", Outcome.WRONG: "wrong", Outcome.FAILED: "failed"}
     click.echo("\n" + ", ".join(f"{conformance.counts[outcome]} {word}" for outcome, word in words.items()))
-    if left := _left_out(sweep):
-        click.echo(left)
-
-
-def _left_out(sweep: Sweep) -> str:
-    """Return what was not checked, and how it is."""
     dtypes = [name for name in DATATYPES if name not in {dtype.name for dtype in sweep.dtypes}]
     redops = [name for name in REDUCTIONS if name not in {redop.name for redop in sweep.redops}]
     left = [f"{what} {', '.join(names)}" for what, names in (("types", dtypes), ("reductions", redops)) if names]
-    return f"not checked: {'; '.join(left)} (--full, or -d and -o)" if left else ""
+    if left:
+        click.echo(f"not checked: {'; '.join(left)} (--full, or -d and -o)")

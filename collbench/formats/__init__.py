@@ -85,11 +85,7 @@ def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequenc
     among = [format_ for format_ in formats().values() if format_.among and format_.recognises(source)]
     if not first.among or len(among) < 2:
         return first.read(source, hints)
-    return _read_mixed(among, source, hints)
-
-
-def _read_mixed(among: Sequence[Format], source: Source, hints: Hints) -> Sequence[ImportedTest]:
-    """Read a log in which several tools print; a tool without a row in it does not matter."""
+    # Several tools print into the log; one of them without a row in it does not matter.
     tests: list[ImportedTest] = []
     errors: list[RunFileError] = []
     for format_ in among:

@@ -1,15 +1,11 @@
 """What of a run goes into a file of another tool, sorted as such tools print it: a part for each of their tests."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import TypeGuard
 
 from collbench.cases import Case
 from collbench.errors import UsageError
-from collbench.formats.source import as_mapping
-from collbench.results import Result
 from collbench.results.base import Observed
 from collbench.results.collectives import Measurement, Prediction, Reported
 from collbench.runfile.header import ForeignTest, Header
@@ -59,7 +55,7 @@ class ExportLine:
     @property
     def printed(self) -> str:
         """The row as another tool printed it, if one did."""
-        return str(as_mapping(self.any.printed).get("line", "")) if isinstance(self.any, Reported) else ""
+        return str(self.any.printed.get("line", "")) if isinstance(self.any, Reported) else ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,7 @@ def select(run: Run, implementation: str | None, mixed: bool) -> ExportSelection
         UsageError: There are no such results, or an implementation must be named.
 
     """
-    timed = [result for result in run.results if _has_time(result)]
+    timed = [result for result in run.results if isinstance(result, Exported)]
     names = list(dict.fromkeys(result.implementation for result in timed))
     if implementation is not None and implementation not in names:
         choices = ", ".join(names) or "none"
@@ -103,15 +99,11 @@ def select(run: Run, implementation: str | None, mixed: bool) -> ExportSelection
     if not timed:
         raise UsageError(f"nothing to export: {run.path} has no results with a time")
     requested = [result for result in run.results if implementation in (None, result.implementation)]
-    selection = ExportSelection(run.header, tuple(result for result in requested if _has_time(result)))
+    selection = ExportSelection(run.header, tuple(result for result in requested if isinstance(result, Exported)))
     for result in requested:
-        if not _has_time(result):
+        if not isinstance(result, Exported):
             selection.leave(f"{type(result).__name__.lower()} rows have no time")
     return selection
-
-
-def _has_time(result: Result) -> TypeGuard[Exported]:
-    return isinstance(result, Measurement | Reported | Prediction)
 
 
 def parts(selection: ExportSelection) -> list[Part]:
@@ -127,35 +119,27 @@ def parts(selection: ExportSelection) -> list[Part]:
         if isinstance(result, Prediction):
             selection.leave("predictions are not measured")
             continue
-        key, row, test = _place(result, tests)
-        needed = 0 if key in lines else result.case.ranks
+        case = result.case
+        test = ForeignTest()
+        row: object = replace(case, in_place=False)
+        key: tuple[object, ...] = (case.collective.name, case.ranks, result.implementation, result.platform)
+        printed = result.printed if isinstance(result, Reported) else {}
+        test_number, row_number = printed.get("test"), printed.get("row")
+        if isinstance(test_number, int) and isinstance(row_number, int) and 0 <= test_number < len(tests):
+            key, row, test = (test_number, *key), row_number, tests[test_number]
+        needed = 0 if key in lines else case.ranks
         if needed > room:
             selection.leave(f"its ranks, of which each has a line, are more than {MOST_LISTED} with those before")
             continue
         room -= needed
         test_of[key] = test
-        _put(lines.setdefault(key, {}), row, result, seen)
+        # Both places of a row stand side by side; a repetition becomes another row.
+        name = "inside" if case.in_place else "out"
+        rows = lines.setdefault(key, {})
+        repetition = seen[key, row, name]
+        seen[key, row, name] += 1
+        rows[row, repetition] = replace(rows.get((row, repetition), ExportLine()), **{name: result})
     return [Part(test_of[key], tuple(rows.values())) for key, rows in lines.items()]
-
-
-def _place(result: Observed, tests: Sequence[ForeignTest]) -> tuple[object, object, ForeignTest]:
-    """Return keys of the test and the row that a result belongs to, and the test if another tool ran it."""
-    case = result.case
-    kind = case.collective.name, case.ranks, result.implementation, result.platform
-    printed = as_mapping(result.printed) if isinstance(result, Reported) else {}
-    test, row = printed.get("test"), printed.get("row")
-    if isinstance(test, int) and isinstance(row, int) and 0 <= test < len(tests):
-        return (test, *kind), row, tests[test]
-    return kind, replace(case, in_place=False), ForeignTest()
-
-
-def _put(lines: dict[object, ExportLine], row: object, result: Observed, seen: Counter[object]) -> None:
-    """Put a result next to the other place of its row; a repetition becomes another row."""
-    name = "inside" if result.case.in_place else "out"
-    counted = id(lines), row, name
-    repetition = seen[counted]
-    seen[counted] += 1
-    lines[row, repetition] = replace(lines.get((row, repetition), ExportLine()), **{name: result})
 
 
 def mean_seconds(result: Observed) -> float:

@@ -47,7 +47,6 @@ class Device:
     host: str
     name: str
     group: int = 0
-    pid: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,17 +60,6 @@ class Machine:
     nodes: int | None = None
     versions: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def environment(self) -> Environment:
-        """The part of a header."""
-        return Environment(host=self.host or "unknown", versions=dict(self.versions), variables=dict(self.variables))
-
-    @property
-    def topology(self) -> TopologyPart:
-        """The part of a header."""
-        nodes = {"nodes": self.nodes} if self.nodes else {}
-        return TopologyPart(name=self.name, platform=self.platform, ranks=self.ranks, rest=nodes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,9 +167,13 @@ def make_results(
     for row in rows:
         try:
             case = make_case(collective, row.nbytes, row.dtype, row.redop, row.root, ranks, row.in_place)
-            _require_consistent(row, case)
         except UnfitRow as error:
             left_out.add(str(error), row.number)
+            continue
+        ratio = row.bandwidth_ratio(collective.bus_factor(ranks))
+        if ratio is not None and abs(ratio - 1) > ROW_TOLERANCE:  # it was glued together wrongly
+            time = f"{row.seconds * 1e6:.6g} us"
+            left_out.add(f"{row.nbytes} bytes in {time} are not {row.busbw} GB/s of bus bandwidth", row.number)
             continue
         results.append(
             Reported(
@@ -197,14 +189,6 @@ def make_results(
             )
         )
     return results
-
-
-def _require_consistent(row: ForeignRow, case: Case) -> None:
-    """Refuse a row that was glued together wrongly: its numbers contradict each other."""
-    ratio = row.bandwidth_ratio(case.collective.bus_factor(case.ranks))
-    if ratio is not None and abs(ratio - 1) > ROW_TOLERANCE:
-        time = f"{row.seconds * 1e6:.6g} us"
-        raise UnfitRow(f"{row.nbytes} bytes in {time} are not {row.busbw} GB/s of bus bandwidth")
 
 
 def require_bandwidths(name: str, rows: Iterable[ForeignRow], collective: Collective, ranks: int) -> None:
@@ -299,38 +283,38 @@ class Imported:
 
     def header(self, command: Sequence[str]) -> Header:
         """Return the header of the run file."""
+        first, cases = self.tests[0], [result.case for result in self.results]
+        machine = first.machine
+        reductions = dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)
+        names = [part.name for part in fields(ForeignTest)]
         return Header(
             collbench=__version__,
             command=tuple(command),
             started=min((test.started for test in self.tests if test.started), default=""),
-            environment=self.tests[0].machine.environment,
-            topology=self.tests[0].machine.topology,
-            sweep=self._sweep(),
-            imported=self._imported(),
-        )
-
-    def _sweep(self) -> SweepPart:
-        results = self.results
-        cases = [result.case for result in results]
-        redops = dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)
-        return SweepPart(
-            collectives=tuple(collective.name for collective in self.collectives),
-            dtypes=tuple(dict.fromkeys(case.dtype.name for case in cases)),
-            implementations=tuple(dict.fromkeys(result.implementation for result in results)),
-            ranks=self.tests[0].machine.ranks,
-            rest={"sizes": sorted({case.nbytes for case in cases}), "redops": list(redops)},
-        )
-
-    def _imported(self) -> ImportedPart:
-        first = self.tests[0]
-        names = [part.name for part in fields(ForeignTest)]
-        return ImportedPart(
-            tool=first.tool,
-            version=first.version,
-            file=first.file,
-            complete=all(test.complete for test in self.tests),
-            left_out=tuple(reason for test in self.tests for reason in test.left_out),
-            tests=tuple(ForeignTest(**{name: getattr(test, name) for name in names}) for test in self.tests),
+            environment=Environment(
+                host=machine.host or "unknown", versions=dict(machine.versions), variables=dict(machine.variables)
+            ),
+            topology=TopologyPart(
+                name=machine.name,
+                platform=machine.platform,
+                ranks=machine.ranks,
+                rest={"nodes": machine.nodes} if machine.nodes else {},
+            ),
+            sweep=SweepPart(
+                collectives=tuple(collective.name for collective in self.collectives),
+                dtypes=tuple(dict.fromkeys(case.dtype.name for case in cases)),
+                implementations=tuple(dict.fromkeys(result.implementation for result in self.results)),
+                ranks=machine.ranks,
+                rest={"sizes": sorted({case.nbytes for case in cases}), "redops": list(reductions)},
+            ),
+            imported=ImportedPart(
+                tool=first.tool,
+                version=first.version,
+                file=first.file,
+                complete=all(test.complete for test in self.tests),
+                left_out=tuple(reason for test in self.tests for reason in test.left_out),
+                tests=tuple(ForeignTest(**{name: getattr(test, name) for name in names}) for test in self.tests),
+            ),
         )
 
 

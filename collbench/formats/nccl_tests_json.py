@@ -29,7 +29,7 @@ from collbench.formats.imported import (
 )
 from collbench.formats.nccl_tests_text import AMD, AVERAGES
 from collbench.formats.nccl_tests_write import JSON as NAME
-from collbench.formats.nccl_tests_write import PLACES, write_json
+from collbench.formats.nccl_tests_write import PLACES, SETTINGS, write_json
 from collbench.formats.source import (
     HEAD,
     Source,
@@ -48,13 +48,6 @@ STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
 """A text that is not closed reaches to the end, so that no place is looked at twice."""
 WORDS = re.compile(STRING + r"|-?\b(?:inf(?:inity)?|nan)\b", re.DOTALL | re.IGNORECASE)
 BRACKETS = re.compile(STRING + r"|[\[\]{}]", re.DOTALL)
-SETTINGS = {
-    "nthreads": "threads",
-    "ngpus": "gpus",
-    "warmup_iters": "warmup",
-    "iterations": "iters",
-    "aggregated_iterations": "aggregated",
-}
 
 
 def recognises(source: Source) -> bool:

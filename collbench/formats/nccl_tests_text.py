@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from collbench.collectives import Collective, of_nccl_tests
 from collbench.datatypes import find_datatype
@@ -23,8 +23,7 @@ from collbench.formats.imported import (
     require_bandwidths,
     require_ranks,
 )
-from collbench.formats.nccl_tests_log import PROGRAM_LINE, SETTINGS, VERSION, LogSection, sections
-from collbench.formats.nccl_tests_table import read_header
+from collbench.formats.nccl_tests_log import PROGRAM_LINE, SETTINGS, VERSION, LogSection, read_header, sections
 from collbench.formats.nccl_tests_write import TEXT as NAME
 from collbench.formats.nccl_tests_write import write_text
 from collbench.formats.source import HEAD, Source, body, clean, count, exact, number, seconds_of
@@ -147,57 +146,46 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
         UnfitRow: It is of a collective that is not here, or its own word does not fit the table.
 
     """
-    shape = _Shape.of(section, ranks)
-    commands = [word for word in dict.fromkeys(section.above.programs) if shape.fits(known_collective(word))]
+    programs = dict.fromkeys(section.above.programs)
+    commands = [word for word in programs if _fits(known_collective(word), section, ranks)]
     if section.program:
-        return _require_fitting(section.program, shape)
+        return _require_fitting(section.program, section, ranks)
     if hints.collective and (alone or not commands):
         try:
-            return _require_fitting(hints.collective, shape)
+            return _require_fitting(hints.collective, section, ranks)
         except UnfitRow as error:
             raise UsageError(f"{name}: {error}; give another --op NAME") from None
     if len(commands) == 1:
-        return _require_fitting(commands[0], shape)
-    of_shape = [known.name for known in of_nccl_tests() if shape.fits(known) and known.reduces == shape.reduces]
-    fitting = commands or of_shape
+        return _require_fitting(commands[0], section, ranks)
+    reduces = section.rows[-1].case["redop"] not in ("", "none")
+    alike = [known for known in of_nccl_tests() if known.reduces == reduces]
+    fitting = commands or [known.name for known in alike if _fits(known, section, ranks)]
     if len(fitting) == 1 and not section.above.programs:
-        return _require_fitting(fitting[0], shape)
+        return _require_fitting(fitting[0], section, ranks)
     choices = f"; {', '.join(fitting)} would fit" if fitting else ""
     raise UsageError(f"{name} does not say which collective it is of{choices}; give --op NAME")
 
 
-def _require_fitting(word: str, shape: "_Shape") -> Collective:
+def _require_fitting(word: str, section: LogSection, ranks: int | None) -> Collective:
     collective = known_collective(word)
     if not collective:
         raise UnfitRow(no_collective(word))
-    if not shape.fits(collective):
+    if not _fits(collective, section, ranks):
         raise UnfitRow(f"its columns are not those of {collective.name}")
     return collective
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """What the columns of a table say of its collective."""
-
-    reduces: bool
-    rooted: bool
-    sharded: bool | None  # whether counts are those of a rank's share; None where that is unknown
-
-    @staticmethod
-    def of(section: LogSection, ranks: int | None) -> "_Shape":
-        case = section.rows[-1].case
-        rooted = int(case.get("root", "-1")) >= 0
-        shares = None if ranks == 1 else _shares(section)
-        is_sharded = None if shares is None else shares > 1
-        return _Shape(case.get("redop", "") not in ("", "none"), rooted, is_sharded)
-
-    def fits(self, collective: Collective | None) -> bool:
-        """Whether a table may be of that collective; of one that is not here nobody knows."""
-        if not collective:
-            return True
-        if collective.reduces and not self.reduces:  # but older versions print `sum` for sendrecv, too
-            return False
-        return collective.rooted == self.rooted and self.sharded in (None, collective.sharded)
+def _fits(collective: Collective | None, section: LogSection, ranks: int | None) -> bool:
+    """Whether the columns of a table may be those of a collective; of one that is not here nobody knows."""
+    if not collective:
+        return True
+    case = section.rows[-1].case
+    if collective.reduces and case["redop"] in ("", "none"):  # but older versions print `sum` for sendrecv, too
+        return False
+    if collective.rooted != (int(case.get("root", "-1")) >= 0):
+        return False
+    shares = None if ranks == 1 else _shares(section)
+    return shares is None or collective.sharded == (shares > 1)
 
 
 def _shares(section: LogSection) -> int | None:
@@ -218,7 +206,9 @@ def _rows(section: LogSection) -> Iterator[ForeignRow]:
         return
     for at, row in enumerate(section.rows):
         printed = {"line": row.line} | row.appended | ({"timestamp": row.stamp} if row.stamp else {})
-        places = [place for place, words in enumerate(row.places) if any(map(_is_value, words.values()))]
+        places = [
+            place for place, words in enumerate(row.places) if any(number(word) is not None for word in words.values())
+        ]
         for place in places or [0]:
             words = row.places[place]
             on_cpu, error = "cputime" in words, words.get("error", "")
@@ -237,10 +227,6 @@ def _rows(section: LogSection) -> Iterator[ForeignRow]:
                 note=", ".join(filter(None, notes)),
                 printed=printed | words,
             )
-
-
-def _is_value(word: str) -> bool:
-    return number(word) is not None
 
 
 def _wrong(words: dict[str, str]) -> int | None:

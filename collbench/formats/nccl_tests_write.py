@@ -3,8 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -14,7 +13,7 @@ from collbench.collectives import Collective, of_nccl_tests
 from collbench.datatypes import NONE
 from collbench.errors import UsageError
 from collbench.formats.exported import ExportLine, ExportSelection, Part, mean_seconds, parts, rates, wrong_elements
-from collbench.formats.nccl_tests_table import names_columns
+from collbench.formats.nccl_tests_log import names_columns
 from collbench.formats.source import as_texts, clean, number, whole
 from collbench.results.base import Observed
 from collbench.results.collectives import Measurement, Reported
@@ -25,6 +24,14 @@ TEXT, JSON = "nccl-tests", "nccl-tests-json"
 PLACES = ("out_of_place", "in_place")
 PROGRAMS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
 """Programs of nccl-tests that are not called as collbench calls the collective."""
+SETTINGS = {
+    "nthreads": "threads",
+    "ngpus": "gpus",
+    "warmup_iters": "warmup",
+    "iterations": "iters",
+    "aggregated_iterations": "aggregated",
+}
+"""Options by the keys of the JSON, and what a header calls them."""
 
 _MISSING = f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}    N/A"
 _COLUMNS = "    time   algbw   busbw  #wrong "
@@ -63,86 +70,48 @@ def version_code(version: str) -> int:
 # What a test was started with
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Options of nccl-tests; what a run file does not know is as usual."""
-
-    first: int  # bytes of the smallest message, as given by -b
-    last: int  # bytes of the largest message, as given by -e
-    factor: float = 2.0  # -f; does not count with a step
-    step: int = 0  # bytes, -i
-    warmup: int = 1
-    iterations: int = 0
-    aggregated: int = 1
-    checked: bool = True
-    graph: int = 0  # launches of a graph for a sample, -G
-    threads: int = 1  # of a process
-    gpus: int = 1  # of a thread
-
-    def __str__(self) -> str:
-        step = f"{self.step}(bytes)" if self.step else f"{self.factor:.3g}(factor)"
-        return (
-            f"# nThread {self.threads} nGpus {self.gpus} minBytes {self.first} maxBytes {self.last} step: {step} "
-            f"warmup iters: {self.warmup} iters: {self.iterations} agg iters: {self.aggregated} "
-            f"validation: {int(self.checked)} graph: {self.graph}"
-        )
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The options by the keys of the JSON."""
-        step = {"step_bytes": self.step} if self.step else {"step_factor": round(self.factor, 2)}
-        return {
-            "nthreads": self.threads,
-            "ngpus": self.gpus,
-            "minimum_bytes": self.first,
-            "maximum_bytes": self.last,
-            **step,
-            "warmup_iters": self.warmup,
-            "iterations": self.iterations,
-            "aggregated_iterations": self.aggregated,
-            "validation": int(self.checked),
-            "graph": self.graph,
-        }
-
-
 def settings(
-    header: Header, ranks: int, sizes: Sequence[int], test: ForeignTest | None = None, **known: Any
-) -> Settings:
-    """Return the options with which nccl-tests would have run a test.
+    header: Header, ranks: int, sizes: Sequence[int], test: ForeignTest | None = None, **known: int
+) -> dict[str, Any]:
+    """Return the options with which nccl-tests would have run a test, by the keys of its JSON.
 
     Args:
-        header: That of the run.
+        header: That of the run; what it does not know is as usual.
         ranks: Of the test.  Without an outside launcher, one command started all of them.
         sizes: Bytes of the rows, ascending.
         test: What another tool said, if the run was imported.
-        known: Fields of Settings that are known otherwise.
+        known: Options that are known otherwise, by the same keys.
 
     """
     requested, sampling = header.sweep.asked, header.sweep.sampling
-    factor = sizes[1] / sizes[0] if len(sizes) > 1 and sizes[0] else 2.0
-    warmup = whole(sampling.get("warmup"))
-    launched = bool(header.processes or header.imported.tool or any(gpu.host for gpu in header.topology.gpus))
-    fields: dict[str, Any] = {
-        "first": whole(requested.get("first")) or sizes[0],
-        "last": whole(requested.get("last")) or sizes[-1],
-        "factor": number(requested.get("factor")) or factor,
-        "step": whole(requested.get("step")) or 0,
-        "warmup": 1 if warmup is None else warmup,
+    launched = header.processes or header.imported.tool or any(gpu.host for gpu in header.topology.gpus)
+    step, warmup = whole(requested.get("step")), whole(sampling.get("warmup"))
+    usual_factor = sizes[1] / sizes[0] if len(sizes) > 1 and sizes[0] else 2.0
+    factor = round(number(requested.get("factor")) or usual_factor, 2)
+    options: dict[str, Any] = {
+        "nthreads": 1,
+        "ngpus": 1 if launched else ranks,
+        "minimum_bytes": whole(requested.get("first")) or sizes[0],
+        "maximum_bytes": whole(requested.get("last")) or sizes[-1],
+        **({"step_bytes": step} if step else {"step_factor": factor}),
+        "warmup_iters": 1 if warmup is None else warmup,
+        "iterations": 0,
+        "aggregated_iterations": 1,
+        "validation": 1,
         "graph": int(header.topology.platform == "gpu" and sampling.get("graph") is True),
-        "gpus": 1 if launched else ranks,
     }
-    for name in ("threads", "gpus", "warmup", "aggregated", "graph"):
+    for key, name in {**SETTINGS, "graph": "graph"}.items():
         value = whole(test.sweep.get(name)) if test else None
         if value is not None:
-            fields[name] = value
-    return Settings(**(fields | known))
+            options[key] = value
+    return options | known
 
 
-def _settings_of(part: Part, selection: ExportSelection) -> Settings:
+def _settings_of(part: Part, selection: ExportSelection) -> dict[str, Any]:
     sizes = sorted({line.case.nbytes for line in part.lines})
     checked = all(wrong_elements(result) is not None for result in part.results)
     ranks = part.lines[0].case.ranks
-    return settings(selection.header, ranks, sizes, part.test, iterations=part.iterations, checked=checked)
+    return settings(selection.header, ranks, sizes, part.test, iterations=part.iterations, validation=int(checked))
 
 
 def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
@@ -204,10 +173,14 @@ def _text_of(part: Part, selection: ExportSelection) -> Iterator[str]:
     same_format = part.test.format == TEXT
     heads = [line for line in as_texts(part.test.layout.get("before")) if names_columns(line)] if same_format else []
     yield signature(first.implementation, first.platform, first.case.ranks)
-    yield from _other_figures(part.results)
+    # These tables have means only; other times are named, which an import heeds.
+    kinds = dict.fromkeys(place.figure for place in part.results if isinstance(place, Reported) and not place.samples)
+    others = [kind for kind in kinds if kind != "mean"]
+    if others:
+        yield f"# collbench {__version__}: times are of the kind {' or '.join(others)}"
     yield from opening(collective, _settings_of(part, selection), selection.header, first.case.ranks, heads or HEADER)
     for line in part.lines:
-        yield line.printed if heads and line.printed else row(line)
+        yield line.printed if heads and line.printed else row(line.case, line.places)
     if part.test.complete:
         yield from footer(collective, part.results)
 
@@ -217,20 +190,18 @@ def signature(implementation: str, platform: str, ranks: int) -> str:
     return f"# collbench {__version__}: {implementation} on {platform}, {ranks} rank{'s' if ranks > 1 else ''}"
 
 
-def _other_figures(results: Iterable[Observed]) -> Iterator[str]:
-    """Yield the comment that says which times are no means, though these tables have only those."""
-    kinds = dict.fromkeys(result.figure for result in results if isinstance(result, Reported) and not result.samples)
-    others = [kind for kind in kinds if kind != "mean"]
-    if others:
-        yield f"# collbench {__version__}: times are of the kind {' or '.join(others)}"
-
-
 def opening(
-    collective: Collective, options: Settings, header: Header, ranks: int, heads: Sequence[str] = HEADER
+    collective: Collective, options: Mapping[str, Any], header: Header, ranks: int, heads: Sequence[str] = HEADER
 ) -> Iterator[str]:
     """Yield all lines before the rows."""
     yield f"# Collective test starting: {program(collective)}"
-    yield str(options)
+    step = f"{options['step_bytes']}(bytes)" if "step_bytes" in options else f"{options['step_factor']:.3g}(factor)"
+    yield (
+        f"# nThread {options['nthreads']} nGpus {options['ngpus']} minBytes {options['minimum_bytes']} "
+        f"maxBytes {options['maximum_bytes']} step: {step} warmup iters: {options['warmup_iters']} "
+        f"iters: {options['iterations']} agg iters: {options['aggregated_iterations']} "
+        f"validation: {options['validation']} graph: {options['graph']}"
+    )
     yield "#"
     yield "# Using devices"
     for device in devices(header, ranks):
@@ -240,20 +211,11 @@ def opening(
     yield from heads
 
 
-def row(line: ExportLine) -> str:
-    """Write both places of a row, side by side."""
-    return start(line.case) + "".join(_place(place) if place else _MISSING for place in line.places)
-
-
-def empty_row(case: Case) -> str:
-    """Write a row without a time."""
-    return start(case) + _MISSING * 2
-
-
-def start(case: Case) -> str:
-    """Write what a row says of its case."""
+def row(case: Case, places: Iterable[Observed | None]) -> str:
+    """Write both places of a row, side by side; a missing place has no numbers."""
     redop = case.redop.name if case.redop is not NONE else "none"
-    return f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {_root(case):>6d}"
+    start = f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {_root(case):>6d}"
+    return start + "".join(_place(place) if place else _MISSING for place in places)
 
 
 def _root(case: Case) -> int:
@@ -298,7 +260,7 @@ def write_json(selection: ExportSelection) -> str:
     (part,) = tests
     first, header, options = part.lines[0].any, selection.header, _settings_of(part, selection)
     bad = sum(bool(wrong_elements(result)) for result in part.results)
-    per_process = max(1, options.threads * options.gpus)
+    per_process = max(1, options["nthreads"] * options["ngpus"])
     record = {
         "version": 3,
         "start_time": header.started[:19].replace("T", " "),
@@ -312,7 +274,7 @@ def write_json(selection: ExportSelection) -> str:
             "ranks": first.case.ranks,
         },
         # nccl-tests lists one device for each process, too.
-        "config": options.config | {"devices": devices(header, first.case.ranks)[::per_process]},
+        "config": options | {"devices": devices(header, first.case.ranks)[::per_process]},
         "results": [_entry(line) for line in part.lines],
         "out_of_bounds": {"count": bad, "okay": str(not bad).lower()},
         "average_bus_bandwidth": {"bandwidth": round(average(part.results), 6), "okay": "unchecked"},

@@ -23,8 +23,7 @@ from collbench.formats.imported import (
     no_collective,
     require_ranks,
 )
-from collbench.formats.nccl_tests_log import without_log
-from collbench.formats.nccl_tests_table import begins_row
+from collbench.formats.nccl_tests_log import begins_row, without_log
 from collbench.formats.source import (
     SHORTEST,
     Source,
@@ -138,11 +137,6 @@ class _Section:
             return False
         return True
 
-    @property
-    def on_gpu(self) -> bool:
-        """Whether buffers are the GPU's."""
-        return self.library in ("NCCL", "RCCL") or bool(self.device)
-
 
 def _columns(text: str) -> list[str]:
     """Return the names of the columns behind the first; documents may leave one blank between them."""
@@ -185,20 +179,27 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
     collective = COLLECTIVES.get(test.collective)
     if test.exactly and hints.collective == test.exactly:
         collective = COLLECTIVES[test.exactly]
-    platform = "gpu" if section.on_gpu else "cpu"
+    on_gpu = section.library in ("NCCL", "RCCL") or bool(section.device)
+    platform = "gpu" if on_gpu else "cpu"
+    statistic = "mean of a message's share of a window of messages in flight"
+    if any(TIME.fullmatch(name) for name in section.columns):
+        statistic = "mean of the operations, mean over ranks"
     ranks, results, remarks = hints.ranks or 1, [], []
     if collective:
-        ranks = _count_ranks(source.name, section, test, hints)
+        ranks = 2
+        if not test.pair:
+            known = 2 * section.pairs if section.pairs else section.started
+            ranks = require_ranks(source.name, hints, known, "tables of OSU do not tell the number of ranks")
         results = make_results(
             _rows(source, section, test, collective, ranks, left_out),
             collective,
             ranks,
             implementation=LIBRARIES[section.library],
             platform=platform,
-            statistic=_statistic(section.columns),
+            statistic=statistic,
             left_out=left_out,
         )
-        remarks = [] if section.on_gpu else ["buffers taken to be the host's, since its title names no device"]
+        remarks = [] if on_gpu else ["buffers taken to be the host's, since its title names no device"]
     else:
         for at in range(len(section.rows)):
             left_out.add(no_collective(section.title), at)
@@ -207,18 +208,11 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
         tool="OSU Micro-Benchmarks",
         version=clean(section.version, 20),
         file=source.file,
-        machine=Machine(ranks, f"{ranks} {'x unknown GPU' if section.on_gpu else 'ranks'}", platform),
+        machine=Machine(ranks, f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}", platform),
         results=tuple(results),
         left_out=left_out.reasons,
         remarks=tuple(remarks),
     )
-
-
-def _count_ranks(name: str, section: _Section, test: OsuTest, hints: Hints) -> int:
-    if test.pair:
-        return 2
-    ranks = 2 * section.pairs if section.pairs else section.started
-    return require_ranks(name, hints, ranks, "tables of OSU do not tell the number of ranks")
 
 
 def _rows(
@@ -271,12 +265,6 @@ def _seconds(words: Mapping[str, str], nbytes: float) -> float:
             seconds = nbytes / (rate * 1e6)
             return seconds if seconds >= SHORTEST else 0.0
     raise UnfitRow("it has neither a latency nor a bandwidth")
-
-
-def _statistic(columns: list[str]) -> str:
-    if any(TIME.fullmatch(name) for name in columns):
-        return "mean of the operations, mean over ranks"
-    return "mean of a message's share of a window of messages in flight"
 
 
 FORMAT = Format(NAME, "text of the OSU Micro-Benchmarks", recognises, read, among=True, order=2)

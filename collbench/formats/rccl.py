@@ -135,7 +135,17 @@ def _results(name: str, rows: Sequence[CsvRow], ranks: int, left_out: LeftOut) -
     """Yield the rows collective by collective as they stand there."""
     by_collective: dict[str, list[ForeignRow]] = {}
     for at, (_, words) in enumerate(rows):
-        by_collective.setdefault(words["collective"], []).append(_foreign_row(at, words))
+        row = ForeignRow(
+            number=at,
+            nbytes=exact(words["size"]),
+            dtype=words["type"],
+            redop=words.get("redop") or "sum",
+            in_place=words.get("inplace", "0").lower() in ("1", "true"),
+            seconds=seconds_of(words["time"]),
+            busbw=number(words.get("busbw")),
+            wrong=count(words.get("#wrong", "")),
+        )
+        by_collective.setdefault(words["collective"], []).append(row)
     for word, some in by_collective.items():
         collective = known_collective(word)
         if not collective:
@@ -152,19 +162,6 @@ def _results(name: str, rows: Sequence[CsvRow], ranks: int, left_out: LeftOut) -
             statistic=STATISTIC,
             left_out=left_out,
         )
-
-
-def _foreign_row(at: int, words: Mapping[str, str]) -> ForeignRow:
-    return ForeignRow(
-        number=at,
-        nbytes=exact(words["size"]),
-        dtype=words["type"],
-        redop=words.get("redop") or "sum",
-        in_place=words.get("inplace", "0").lower() in ("1", "true"),
-        seconds=seconds_of(words["time"]),
-        busbw=number(words.get("busbw")),
-        wrong=count(words.get("#wrong", "")),
-    )
 
 
 FORMAT = Format(NAME, "CSV and JSON of the reporter of rccl-tests", recognises, read, order=0)

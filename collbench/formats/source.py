@@ -24,7 +24,6 @@ HEAD = 2**16  # characters in which signs of a format are looked for first
 GREATEST = 2**62  # bytes of a message
 SHORTEST, LASTING = 1e-12, 1e9  # seconds of an operation
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-LONGEST_NUMBER = 64  # characters
 STDIN = "-"
 
 
@@ -93,7 +92,7 @@ def number(word: object) -> float | None:
     if isinstance(word, bool) or not isinstance(word, str | int | float):
         return None
     # Python also takes underscores and the digits of every script for a number; no benchmark prints those.
-    if isinstance(word, str) and not (len(word) <= LONGEST_NUMBER and NUMBER.fullmatch(word)):
+    if isinstance(word, str) and not NUMBER.fullmatch(word):
         return None
     try:
         value = float(word)
@@ -191,18 +190,11 @@ def bare(line: str) -> str:
     if not line.isascii():
         line = UNSEEN.sub("", line).replace("\u00a0", " ")
     for _ in range(MOST_TAGS):
-        shorter = _without_tag(line)
-        if shorter == line:
-            return line
-        line = shorter
-    return line
-
-
-def _without_tag(line: str) -> str:
-    for tag in TAGS:
-        match = tag.match(line)
-        if match and match.end():
-            return line[match.end() :]
+        matches = (tag.match(line) for tag in TAGS)
+        end = next((match.end() for match in matches if match and match.end()), 0)
+        if not end:
+            break
+        line = line[end:]
     return line
 
 
@@ -280,7 +272,10 @@ def csv_table(
     for line_number, line in source.lines():
         if not line.strip():
             continue
-        words = _csv_words(line)
+        try:
+            words = next(csv.reader([line]), [])
+        except csv.Error:
+            words = []
         if not names:
             names = [word.strip().lower() for word in words]
             missing = sorted(set(needed) - set(names))
@@ -295,10 +290,3 @@ def csv_table(
     if not table.rows:
         raise RunFileError(f"{source.name}: no row with results")
     return table
-
-
-def _csv_words(line: str) -> list[str]:
-    try:
-        return next(csv.reader([line]), [])
-    except csv.Error:
-        return []

@@ -10,7 +10,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.formats import Format
 from collbench.formats.exported import Exported, ExportSelection, wrong_elements
 from collbench.formats.imported import Hints, ImportedTest, LeftOut, Machine, UnfitRow, make_case, require_ranks
-from collbench.formats.source import LASTING, SHORTEST, CsvRow, Source, clean, count, csv_table, exact, number
+from collbench.formats.source import CsvRow, Source, clean, count, csv_table, exact, seconds_of
 from collbench.host.sanitize import cell
 from collbench.results.collectives import Measurement, Prediction, Reported
 from collbench.runfile.earlier import note_of
@@ -116,20 +116,15 @@ def _result(line_number: int, words: Mapping[str, str], platform: str, ranks: in
     root, in_place = exact(words["root"]) or 0, words["in_place"].lower() in ("1", "true")
     case = make_case(collective, exact(words["nbytes"]), words["dtype"], words["redop"], root, ranks, in_place)
     name, note = clean(words["implementation"], 40), note_of(clean(words.get("note", "")))
-    seconds = _seconds(words["seconds"])
+    seconds = seconds_of(words["seconds"], 1.0)
     if words.get("kind") == "prediction":
-        low, high = _seconds(words.get("low", "")), _seconds(words.get("high", ""))
+        low, high = seconds_of(words.get("low", ""), 1.0), seconds_of(words.get("high", ""), 1.0)
         if not seconds or not low or not high:
             raise UnfitRow("a prediction without its band")
         return Prediction(case, name, seconds, low, high, note=note, platform=platform)
     statistic = clean(words.get("statistic") or "not said")
     wrong = count(words.get("wrong", ""))
     return Reported(case, name, platform, seconds, statistic, wrong, printed={"row": line_number}, note=note)
-
-
-def _seconds(word: str) -> float:
-    value = number(word)
-    return value if value is not None and SHORTEST <= value <= LASTING else 0.0
 
 
 FORMAT = Format(NAME, "tidy CSV of collbench", recognises, read, write, mixed=True, order=1)

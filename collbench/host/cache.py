@@ -35,7 +35,15 @@ def private_folder(name: str, error: type[Exception]) -> Path:
         place = cache_folder().absolute() / name
         handle = _folders.get(place)
         if handle is None or not os.fstat(handle).st_nlink:  # somebody may have removed it
-            handle = _folders[place] = _open_private(place)
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            place.mkdir(mode=0o700, exist_ok=True)
+            handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            status = os.fstat(handle)
+            if status.st_uid != os.geteuid():
+                raise PermissionError(errno.EPERM, f"it belongs to user {status.st_uid}")
+            if stat.S_IMODE(status.st_mode) != 0o700:
+                os.fchmod(handle, 0o700)
+            _folders[place] = handle
     except (RuntimeError, OSError) as reason:  # RuntimeError: nobody knows where home is
         link = place.is_symlink() and getattr(reason, "errno", 0) in (errno.ELOOP, errno.ENOTDIR, errno.EEXIST)
         why = "it is a link" if link else getattr(reason, "strerror", None) or reason
@@ -46,22 +54,11 @@ def private_folder(name: str, error: type[Exception]) -> Path:
     return held if held.is_dir() else place  # where there is no /proc
 
 
-def _open_private(place: Path) -> int:
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place.mkdir(mode=0o700, exist_ok=True)
-    handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    status = os.fstat(handle)
-    if status.st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, f"it belongs to user {status.st_uid}")
-    if stat.S_IMODE(status.st_mode) != 0o700:
-        os.fchmod(handle, 0o700)
-    return handle
-
-
 def find(folder: Path, stem: str, suffix: str) -> Path | None:
     """Return the file that `keep` left in a private folder, if its content is the same; remove one that is not."""
     for path in sorted(folder.glob(f"{stem}-*{suffix}")):
-        if path.name == _hashed_name(stem, _private_content(path), suffix):
+        content = _private_content(path)
+        if content is not None and path.name == _hashed_name(stem, content, suffix):
             return path
         path.unlink(missing_ok=True)
     return None
@@ -97,9 +94,7 @@ def open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
 
 
-def _hashed_name(stem: str, content: bytes | None, suffix: str) -> str:
-    if content is None:
-        return ""
+def _hashed_name(stem: str, content: bytes, suffix: str) -> str:
     digest = hashlib.sha256(stem.encode() + b"\0" + content).hexdigest()[:_HASH_DIGITS]
     return f"{stem}-{digest}{suffix}"
 

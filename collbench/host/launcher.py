@@ -25,9 +25,7 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | N
     One process alone does not count as launched: a shell by `srun --pty bash` has all variables of a step, and
     `mpirun -n 1 collbench` does what `collbench` does.  Of nested launchers the one counts that started several.
     """
-    for rank, count, _ in _launchers(environment):
-        return rank, count
-    return None
+    return next(((rank, count) for rank, count, _ in _launchers(environment)), None)
 
 
 def neighbours(environment: Mapping[str, str] = os.environ) -> int:

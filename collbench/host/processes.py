@@ -53,13 +53,13 @@ def watch_end(pid: int) -> Callable[[], object]:
         if not is_alive(pid):
             raise ProcessLookupError from None
         process = psutil.Process(pid)
-        return lambda: _poll(process)
+
+        def poll() -> None:
+            while is_alive(process):
+                time.sleep(_POLL)
+
+        return poll
     return lambda: select.select([handle], [], [])
-
-
-def _poll(process: "psutil.Process") -> None:
-    while is_alive(process):
-        time.sleep(_POLL)
 
 
 def shared_files(pid: int | str = "self") -> set[str]:
@@ -95,7 +95,12 @@ def unlink_orphans(since: float) -> None:
     for second_look in (False, True):
         if second_look:
             time.sleep(_MOMENT)
-        orphans = {str(path) for path in Path(_SHARED_MEMORY).iterdir() if _is_left_by_mpi(path, since)}
+        orphans = set()
+        for path in Path(_SHARED_MEMORY).iterdir():
+            with contextlib.suppress(OSError):
+                facts = path.stat()
+                if path.name.startswith(_OF_MPI) and facts.st_uid == os.getuid() and facts.st_ctime >= since:
+                    orphans.add(str(path))
         if not orphans:
             return
         for folder in Path("/proc").iterdir():
@@ -103,16 +108,6 @@ def unlink_orphans(since: float) -> None:
                 orphans -= shared_files(folder.name)
     for name in orphans:
         Path(name).unlink(missing_ok=True)
-
-
-def _is_left_by_mpi(path: Path, since: float) -> bool:
-    if not path.name.startswith(_OF_MPI):
-        return False
-    try:
-        facts = path.stat()
-    except OSError:
-        return False
-    return facts.st_uid == os.getuid() and facts.st_ctime >= since
 
 
 def marked(name: str, value: str) -> "list[psutil.Process]":
@@ -141,8 +136,8 @@ def end_marked(name: str, value: str, known: Collection[str] = ()) -> None:
     deadline = time.monotonic() + _ENDING
     paths = set(known)
     while victims := _stop_marked(name, value):  # again, for processes that showed no environment
-        end([process.pid for process in victims], paths)
-        while any(map(is_alive, victims)):
+        end(victims, paths)
+        while any(map(is_alive, victims.values())):
             if time.monotonic() > deadline:
                 return
             time.sleep(0.01)
@@ -151,14 +146,14 @@ def end_marked(name: str, value: str, known: Collection[str] = ()) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def _stop_marked(name: str, value: str) -> "list[psutil.Process]":
+def _stop_marked(name: str, value: str) -> "dict[int, psutil.Process]":
     stopped: dict[int, psutil.Process] = {}
     # Again until none is new: a process may have started another one just before it was stopped.
     while fresh := [process for process in marked(name, value) if process.pid not in stopped]:
         for process in fresh:
             _signal(process.pid, signal.SIGSTOP)
             stopped[process.pid] = process
-    return list(stopped.values())
+    return stopped
 
 
 def end(pids: Collection[int], known: Collection[str] = ()) -> None:

@@ -147,22 +147,18 @@ def parse_object(line: bytes) -> dict[str, Any]:
         words = line.decode()
     except UnicodeDecodeError:
         raise ValueError("not UTF-8 text") from None
-    value = _parse_json(words)
+    if _ENDLESS.search(words):
+        raise ValueError(f"a number of {DIGITS} digits or more")
+    whole = _parse_whole if _LARGE.search(words) else None
+    try:
+        value = json.loads(words, parse_int=whole, parse_constant=_refuse_constant, object_pairs_hook=_unique_fields)
+    except (json.JSONDecodeError, RecursionError):
+        raise ValueError("not JSON") from None
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     # Most lines need nothing: their text as a whole tells.
     harmless = words.isascii() and words.rstrip("\r\n").isprintable() and "\\" not in words and "printed" not in value
     return value if harmless and not _LONG_STRING.search(words) else tree(value)
-
-
-def _parse_json(words: str) -> Any:
-    if _ENDLESS.search(words):
-        raise ValueError(f"a number of {DIGITS} digits or more")
-    whole = _parse_whole if _LARGE.search(words) else None
-    try:
-        return json.loads(words, parse_int=whole, parse_constant=_refuse_constant, object_pairs_hook=_unique_fields)
-    except (json.JSONDecodeError, RecursionError):
-        raise ValueError("not JSON") from None
 
 
 def _parse_whole(digits: str) -> int:

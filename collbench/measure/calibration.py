@@ -16,7 +16,7 @@ from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import PlatformError
 from collbench.measure.session import Session
 from collbench.measure.supervisor import Supervisor
-from collbench.results.collectives import Failed, Untimed
+from collbench.results.collectives import Failed
 from collbench.results.steps import Series, StepTimes
 from collbench.stats import percentile
 
@@ -73,7 +73,7 @@ def seconds_of_a_product(platform: str, size: int) -> float:
         for result in ranks.run():
             if isinstance(result, StepTimes) and result.right:
                 return result.percentile(50) / _TRIED
-            reason = f": {result.reason if isinstance(result, Untimed) else result.wrong}"
+            reason = f": {result.reason or result.wrong}"
     raise PlatformError(f"matrix products of {size} x {size} could not be timed{reason}; try another --matrix")
 
 
@@ -113,7 +113,7 @@ def seconds_of_products(work: Work, platform: str, sweep: Sweep, launched: tuple
             step = result.case.step
             assert step
             if isinstance(result, StepTimes) and result.right:
-                seconds[step.size] = _seconds_of_a_product(result, step)
+                seconds[step.size] = min(map(_typical_computing, result.series)) / step.products
                 if LEAST * seconds[step.size] > work.seconds:
                     break
             reason = (result.reason if isinstance(result, Failed) else result.wrong) or reason
@@ -122,12 +122,10 @@ def seconds_of_products(work: Work, platform: str, sweep: Sweep, launched: tuple
     return seconds
 
 
-def _seconds_of_a_product(result: StepTimes, step: Step) -> float:
-    """Return the mean over ranks of the lower quartile of their steps, in the series that was disturbed least."""
-    ranks = range(result.case.ranks)
-    return min(fmean(_lower_quartile(series, rank) for rank in ranks) for series in result.series) / step.products
-
-
-def _lower_quartile(series: Series, rank: int) -> float:
-    moments = zip(series.begins(rank), series.computed[rank], strict=True)
-    return percentile([computed - begun for begun, computed in moments], 25)
+def _typical_computing(series: Series) -> float:
+    """Return the mean over ranks of the lower quartile of what computing took in their steps."""
+    quartiles = []
+    for rank, computed in enumerate(series.computed):
+        moments = zip(series.begins(rank), computed, strict=True)
+        quartiles.append(percentile([computed - begun for begun, computed in moments], 25))
+    return fmean(quartiles)

@@ -95,8 +95,19 @@ class Clocks:
     _readings: list[tuple[Reading, ...]] = field(default_factory=list)
 
     def read(self) -> None:
-        """*Collective*: hold every process's clock against that of rank 0."""
-        self._readings.append(_look(self.team))
+        """*Collective*: hold every process's clock against that of rank 0.
+
+        Who is not asked sleeps: where ranks outnumber cores, one that spins would lengthen the trips of the others.
+        """
+        team = self.team
+        own: tuple[Reading, ...] = REFERENCE.readings
+        if isinstance(team, Processes):
+            team.meet()
+            if team.leader:
+                own = (*own, *(Reading.of(_asking(team, peer)) for peer in range(1, team.size)))
+            else:
+                _answer(team)
+        self._readings.append(team.broadcast(own))
 
     @property
     def clocks(self) -> tuple[Clock, ...]:
@@ -112,32 +123,17 @@ class Clocks:
     def series(self, taken: Taken) -> Series:
         """Return the series on rank 0's clock, from its first moment on."""
         clocks = self.clocks if len(self.clocks) == len(taken) else (REFERENCE,) * len(taken)  # one holds all ranks
-        rows = [
-            (clock.on_reference([begun])[0], clock.on_reference(computed), clock.on_reference(done))
-            for clock, (begun, computed, done) in zip(clocks, taken, strict=True)
-        ]
-        origin = min(begun for begun, _, _ in rows)
+        begins = [clock.on_reference([begun])[0] for clock, (begun, _, _) in zip(clocks, taken, strict=True)]
+        origin = min(begins)
+
+        def shifted(clock: Clock, moments: Sequence[float]) -> tuple[float, ...]:
+            return tuple(moment - origin for moment in clock.on_reference(moments))
+
         return Series(
-            tuple(begun - origin for begun, _, _ in rows),
-            tuple(tuple(moment - origin for moment in computed) for _, computed, _ in rows),
-            tuple(tuple(moment - origin for moment in done) for _, _, done in rows),
+            tuple(begun - origin for begun in begins),
+            tuple(shifted(clock, computed) for clock, (_, computed, _) in zip(clocks, taken, strict=True)),
+            tuple(shifted(clock, done) for clock, (_, _, done) in zip(clocks, taken, strict=True)),
         )
-
-
-def _look(team: Team) -> tuple[Reading, ...]:
-    """*Collective*: a reading of every process's clock, the same on all of them.
-
-    Who is not asked sleeps: where ranks outnumber cores, one that spins would lengthen the trips of the others.
-    """
-    own: tuple[Reading, ...] = REFERENCE.readings
-    if isinstance(team, Processes):
-        team.meet()
-        if team.leader:
-            own = (*own, *(Reading.of(_asking(team, peer)) for peer in range(1, team.size)))
-        else:
-            _answer(team)
-    readings: tuple[Reading, ...] = team.broadcast(own)
-    return readings
 
 
 def _asking(team: Processes, peer: int) -> Iterator[Trip]:

@@ -45,13 +45,6 @@ class _Glance:
     clocks: tuple[int, ...]  # kHz, of the cores that show it
 
 
-def _usable() -> list[int]:
-    """The cores, or hardware threads, that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
 class Watch:
     """Looks at the machine when it is made, and again when it is asked for reasons."""
 
@@ -62,7 +55,7 @@ class Watch:
 
     def reasons(self, ranks: int = 1) -> Iterator[str]:
         """Yield what may have spoiled samples of so many ranks here since then, a clause each."""
-        cores = _usable()
+        cores = sorted(os.sched_getaffinity(0))
         if self._load is not None and self._load > BUSY * len(cores):
             yield f"a load of {self._load:.1f} on {len(cores)} cores before it began: other programs were running"
         if ranks > len(cores):
@@ -97,7 +90,8 @@ class Watch:
         words = self._text("proc/stat").partition("\n")[0].split()[1:]
         ticks = [int(word) for word in words if word.isdecimal()]
         stolen = ticks[STEAL] if len(ticks) > STEAL else 0
-        shown = (self._text(f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq").strip() for core in _usable())
+        folder = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
+        shown = [self._text(folder.format(core)).strip() for core in sorted(os.sched_getaffinity(0))]
         clocks = tuple(int(word) for word in shown if word.isdecimal() and int(word))
         waits = int(waited[1]) / 1e6 if waited else None
         return _Glance(time.monotonic(), waits, sum(ticks[: STEAL + 1]), stolen, clocks)

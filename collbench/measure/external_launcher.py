@@ -2,10 +2,7 @@
 
 Until all are open, whatever any of them refuses is refused by all: one that simply ended would leave the others waiting
 for it.  Afterwards there is no supervisor to restart ranks, so a case that fails ends the run, and a watchdog in each
-process ends it where nothing goes on.
-
-Any process may wait for ever for one that was stopped, never came or took another way.  So a watchdog in each sleeps
-until the time is up, is put off by whatever begins, and ends the processes where nothing has begun for too long.
+process (watchdog.py) ends it where nothing goes on.
 """
 
 import os
@@ -39,20 +36,15 @@ _LEAST = 10.0  # seconds for all to come, however short the time-out: interprete
 def world() -> Processes:
     """Return all processes of the launcher; the first call starts MPI."""
     rank, size = launched() or (0, 1)
-    _load_the_launchers_library()
-    with guarded(rank, WATCHDOG.seconds) if size > 1 else nullcontext():
-        return Processes.of_world()
-
-
-def _load_the_launchers_library() -> None:
-    """Have mpi4py load the MPI library that belongs to the launcher of this process, not the one it would find."""
     try:
         file = mpi_libraries.of_launcher()
     except PlatformError as error:
         error.agreed = True  # all processes have that launcher
         raise
-    if file:
+    if file:  # not the library that mpi4py would find
         os.environ[mpi_libraries.LIBMPI] = str(file)
+    with guarded(rank, WATCHDOG.seconds) if size > 1 else nullcontext():
+        return Processes.of_world()
 
 
 def agree_on(error: CollbenchError) -> None:
@@ -80,7 +72,13 @@ class Joined:
         WATCHDOG.trouble = lambda: self._world.trouble
         with self.agreeing():
             self._world.local(sweep.ranks)  # refuses another number of processes
-        self._refuse_others()
+        first, *others = self._world.exchange(installation())
+        try:  # nodes may have installs of their own
+            for rank, other in enumerate(others, 1):
+                refuse_other(f"rank {rank}", other, "rank 0", first)
+        except PlatformError as error:
+            error.agreed = True
+            raise
         processes.unlink_mpich_memory()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
         self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
@@ -94,16 +92,6 @@ class Joined:
     def agreeing(self) -> AbstractContextManager[None]:
         """*Collective*: what fails inside on one process fails on all."""
         return self._world.agreeing()
-
-    def _refuse_others(self) -> None:
-        """PlatformError on all processes if they have different code, as nodes with installs of their own may."""
-        first, *others = self._world.exchange(installation())
-        try:
-            for rank, other in enumerate(others, 1):
-                refuse_other(f"rank {rank}", other, "rank 0", first)
-        except PlatformError as error:
-            error.agreed = True
-            raise
 
     def __enter__(self) -> Self:
         kind = find_platform(self._name)

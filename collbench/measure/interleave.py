@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -23,10 +23,11 @@ from collbench.measure.protocol import Opened, WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library
-from collbench.results import Result, Sampled
-from collbench.results.collectives import Failed, Measurement
-from collbench.results.steps import StepTimes
+from collbench.results import Failed, Measurement, Result, StepTimes
 from collbench.stats import Pool
+
+Sampled = Measurement | StepTimes
+"""What was sampled here, in rounds that can be joined."""
 
 ROUNDS = 8  # of each arm
 LEAST = 6  # however slow the case: with fewer, ratios have no 95 % interval (the least to the greatest of six is one)
@@ -82,13 +83,13 @@ class Measures(Opened, Protocol):
 
 
 class Arm(NamedTuple):
-    """One set of ranks, and what it measures: as many cases as the others, perhaps by fewer implementations.
+    """Sets of ranks, and what they measure: as many cases as the other arms, perhaps by fewer implementations.
 
     The first cases of all arms are measured in turn, then the second ones, and so on.  Each sweep has its own budget;
     how samples are counted is the same for all arms.
     """
 
-    ranks: Measures
+    ranks: Sequence[Measures]  # one set for each start, which measure a round each in turn
     sweep: Sweep
     name: str = ""  # for errors
 
@@ -101,10 +102,10 @@ class ArmResults:
     platform: str
     rounds: dict[str, list[Result]]  # by implementation, in the order of the table: a result for each round
 
-    @property
-    def unfinished(self) -> list[str]:
-        """The implementations that can still be measured."""
-        return [name for name, results in self.rounds.items() if not results or _is_right(results[-1])]
+    @classmethod
+    def of(cls, case: Case, platform: str, sweep: Sweep) -> Self:
+        """Return results of no round yet."""
+        return cls(case, platform, {name: [] for name in sweep.implementations})
 
     @property
     def disturbed(self) -> bool:
@@ -114,27 +115,26 @@ class ArmResults:
 
     def measure(self, ranks: Measures, sampling: Sampling) -> None:
         """Measure one more round of all that can still be; RanksLost if no ranks can be had any more."""
-        names = self.unfinished
-        if not names:
-            return
-        launches = {}
-        for name in names:
-            for row in self.rounds[name][-1:]:
-                if isinstance(row, Sampled):
-                    launches[name] = row.launches
-        for result in ranks.measure(self.case, names, sampling, launches):
-            self.rounds[result.implementation].append(result)
+        launches: dict[str, int] = {}
+        names = []
+        for name, results in self.rounds.items():
+            last = results[-1] if results else None
+            if isinstance(last, Sampled) and last.right:
+                launches[name] = last.launches
+            if not last or name in launches:
+                names.append(name)
+        if names:
+            for result in ranks.measure(self.case, names, sampling, launches):
+                self.rounds[result.implementation].append(result)
 
-    def measure_or_fail(self, ranks: Measures, sampling: Sampling) -> None:
-        """Measure one more round; the implementations have failed if the ranks die and cannot be replaced."""
-        before = {name: len(results) for name, results in self.rounds.items()}
-        names = self.unfinished
+    def measure_or_fail(self, ranks: Measures, sampling: Sampling, number: int) -> None:
+        """Measure the round of that number; implementations fail whose ranks die and cannot be replaced."""
         try:
             self.measure(ranks, sampling)
         except PlatformError as error:
-            for name in names:
-                if len(self.rounds[name]) == before[name]:
-                    self.rounds[name].append(Failed(self.case, name, self.platform, str(error)))
+            for name, results in self.rounds.items():
+                if len(results) == number and all(map(_is_right, results)):
+                    results.append(Failed(self.case, name, self.platform, str(error)))
 
     def spent(self) -> float:
         """Return the seconds that its samples lasted; infinite once there is nothing left to measure."""
@@ -142,7 +142,7 @@ class ArmResults:
             return math.inf
         seconds = 0.0
         for results in self.rounds.values():
-            seconds += sum(sum(result.seconds) * result.launches for result in results if isinstance(result, Sampled))
+            seconds += sum(sum(result.times) * result.launches for result in results if isinstance(result, Sampled))
         return seconds
 
     def merged(self) -> list[Result]:
@@ -154,48 +154,66 @@ def _is_right(result: Result) -> bool:
     return isinstance(result, Sampled) and result.right
 
 
-def _merge(results: Sequence[Result]) -> Result:
-    last = results[-1]
+def _merge(results: list[Any]) -> Result:
+    last: Result = results[-1]
     if isinstance(last, Failed) and len(results) > 1:
         return replace(last, reason=f"{last.reason} (in round {len(results)})")
-    if not isinstance(last, Sampled) or not last.right:
-        return last
-    if isinstance(last, StepTimes):
-        return last.joined([result for result in results if isinstance(result, StepTimes)])
-    return last.joined([result for result in results if isinstance(result, Measurement)])
+    return last.joined(results) if isinstance(last, Sampled) and last.right else last
 
 
-@dataclass
-class Interleaving:
-    """The ranks of several arms, which take turns; a context manager that leaves none behind.
+class RankSets:
+    """Several sets of ranks, which are there inside `with`; none is left behind."""
 
-    `cases` are those that are measured together, one for each arm; by default those of the sweeps in their order.
-    Arms may have the same ranks: then these measure different cases in turn.
-    """
+    greeting = WorkerHello()  # their common hello, once they are there
 
-    platform: str
-    arms: Sequence[Arm]
-    cases: Sequence[tuple[Case, ...]] = ()
-    _done: dict[int, list[list[Result]]] = field(default_factory=dict)
-    _open: ExitStack = field(default_factory=ExitStack)
-
-    def __post_init__(self) -> None:
-        self.cases = self.cases or list(zip(*(arm.sweep.cases() for arm in self.arms), strict=True))
+    def start(self, stack: ExitStack) -> WorkerHello:
+        """Enter the contexts of all sets into the stack, and return their common hello."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            for place, arm in enumerate(self.arms):
-                if any(arm.ranks is other.ranks for other in self.arms[:place]):
-                    continue
-                try:
-                    stack.enter_context(arm.ranks)
-                except PlatformError as error:
-                    raise PlatformError(f"with {arm.name}: {error}" if arm.name else str(error)) from None
+            self.greeting = self.start(stack)
             self._open = stack.pop_all()
         return self
 
     def __exit__(self, *exception: Any) -> None:
         self._open.__exit__(*exception)
+
+
+class Interleaving(RankSets):
+    """The ranks of several arms, which take turns.
+
+    `cases` are those that are measured together, one for each arm; by default those of the sweeps in their order.
+    Arms may have the same ranks: then these measure different cases in turn.  The hello of all is that of the arm at
+    the place `first`.
+    """
+
+    def __init__(
+        self, platform: str, arms: Sequence[Arm], cases: Sequence[tuple[Case, ...]] = (), first: int = 0
+    ) -> None:
+        self.platform, self.arms, self._first = platform, arms, first
+        self.cases = cases or list(zip(*(arm.sweep.cases() for arm in arms), strict=True))
+        self._done: dict[int, list[list[Result]]] = {}
+
+    def start(self, stack: ExitStack) -> WorkerHello:
+        """Start the ranks of one arm after the other; a PlatformError names the arm whose ranks do not start."""
+        started: list[Measures] = []
+        for arm in self.arms:
+            for ranks in arm.ranks:
+                if any(ranks is other for other in started):
+                    continue
+                try:
+                    stack.enter_context(ranks)
+                except PlatformError as error:
+                    raise PlatformError(f"with {arm.name}: {error}" if arm.name else str(error)) from None
+                started.append(ranks)
+        return self.arms[self._first].ranks[0].greeting
+
+    def run(self) -> Iterator[Result]:
+        """Yield every result: of the cases that are measured together in the order of the arms."""
+        for number, cases in enumerate(self.cases):
+            for place, _ in enumerate(cases):
+                yield from self.results(number, place)
 
     def results(self, number: int, place: int) -> list[Result]:
         """Return those of the case with that number, of one of the arms; the first call measures it for all arms."""
@@ -204,26 +222,22 @@ class Interleaving:
         return self._done[number][place]
 
     def _measure(self, cases: Sequence[Case]) -> list[list[Result]]:
-        found = []
-        for case, arm in zip(cases, self.arms, strict=True):
-            found.append(ArmResults(case, self.platform, {name: [] for name in arm.sweep.implementations}))
-        parts = [shares(arm.sweep.sampling) for arm in self.arms]
+        samplings = [arm.sweep.sampling for arm in self.arms]
+        found = [ArmResults.of(case, self.platform, arm.sweep) for case, arm in zip(cases, self.arms, strict=True)]
+        parts = [shares(sampling) for sampling in samplings]
         for number, places in enumerate(order(len(parts[0]), len(parts))):
-            if self._over_budget(number, found):
-                break
+            # Only an even number of rounds is fair to all.
+            if samplings[0].iters is None and number >= LEAST and not number % 2:
+                pairs = zip(found, samplings, strict=True)
+                if all(results.spent() >= sampling.budget for results, sampling in pairs):
+                    break
             for place in places:
-                found[place].measure_or_fail(self.arms[place].ranks, parts[place][number])
+                starts = self.arms[place].ranks
+                found[place].measure_or_fail(starts[number % len(starts)], parts[place][number], number)
         return [results.merged() for results in found]
 
-    def _over_budget(self, done: int, found: Sequence[ArmResults]) -> bool:
-        """Return whether the budgets are spent after so many rounds; only an even number of them is fair to all."""
-        samplings = [arm.sweep.sampling for arm in self.arms]
-        if samplings[0].iters is not None or done < LEAST or done % 2:
-            return False
-        return all(results.spent() >= sampling.budget for results, sampling in zip(found, samplings, strict=True))
 
-
-class Starts:
+class Starts(RankSets):
     """Several sets of ranks for one sweep, started one after the other: `sweep.starts`, or as many as are usual (0).
 
     Where the memory of a process happens to lie changes a small message's time by a tenth or more, for as long as the
@@ -234,32 +248,20 @@ class Starts:
     def __init__(self, platform: str, sweep: Sweep) -> None:
         self._sweep, self._platform = sweep, platform
         self._starts = [Supervisor(platform, sweep)]
-        self._open = ExitStack()
         self._pools: dict[tuple[str, Case], Pool] = {}  # by curve
-        self.greeting = WorkerHello()
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            begun = time.monotonic()
-            stack.enter_context(self._starts[0])
-            more = self._more(time.monotonic() - begun)
-            with suppress(PlatformError) if not self._sweep.starts else ExitStack():
-                for _ in range(more):
-                    another = Supervisor(self._platform, self._sweep)
-                    stack.enter_context(another)
-                    self._starts.append(another)
-            self._open = stack.pop_all()
-        self.greeting = replace(self._starts[0].greeting, starts=len(self._starts))
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._open.__exit__(*exception)
-
-    def _more(self, seconds: float) -> int:
-        """Return how many sets of ranks to start after the first, which took so many seconds."""
-        if self._sweep.starts:
-            return self._sweep.starts - 1
-        return USUAL_STARTS - 1 if seconds < _QUICK and find_platform(self._platform).process_per_rank else 0
+    def start(self, stack: ExitStack) -> WorkerHello:
+        """Start the ranks once, and again if that was asked for, or was quick."""
+        begun = time.monotonic()
+        stack.enter_context(self._starts[0])
+        quick = time.monotonic() - begun < _QUICK and find_platform(self._platform).process_per_rank
+        starts = self._sweep.starts or (USUAL_STARTS if quick else 1)
+        with suppress(PlatformError) if not self._sweep.starts else ExitStack():
+            for _ in range(1, starts):
+                another = Supervisor(self._platform, self._sweep)
+                stack.enter_context(another)
+                self._starts.append(another)
+        return replace(self._starts[0].greeting, starts=len(self._starts))
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep, those of a case once all starts have measured it.
@@ -271,7 +273,7 @@ class Starts:
             yield from self._starts[0].run()
             return
         for case in self._sweep.cases():
-            results = ArmResults(case, self._platform, {name: [] for name in self._sweep.implementations})
+            results = ArmResults.of(case, self._platform, self._sweep)
             parts = shares(self._sweep.sampling, len(self._starts))
             lost = None
             for ranks, share in zip(tuple(self._starts), parts, strict=False):
@@ -293,36 +295,6 @@ class Starts:
             return result
         pool = self._pools.setdefault((result.implementation, result.case.kind), Pool())
         return replace(result, spread=pool.add([median(samples) for samples in result.by_round()]))
-
-
-class Rotation:
-    """The ranks of one arm of an interleaved run, started several times: each round is measured by the next start."""
-
-    def __init__(self, starts: Sequence[Supervisor]) -> None:
-        self._starts = starts
-        self._open = ExitStack()
-        self._round = 0
-        self._case: Case | None = None
-        self.greeting = WorkerHello()
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            for ranks in self._starts:
-                stack.enter_context(ranks)
-            self._open = stack.pop_all()
-        self.greeting = replace(self._starts[0].greeting, starts=len(self._starts))
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._open.__exit__(*exception)
-
-    def measure(
-        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
-    ) -> Iterator[Result]:
-        """Yield a result for each of the named implementations, by the start whose round of that case it is."""
-        self._round = self._round + 1 if case == self._case else 0
-        self._case = case
-        return self._starts[self._round % len(self._starts)].measure(case, names, sampling, launches)
 
 
 def library_suffixes(libraries: Sequence[Library]) -> list[str]:
@@ -349,7 +321,7 @@ def _supervised(sweep: Sweep, library: Library) -> Measures:
     return Supervisor(LIBRARY_PLATFORM, sweep, library=library)
 
 
-class MultiLibrary:
+class MultiLibrary(Interleaving):
     """The ranks of a sweep with several MPI libraries, as a Session needs them: an arm for each, by its own launcher.
 
     The first library's ranks measure all implementations, the others' only those that call the library.  A row is
@@ -370,44 +342,34 @@ class MultiLibrary:
         share = replace(sweep.sampling, budget=sweep.sampling.budget * len(calling) / len(sweep.implementations))
         others = replace(sweep, implementations=tuple(calling), sampling=share)
         arms = []
-        self._rows: list[tuple[str, int, str]] = []  # row's name, arm, implementation
+        self._rows: dict[tuple[int, str], str] = {}  # the name of a row by arm and implementation
         for place, library in enumerate(libraries):
             of_arm = others if place else sweep
-            arms.append(Arm(start(of_arm, library), of_arm, f"--mpi {library.kind.key}"))
+            arms.append(Arm((start(of_arm, library),), of_arm, f"--mpi {library.kind.key}"))
         for name in sweep.implementations:
             for place in range(len(libraries)) if name in calling else (0,):
-                self._rows.append((name + self._suffixes[place] if name in calling else name, place, name))
+                self._rows[place, name] = name + self._suffixes[place] if name in calling else name
         self._asked = sweep
-        self.sweep = replace(sweep, implementations=tuple(row for row, _, _ in self._rows))
-        self._interleaving = Interleaving(LIBRARY_PLATFORM, arms)
-        self.greeting = WorkerHello()
+        self.sweep = replace(sweep, implementations=tuple(self._rows.values()))
+        super().__init__(LIBRARY_PLATFORM, arms)
 
-    def __enter__(self) -> Self:
-        self._interleaving.__enter__()
-        hellos = [arm.ranks.greeting for arm in self._interleaving.arms]
-        versions = {name: version for name, version in hellos[0].versions.items() if name != "mpi"}
-        pids: tuple[int, ...] = ()
-        for suffix, hello in zip(self._suffixes, hellos, strict=True):
-            versions[f"mpi{suffix}"] = hello.versions["mpi"]
-            pids += hello.pids
-        self.greeting = replace(hellos[0], versions=versions, pids=pids)
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._interleaving.__exit__(*exception)
+    def start(self, stack: ExitStack) -> WorkerHello:
+        """Start the ranks of one library after the other; their hello has the versions of all libraries."""
+        hello = super().start(stack)
+        versions = {name: version for name, version in hello.versions.items() if name != "mpi"}
+        for suffix, arm in zip(self._suffixes, self.arms, strict=True):
+            versions[f"mpi{suffix}"] = arm.ranks[0].greeting.versions["mpi"]
+        return replace(hello, versions=versions)
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep: of a case those of all libraries, before the next."""
-        arms = self._interleaving.arms
         for number, case in enumerate(self._asked.cases()):
-            if len(arms) == 1:  # as they come
-                names = {name: row for row, _, name in self._rows}
-                for result in arms[0].ranks.measure(case, self._asked.implementations, self._asked.sampling):
-                    yield replace(result, implementation=names[result.implementation])
+            if len(self.arms) == 1:  # as they come
+                for result in self.arms[0].ranks[0].measure(case, self._asked.implementations, self._asked.sampling):
+                    yield replace(result, implementation=self._rows[0, result.implementation])
                 continue
-            results = {}
-            for place, _ in enumerate(arms):
-                for result in self._interleaving.results(number, place):
-                    results[place, result.implementation] = result
-            for row, place, name in self._rows:
-                yield replace(results[place, name], implementation=row)
+            found: dict[tuple[int, str], Result] = {}
+            for place, _ in enumerate(self.arms):
+                found |= {(place, result.implementation): result for result in self.results(number, place)}
+            for at, row in self._rows.items():
+                yield replace(found[at], implementation=row)

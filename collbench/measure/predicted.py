@@ -1,4 +1,4 @@
-"""A run that nobody carries out: a model says what each case should take on a described system."""
+"""Runs that nobody carries out: a model says what each case, or each step, should take on a described system."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -8,66 +8,101 @@ from typing import Any, Self
 import numpy as np
 
 from collbench.algorithms import implementations
-from collbench.cases import Case, Sweep
+from collbench.cases import COMPUTE, Case, Sweep
 from collbench.errors import Unsupported
 from collbench.measure.protocol import WorkerHello
+from collbench.measure.step_runs import Scaling
 from collbench.model.predict import network_curve
+from collbench.model.steps import on_ranks, step_time
 from collbench.results import Result
-from collbench.results.collectives import Prediction, Skipped
+from collbench.results.collectives import Skipped
 from collbench.topology.system import System
 
 NAME = "model"  # of the platform, in rows of a run file
 
 
-class Modelled:
-    """The counterpart of Supervisor without any rank; the sweep is on all ranks of the system, which may be a part.
+class _Predicted:
+    """Results where a Session expects ranks.
 
-    `what_ifs` change the network between its nodes (collbench.model.network.what_if).  Everything is predicted on
-    entering, so that a UsageError (an impossible what-if, a calibration that is not there) comes before anything is
-    written.
+    They exist before the Session does, so a UsageError (an impossible what-if, a calibration that is not there) comes
+    before anything is written.
     """
 
-    def __init__(self, system: System, sweep: Sweep, what_ifs: tuple[str, ...] = ()) -> None:
-        self.system = system
-        self.what_ifs = what_ifs
-        self._sweep = sweep
-        self._results: list[Result] = []
+    def __init__(self, topology: dict[str, Any], results: Sequence[Result]) -> None:
         # No variable of this process changes a prediction.
-        self.greeting = WorkerHello(topology_record(self.system, what_ifs), {"numpy": np.__version__})
+        self.greeting = WorkerHello(topology, {"numpy": np.__version__})
+        self._results = results
 
     def __enter__(self) -> Self:
-        self._results = list(self._predict())
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """There is nothing to end."""
+        """End nothing: there are no ranks."""
 
     def run(self) -> Iterator[Result]:
-        """Yield every result, in the order of a measured sweep."""
+        """Yield every result, in the order of measured ones."""
         yield from self._results
 
-    def _predict(self) -> Iterator[Result]:
-        """Yield the predictions of all sizes of a kind of case at once."""
-        for _, cases in groupby(self._sweep.cases(), lambda case: case.kind):
+
+class Modelled(_Predicted):
+    """A sweep on all ranks of the system, which may be a part.
+
+    `what_ifs` change the network between its nodes (collbench.model.network.what_if).
+    """
+
+    def __init__(self, system: System, sweep: Sweep, what_ifs: tuple[str, ...] = ()) -> None:
+        results: list[Result] = []
+        for _, cases in groupby(sweep.cases(), lambda case: case.kind):
             kind = list(cases)
-            curves = [self._curve(kind, name) for name in self._sweep.implementations]
-            for results in zip(*curves, strict=True):
-                yield from results
+            curves = [_curve(system, kind, name, what_ifs) for name in sweep.implementations]
+            for of_case in zip(*curves, strict=True):  # all sizes of a kind were predicted at once
+                results += of_case
+        super().__init__(topology_record(system, what_ifs), results)
 
-    def _curve(self, cases: Sequence[Case], name: str) -> Sequence[Result]:
-        try:
-            for case in cases:
-                implementations()[name].refuse(case)
-            return network_curve(self.system, cases, name, self.what_ifs)
-        except Unsupported:  # of some sizes, perhaps
-            return [self._single(case, name) for case in cases]
 
-    def _single(self, case: Case, name: str) -> Prediction | Skipped:
-        try:
+def _curve(system: System, cases: Sequence[Case], name: str, what_ifs: tuple[str, ...]) -> Sequence[Result]:
+    try:
+        for case in cases:
             implementations()[name].refuse(case)
-            return network_curve(self.system, [case], name, self.what_ifs)[0]
-        except Unsupported as error:
-            return Skipped(case, name, NAME, str(error))
+        return network_curve(system, cases, name, what_ifs)
+    except Unsupported as error:
+        if len(cases) == 1:
+            return [Skipped(cases[0], name, NAME, str(error))]
+        return [_curve(system, [case], name, what_ifs)[0] for case in cases]  # perhaps some sizes are possible
+
+
+class PredictedSteps(_Predicted):
+    """The steps of a sweep, or of a scaling, on as much of a described system."""
+
+    def __init__(self, system: System, sweep: Sweep, noise: float, scaling: Scaling | None = None) -> None:
+        results = [
+            _step(system, case, name, noise) for case, name in (_scaled_rows(scaling) if scaling else _rows(sweep))
+        ]
+        super().__init__(topology_record(on_ranks(system, sweep.ranks)), results)
+
+
+def _step(system: System, case: Case, name: str, noise: float) -> Result:
+    try:
+        for _, bucket in case.buckets():
+            implementations()[name].refuse(bucket)
+        return step_time(system, case, name, noise)
+    except Unsupported as error:
+        return Skipped(case, name, NAME, str(error))
+
+
+def _rows(sweep: Sweep) -> Iterator[tuple[Case, str]]:
+    for case in sweep.cases():
+        alone = case.step and case.step.schedule == COMPUTE
+        for name in sweep.implementations[:1] if alone else sweep.implementations:
+            yield case, name
+
+
+def _scaled_rows(scaling: Scaling) -> Iterator[tuple[Case, str]]:
+    for mode in scaling.modes:
+        for cases in scaling.cases(mode):
+            for case in cases:
+                for name in scaling.sweep_of(case.ranks).implementations:
+                    yield case, name
 
 
 def topology_record(system: System, what_ifs: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -66,21 +66,18 @@ class Channel:
             signals.check()
             left = _SIGNALS if deadline is None else deadline - time.monotonic()
             if select.select([self._connection], [], [], max(0.0, min(left, _SIGNALS)))[0]:
-                self._receive_part()
+                try:
+                    part = self._connection.recv(1 << 20)
+                except OSError:
+                    part = b""
+                if not part:
+                    raise Closed
+                self._received += part
             elif deadline is not None and time.monotonic() >= deadline:
                 return None
         line, _, self._received = self._received.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
         return message
-
-    def _receive_part(self) -> None:
-        try:
-            part = self._connection.recv(1 << 20)
-        except OSError:
-            part = b""
-        if not part:
-            raise Closed
-        self._received += part
 
     def close(self) -> None:
         """Hang up."""

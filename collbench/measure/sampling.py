@@ -13,24 +13,17 @@ from dataclasses import replace
 
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
-from collbench.errors import CaseFailed, Unsupported
-from collbench.measure import stress
-from collbench.measure.study import study
-from collbench.platforms.interface import Limits, Platform, Prepared
+from collbench.errors import Unsupported
+from collbench.measure.checks import CALIBRATION_SEED, CLOSING_SEED, SAMPLES_SEED, checked, left_out, too_fast
+from collbench.measure.wire_errors import wire_errors
+from collbench.platforms.interface import Platform, Prepared
 from collbench.results import Result
 from collbench.results.collectives import Measurement, Skipped
-from collbench.results.facts import CheckFailure, Implausible, Scheduling
+from collbench.results.facts import CheckFailure, Scheduling
 from collbench.stats import relative_halfwidth
-from collbench.units import format_seconds, format_size
 
 Heartbeat = Callable[[str], None]
 """Called with the implementation that is about to run, before each time it does."""
-
-SEEDS = _CHECK_SEED, _CALIBRATION_SEED, _SAMPLES_SEED, _CLOSING_SEED = 1, 2, 3, 4
-"""Each phase has its own, so that nothing left over from one passes for a result of another."""
-
-_STRESS_SEED = 1000  # of the first call back to back; the others follow it
-_COLD = 1e-3  # seconds: a first operation that is shorter, or small, may have been long because it was the first
 
 _MOST_LAUNCHES = 2**16
 _WAIT = 3e-3, 30e-3  # seconds that a sample takes longer where a rank must wait for a core, a scheduler's tick or some
@@ -40,13 +33,6 @@ _SLICE = 3e-3  # seconds that a scheduler lets one program run before another's 
 _TRIES = 4  # of a sample in which a rank was off its core
 _REPEATS = 0.5  # of a case's budget, for samples that are repeated since a rank was off its core
 _BARRIERS = 128  # in a row, some tens of microseconds
-
-_FEW, _MANY, _MOST = 3, 40, 120  # rounds that decide if all is well, those after which it must be clear, and all
-_SURE = 4.0  # standard deviations that rounds which look wrong are more than half of them
-_LEAST_GROWTH = 2.0  # that four times the launches must take at least: a busy machine may stretch either
-_FACTOR, _STEPS = 4, 8  # how much more launches are tried, and how often that
-_SHARE = 0.6  # of the time that operations take one by one: what they take in their own loop at least
-_CALL = 20e-9  # seconds that calling one by one may add to an operation
 
 
 class Candidate(ABC):
@@ -74,9 +60,12 @@ class Candidate(ABC):
 class Subject(ABC):
     """What is sampled: a collective, a training step."""
 
+    case: Case
+    platform: Platform
+
     @abstractmethod
     def prepare(self, implementation: Implementation) -> Candidate | Result:
-        """*Collective*: prepare and check; a result where nothing is left to measure."""
+        """*Collective*: prepare and check; a result where nothing is left to measure, Unsupported if it cannot be."""
 
     def before_calibration(self) -> None:  # noqa: B027
         """*Collective*: called once candidates are prepared."""
@@ -99,7 +88,11 @@ def sample_in_turn(
     candidates = []
     for implementation in implementations:
         heartbeat(implementation.name)
-        prepared = subject.prepare(implementation)
+        try:
+            prepared = subject.prepare(implementation)
+        except Unsupported as reason:
+            yield Skipped(subject.case, implementation.name, subject.platform.name, str(reason))
+            continue
         if isinstance(prepared, Candidate):
             candidates.append(prepared)
         else:
@@ -112,19 +105,18 @@ def sample_in_turn(
         if wrong := candidate.calibrate():
             candidates.remove(candidate)
             yield wrong
-    subject.before_samples()
-    for _ in range(sampling.warmup):
-        for candidate in candidates:
-            heartbeat(candidate.name)
-            candidate.warm_up()
     _take_samples(subject, candidates, sampling, heartbeat)
-    subject.after_samples()
     for candidate in candidates:
         heartbeat(candidate.name)
         yield candidate.close()
 
 
 def _take_samples(subject: Subject, candidates: Sequence[Candidate], sampling: Sampling, heartbeat: Heartbeat) -> None:
+    subject.before_samples()
+    for _ in range(sampling.warmup):
+        for candidate in candidates:
+            heartbeat(candidate.name)
+            candidate.warm_up()
     # A B B A A B ...: drift of the machine cancels in the ratios.
     order = list(candidates)
     spent = 0.0
@@ -134,6 +126,7 @@ def _take_samples(subject: Subject, candidates: Sequence[Candidate], sampling: S
             heartbeat(candidate.name)
             spent += candidate.sample()
         order.reverse()
+    subject.after_samples()
 
 
 def _enough(samples: Sequence[Sequence[float]], sampling: Sampling, spent: float) -> bool:
@@ -185,37 +178,28 @@ class _Collective(Subject):
 
     def prepare(self, implementation: Implementation) -> Candidate | Result:
         case, platform = self.case, self.platform
-        try:
-            implementation.refuse(case)
-            with platform.team.agreeing():
-                prepared = implementation.prepare(case, platform)
-        except Unsupported as reason:
-            return Skipped(case, implementation.name, platform.name, str(reason))
+        implementation.refuse(case)
+        with platform.team.agreeing():
+            prepared = implementation.prepare(case, platform)
         candidate = _CollectiveCandidate(self, implementation.name, prepared)
-        if implementation.name in self.known and not self.sampling.check_only:
-            self.candidates += 1
-            return candidate
-        failure = checked(case, prepared, platform, self.sampling, None if implementation.library else implementation)
-        if failure or self.sampling.check_only:
-            return candidate.result(failure)
+        if self.sampling.check_only or implementation.name not in self.known:
+            delayed = None if implementation.library else implementation
+            failure = checked(case, prepared, platform, self.sampling, delayed)
+            if failure or self.sampling.check_only:
+                return candidate.result(failure)
         self.candidates += 1
         return candidate
 
     def before_calibration(self) -> None:
-        self.platform.checker.fill(self.case, _CALIBRATION_SEED)
+        self.platform.checker.fill(self.case, CALIBRATION_SEED)
 
     def before_samples(self) -> None:
-        self.platform.checker.fill(self.case, _SAMPLES_SEED)
+        self.platform.checker.fill(self.case, SAMPLES_SEED)
         self.reference = Reference(self.case, self.platform)
 
     def before_round(self) -> float:
         assert self.reference
         return self.reference.sample()
-
-    @property
-    def repeats(self) -> float:
-        """Seconds that a candidate's repeated samples may cost in all."""
-        return _REPEATS * self.sampling.budget / max(1, self.candidates)
 
 
 class _CollectiveCandidate(Candidate):
@@ -239,9 +223,10 @@ class _CollectiveCandidate(Candidate):
         if self.name in subject.known or self._launches == 1:
             return None
         failure = left_out(prepared, self._platform, self._launches)
-        if failure:
-            subject.candidates -= 1
-        return self.result(failure) if failure else None
+        if not failure:
+            return None
+        subject.candidates -= 1
+        return self.result(failure)
 
     def warm_up(self) -> None:
         platform, sampling = self._platform, self._subject.sampling
@@ -249,19 +234,17 @@ class _CollectiveCandidate(Candidate):
         if lasted < _region(platform, sampling) / _MORE:  # the calibration was disturbed, and this was not
             self._launches = calibrate(self._prepared, platform, sampling, self._launches)
 
-    def sample(self) -> float:
-        return self._sample(lambda: None)
-
-    def _sample(self, refill: Callable[[], None]) -> float:
+    def sample(self, refill: Callable[[], None] = lambda: None) -> float:
         """Take a sample, and again while a rank is off its core; `refill` is called before each try."""
         platform, lasted = self._platform, 0.0
+        repeats = _REPEATS * self._subject.sampling.budget / max(1, self._subject.candidates)  # seconds, in all
         platform.clock.scheduled.take()  # what was timed before is not this implementation's
         while True:
             refill()
             seconds = platform.clock.time(self._prepared, self._launches)
             took = seconds * self._launches
             lasted += took
-            if not _repeatable(platform, took) or self._lost + took > self._subject.repeats:
+            if not _repeatable(platform, took) or self._lost + took > repeats:
                 break
             self._repeated += 1
             self._lost += took
@@ -275,15 +258,15 @@ class _CollectiveCandidate(Candidate):
     def close(self) -> Result:
         """Take the last sample with fresh buffers, and check its outcome and whether the samples can be."""
         case, platform, wire = self._subject.case, self._platform, self._prepared.wire
-        self._sample(lambda: platform.checker.fill(case, _CLOSING_SEED, wire))
+        self.sample(lambda: platform.checker.fill(case, CLOSING_SEED, wire))
         if case.in_place:
             # A launch's result is the next one's input, so a whole sample has no known outcome: one launch has.
-            platform.checker.fill(case, _CLOSING_SEED, wire)
+            platform.checker.fill(case, CLOSING_SEED, wire)
             platform.clock.time(self._prepared, 1)
-        failure = platform.checker.check(case, _CLOSING_SEED, wire) or platform.checker.overrun(case)
+        failure = platform.checker.check(case, CLOSING_SEED, wire) or platform.checker.overrun(case)
         result = self.result(failure or too_fast(case, statistics.median(self.samples), platform.clock.limits))
         if wire and result.right:
-            result = replace(result, errors=study(platform, wire))
+            result = replace(result, errors=wire_errors(platform, wire))
         reference = self._subject.reference
         assert reference
         return replace(result, floor=reference.copy_seconds, barrier=reference.barrier_seconds)
@@ -315,38 +298,6 @@ class _CollectiveCandidate(Candidate):
             switches=sum(switches for switches, _ in ranks),
             cores=tuple(cores for _, cores in ranks),
         )
-
-
-def checked(
-    case: Case, prepared: Prepared, platform: Platform, sampling: Sampling, delayed: Implementation | None = None
-) -> CheckFailure | None:
-    """*Collective*: check one operation between meetings of the ranks, then many without; what is wrong, or None.
-
-    `delayed` is tried once more by kernels that lose time in the middle of an operation.
-    """
-    platform.checker.fill(case, _CHECK_SEED, prepared.wire)
-    seconds = platform.clock.time(prepared, 1)
-    if failure := platform.checker.check(case, _CHECK_SEED, prepared.wire):
-        return failure
-    if seconds < _COLD or case.nbytes <= stress.SMALL:
-        seconds = min(seconds, *(platform.clock.time(prepared, 1) for _ in range(2)))
-    plan = stress.plan(case, seconds, sampling, _STRESS_SEED)
-    if failure := platform.checker.stress(case, prepared, plan):
-        return failure
-    slow = _prepare_delayed(case, delayed, platform, seconds) if delayed and not prepared.host_driven else None
-    if slow and (failure := platform.checker.stress(case, slow, stress.delayed(plan))):
-        return failure
-    return platform.checker.overrun(case)
-
-
-def _prepare_delayed(case: Case, implementation: Implementation, platform: Platform, seconds: float) -> Prepared | None:
-    """Prepare the same operations by delayed kernels; None on a platform that has none."""
-    try:
-        with platform.team.agreeing():
-            other = platform.with_delays(seconds)
-            return implementation.prepare(case, other) if other else None
-    except Unsupported as reason:  # though it was prepared without: better no row than a weaker check
-        raise CaseFailed(f"the stress check cannot be made: {reason}") from None
 
 
 class Reference:
@@ -441,88 +392,3 @@ def _held_up(prepared: Prepared, platform: Platform, launches: int, elapsed: flo
         return False
     many = _MORE * launches
     return min(platform.clock.time(prepared, many) for _ in range(2)) * many < _GROWTH * elapsed
-
-
-def too_fast(case: Case, seconds: float, limits: Limits) -> Implausible | None:
-    """Return what is wrong with operations, whose parts take so many seconds, if they are faster than any hardware."""
-    nbytes = _received(case)
-    if nbytes > seconds * limits.rate:
-        rate = f"{nbytes / seconds / 1e9:,.0f} GB/s" if seconds else "no time"
-        bound = f"more than {limits.rate / 1e9:,.0f} GB/s ({limits.measured}) is impossible"
-        return Implausible(seconds, f"{format_size(nbytes)} received in {format_seconds(seconds)} is {rate}; {bound}")
-    whole = seconds * case.collective.parts
-    if case.ranks > 1 and whole < limits.latency:
-        return Implausible(
-            seconds,
-            f"{format_seconds(whole)} an operation, although no rank hears from another "
-            f"in less than {format_seconds(limits.latency)}",
-        )
-    return None
-
-
-def _received(case: Case) -> int:
-    """Return the bytes that some rank must write into its result; in place its own block of it is there already."""
-    there = case.block if case.in_place and (case.collective.sharded or case.ranks == 1) else 0
-    return (case.receive_count - there) * case.dtype.itemsize
-
-
-def left_out(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
-    """*Collective*: return what is wrong if a sample of so many launches seems to leave some of them out.
-
-    Whatever else runs on a machine makes times longer, so the shortest of several count, and more are taken in doubt.
-    """
-    return _constant(prepared, platform, launches) or _skipping(prepared, platform, launches)
-
-
-def _constant(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
-    """Look whether four times the launches take no longer, from half to twice as many as a sample has.
-
-    Ranks that share cores may take long to begin, so in doubt ever more launches are compared with these few.
-    """
-    few = many = max(1, launches // 2)
-    short = math.inf
-    for _ in range(_STEPS):
-        many, long = _FACTOR * many, math.inf
-        for _ in range(_FEW):
-            short = min(short, platform.clock.time(prepared, few) * few)
-            long = min(long, platform.clock.time(prepared, many) * many)
-        if long >= _LEAST_GROWTH * short > 0:
-            return None
-    taken = f"{many} operations take {format_seconds(long)} and {few} take {format_seconds(short)}"
-    return Implausible(long / many, f"{taken}: the time does not grow with their number")
-
-
-def _skipping(prepared: Prepared, platform: Platform, launches: int) -> Implausible | None:
-    """Look whether operations take much longer one by one than in their own loop.
-
-    In the shortest times of both, and round by round too: ranks that wait for a core in every round have shortest times
-    that are anything, but as often longer in the loop as one by one.
-    """
-    singly = platform.clock.singly(prepared)
-    if not singly:
-        return None
-    loop, single, shorter = math.inf, math.inf, 0
-    for number in range(1, _MOST + 1):
-        # Who begins takes turns (A B B A): on a shared core every second sample may be the one that is cut off in its
-        # middle, for as long as one looks.
-        if number % 2:
-            in_loop = platform.clock.time(prepared, launches)
-            one_by_one = platform.clock.time(singly, launches)
-        else:
-            one_by_one = platform.clock.time(singly, launches)
-            in_loop = platform.clock.time(prepared, launches)
-        loop, single, shorter = (
-            min(loop, in_loop),
-            min(single, one_by_one),
-            shorter + _much_shorter(in_loop, one_by_one),
-        )
-        if number >= _FEW and not _much_shorter(loop, single):
-            return None
-        if number >= _MANY and 2 * shorter - number >= _SURE * math.sqrt(number):
-            taken = f"an operation takes {format_seconds(loop)} in its own loop and {format_seconds(single)} one by one"
-            return Implausible(loop, f"{taken}, of {launches}: some are left out")
-    return None
-
-
-def _much_shorter(loop: float, single: float) -> bool:
-    return loop < _SHARE * (single - _CALL)

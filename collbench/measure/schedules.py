@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
 from collbench.algorithms import Implementation
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Case
@@ -14,7 +14,7 @@ from collbench.errors import Unsupported, unknown
 from collbench.platforms.interface import Pending, Platform, Prepared
 from collbench.platforms.processes import usable_cores
 from collbench.platforms.products import Moment, Products
-from collbench.results import COMMUNICATED, COMPUTED
+from collbench.results.steps import COMMUNICATED, COMPUTED
 
 Moments = tuple[list[Moment], list[Moment]]
 """When local ranks had computed, and when they were done, in their order."""
@@ -79,14 +79,14 @@ def _sender(parts: Parts) -> Callable[[int, Recorder | None], None]:
 
     All that it needs is looked up here, as steps may be short.
     """
-    gather, spread = parts.platform.compute.join_streams, parts.platform.compute.fork_streams
+    join = parts.platform.compute.join_streams
     launches = [operation.launch for operation in parts.operations]
 
     def send(bucket: int, recorder: Recorder | None) -> None:
         begun = parts.moments() if recorder else []
-        gather()
+        join()
         launches[bucket](1)
-        spread()
+        join()
         if recorder:
             for rank, start, end in zip(parts.platform.local, begun, parts.moments(), strict=True):
                 recorder.communicated(rank, bucket, start, end)
@@ -124,10 +124,6 @@ def _compute(parts: Parts) -> RunStep:
 
 
 def _sequential(parts: Parts) -> RunStep:
-    return _sequential_enqueued(parts) if parts.platform.compute.queued else _sequential_at_once(parts)
-
-
-def _sequential_enqueued(parts: Parts) -> RunStep:
     products, send = parts.products, _sender(parts)
     work = [(rank, sum(counts)) for rank, counts in parts.shares]
 
@@ -147,14 +143,14 @@ def _sequential_enqueued(parts: Parts) -> RunStep:
             products.take_over(rank)
         return computed, done
 
-    return step
+    return step if parts.platform.compute.queued else _sequential_at_once(parts, step)
 
 
-def _sequential_at_once(parts: Parts) -> RunStep:
+def _sequential_at_once(parts: Parts, traced: RunStep) -> RunStep:
     """Return the sequential step with little Python: steps of a CPU may last 20 us, and a call takes 0.3."""
     ((rank, shares),) = parts.shares
     enqueue, count, clock = parts.products.enqueue, sum(shares), time.perf_counter
-    launches, traced = [operation.launch for operation in parts.operations], _sequential_enqueued(parts)
+    launches = [operation.launch for operation in parts.operations]
 
     def step(recorder: Recorder | None) -> Moments:
         if recorder:
@@ -196,14 +192,21 @@ def _stream(parts: Parts) -> RunStep:
     return step
 
 
-Compute = Callable[[Products, int, int, Sequence[Pending]], None]
-"""Computes so many products of a rank, while these operations are under way."""
+def _compute_meanwhile(products: Products, rank: int, count: int, polled: Sequence[Pending]) -> None:
+    if not polled:
+        products.enqueue(rank, count)
+        return
+    for _ in range(count):
+        products.enqueue(rank, 1)
+        for operation in polled:
+            operation.poll()
 
 
-def _begin_and_finish(parts: Parts, compute: Compute) -> RunStep:
+def _begin_and_finish(parts: Parts, polled: bool) -> RunStep:
     """Begin a bucket by MPI's non-blocking collectives once it is computed, and finish all at the end of the step.
 
-    A library without a thread of its own goes on with them only while it is called.
+    A library without a thread of its own goes on with them only while it is called: if *polled*, it is asked between
+    two products whether it is done.
     """
     pending = [operation.pending for operation in parts.operations if operation.pending]
     if len(pending) < len(parts.operations):
@@ -215,7 +218,7 @@ def _begin_and_finish(parts: Parts, compute: Compute) -> RunStep:
         sent = []
         for bucket, operation in enumerate(pending):
             start = products.moment(rank)
-            compute(products, rank, shares[bucket], pending[:bucket])
+            _compute_meanwhile(products, rank, shares[bucket], pending[:bucket] if polled else ())
             sent.append(products.moment(rank))
             if recorder:
                 recorder.computed(rank, bucket, start, sent[-1])
@@ -229,32 +232,10 @@ def _begin_and_finish(parts: Parts, compute: Compute) -> RunStep:
     return step
 
 
-def _nonblocking(parts: Parts) -> RunStep:
-    def compute(products: Products, rank: int, count: int, pending: Sequence[Pending]) -> None:
-        products.enqueue(rank, count)
-
-    return _begin_and_finish(parts, compute)
-
-
-def _polled(parts: Parts) -> RunStep:
-    """Ask the library between two products whether it is done, which has it go on if it has no thread of its own."""
-
-    def compute(products: Products, rank: int, count: int, pending: Sequence[Pending]) -> None:
-        for _ in range(count):
-            products.enqueue(rank, 1)
-            for operation in pending:
-                operation.poll()
-
-    return _begin_and_finish(parts, compute)
-
-
-Task = Callable[[], None]
-
-
 @cache
-def _computing_thread() -> "queue.SimpleQueue[Task]":
+def _computing_thread() -> "queue.SimpleQueue[Callable[[], None]]":
     """Start the thread of this process that computes; it sleeps until it is given a task."""
-    tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
+    tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def work() -> None:
         os.sched_setaffinity(0, usable_cores())  # not the core to which this rank's first thread is bound
@@ -298,39 +279,24 @@ def _thread(parts: Parts) -> RunStep:
     return step
 
 
-def _thread_remark(ranks: int) -> str:
+def _cores_shared(ranks: int) -> str:
     """Say where two threads of a rank take turns on a core; nothing where every thread has one."""
     cores = len(usable_cores())
     return f"{2 * ranks} threads on {cores} cores" if cores < 2 * ranks else ""
 
 
+_GPU, _CPU = ("gpu",), ("cpu",)
+_AT_ONCE = "MPI_Iallreduce for every bucket, and MPI_Wait at the end"
+_POLLED = "MPI_Iallreduce for every bucket, and MPI_Test between matrix products"
+_begin, _poll = partial(_begin_and_finish, polled=False), partial(_begin_and_finish, polled=True)
 _EVERY = (
     Schedule(COMMUNICATE, "communicate, and compute nothing", _communicate, computes=False),
     Schedule(COMPUTE, "compute, and communicate nothing", _compute, communicates=False),
-    Schedule(
-        "nonblocking",
-        "MPI_Iallreduce for every bucket, and MPI_Wait at the end",
-        _nonblocking,
-        platforms=("cpu",),
-        overlaps=True,
-    ),
-    Schedule(
-        "polled",
-        "MPI_Iallreduce for every bucket, and MPI_Test between matrix products",
-        _polled,
-        platforms=("cpu",),
-        overlaps=True,
-    ),
+    Schedule("nonblocking", _AT_ONCE, _begin, _CPU, overlaps=True),
+    Schedule("polled", _POLLED, _poll, _CPU, overlaps=True),
     Schedule(SEQUENTIAL, "compute everything, then communicate", _sequential),
-    Schedule("stream", "one stream computes, another communicates", _stream, platforms=("gpu",), overlaps=True),
-    Schedule(
-        "thread",
-        "one thread computes, another communicates",
-        _thread,
-        platforms=("cpu",),
-        overlaps=True,
-        remark=_thread_remark,
-    ),
+    Schedule("stream", "one stream computes, another communicates", _stream, _GPU, overlaps=True),
+    Schedule("thread", "one thread computes, another communicates", _thread, _CPU, overlaps=True, remark=_cores_shared),
 )
 SCHEDULES = {schedule.name: schedule for schedule in _EVERY}
 """Every schedule by name."""

@@ -3,7 +3,7 @@
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from collbench import __version__
 from collbench.algorithms import find
 from collbench.cases import Sweep
 from collbench.host import signals
-from collbench.measure.interleave import Arm, Interleaving, Rotation, Starts
+from collbench.measure.interleave import Arm, Interleaving, Starts
 from collbench.measure.protocol import Opened, WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
@@ -54,14 +54,16 @@ class Session:
     ) -> None:
         self.sweep = sweep
         self.modelled = modelled
-        self._joined = _join(on, sweep) if launched and isinstance(on, str) else None
+        self._joined: Joined | None = None
         self._ranks: Ranks
-        if self._joined:
-            self._ranks = self._joined
-        elif isinstance(on, str):
-            self._ranks = Supervisor(on, sweep) if sweep.starts == 1 else Starts(on, sweep)
-        else:
+        if not isinstance(on, str):
             self._ranks = on
+        elif launched:
+            from collbench.measure import external_launcher  # the ranks' side: no supervisor needs it
+
+            self._ranks = self._joined = external_launcher.Joined(on, sweep)
+        else:
+            self._ranks = Supervisor(on, sweep) if sweep.starts == 1 else Starts(on, sweep)
         self.leader = launched is None or launched[0] == 0
         with self._agreeing():
             self._writer = Writer(folder) if self.leader and folder else None
@@ -79,7 +81,17 @@ class Session:
             if not self.modelled:  # a prediction has nothing to end in order
                 stack.enter_context(signals.deferred())
             stack.enter_context(self._ranks)
-            self.header = self._header()
+            hello = self._ranks.greeting
+            self.header = Header(
+                collbench=__version__,
+                command=("collbench", *sys.argv[1:]),
+                started=_now(),
+                processes=self.sweep.ranks if self._joined else 0,
+                environment=describe(hello.versions, hello.variables),
+                topology=TopologyPart.from_json(hello.topology),
+                sweep=SweepPart.from_json(sweep_fields(replace(self.sweep, starts=hello.starts))),
+                interleaved=hello.interleaved,
+            )
             self.topology = self.header.topology.name
             self.labels = [_label(name, self.header.environment.versions) for name in self.sweep.implementations]
             with self._agreeing():
@@ -104,22 +116,9 @@ class Session:
         return f"; what was measured is in {self.path}"
 
     def discard(self) -> None:
-        """Remove the run file, if nothing could be started."""
+        """Remove the run file: nothing could be started."""
         if self._writer:
             self._writer.discard()
-
-    def _header(self) -> Header:
-        hello = self._ranks.greeting
-        return Header(
-            collbench=__version__,
-            command=("collbench", *sys.argv[1:]),
-            started=_now(),
-            processes=self.sweep.ranks if self._joined else 0,
-            environment=describe(hello.versions, hello.variables),
-            topology=TopologyPart.from_json(hello.topology),
-            sweep=SweepPart.from_json(sweep_fields(replace(self.sweep, starts=hello.starts))),
-            interleaved=hello.interleaved,
-        )
 
     @property
     def cores(self) -> tuple[int, ...]:
@@ -149,12 +148,6 @@ class Session:
                 self._writer.end(_now(), exit_status(self.results))
 
 
-def _join(platform: str, sweep: Sweep) -> "Joined":
-    from collbench.measure.external_launcher import Joined  # the ranks' side: no supervisor needs it
-
-    return Joined(platform, sweep)
-
-
 def _label(name: str, versions: Mapping[str, str]) -> str:
     """Return what rows of that name will be called, by what the ranks say of their MPI library."""
     implementation, (_, at, suffix) = find(name), name.partition("@")
@@ -174,15 +167,17 @@ def _now() -> str:
 
 
 class _OneArm:
-    """One setting of a pair, which is open already: what a Session needs of its ranks."""
+    """One setting of a pair, whose ranks are there already: what a Session needs of them."""
 
     def __init__(self, pair: Interleaving, place: int, interleaved: Interleaved) -> None:
         self._pair, self._place, self._interleaved = pair, place, interleaved
         self.greeting = WorkerHello()
 
     def __enter__(self) -> Self:
-        hello = self._pair.arms[self._place].ranks.greeting
-        self.greeting = replace(hello, interleaved=replace(self._interleaved, cores=hello.cores))
+        starts = self._pair.arms[self._place].ranks
+        hello = starts[0].greeting
+        interleaved = replace(self._interleaved, cores=hello.cores)
+        self.greeting = replace(hello, starts=len(starts), interleaved=interleaved)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -206,31 +201,31 @@ class PairedSession:
         arms = []
         for setting, name, _ in settings:
             starts = [Supervisor(platform, sweep, setting, named) for _ in range(sweep.starts)]
-            arms.append(Arm(Rotation(starts), sweep, name))
+            arms.append(Arm(starts, sweep, name))
         self.sweep = sweep
         self._pair = Interleaving(platform, arms)
         self._open = ExitStack()
         run = str(uuid.uuid4())
         self.sessions: list[Session] = []
-        for place, (_, name, folder) in enumerate(settings):
-            try:
+        with self._discarding():
+            for place, (_, name, folder) in enumerate(settings):
                 arm = _OneArm(self._pair, place, Interleaved(id=run, setting=name))
                 self.sessions.append(Session(arm, sweep, None, folder))
-            except BaseException:
-                self._discard()
-                raise
 
-    def _discard(self) -> None:
-        for session in reversed(self.sessions):
-            session.discard()
+    @contextmanager
+    def _discarding(self) -> Iterator[None]:
+        """Remove the run files if what is inside fails."""
+        try:
+            yield
+        except BaseException:
+            for session in reversed(self.sessions):
+                session.discard()
+            raise
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            try:
+            with self._discarding():
                 stack.enter_context(self._pair)
-            except BaseException:
-                self._discard()
-                raise
             for session in self.sessions:
                 stack.enter_context(session)
             self._open = stack.pop_all()

@@ -14,14 +14,16 @@ from itertools import chain
 
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
-from collbench.errors import Unsupported
+from collbench.measure.checks import SEEDS
 from collbench.measure.clocks import Clocks, Taken
-from collbench.measure.sampling import SEEDS, Candidate, Heartbeat, Subject, sample_in_turn
+from collbench.measure.sampling import Candidate, Heartbeat, Subject, sample_in_turn
 from collbench.measure.schedules import Moments, Parts, Recorder, RunStep, find_schedule, refuse
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import at
 from collbench.platforms.scheduling import RunQueue
-from collbench.results import Activity, CheckFailure, Note, Result, Scheduling, Skipped, StepTimes
+from collbench.results import CheckFailure, Note, Result, StepTimes
+from collbench.results.facts import Scheduling
+from collbench.results.steps import Activity
 
 SERIES = 0.02  # seconds that a series lasts at least: what one step hands on to the next counts then
 MOST_STEPS = 256  # of a series: the moments of each step are stored
@@ -122,29 +124,30 @@ def trace_step(step: RunStep, platform: Platform, seconds: float) -> tuple[Activ
 
     *seconds* is about what a step takes, the same on every process.
     """
+
+    def length(step: Sequence[_Noted]) -> float:
+        return max((ended for *_, ended in step), default=0.0) - min((begun for *_, begun, _ in step), default=0.0)
+
     recorders = [Recorder() for _ in range(min(_TRACED_STEPS, max(1, int(_TRACED_SECONDS / seconds))))]
     platform.launcher.synchronize()
     with platform.compute.stepping():
         for recorder in recorders:
             step(recorder)
     platform.launcher.synchronize()
-    every = platform.team.exchange([_noted(recorder) for recorder in recorders])
+    noted = []
+    for recorder in recorders:
+        entries = recorder.noted
+        noted.append([(rank, what, bucket, at(begun), at(ended)) for rank, what, bucket, begun, ended in entries])
+    every = platform.team.exchange(noted)
     steps = [list(chain.from_iterable(ranks)) for ranks in zip(*every, strict=True)]
-    median = sorted(steps, key=_length)[len(steps) // 2]
+    median = sorted(steps, key=length)[len(steps) // 2]
     if len(median) > _MOST_ACTIVITIES:
         return ()
     origin = min((begun for *_, begun, _ in median), default=0.0)
-    return tuple(
-        Activity(rank, what, bucket, begun - origin, ended - begun) for rank, what, bucket, begun, ended in median
-    )
-
-
-def _noted(recorder: Recorder) -> list[_Noted]:
-    return [(rank, what, bucket, at(begun), at(ended)) for rank, what, bucket, begun, ended in recorder.noted]
-
-
-def _length(step: Sequence[_Noted]) -> float:
-    return max((ended for *_, ended in step), default=0.0) - min((begun for *_, begun, _ in step), default=0.0)
+    found = []
+    for rank, what, bucket, begun, ended in median:
+        found.append(Activity(rank, what, bucket, begun - origin, ended - begun))
+    return tuple(found)
 
 
 # Implementations in turn.
@@ -173,7 +176,7 @@ def measure_steps(
 
     """
     subject = _Steps(case, platform, sampling, launches or {}, heartbeat)
-    yield from sample_in_turn(subject, implementations, sampling, heartbeat)
+    return sample_in_turn(subject, implementations, sampling, heartbeat)
 
 
 class _Steps(Subject):
@@ -193,33 +196,22 @@ class _Steps(Subject):
         self.miscomputed: CheckFailure | None = None
 
     def prepare(self, implementation: Implementation) -> Candidate | Result:
-        try:
-            candidate = self._prepare(implementation)
-        except Unsupported as reason:
-            return Skipped(self.case, implementation.name, self.platform.name, str(reason))
-        _, failure = candidate.check(SEEDS[0])
-        return candidate.result(failure) if failure or self.sampling.check_only else candidate
-
-    def _prepare(self, implementation: Implementation) -> "_StepCandidate":
-        """Raise Unsupported if the implementation, or the schedule, cannot do it."""
-        case, platform = self.case, self.platform
+        case, platform, schedule = self.case, self.platform, self.schedule
         refuse(case, implementation, platform.name)
         with platform.team.agreeing():
-            prepare = implementation.prepare if self.schedule.communicates else _prepare_nothing
+            # Computing alone needs no implementation that works here.
+            prepare = implementation.prepare if schedule.communicates else lambda *_: Prepared(lambda launches: None)
             operations = [prepare(part, platform.shifted(offset)) for offset, part in case.buckets()]
             parts = Parts(case, platform, self.products, operations)
-            step, note = self.schedule.prepare(parts), Note.of(self.schedule.remark(case.ranks))
-            return _StepCandidate(self, implementation.name, parts, step, note)
+            note = Note.of(schedule.remark(case.ranks))
+            candidate = _StepCandidate(self, implementation.name, parts, schedule.prepare(parts), note)
+        _, failure = candidate.check(SEEDS[0])
+        return candidate.result(failure) if failure or self.sampling.check_only else candidate
 
     def after_samples(self) -> None:
         # The products of all series so far: an error of any makes all times worthless, whatever communicated meanwhile.
         self.miscomputed = self.products.check()
         self.clocks.read()
-
-
-def _prepare_nothing(case: Case, platform: Platform) -> Prepared:
-    """Prepare no communication: computing alone needs no implementation that works here."""
-    return Prepared(lambda launches: None)
 
 
 class _StepCandidate(Candidate):
@@ -233,12 +225,11 @@ class _StepCandidate(Candidate):
         self._activities: tuple[Activity, ...] = ()
 
     def calibrate(self) -> Result | None:
-        self._steps = self._subject.known.get(self.name) or self._calibrated()
-        return None
-
-    def _calibrated(self) -> int:
-        """Return the number of steps that last as long as a series should."""
-        sampling = self._subject.sampling
+        """*Collective*: find out how many steps last as long as a series should."""
+        sampling, known = self._subject.sampling, self._subject.known.get(self.name)
+        if known:
+            self._steps = known
+            return None
         duration = SERIES if sampling.region is None else sampling.region
         duration = LONGEST if sampling.steps else duration
         steps, most = 1, sampling.steps or MOST_STEPS
@@ -248,7 +239,8 @@ class _StepCandidate(Candidate):
             if elapsed >= duration:
                 break
             steps = min(most, max(2 * steps, int(0.8 * duration / max(elapsed, 1e-9) * steps)))
-        return steps
+        self._steps = steps
+        return None
 
     def sample(self) -> float:
         return self._keep(self._take(self._steps))

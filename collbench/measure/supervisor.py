@@ -75,7 +75,9 @@ def rank_environment(platform: str, folder: Path, setting: Setting, library: Lib
     given = unlaunched(os.environ)
     by_mpi = find_platform(platform).process_per_rank
     if by_mpi:
-        given = _local_only(given)
+        networks = [name for name in given if re.match(r"UCX_(TLS|NET_DEVICES)$|FI_(PROVIDER|TCP)", name)]
+        chosen = {name.partition("_")[0] for name in networks}  # libraries whose network the user chose
+        given = {name: value for name, value in LOCAL_ONLY.items() if name.partition("_")[0] not in chosen} | given
     changed = setting.applied(given | {"OMP_NUM_THREADS": "1"})
     if by_mpi:
         changed = (library or own()).environment(changed)
@@ -90,29 +92,13 @@ def rank_environment(platform: str, folder: Path, setting: Setting, library: Lib
     }
 
 
-def _local_only(given: dict[str, str]) -> dict[str, str]:
-    """Return the environment with LOCAL_ONLY, but for a library whose network the user chose."""
-    chosen = set()
-    for name in given:
-        if re.match(r"UCX_(TLS|NET_DEVICES)$|FI_(PROVIDER|TCP)", name):
-            chosen.add(name.partition("_")[0])
-    return {name: value for name, value in LOCAL_ONLY.items() if name.partition("_")[0] not in chosen} | given
-
-
 def signal_of(printed: str) -> int | None:
     """Return by which signal a rank was ended, as the launcher printed it; None if it says nothing of one."""
-    numbers = [int(number) if number else _signal_named(word) for number, word in _EXIT_BY_SIGNAL.findall(printed)]
-    for number in numbers:
-        if number not in _TO_THE_OTHERS:
-            return number
-    return numbers[0] if numbers else None
-
-
-def _signal_named(word: str) -> int:
-    for number in signal.valid_signals():
-        if signal.strsignal(number) == word.strip():
-            return number
-    return 0
+    named = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
+    found = _EXIT_BY_SIGNAL.findall(printed)
+    numbers = [int(number) if number else named.get(word.strip(), 0) for number, word in found]
+    own_end = [number for number in numbers if number not in _TO_THE_OTHERS]
+    return next(iter(own_end or numbers), None)
 
 
 def seconds_for(case: Case, sampling: Sampling) -> float:
@@ -148,25 +134,21 @@ class Workers:
                 self._log = self._folder / "log"
                 self._heartbeat = protocol.Heartbeat(self._folder)
                 self._server = undo.enter_context(protocol.listen(self._folder))
-                environment = rank_environment(platform, self._folder, setting, library)
-                self._process = self._begin(command, environment)
+                with self._log.open("wb") as log:
+                    self._process = subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        env=rank_environment(platform, self._folder, setting, library),
+                        start_new_session=True,  # Ctrl-C is for the supervisor, which ends the ranks in order
+                    )
             except OSError as error:
                 raise PlatformError(
                     f"the ranks did not start: {error}; they need a folder for temporary files "
                     "with some room: set TMPDIR to one"
                 ) from None
             undo.pop_all()
-
-    def _begin(self, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        with self._log.open("wb") as log:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,  # Ctrl-C is for the supervisor, which ends the ranks in order
-            )
 
     def greet(self, named: Sequence[str], cores: Sequence[int]) -> WorkerHello:
         """Wait for the ranks' hello to the sweep; PlatformError with their reason if they cannot start."""
@@ -243,9 +225,9 @@ class Workers:
         printed = self._log.read_text(encoding="utf-8", errors="replace")
         if killed := signal_of(printed):
             return f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"
-        lines = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)\b.*)$", printed, re.MULTILINE)
-        lines = lines or printed.strip().splitlines()
-        return f"a rank ended with status {self._process.returncode}" + (f": {lines[-1]}" if lines else "")
+        errors = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)\b.*)$", printed, re.MULTILINE)
+        words = f": {errors[-1]}" if errors else self._printed()
+        return f"a rank ended with status {self._process.returncode}{words}"
 
     def _printed(self) -> str:
         """Return the last line that the ranks and the launcher printed, if any."""
@@ -302,7 +284,6 @@ class Supervisor:
     _workers: Workers | None = None
     _failed_starts: Counter[str] = field(default_factory=Counter)  # how often an implementation's library did not start
     _wedged: int | None = None  # the number of a process that does not even end when it is killed
-    _open: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -318,26 +299,14 @@ class Supervisor:
                 f"process {self._wedged} was killed and does not end, so a driver must hang: no more ranks start; "
                 "reset the device (nvidia-smi --gpu-reset), or restart the machine"
             )
+        # The same cores whenever ranks are started.
+        cores = find_platform(self.platform).cores(self.sweep.ranks) if self.sweep.bind == "core" else ()
         try:
             self._workers = Workers(self.platform, self.sweep, self.setting, self.library)
-            return self._workers.greet(self.named, self._cores())
+            return self._workers.greet(self.named, cores)
         except BaseException:
             self._kill()
             raise
-
-    def _cores(self) -> tuple[int, ...]:
-        """Return a core for each rank, the same whenever they are started."""
-        return find_platform(self.platform).cores(self.sweep.ranks) if self.sweep.bind == "core" else ()
-
-    def _start_again(self, implementation: str) -> None:
-        """Start fresh ranks where the first ones stood; RanksLost, before the implementation's turn, if none can be."""
-        try:
-            moved = self._start().moved(self.greeting)
-        except PlatformError as error:
-            raise RanksLost(error, implementation) from None
-        if moved:
-            self._kill()
-            raise RanksLost(moved, implementation)
 
     def _kill(self) -> None:
         if self._workers:
@@ -360,6 +329,15 @@ class Supervisor:
             except RanksLost as loss:
                 yield Failed(case, loss.implementation, self.platform, f"{loss}; the run ends here")
                 return
+
+    def _start_again(self, implementation: str) -> None:
+        """Start fresh ranks where the first ones stood; RanksLost, before the implementation's turn, if none can be."""
+        try:
+            if moved := self._start().moved(self.greeting):
+                self._kill()
+                raise PlatformError(moved)
+        except PlatformError as error:
+            raise RanksLost(error, implementation) from None
 
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None

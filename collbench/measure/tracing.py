@@ -4,7 +4,7 @@ Runs alike on every process of the run, as collbench/measure/sampling.py does.
 """
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -12,7 +12,8 @@ from itertools import chain
 from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
-from collbench.measure.sampling import SEEDS, Heartbeat, calibrate, checked
+from collbench.measure.checks import SEEDS, checked
+from collbench.measure.sampling import Heartbeat, calibrate
 from collbench.platforms import tracelog
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Moment, at
@@ -83,13 +84,15 @@ def _explanation(
                 break
         rounds.append(timed)
     shown = sorted(rounds, key=lambda timed: timed.traced)[len(rounds) // 2]
+    origin = min((track.start for track in shown.tracks), default=0.0)
+    tracks = [replace(track, start=track.start - origin) for track in shown.tracks]
     return Explanation(
         case=case,
         implementation=implementation.name,
         platform=platform.name,
         seconds=statistics.median(timed.seconds for timed in rounds),
         traced=shown.traced,
-        tracks=tuple(sorted(_from_zero(shown.tracks), key=lambda track: (track.rank, track.block))),
+        tracks=tuple(sorted(tracks, key=lambda track: (track.rank, track.block))),
         note=platform.note | plain.note,
         scheduling=Scheduling.of_ranks([[timed.spoiled for timed in rounds]]),
     )
@@ -117,11 +120,6 @@ def _tracks(platform: Platform) -> list[Track]:
     return list(chain.from_iterable(platform.team.exchange(tracks)))
 
 
-def _from_zero(tracks: Sequence[Track]) -> list[Track]:
-    origin = min((track.start for track in tracks), default=0.0)
-    return [replace(track, start=track.start - origin) for track in tracks]
-
-
 @dataclass
 class _Watcher:
     """Notes the moments between which each rank did something, for operations that the host drives."""
@@ -140,7 +138,8 @@ class _Watcher:
         for rank in self.platform.local:
             own = [(phase, at(begun), at(ended)) for holder, phase, begun, ended in self.noted if holder == rank]
             spans = list(_with_gaps(own))
-            yield Track(rank, 0, own[0][1], own[-1][2] - own[0][1], _sums(spans), tuple(spans))
+            sums = {phase: sum(span.seconds for span in spans if span.phase == phase) for phase in PHASES}
+            yield Track(rank, 0, own[0][1], own[-1][2] - own[0][1], sums, tuple(spans))
 
 
 def _with_gaps(noted: Sequence[tuple[str, float, float]]) -> Iterator[Span]:
@@ -150,10 +149,6 @@ def _with_gaps(noted: Sequence[tuple[str, float, float]]) -> Iterator[Span]:
             yield Span(WAITED, before - origin, begun - before)
         yield Span(phase, begun - origin, ended - begun)
         before = ended
-
-
-def _sums(spans: Sequence[Span]) -> Mapping[str, float]:
-    return {phase: sum(span.seconds for span in spans if span.phase == phase) for phase in PHASES}
 
 
 def _watch(prepared: Prepared, platform: Platform) -> tuple[float, list[Track]]:

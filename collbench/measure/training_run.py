@@ -12,14 +12,17 @@ import numpy as np
 
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
-from collbench.measure.sampling import SEEDS, Heartbeat
+from collbench.measure.checks import SEEDS
+from collbench.measure.sampling import Heartbeat
 from collbench.measure.strategies import Strategy, strategies
 from collbench.measure.strategies.network import first_weights, held_out, loss
 from collbench.measure.strategies.trainer import Trainer, Training
 from collbench.measure.strategies.updates import Update, check_copies, check_order, check_update
 from collbench.platforms.interface import Platform
 from collbench.platforms.scheduling import RunQueue
-from collbench.results import CheckFailure, Note, Point, Result, Scheduling, Skipped, Trained
+from collbench.results import CheckFailure, Note, Result, Skipped, Trained
+from collbench.results.facts import Scheduling
+from collbench.results.steps import Point
 
 FIRST = 4  # steps that are made and checked before any that count
 TURN = 15  # steps of a turn: a slow rank makes some in it, and a machine's load hardly changes
@@ -30,7 +33,6 @@ POINTS = 50  # of a loss curve, about
 class _Run:
     """The training by one strategy, as this process's rank sees it."""
 
-    case: Case
     strategy: Strategy
     trainer: Trainer
     training: Training
@@ -72,11 +74,11 @@ def train(
     for until in (*range(TURN, steps, TURN), steps):
         for run in order:
             heartbeat(run.strategy.name)
-            _go(run, platform, until)
+            _go(run, until)
         order.reverse()
     for run in runs:
         heartbeat(run.strategy.name)
-        yield _finish(run, platform)
+        yield _finish(run)
 
 
 def _try(
@@ -89,8 +91,8 @@ def _try(
     try:
         strategy.refuse(platform.name)
         run = _prepare(short, strategy, platform, sampling, alive)
-        _go(run, platform, run.trainer.job.steps)
-        result = _finish(run, platform)
+        _go(run, run.trainer.job.steps)
+        result = _finish(run)
         if result.wrong or sampling.check_only:
             return replace(result, case=case)
         return _prepare(case, strategy, platform, sampling, alive)
@@ -102,11 +104,12 @@ def _prepare(case: Case, strategy: Strategy, platform: Platform, sampling: Sampl
     platform.checker.fill(case, SEEDS[0])  # so that the content of the guards is known
     with platform.team.agreeing():
         trainer = Trainer(case, platform, sampling.timeout, alive)
-        return _Run(case, strategy, trainer, strategy.prepare(trainer))
+        return _Run(strategy, trainer, strategy.prepare(trainer))
 
 
-def _go(run: _Run, platform: Platform, until: int) -> None:
+def _go(run: _Run, until: int) -> None:
     """*Collective*: train from a meeting on; the second one lets no rank compute before all have begun."""
+    platform = run.trainer.platform
     gc.collect()
     platform.launcher.synchronize()
     begun = time.perf_counter()
@@ -122,13 +125,13 @@ def _go(run: _Run, platform: Platform, until: int) -> None:
                 operation.refuse()
 
 
-def _finish(run: _Run, platform: Platform) -> Trained:
+def _finish(run: _Run) -> Trained:
     """*Collective*: check what became of a run, and return its result."""
-    trainer = run.trainer
+    trainer, platform = run.trainer, run.trainer.platform
     own = _RankReport(run.training.updates(), run.training.copies(), run.turns, sum(trainer.computed), run.spoils)
     reports = platform.team.exchange(own)
     updates = sorted((update for report in reports for update in report.updates), key=lambda update: update.version)
-    failure = platform.checker.overrun(run.case) or _check(run, platform, updates, reports)
+    failure = platform.checker.overrun(trainer.case) or _check(run, updates, reports)
     trainer.closing.close()
     steps = [0] * trainer.ranks
     ages = []
@@ -138,10 +141,10 @@ def _finish(run: _Run, platform: Platform) -> Trained:
             ages.append(update.before - contribution.read)
     clock = _TrainingClock(reports)
     return Trained(
-        case=run.case,
+        case=trainer.case,
         implementation=run.strategy.name,
         platform=platform.name,
-        points=() if failure else tuple(_loss_curve(run, platform, updates, clock)),
+        points=() if failure else tuple(_loss_curve(trainer, updates, clock)),
         seconds=clock.seconds(updates[-1].moment),
         steps=tuple(steps),
         computing=tuple(report.computing for report in reports),
@@ -152,22 +155,20 @@ def _finish(run: _Run, platform: Platform) -> Trained:
     )
 
 
-def _check(
-    run: _Run, platform: Platform, updates: Sequence[Update], reports: Sequence[_RankReport]
-) -> CheckFailure | None:
+def _check(run: _Run, updates: Sequence[Update], reports: Sequence[_RankReport]) -> CheckFailure | None:
     """*Collective*: return the first update that is not what it must be; the ranks share the work."""
-    job, ranks, rank = run.trainer.job, run.trainer.ranks, run.trainer.rank
+    job, ranks, team = run.trainer.job, run.trainer.ranks, run.trainer.platform.team
     failure = check_order(job, ranks, updates, run.strategy.lag(job))
     failure = failure or check_copies(updates, [report.copies for report in reports])
     if failure:
         return failure
     versions = {0: first_weights(job)} | {update.version: update.weights for update in updates}
     found = None
-    with platform.team.agreeing():
-        for update in updates[rank::ranks]:
+    with team.agreeing():
+        for update in updates[run.trainer.rank :: ranks]:
             if found := check_update(job, ranks, update, versions):
                 break
-    every = [failure for failure in platform.team.exchange(found) if failure]
+    every = [failure for failure in team.exchange(found) if failure]
     return min(every, key=lambda failure: int(failure.update), default=None)
 
 
@@ -190,17 +191,17 @@ class _TrainingClock:
         return float(self._before[turn] + moment - self._starts[turn])
 
 
-def _loss_curve(run: _Run, platform: Platform, updates: Sequence[Update], clock: _TrainingClock) -> Iterator[Point]:
+def _loss_curve(trainer: Trainer, updates: Sequence[Update], clock: _TrainingClock) -> Iterator[Point]:
     """*Collective*: yield losses of the first weights and of others spread evenly to the last; ranks share the work."""
-    job, rank = run.trainer.job, run.trainer.rank
+    job, team = trainer.job, trainer.platform.team
     places = sorted(set(np.linspace(0, len(updates), POINTS + 1).round().astype(int).tolist()))
     own = {}
-    with platform.team.agreeing():
-        for place in places[rank :: run.trainer.ranks]:
+    with team.agreeing():
+        for place in places[trainer.rank :: trainer.ranks]:
             weights = updates[place - 1].weights if place else first_weights(job)
             own[place] = loss(job, weights, *held_out(job))
     losses: dict[int, float] = {}
-    for part in platform.team.exchange(own):
+    for part in team.exchange(own):
         losses |= part
     yield Point(0, 0.0, losses[0])
     for place in places[1:]:

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -113,7 +113,15 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
         compiler.prove_compiler(world)
     world.bind(first["cores"])  # before memory is touched, which lies near the core that touches it first
     platform = open_platform(sweep, requested, os.environ[PLATFORM], world)
-    hello = _hello(world, platform, first["named"])
+    # What the supervisor must know to write the header, and to clean up after ranks that were killed.
+    hello = {
+        "installation": installation(),
+        "pids": world.exchange(os.getpid()),
+        "files": sorted(processes.shared_files()),
+        "topology": platform.topology(),
+        "versions": platform.versions(),
+        "variables": variables(named=first["named"]),
+    }
     if channel:
         channel.send(hello)
     beat = heartbeat.beat if channel else lambda name: None
@@ -125,18 +133,6 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
         if channel:
             channel.send({"done": True})
     platform.close()
-
-
-def _hello(world: Team, platform: Platform, named: Collection[str]) -> dict[str, Any]:
-    """Return what the supervisor must know to write the header, and to clean up after ranks that were killed."""
-    return {
-        "installation": installation(),
-        "pids": world.exchange(os.getpid()),
-        "files": sorted(processes.shared_files()),
-        "topology": platform.topology(),
-        "versions": platform.versions(),
-        "variables": variables(named=named),
-    }
 
 
 def _next_order(world: Team, channel: protocol.Channel | None) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from collbench.algorithms import Implementation, implementations
 from collbench.cases import Case
 from collbench.datatypes import wire_nbytes
 from collbench.errors import Unsupported
-from collbench.platforms.cost import Hardware, Wait
-from collbench.platforms.gpu.hardware import gpus
+from collbench.platforms.cost import Hardware, Wait, gpus
 from collbench.topology.products import ARCHITECTURES
 from collbench.topology.system import System
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from collbench.results import Pipeline
+from collbench.results.steps import Pipeline
 
 FORWARD, BACKWARD, WEIGHTS = "forward", "backward", "weights"
 KINDS = (FORWARD, BACKWARD, WEIGHTS)

@@ -10,7 +10,8 @@ from collbench.collectives import find_collective
 from collbench.datatypes import find_datatype, find_reduction
 from collbench.measure.protocol import WorkerHello
 from collbench.planner.search import Planned
-from collbench.results import Pipeline, PlannedStep, Result
+from collbench.results import PlannedStep, Result
+from collbench.results.steps import Pipeline
 
 _DTYPES = {2: "bfloat16", 4: "float"}
 

@@ -4,6 +4,7 @@ A kernel file and its headers are joined into one text first.  That text is the 
 look at the source alone, so an edited header would otherwise go unnoticed.
 """
 
+import contextlib
 import ctypes
 import fcntl
 import hashlib
@@ -11,6 +12,7 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -24,21 +26,11 @@ import numpy as np
 from collbench.datatypes import Datatype, Reduction
 from collbench.errors import PlatformError
 from collbench.host.cache import find, keep, open_lock, private_folder
-from collbench.platforms.ask import ask
 from collbench.platforms.processes import Team
 
 _INCLUDE = re.compile(r'^\s*#include "([^"]+)"\s*$', re.MULTILINE)
 _ENTRY = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([\d, ]+\))?\s+(\w+)\(')
-_FLAGS = (
-    "-std=c++20",
-    "-O3",
-    "-march=native",
-    "-shared",
-    "-fPIC",
-    "-pthread",
-    "-Wall",
-    "-Wno-unknown-pragmas",
-)
+_FLAGS = ("-std=c++20", "-O3", "-march=native", "-shared", "-fPIC", "-pthread", "-Wall", "-Wno-unknown-pragmas")
 _COMPILING, _ANSWERING = 30.0, 10.0  # seconds that a compiler may take for a file, and to say its version
 _HINT = "a C++20 compiler is needed: set CXX to one, or pip install ziglang"
 _LONGEST = 400  # characters of a compiler's that go into an error
@@ -140,10 +132,8 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
     command = (*compiler(), *_FLAGS, *options)
     key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
     own, stem = private_folder("kernels", PlatformError), f"{Path(file).stem}-{key[:16]}"
-    return find(own, stem, ".so") or _compiled(command, text, own, stem)
-
-
-def _compiled(command: Sequence[str], text: str, own: Path, stem: str) -> Path:
+    if found := find(own, stem, ".so"):
+        return found
     with os.fdopen(open_lock(own / f"{stem}.lock"), "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once: one compiles, the others wait
         if found := find(own, stem, ".so"):
@@ -173,24 +163,21 @@ def prove_compiler(team: Team) -> None:
 
     One process tries, since the others would wait for it, and then try the same again.
     """
-    complaint = team.broadcast(_complaint() if team.leader else "")
+    complaint = ""
+    if team.leader:
+        try:
+            library = host_library(_PROOF, ())
+            ctypes.CDLL(str(library))
+        except PlatformError as error:
+            complaint = str(error)
+        except OSError as error:
+            library.unlink(missing_ok=True)
+            complaint = f"what {compiler()[0]} compiled cannot be loaded: {error}; {_HINT}"
+    complaint = team.broadcast(complaint)
     if complaint:
-        error = PlatformError(complaint)
-        error.agreed = True
-        raise error
-
-
-def _complaint() -> str:
-    try:
-        library = host_library(_PROOF, ())
-    except PlatformError as error:
-        return str(error)
-    try:
-        ctypes.CDLL(str(library))
-    except OSError as error:
-        library.unlink(missing_ok=True)
-        return f"what {compiler()[0]} compiled cannot be loaded: {error}; {_HINT}"
-    return ""
+        agreed = PlatformError(complaint)
+        agreed.agreed = True
+        raise agreed
 
 
 @cache
@@ -224,3 +211,52 @@ def _cpu() -> str:
     except OSError:
         flags = None
     return platform.machine() + (flags[0] if flags else platform.processor())
+
+
+def ask(command: Sequence[str], seconds: float, hint: str, scratch: Path | None = None) -> tuple[int, str, str]:
+    """Return exit status (above 128 after a signal), output and errors of a program, whatever their bytes.
+
+    Args:
+        command: The program and its arguments.
+        seconds: The time that it may take; it is killed with all its children then.
+        hint: What to do if it cannot be asked, the end of an error.
+        scratch: The folder that it works in, removed if it takes too long.
+
+    Raises:
+        PlatformError: The program cannot be run or takes too long.
+
+    """
+    try:
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            cwd=scratch,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+        ) as process:
+            try:
+                output, errors = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                _kill_all(process.pid)
+                if scratch:
+                    shutil.rmtree(scratch, ignore_errors=True)
+                raise PlatformError(f"{command[0]} did not end within {seconds:g} s; {hint}") from None
+            except BaseException:
+                _kill_all(process.pid)
+                raise
+    except OSError as error:
+        raise PlatformError(f"{command[0]} cannot be run: {error.strerror}; {hint}") from None
+    status = process.returncode
+    return (status if status >= 0 else 128 - status), output, errors
+
+
+def _kill_all(pid: int) -> None:
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for each in (*process.children(recursive=True), process):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()

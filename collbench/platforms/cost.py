@@ -1,11 +1,11 @@
-"""What one operation spends, as counts that hold on any hardware, and what these come to on one.
+"""What one operation spends, as counts that hold on any hardware, and what these come to on CPUs and GPUs.
 
 T = launch + steps * (one wait) + S * (the busiest resource), Hockney's latency and bandwidth with each in its own term.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -54,3 +54,48 @@ class Hardware:
             cost.packets / self.packets,
         )
         return self.launch + cost.steps * self.waits.get(cost.wait, math.inf) + nbytes * max(resources)
+
+
+FITTED = Hardware(
+    launch=0.0,  # part of the waits: operations follow each other inside one call into C
+    waits={Wait.HOST: 3.70e-6, Wait.FLAG: 76.8e-9, Wait.PACKET: 77.1e-9, Wait.BARRIER: 57.7e-9},
+    memory=36.6e9,
+    packets=1.737e9,
+)
+"""Least squares of the relative errors over all hand-written rows of results/cpu-2-ranks-epyc (tests/test_cost.py): two
+cores of an AMD EPYC that share a cache.  On another machine times are others, but `auto` only compares them: by these
+constants it also chooses well on two cores that share none (results/cpu-2-ranks)."""
+
+_TURN = 21.2
+"""How much longer a wait takes where ranks share cores, and the awaited one must first get its turn: a hop of
+`ring-flags` in results/cpu-4-ranks-yield against the one above."""
+
+
+def cpus(crowded: bool) -> Hardware:
+    """Return the hardware of ranks that have a core each, or share cores."""
+    factor = _TURN if crowded else 1.0
+    return replace(FITTED, waits={wait: seconds * factor for wait, seconds in FITTED.waits.items()})
+
+
+_HOPPER = Hardware(
+    launch=3.9e-6,
+    waits={Wait.HOST: 20e-6, Wait.EVENT: 6e-6, Wait.FLAG: 3.4e-6, Wait.PACKET: 0.6e-6, Wait.BARRIER: 1.95e-6},
+    link=370e9,
+    memory=4.3e12,
+    packets=141e9,
+    block=65 * 2**30,
+)
+"""Published figures for H100 and H200 with NVLink; not measured here.
+
+A flag's and a packet's hop are the NVLink rows of NCCL's tuner (2.30, src/graph/tuning.cc: 3.4 us for Simple, 0.6 us
+for LL), and so are the 141 GB/s of LL; 370 GB/s are the link rate that its topology search takes, of which 367 were
+measured on 8 x H200.  NCCL's model of kernels with one hop (sym_kernels.cc) starts at 4.5 us for packets and 7.8 us for
+two barriers: less the waits, that leaves the launch and the barrier.  The rate of a block is its 65 GiB/s.  4.3 TB/s
+are what copies reach inside an H200.  A host's step (a copy and a wait) and an event's step are estimates.
+"""
+
+
+def gpus(ranks: int, devices: int) -> Hardware:
+    """Ranks on so many GPUs: those that share one share its memory and its links; within one there are none."""
+    here = math.ceil(ranks / devices)
+    return replace(_HOPPER, link=_HOPPER.link / here if devices > 1 else math.inf, memory=_HOPPER.memory / here)

@@ -2,22 +2,23 @@
 
 An implementation is written once against `Platform.memory` and `Platform.launcher`; whether a process holds one rank
 (cpu) or all of them (gpu) is the platform's business, which is why methods speak of every local rank.  Methods marked
-*collective* are called by every process of the run and return the same on each.
+*collective* are called by every process of the run and return the same on each.  Methods with a default are for some
+platforms only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction, Wire
+from collbench.platforms.checking import Plan
 from collbench.platforms.cost import Hardware
-from collbench.platforms.layout import Layout, Region
+from collbench.platforms.layout import Layout, Memory
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment, Products
 from collbench.platforms.scheduling import Watch as SchedulingWatch
-from collbench.platforms.stress import Plan
 from collbench.results.facts import NO_NOTE, CheckFailure, Mismatch, Note, Overrun
 
 Watch = Callable[[int, str], AbstractContextManager[None]]
@@ -57,24 +58,12 @@ class Prepared:
     one_graph: bool = False
     note: Note = NO_NOTE
     estimate: float | None = None  # seconds that a library itself expects of an operation
-    library: str = (
-        ""  # name and version of the library that carries it out, if the implementation's name leaves it open
-    )
+    library: str = ""  # name and version of what carries it out, if the implementation's name leaves it open
     wire: Wire | None = None  # the format that ranks exchange, if narrower than the arrays: then results have a bound
     watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
     loop: Callable[[int], None] | None = None  # on a CPU: the call into C that `launch` makes, if it does more besides
     pending: Pending | None = None  # the non-blocking form, if there is one
     refuse: Callable[[], None] | None = None  # raise if operations made by `loop` have failed
-
-
-class Memory(Protocol):
-    """Regions of memory on every rank, which kernels load and store."""
-
-    def address(self, region: Region, rank: int) -> int:
-        """Return where a region of any rank starts, as this process's kernels may load and store it."""
-
-    def multicast(self, region: Region) -> int:
-        """Return where a switch loads and stores a region of all ranks at once; Unsupported without a switch."""
 
 
 class Launcher(Protocol):
@@ -103,10 +92,15 @@ class Launcher(Protocol):
         """Return the bytes at an address of a local rank, after all that was enqueued for it: shape (nbytes,)."""
 
     def mark(self, rank: int) -> Any:
-        """Return an event after everything enqueued on a local rank's stream; for `after`, in the same launch only."""
+        """Return an event after everything enqueued on a local rank's stream; for `after`, in the same launch only.
+
+        By default neither does anything: launches are synchronous.
+        """
+        return None
 
     def after(self, rank: int, event: Any) -> None:
         """Make what is enqueued on a local rank's stream from now on wait for an event; the host does not wait."""
+        return
 
     def synchronize(self) -> None:
         """*Collective*: wait until everything enqueued by every rank is done."""
@@ -135,21 +129,25 @@ class Clock(Protocol):
             Seconds by which it may be off; moments between two such times are off by no more than the larger of both.
 
         """
+        return 0.0  # there is no clock but the process's
 
     def singly(self, prepared: Prepared) -> Prepared | None:
         """Return the same operations repeated by a loop of this package; None where there is no other loop."""
+        return None
 
     def barrier(self) -> Prepared | None:
         """Return a barrier of the ranks by flags in shared memory, which tells how far their cores are apart.
 
         None where ranks are on devices or on several nodes, or take turns on a core.
         """
+        return None
 
     def floor(self, case: Case) -> Sequence[Prepared]:
         """Return ways to move as many bytes as a case must move through memory, and nothing else.
 
         Empty where these bytes are not known, or caches may hold the buffers.  They overwrite the buffers.
         """
+        return ()
 
 
 class Checker(Protocol):
@@ -197,13 +195,12 @@ class Compute(Protocol):
         """Return square matrices of that many rows on every local rank, to be multiplied."""
 
     def join_streams(self) -> None:
-        """Make what is enqueued next wait for the streams of all local ranks of its device."""
-
-    def fork_streams(self) -> None:
-        """Make what is enqueued next for any local rank wait for what was enqueued on other streams of its device."""
+        """Make what is enqueued next for any local rank wait for what was enqueued on all streams of its device."""
+        return
 
     def stepping(self) -> AbstractContextManager[None]:
         """Return a context in which failures of the hardware become CaseFailed, on this process alone."""
+        return nullcontext()
 
     def refuse_given_up(self) -> None:
         """Raise CaseFailed, on this process alone, if a kernel of a local rank waited in vain."""
@@ -221,30 +218,12 @@ class Platform(Protocol):
     hardware: Hardware  # constants of the cost model; the same on every process
     cache: int | None  # bytes of a device's last cache that each rank can count on; None where that is not known
     comm: Any  # the library's communicator: an mpi4py communicator, or NCCL's
-
-    @property
-    def memory(self) -> Memory:
-        """Return where the regions of every rank are."""
-
-    @property
-    def launcher(self) -> Launcher:
-        """Return what enqueues kernels, copies and events."""
-
-    @property
-    def clock(self) -> Clock:
-        """Return what times operations."""
-
-    @property
-    def checker(self) -> Checker:
-        """Return what fills and compares buffers."""
-
-    @property
-    def logs(self) -> Logs:
-        """Return the logs of traced kernels."""
-
-    @property
-    def compute(self) -> Compute:
-        """Return what ranks compute in training steps."""
+    memory: Memory
+    launcher: Launcher
+    clock: Clock
+    checker: Checker
+    logs: Logs
+    compute: Compute
 
     def topology(self) -> dict[str, Any]:
         """*Collective*: return what connects the ranks, for the run file's header and the plots."""
@@ -260,6 +239,7 @@ class Platform(Protocol):
 
         None where calls begin so promptly that a rank which comes late is enough.
         """
+        return None
 
     def shifted(self, offset: int) -> Self:
         """Return the same ranks with buffers that start so many bytes after those of the case that is checked."""

@@ -16,7 +16,7 @@ import numpy as np
 from collbench.cases import Case, Sweep
 from collbench.collectives import chunk_elements
 from collbench.platforms import tracelog
-from collbench.results import Overrun
+from collbench.results.facts import Overrun
 
 MAX_RANKS = 128  # of one World, unless it is compiled for fewer
 WINDOW_HEAD = 65536  # bytes of flags before the FIFOs of a window
@@ -29,21 +29,10 @@ _WARP = 32  # threads
 
 def world_type(most: int = MAX_RANKS) -> np.dtype[np.void]:
     """`struct World` of kernels/world.cuh, field by field, as compiled with -DMAX_RANKS=most."""
-    return np.dtype(
-        [
-            ("window", np.uint64, most),
-            ("send", np.uint64, most),
-            ("receive", np.uint64, most),
-            ("spins", np.uint64),
-            ("trace", np.uint64),
-            ("ranks", np.uint32),
-            ("first", np.uint32),
-            ("stride", np.uint32),
-            ("blocks", np.uint32),
-            ("yield_after", np.uint32),
-            ("streamed", np.uint32),
-        ]
-    )
+    fields: list[Any] = [(name, np.uint64, most) for name in ("window", "send", "receive")]
+    fields += [(name, np.uint64) for name in ("spins", "trace")]
+    fields += [(name, np.uint32) for name in ("ranks", "first", "stride", "blocks", "yield_after", "streamed")]
+    return np.dtype(fields)
 
 
 WORLD = world_type()
@@ -148,14 +137,17 @@ def _sizes(case: Case) -> Mapping[Region, int]:
     }
 
 
-class Addresses(Protocol):
-    """Where regions of ranks start."""
+class Memory(Protocol):
+    """Regions of memory on every rank, which kernels load and store."""
 
     def address(self, region: Region, rank: int) -> int:
         """Return where a region of any rank starts, as this process's kernels may load and store it."""
 
+    def multicast(self, region: Region) -> int:
+        """Return where a switch loads and stores a region of all ranks at once; Unsupported without a switch."""
 
-def buffers(memory: Addresses, case: Case, rank: int) -> tuple[int, int]:
+
+def buffers(memory: Memory, case: Case, rank: int) -> tuple[int, int]:
     """Return where the send and the receive buffer of a rank start; in place, both are in the receive region."""
     send, receive = case.places(rank)
     home = memory.address(Region.RECEIVE, rank)

@@ -144,8 +144,14 @@ class Processes:
             self.trouble = str(error)
         self.comm.Allreduce(mine, all_of_them)
         self.trouble = ""
-        if all_of_them[0]:
-            raise _common(self.comm.allgather(_sendable(error))) from error
+        if not all_of_them[0]:
+            return
+        failures: list[SentError | None] = self.comm.allgather(_sendable(error))
+        rank, (kind, text) = next((rank, failure) for rank, failure in enumerate(failures) if failure)
+        # The lowest rank's error, with its rank unless all errors are alike.
+        common = kind(text if len(set(failures)) == 1 else f"rank {rank}: {text}")
+        common.agreed = True
+        raise common from error
 
     def hang_bells(self, folder: Path) -> None:
         """*Collective*: let ranks that wait for an order sleep in the kernel, by pipes in a folder of their machine."""
@@ -213,11 +219,3 @@ def _sendable(error: Exception | None) -> SentError | None:
     if isinstance(error, CollbenchError):
         return type(error), str(error)
     return PlatformError, f"{type(error).__name__}: {error}"
-
-
-def _common(failures: Sequence[SentError | None]) -> CollbenchError:
-    """Return what all processes raise: the lowest rank's error, with its rank unless all errors are alike."""
-    rank, (kind, text) = next((rank, failure) for rank, failure in enumerate(failures) if failure)
-    error = kind(text if len(set(failures)) == 1 else f"rank {rank}: {text}")
-    error.agreed = True
-    return error

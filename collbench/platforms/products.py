@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.results import GemmMismatch
+from collbench.results.facts import GemmMismatch
 
 Matrix = NDArray[np.float32]
 Moment = float | Callable[[], float]
@@ -37,9 +37,11 @@ class Products(Protocol):
 
     def hand_over(self, rank: int) -> None:
         """Make what is enqueued next for the rank's collectives wait for what the rank has computed so far."""
+        return
 
     def take_over(self, rank: int) -> None:
         """Make what the rank computes next wait for what is enqueued for its collectives so far."""
+        return
 
     def reset(self) -> None:
         """Start the chains anew."""

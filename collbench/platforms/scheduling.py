@@ -6,13 +6,13 @@ involuntary context switches (getrusage(2), RUSAGE_THREAD) and the cores it ran 
 
 import ctypes
 import time
-from functools import cache
 from pathlib import Path
 from typing import Self
 
 OFF_CORE = 0.02
 """Share of a sample's time from which on a rank that was off its core has spoiled the sample."""
 
+_LIBRARY = ctypes.CDLL(None)
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
@@ -31,7 +31,7 @@ class Watch:
 
     def look(self) -> None:
         """Note on which core this thread runs now."""
-        self.cores.add(_library().sched_getcpu())
+        self.cores.add(_LIBRARY.sched_getcpu())
 
     def take(self) -> tuple[int, tuple[int, ...]]:
         """Return this rank's switches and cores since this was last called."""
@@ -59,11 +59,6 @@ class RunQueue:
     def spoiled(self) -> bool:
         """Whether the thread was off its core for so long that the time means nothing."""
         return self.off_core > OFF_CORE
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
 
 
 def run_delay() -> float:

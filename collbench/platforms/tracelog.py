@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from collbench.datatypes import Array
-from collbench.results import ADDED, MOVED, PUBLISHED, WAITED, Span, Track
+from collbench.results.collectives import ADDED, MOVED, PUBLISHED, WAITED, Span, Track
 
 TRACED = "-DTRACED"  # the compiler's option for kernels that keep a log
 FIFO = "trace"  # what the logs' place in a window goes by, among the FIFOs of implementations

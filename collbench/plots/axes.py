@@ -1,23 +1,79 @@
-"""Axes and legends of figures: sizes in powers of two along x, values in their units along y, a legend outside."""
+"""What figures are made of: the figure with its heading, axes of sizes, counts and times, rows, legends outside.
+
+Figures name Matplotlib's types by `Axes` and `Figure` of this module, so that they import without Matplotlib.
+"""
 
 import math
 import textwrap
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from collbench.plots.style import Style
 from collbench.plots.views import View
 from collbench.units import format_seconds, format_size
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
+    import matplotlib.artist
+    import matplotlib.axes
+    import matplotlib.figure
+
+Artist: TypeAlias = "matplotlib.artist.Artist"
+Axes: TypeAlias = "matplotlib.axes.Axes"
+Figure: TypeAlias = "matplotlib.figure.Figure"
+LEVEL = "#808080"
+"""Colour of lines across and of bands in the background."""
+
+
+def new_figure(width: float, height: float, **options: Any) -> Figure:
+    """Return an empty figure of that size in inches, whose parts keep clear of each other."""
     from matplotlib.figure import Figure
 
+    return Figure(figsize=(width, height), **{"layout": "constrained"} | options)
 
-def value_axis(axes: "Axes", view: View, steps: int = 0) -> None:
+
+def heading(figure: Figure, words: str, **font: Any) -> None:
+    """Set the title of a figure, at its left."""
+    figure.suptitle(words, x=0.01, ha="left", **font)
+
+
+def panel_grid(figure: Figure, count: int, columns: int, **shared: Any) -> list[Axes]:
+    """Return that many panels, row by row."""
+    grid = figure.subplots(math.ceil(count / columns), columns, squeeze=False, **shared)
+    for unused in grid.flat[count:]:
+        unused.remove()
+    return list(grid.flat[:count])
+
+
+def name_rows(axes: Axes, names: Sequence[str], margin: float = 0.5, **font: Any) -> None:
+    """Name rows that lie one below the other, the first at the top, with that much room above and below."""
+    axes.set_yticks(range(len(names)), names, **font)
+    axes.set_ylim(len(names) - 1 + margin, -margin)
+
+
+def patch_legend(
+    figure: Figure, colours: Mapping[str, Any], columns: int = 0, place: Any = "outside lower center"
+) -> None:
+    """Explain colours below the panels, by default side by side."""
+    from matplotlib.patches import Patch
+
+    handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
+    figure.legend(handles=handles, loc=place, ncols=columns or len(handles))
+
+
+def efficiency_axes(axes: Axes, counts: Sequence[int], shown: Sequence[int]) -> None:
+    """Set up axes of per cent against numbers of ranks, doubled again and again, of which some are named."""
+    from matplotlib.ticker import NullLocator, PercentFormatter
+
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(counts[0] / 1.15, counts[-1] * 1.15)
+    axes.set_xticks(shown, [f"{count:,}" for count in shown])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+
+
+def value_axis(axes: Axes, view: View, steps: int = 0) -> None:
     """Set up the y axis, with at most that many steps where they are not powers of ten; 0: as Matplotlib likes."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     axes.set_yscale(view.scale)
     low, high = axes.get_ylim()
@@ -29,20 +85,20 @@ def value_axis(axes: "Axes", view: View, steps: int = 0) -> None:
         axes.yaxis.set_major_locator(MaxNLocator(steps or 6))
     else:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: view.tick(value)))
+    axes.yaxis.set_major_formatter(lambda value, position: view.tick(value))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def size_axis(axes: "Axes", sizes: Collection[int], most: int) -> None:
+def size_axis(axes: Axes, sizes: Collection[int], most: int) -> None:
     """Set up the x axis over all sizes of a figure, at most that many of them named."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+    from matplotlib.ticker import FixedLocator, NullFormatter
 
     least, largest = min(sizes), max(sizes)
     margin = (largest / least) ** 0.03 if largest > least else 2
     axes.set_xscale("log", base=2)
     axes.set_xlim(least / margin, largest * margin)
     axes.xaxis.set_major_locator(FixedLocator(size_ticks(least, largest, most)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: format_size(size)))
+    axes.xaxis.set_major_formatter(lambda size, position: format_size(size))
     axes.xaxis.set_minor_locator(FixedLocator([2**exponent for exponent in range(largest.bit_length())]))
     axes.xaxis.set_minor_formatter(NullFormatter())
 
@@ -61,13 +117,13 @@ def seconds_tick(seconds: float, position: float | None = None) -> str:
     return format_seconds(seconds) if seconds > 0 else "0"
 
 
-def grid_along_x(axes: "Axes") -> None:
+def grid_along_x(axes: Axes) -> None:
     """Replace the lines across at the ticks of y by lines at the ticks of x, for bars and rows that lie."""
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x")
 
 
-def place_legend(figure: "Figure", handles: "Sequence[Artist]", style: Style) -> float:
+def place_legend(figure: Figure, handles: Sequence[Artist], style: Style) -> float:
     """Put the legend outside of the panels, in as many columns as it needs; return the inches left next to it.
 
     Below the panels the figure grows by the height of the legend.

@@ -11,10 +11,21 @@ Another figure of the same panels is a view in views.py, another look of all a p
 import math
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from collbench.plots import samples
-from collbench.plots.axes import place_legend, size_axis, value_axis, wrapped
+from collbench.plots.axes import (
+    Artist,
+    Axes,
+    Figure,
+    heading,
+    new_figure,
+    panel_grid,
+    place_legend,
+    size_axis,
+    value_axis,
+    wrapped,
+)
 from collbench.plots.kinds import PLAIN, Kind, Named, PlotRequest, Say
 from collbench.plots.panels import (
     Combination,
@@ -35,11 +46,6 @@ from collbench.plots.style import GREY, MUTED, Look, Style, letters_of, looks, s
 from collbench.plots.views import SAMPLES, VIEWS, Limit, View, chosen, limit, named
 from collbench.results import Measurement, Prediction, Reported
 from collbench.runfile.store import Run
-
-if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _NEUTRAL = "#505050"  # of lines in the legend whose colour says nothing of the implementation
 _WIDTH = 21  # letters in a line of the legend that is wrapped
@@ -90,7 +96,11 @@ def _of_row(
             if layers := _drawable(cell, view, say):
                 parts.append(Part(layers, view))
         if parts:
-            parts += _companion(parts, request.style)
+            # Where there is one topology, a second view stands right of the first, if it can be drawn.
+            other = next((other for other in VIEWS if other.name == view.companion), None)
+            alone = request.style.companion and len(parts) == 1 and not request.overlay
+            if other and alone and not other.lacking(parts[0].layers[0].panel):
+                parts.append(Part(parts[0].layers, other))
             name = f"overlay-{view.name}" if request.overlay else view.name
             yield name, _figure(combination, parts, chosen_looks, request.style)
     if SAMPLES in named(request.views):
@@ -106,15 +116,6 @@ def _drawable(cell: Iterable[Layer], view: View, say: Say) -> tuple[Layer, ...]:
         else:
             drawable.append(layer)
     return tuple(drawable)
-
-
-def _companion(parts: Sequence[Part], plot_style: Style) -> list[Part]:
-    """Return the view that stands right of another view of the same topology, where it can be drawn."""
-    layers, view = parts[0]
-    other = next((other for other in VIEWS if other.name == view.companion), None)
-    if other is None or not plot_style.companion or len(parts) > 1 or layers[0].name:
-        return []
-    return [] if other.lacking(layers[0].panel) else [Part(layers, other)]
 
 
 def _looks(lines: Iterable[Line]) -> dict[Line, Look]:
@@ -159,34 +160,32 @@ def _distinction(combination: Combination, drawn: Collection[Combination]) -> li
 # ---- the figure
 
 
-def _figure(combination: Combination, parts: list[Part], known: dict[Line, Look], plot_style: Style) -> "Figure":
+def _figure(combination: Combination, parts: list[Part], known: dict[Line, Look], plot_style: Style) -> Figure:
     columns = len(parts) if len(parts) <= 3 else math.ceil(math.sqrt(len(parts)))
     rows = math.ceil(len(parts) / columns)
     with style(plot_style):
-        from matplotlib.figure import Figure
-
         size = plot_style.width(columns), plot_style.height(rows)
-        figure = Figure(figsize=size, layout="constrained", dpi=plot_style.dpi)
+        figure = new_figure(*size, dpi=plot_style.dpi)
         room = place_legend(figure, _legend_entries(parts, known, plot_style), plot_style)
         shared = _comparable(parts)
-        grid = figure.subplots(rows, columns, sharex=True, sharey=shared, squeeze=False)
+        panels = panel_grid(figure, len(parts), columns, sharex=True, sharey=shared)
         letters = plot_style.letters(room, columns, shared)
         several_bounds = len(_bounds(parts)) > 1  # the legend says the value of a single bound
-        for axes, part in zip(grid.flat, parts, strict=False):
+        for axes, part in zip(panels, parts, strict=True):
             _panel(axes, part, known, several_bounds, plot_style)
             axes.set_title(_title(part, parts, letters))
-        for number, axes in enumerate(grid.flat[: len(parts)]):  # now that shared limits are known
+        for number, axes in enumerate(panels):  # now that shared limits are known
             _finish(axes, parts, number, columns, plot_style)
         _value_labels(figure, [_label(part, plot_style) for part in parts], columns, plot_style)
-        for unused in grid.flat[len(parts) :]:
-            unused.remove()
         if plot_style.title:
-            heading = _heading(combination, parts)
-            figure.suptitle(wrapped(heading, letters_of(room, plot_style.title)), x=0.01, ha="left")
+            predicted = all(layer.panel.predicted for part in parts for layer in part.layers)
+            what = f"{'predicted ' * predicted}{parts[0].view.heading}".capitalize()
+            words = f"{what} of {combination.collective} ({', '.join(filter(None, combination[1:]))})"
+            heading(figure, wrapped(words, letters_of(room, plot_style.title)))
     return figure
 
 
-def _panel(axes: "Axes", part: Part, known: dict[Line, Look], write_bound: bool, plot_style: Style) -> None:
+def _panel(axes: Axes, part: Part, known: dict[Line, Look], write_bound: bool, plot_style: Style) -> None:
     for layer in part.layers:
         _lines(axes, layer, part.view, known, plot_style)
         bound = limit(layer.panel, part.view)
@@ -198,7 +197,7 @@ def _panel(axes: "Axes", part: Part, known: dict[Line, Look], write_bound: bool,
         axes.axhline(part.view.level, color="#808080", linewidth=plot_style.lines, zorder=1)
 
 
-def _lines(axes: "Axes", layer: Layer, view: View, known: Mapping[Line, Look], plot_style: Style) -> None:
+def _lines(axes: Axes, layer: Layer, view: View, known: Mapping[Line, Look], plot_style: Style) -> None:
     """Draw the lines of a layer with their bands, those in grey behind and marks in front."""
     panel, shown = layer.panel, _results_of(layer, view)
     for line in (line for line in known if line in shown):
@@ -208,7 +207,10 @@ def _lines(axes: "Axes", layer: Layer, view: View, known: Mapping[Line, Look], p
         if _has_band(look):
             low, high = zip(*(view.band(panel, result) for result in shown[line]), strict=True)
             if len(sizes) > 1:
-                axes.fill_between(sizes, low, high, color=look.color, alpha=_opacity(panel, line), linewidth=0)
+                # Wide bands of many predictions must leave the lines to be seen.
+                several = len({other for other, _ in panel.points if other.predicted})
+                opacity = 0.4 / (3 + several) if line.predicted else 0.2
+                axes.fill_between(sizes, low, high, color=look.color, alpha=opacity, linewidth=0)
             else:  # a band of one point has no area
                 axes.vlines(sizes, low, high, color=look.color, alpha=0.4, linewidth=4 * plot_style.lines)
         front = 1.9 if look.color == MUTED else 2.0 if look.linestyle else 2.1
@@ -234,14 +236,7 @@ def _has_band(look: Look) -> bool:
     return bool(look.linestyle) and look.color != MUTED
 
 
-def _opacity(panel: Panel, line: Line) -> float:
-    """Return a band's opacity; wide bands of many predictions must leave the lines to be seen."""
-    if not line.predicted:
-        return 0.2
-    return 0.4 / (3 + len({other for other, _ in panel.points if other.predicted}))
-
-
-def _draw_bound(axes: "Axes", bound: Limit, color: str) -> None:
+def _draw_bound(axes: Axes, bound: Limit, color: str) -> None:
     """Draw a dotted line, with a dash at each size that was measured.
 
     A measured rate goes on, fainter, across all other sizes: messages that stay in caches may pass it.
@@ -253,7 +248,7 @@ def _draw_bound(axes: "Axes", bound: Limit, color: str) -> None:
         axes.axhline(bound.last, color=color, linestyle=":", linewidth=1, alpha=0.7, zorder=1, gid="bound-level")
 
 
-def _write_bound(axes: "Axes", bound: Limit, view: View, font: float) -> None:
+def _write_bound(axes: Axes, bound: Limit, view: View, font: float) -> None:
     """Write its name where no curve is: small messages have low rates, and times rise from the left."""
     from matplotlib.patheffects import withStroke
 
@@ -265,7 +260,7 @@ def _write_bound(axes: "Axes", bound: Limit, view: View, font: float) -> None:
         axes.text(0.99, 0.03, words, transform=axes.transAxes, ha="right", va="bottom", **look)
 
 
-def _finish(axes: "Axes", parts: list[Part], number: int, columns: int, plot_style: Style) -> None:
+def _finish(axes: Axes, parts: list[Part], number: int, columns: int, plot_style: Style) -> None:
     """Set ticks, and name the x axis in the lowest panel of each column."""
     value_axis(axes, parts[number].view, plot_style.value_ticks)
     sizes = [size for part in parts for layer in part.layers for _, size in layer.panel.points]
@@ -275,7 +270,7 @@ def _finish(axes: "Axes", parts: list[Part], number: int, columns: int, plot_sty
         axes.tick_params(labelbottom=True)
 
 
-def _value_labels(figure: "Figure", labels: list[str], columns: int, plot_style: Style) -> None:
+def _value_labels(figure: Figure, labels: list[str], columns: int, plot_style: Style) -> None:
     """Name each y axis unless its neighbour has the same name; all at once where a panel is too low for it."""
     rows = math.ceil(len(labels) / columns)
     room = 0.6 * plot_style.height(rows) / rows
@@ -293,13 +288,6 @@ def _label(part: Part, plot_style: Style) -> str:
     words = part.view.label(row)
     predicted = all(panel.predicted for panel in row)
     return f"predicted {words}" if predicted and not plot_style.title else words
-
-
-def _heading(combination: Combination, parts: Sequence[Part]) -> str:
-    details = ", ".join(filter(None, combination[1:]))
-    predicted = all(layer.panel.predicted for part in parts for layer in part.layers)
-    name = f"{'predicted ' * predicted}{parts[0].view.heading}"
-    return f"{name.capitalize()} of {combination.collective} ({details})"
 
 
 def _comparable(parts: list[Part]) -> bool:
@@ -344,7 +332,7 @@ def _remarks(part: Part) -> list[str]:
 # ---- the legend
 
 
-def _legend_entries(parts: Sequence[Part], looks: Mapping[Line, Look], plot_style: Style) -> "list[Artist]":
+def _legend_entries(parts: Sequence[Part], looks: Mapping[Line, Look], plot_style: Style) -> list[Artist]:
     """Return what the legend explains: topologies by colour, implementations by the rest, bounds, bands."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -409,19 +397,15 @@ def _band_name(parts: Sequence[Part], looks: Mapping[Line, Look], predicted: boo
     """Return what the bands of measured or predicted lines are called; empty if there is none."""
     names: list[str] = []
     for part in parts:
-        results = ((layer.panel, result) for layer in part.layers for result in layer.panel.results)
-        if any(_banded(panel, result, part.view, looks, predicted) for panel, result in results):
-            names.append(part.view.interval(predicted))
+        for layer in part.layers:
+            for result in layer.panel.results:
+                line = line_of(result)
+                banded = line.predicted == predicted and _has_band(looks[line])
+                if banded and math.isfinite(part.view.band(layer.panel, result)[1]):
+                    names.append(part.view.interval(predicted))
     if len(set(names)) > 1:
         return f"{names[0]} (right: {names[-1].removesuffix(' interval')})"
     return names[0] if names else ""
-
-
-def _banded(panel: Panel, result: Drawn, view: View, looks: Mapping[Line, Look], predicted: bool) -> bool:
-    line = line_of(result)
-    if line.predicted != predicted or not _has_band(looks[line]):
-        return False
-    return math.isfinite(view.band(panel, result)[1])
 
 
 KIND = Kind(

@@ -10,17 +10,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from collbench import plots
 from collbench.host.sanitize import text
+from collbench.plots.axes import Figure, heading
 from collbench.plots.save import save
 from collbench.plots.style import COLOURED, SCREEN, Style
 from collbench.results import Result
 from collbench.runfile.store import Run, why_none
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class PlotRequest(NamedTuple):
@@ -43,7 +41,7 @@ class PlotRequest(NamedTuple):
 _LONGEST = 40  # characters of a run's name in a picture
 PLAIN = PlotRequest()
 Say = Callable[[str], None]
-Named = Iterator[tuple[str, "Figure"]]
+Named = Iterator[tuple[str, Figure]]
 """Figures, each after the name of its file without the suffix."""
 
 
@@ -104,7 +102,7 @@ def draw(
     return paths
 
 
-def _mark_cut_off(figure: "Figure", runs: Sequence[Run]) -> None:
+def _mark_cut_off(figure: Figure, runs: Sequence[Run]) -> None:
     """Add a line below the title that says which runs were cut off."""
     lines = []
     for run in runs:
@@ -116,7 +114,7 @@ def _mark_cut_off(figure: "Figure", runs: Sequence[Run]) -> None:
     if title:
         title.set_text("\n".join([title.get_text(), *lines]))
     else:
-        figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize="small")
+        heading(figure, "\n".join(lines), fontsize="small")
 
 
 def lacking(runs: Sequence[Run]) -> str:

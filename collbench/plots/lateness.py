@@ -4,20 +4,17 @@ Matplotlib is imported at the first figure.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from collbench.analysis.stragglers import Floats, StepArrays, straggler_rows
+from collbench.plots.axes import Axes, Figure, heading, new_figure, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import style
 from collbench.results import StepTimes
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _MOST_COLUMNS = 400  # of the map: more are narrower than the eye tells apart
 _SCALE = 98.0  # percentile of the lateness shown that has the full colour
@@ -65,13 +62,12 @@ def figures(run: Run, request: PlotRequest) -> Named:
             yield "-".join(words), _figure(result, steps)
 
 
-def _figure(result: StepTimes, steps: StepArrays) -> "Figure":
-    from matplotlib.figure import Figure
+def _figure(result: StepTimes, steps: StepArrays) -> Figure:
 
     binned = Binned.of(steps)
     tall = min(_TALLEST, max(1.0, _ROWS * steps.ranks))
     with style():
-        figure = Figure(figsize=(10, tall + 3.6), layout="constrained")
+        figure = new_figure(10, tall + 3.6)
         grid = figure.subplots(
             2, 2, sharex="col", sharey="row", width_ratios=(8, 1.3), height_ratios=(tall, 1.5), squeeze=False
         )
@@ -83,11 +79,11 @@ def _figure(result: StepTimes, steps: StepArrays) -> "Figure":
         bar = figure.colorbar(shown, ax=[heat, last], pad=0.01, aspect=8 * max(1.0, tall), extend="both")
         bar.ax.yaxis.set_major_formatter(lambda value, position: _signed(value))
         bar.set_label("behind the median\nof the others")
-        figure.suptitle(_title(result, steps, binned), x=0.01, ha="left", fontsize="medium")
+        heading(figure, _title(result, steps, binned), fontsize="medium")
     return figure
 
 
-def _heat(axes: "Axes", steps: StepArrays, binned: Binned) -> Any:
+def _heat(axes: Axes, steps: StepArrays, binned: Binned) -> Any:
     """Draw a row for every rank."""
     from matplotlib.colors import TwoSlopeNorm
 
@@ -106,7 +102,7 @@ def _heat(axes: "Axes", steps: StepArrays, binned: Binned) -> Any:
     return shown
 
 
-def _last(axes: "Axes", steps: StepArrays) -> None:
+def _last(axes: Axes, steps: StepArrays) -> None:
     """How often every rank was the last."""
     shares = [steps.last_share(rank) for rank in range(steps.ranks)]
     axes.barh(range(steps.ranks), shares, height=0.8, color=_LAST)
@@ -117,7 +113,7 @@ def _last(axes: "Axes", steps: StepArrays) -> None:
     axes.grid(visible=False, axis="y")
 
 
-def _trace(axes: "Axes", binned: Binned) -> None:
+def _trace(axes: Axes, binned: Binned) -> None:
     """The times of steps."""
     axes.stairs(binned.longest, binned.edges, color=_LONGEST, label="longest", fill=True)
     axes.stairs(binned.usual, binned.edges, color=_USUAL, label="median", linewidth=1.2)
@@ -127,8 +123,8 @@ def _trace(axes: "Axes", binned: Binned) -> None:
         axes.set_ylim(float(binned.usual.min()) * 0.8, most * 1.3)
     else:
         axes.set_ylim(0, most * 1.05)
-    axes.yaxis.set_major_formatter(lambda value, position: format_seconds(value) if value > 0 else "0")
-    axes.xaxis.set_major_formatter(lambda value, position: format_seconds(value) if value > 0 else "0")
+    axes.yaxis.set_major_formatter(seconds_tick)
+    axes.xaxis.set_major_formatter(seconds_tick)
     axes.set_xlim(0, float(binned.edges[-1]))
     axes.set_ylabel("a step")
     axes.set_xlabel("time of measuring; lines part series")

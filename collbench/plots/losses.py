@@ -3,20 +3,17 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from collbench.analysis.strategies import Effort, GeometricMean, Ranking, StrategyRuns, geometric_mean, ranking
+from collbench.analysis.strategies import Effort, Ranking, StrategyRuns, geometric_mean, ranking
+from collbench.plots.axes import Axes, Figure, heading, name_rows, new_figure, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import SCREEN, looks, style
-from collbench.results import Point, Trained
+from collbench.results import Trained
+from collbench.results.steps import Point
 from collbench.runfile.store import Run
-from collbench.units import format_seconds
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _GRID = 200  # points of a line
 _COLOURS = {  # of Okabe and Ito; dashes tell apart what lies on each other
@@ -39,23 +36,26 @@ def figures(run: Run, request: PlotRequest) -> Named:
         yield "losses", figure(replace(found, entries=shown))
 
 
-def figure(found: Ranking) -> "Figure":
+@style()
+def figure(found: Ranking) -> Figure:
     """Loss in time and in steps, and below where the target is reached, with intervals."""
-    with style():
-        from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
-        height = 4.6 + 0.24 * len(found.entries)
-        drawn = Figure(figsize=(SCREEN.width(2), height), layout="constrained")
-        panels = drawn.subplots(2, 2, sharex="col", sharey="row", height_ratios=(3.6, 0.24 * len(found.entries)))
-        _column(panels[:, 0], found, lambda run, point: point.seconds, Effort.SECONDS)
-        _column(panels[:, 1], found, lambda run, point: point.batches / run.case.ranks, Effort.STEPS)
-        _texts(drawn, panels, found)
-        handles = [_line(entry) for entry in found.entries]
-        drawn.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    height = 4.6 + 0.24 * len(found.entries)
+    drawn = new_figure(SCREEN.width(2), height)
+    panels = drawn.subplots(2, 2, sharex="col", sharey="row", height_ratios=(3.6, 0.24 * len(found.entries)))
+    _column(panels[:, 0], found, lambda run, point: point.seconds, Effort.SECONDS)
+    _column(panels[:, 1], found, lambda run, point: point.batches / run.case.ranks, Effort.STEPS)
+    _texts(drawn, panels, found)
+    handles = []
+    for entry in found.entries:
+        color, dashes = _look(entry.name)
+        handles.append(Line2D([], [], color=color, linestyle=dashes, linewidth=2, label=entry.name))
+    drawn.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return drawn
 
 
-def _column(panels: "Sequence[Axes]", found: Ranking, along: Along, effort: Effort) -> None:
+def _column(panels: Sequence[Axes], found: Ranking, along: Along, effort: Effort) -> None:
     """Draw a panel of curves above a panel of intervals."""
     above, below = panels
     for entry in found.entries:
@@ -66,8 +66,12 @@ def _column(panels: "Sequence[Axes]", found: Ranking, along: Along, effort: Effo
     above.set_xlim(left=0)
     for row, entry in enumerate(found.entries):
         if entry.arrived:
-            _mark(below, row, entry.mean(effort), _look(entry.name)[0])
-    below.set_ylim(len(found.entries) - 0.4, -0.6)
+            reached, color = entry.mean(effort), _look(entry.name)[0]
+            if math.isfinite(reached.high):
+                ends = [reached.low, reached.high]
+                below.plot(ends, [row, row], color=color, linewidth=3, alpha=0.5, solid_capstyle="butt")
+            below.plot([reached.value], [row], "o", color=color, markersize=6, markeredgecolor="white")
+    name_rows(below, [entry.name for entry in found.entries], 0.6)
     below.grid(visible=True, axis="x")
 
 
@@ -78,7 +82,7 @@ def _top(found: Ranking) -> float:
     return 1.15 * max(early, default=found.target)
 
 
-def _curve(axes: "Axes", entry: StrategyRuns, along: Along) -> None:
+def _curve(axes: Axes, entry: StrategyRuns, along: Along) -> None:
     """The geometric mean over seeds and its interval, as far as every seed goes."""
     curves = [_track(run, along) for run in entry.runs.values()]
     if not all(places for places, _ in curves):
@@ -100,43 +104,24 @@ def _track(run: Trained, along: Along) -> tuple[list[float], list[float]]:
     return [along(run, point) for point in sound], [point.loss for point in sound]
 
 
-def _mark(axes: "Axes", row: int, reached: GeometricMean, color: str) -> None:
-    """Mark where the target is reached, with the interval."""
-    if math.isfinite(reached.high):
-        axes.plot([reached.low, reached.high], [row, row], color=color, linewidth=3, alpha=0.5, solid_capstyle="butt")
-    axes.plot([reached.value], [row], "o", color=color, markersize=6, markeredgecolor="white")
-
-
-def _texts(drawn: "Figure", panels: Any, found: Ranking) -> None:
+def _texts(drawn: Figure, panels: Any, found: Ranking) -> None:
     from matplotlib.ticker import MaxNLocator
 
     case = next(iter(found.entries[0].runs.values())).case
     seeds = max(len(entry.runs) for entry in found.entries)
     words = (f"{case.ranks} ranks", *(case.job.words if case.job else ()), f"{seeds} seed{'s' if seeds > 1 else ''}")
-    drawn.suptitle(", ".join(words), x=0.01, ha="left", fontsize=SCREEN.title)
+    heading(drawn, ", ".join(words), fontsize=SCREEN.title)
     (left, right), (below, _) = panels
     left.set_title("Loss in time")
     right.set_title("Loss in steps; those that add all gradients after each are on one line")
     left.set_ylabel("loss on samples held out")
-    left.yaxis.set_major_formatter(_plain)
-    left.yaxis.set_minor_formatter(lambda value, position: _plain(value) if f"{value:.0e}"[0] in "235" else "")
-    below.set_yticks(range(len(found.entries)), [entry.name for entry in found.entries])
+    left.yaxis.set_major_formatter(lambda value, position: f"{value:g}")
+    left.yaxis.set_minor_formatter(lambda value, position: f"{value:g}" if f"{value:.0e}"[0] in "235" else "")
     below.xaxis.set_major_locator(MaxNLocator(6))
-    below.xaxis.set_major_formatter(lambda value, position: format_seconds(value) if value > 0 else "0")
+    below.xaxis.set_major_formatter(seconds_tick)
     below.set_ylabel(f"{found.target:g} reached")
     for axes, name in zip(panels[1], ("wall time", "steps (samples seen over ranks and batch)"), strict=True):
         axes.set_xlabel(name)
-
-
-def _plain(value: float, position: int = 0) -> str:
-    return f"{value:g}"
-
-
-def _line(entry: StrategyRuns) -> Any:
-    from matplotlib.lines import Line2D
-
-    color, dashes = _look(entry.name)
-    return Line2D([], [], color=color, linestyle=dashes, linewidth=2, label=entry.name)
 
 
 def _look(name: str) -> tuple[str, Any]:

@@ -1,18 +1,15 @@
 """Pictures of overlap: step time against size of bucket, and what ranks computed and communicated when."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from collbench.analysis.overlap import Overlap, best_of_schedules, overlaps
+from collbench.plots.axes import Axes, Figure, heading, new_figure, patch_legend
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import ACTIVITIES, COLORS, SCREEN, style
-from collbench.results import COMMUNICATED, COMPUTED, Activity, StepPrediction, StepTimes
+from collbench.results import StepPrediction, StepTimes
+from collbench.results.steps import COMMUNICATED, COMPUTED
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _MOST_RANKS = 8  # in a timeline: more are too thin to read
 _MARKERS = "osD^vPX"
@@ -31,62 +28,52 @@ def figures(run: Run, request: PlotRequest) -> Named:
             yield f"overlap-{name}", _timeline(rows, topology)
 
 
-def _buckets(own: Sequence[Overlap], topology: str) -> "Figure":
-    with style():
-        from matplotlib.figure import Figure
+@style()
+def _buckets(own: Sequence[Overlap], topology: str) -> Figure:
+    from matplotlib.ticker import NullLocator
 
-        drawn = Figure(figsize=(SCREEN.width(1), 4.8), layout="constrained")
-        axes = drawn.subplots()
-        for place, way in enumerate(dict.fromkeys(one.step.way for one in own)):
-            ways = sorted((one for one in own if one.step.way == way), key=lambda one: one.step.bucket)
-            sizes = [one.step.bucket for one in ways]
-            times = [one.row.typical for one in ways]
-            color, marker = COLORS[place % len(COLORS)], _MARKERS[place % len(_MARKERS)]
-            axes.plot(sizes, times, label=way, color=color, marker=marker)
-            for size, one in zip(sizes, ways, strict=True):
-                axes.vlines(size, *one.row.band, color=color, alpha=0.5)
-        first = own[0]
-        axes.axhline(first.sequential.typical, color="#606060", linewidth=1, label="one after the other")
-        axes.axhline(first.bound, color="#606060", linewidth=1, linestyle=":", label="bound: the longer part alone")
-        _axes(axes, sorted({one.step.bucket for one in own}))
-        drawn.suptitle(f"A step in buckets, {first.row.label}: {topology}", x=0.01, ha="left")
-        drawn.legend(loc="outside lower left", ncols=3)
-    return drawn
-
-
-def _axes(axes: "Axes", sizes: Sequence[int]) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
+    drawn = new_figure(SCREEN.width(1), 4.8)
+    axes = drawn.subplots()
+    for place, way in enumerate(dict.fromkeys(one.step.way for one in own)):
+        ways = sorted((one for one in own if one.step.way == way), key=lambda one: one.step.bucket)
+        sizes = [one.step.bucket for one in ways]
+        times = [one.row.typical for one in ways]
+        color, marker = COLORS[place % len(COLORS)], _MARKERS[place % len(_MARKERS)]
+        axes.plot(sizes, times, label=way, color=color, marker=marker)
+        for size, one in zip(sizes, ways, strict=True):
+            axes.vlines(size, *one.row.band, color=color, alpha=0.5)
+    first = own[0]
+    axes.axhline(first.sequential.typical, color="#606060", linewidth=1, label="one after the other")
+    axes.axhline(first.bound, color="#606060", linewidth=1, linestyle=":", label="bound: the longer part alone")
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(list(sizes)))
+    axes.set_xticks(sorted({one.step.bucket for one in own}))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: format_size(size)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: format_seconds(seconds)))
+    axes.xaxis.set_major_formatter(lambda size, position: format_size(size))
+    axes.yaxis.set_major_formatter(lambda seconds, position: format_seconds(seconds))
     axes.set_ylim(bottom=0)
     axes.set_xlabel("size of a bucket")
     axes.set_ylabel("step")
-
-
-def _timeline(rows: Sequence[StepTimes], topology: str) -> "Figure":
-    """Draw a panel for every method on one time axis, with two lanes a rank."""
-    with style():
-        from matplotlib.figure import Figure
-        from matplotlib.patches import Patch
-
-        lanes = 2 * min(_MOST_RANKS, rows[0].case.ranks)
-        drawn = Figure(figsize=(SCREEN.width(1), 1.4 + len(rows) * (0.55 + 0.26 * lanes)), layout="constrained")
-        grid = drawn.subplots(len(rows), 1, squeeze=False, sharex=True)
-        for axes, row in zip(grid[:, 0], rows, strict=True):
-            _lanes(axes, row)
-        grid[-1, 0].set_xlim(0, 1e3 * max(one.start + one.seconds for row in rows for one in row.activities))
-        grid[-1, 0].set_xlabel("time since the step began, ms")
-        drawn.suptitle(f"A step of {rows[0].label}: {topology}", x=0.01, ha="left")
-        handles = [Patch(color=ACTIVITIES[what][0], label=what) for what in (COMPUTED, COMMUNICATED)]
-        drawn.legend(handles=handles, loc="outside lower left", ncols=2)
+    heading(drawn, f"A step in buckets, {first.row.label}: {topology}")
+    drawn.legend(loc="outside lower left", ncols=3)
     return drawn
 
 
-def _lanes(axes: "Axes", row: StepTimes) -> None:
+@style()
+def _timeline(rows: Sequence[StepTimes], topology: str) -> Figure:
+    """Draw a panel for every method on one time axis, with two lanes a rank."""
+    lanes = 2 * min(_MOST_RANKS, rows[0].case.ranks)
+    drawn = new_figure(SCREEN.width(1), 1.4 + len(rows) * (0.55 + 0.26 * lanes))
+    grid = drawn.subplots(len(rows), 1, squeeze=False, sharex=True)
+    for axes, row in zip(grid[:, 0], rows, strict=True):
+        _lanes(axes, row)
+    grid[-1, 0].set_xlim(0, 1e3 * max(one.start + one.seconds for row in rows for one in row.activities))
+    grid[-1, 0].set_xlabel("time since the step began, ms")
+    heading(drawn, f"A step of {rows[0].label}: {topology}")
+    patch_legend(drawn, {what: shades[0] for what, shades in ACTIVITIES.items()}, place="outside lower left")
+    return drawn
+
+
+def _lanes(axes: Axes, row: StepTimes) -> None:
     step, kinds = row.case.step, (COMPUTED, COMMUNICATED)
     assert step
     ranks = range(min(_MOST_RANKS, row.case.ranks))
@@ -94,19 +81,15 @@ def _lanes(axes: "Axes", row: StepTimes) -> None:
     for rank in ranks:
         for what in kinds:
             own = [one for one in row.activities if one.rank == rank and one.what == what]
-            _bars(axes, own, len(labels))
+            spans = [(1e3 * one.start, 1e3 * one.seconds) for one in own]
+            shades = [ACTIVITIES[what][one.bucket % 2] for one in own]
+            axes.broken_barh(spans, (len(labels) - 0.38, 0.76), facecolors=shades, edgecolor="white", linewidth=0.3)
             labels.append(f"rank {rank} {what}")
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
     axes.grid(visible=False)
     bucket = f", buckets of {format_size(step.bucket)}" if step.bucket else ""
     axes.set_title(f"{step.way}{bucket}: a step takes {format_seconds(row.typical)}")
-
-
-def _bars(axes: "Axes", own: Sequence[Activity], lane: int) -> None:
-    spans = [(1e3 * one.start, 1e3 * one.seconds) for one in own]
-    colors = [ACTIVITIES[one.what][one.bucket % 2] for one in own]
-    axes.broken_barh(spans, (lane - 0.38, 0.76), facecolors=colors, edgecolor="white", linewidth=0.3)
 
 
 KIND = Kind(

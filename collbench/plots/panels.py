@@ -14,7 +14,8 @@ from collbench.analysis.crossover import library_of
 from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
 from collbench.errors import UsageError
 from collbench.plots.style import COLORS, COLOURED, TOLD_APART, Look
-from collbench.results import Measurement, Prediction, Reported, Result, Timed, labelled
+from collbench.results import Measurement, Prediction, Reported, Result, Timed
+from collbench.results.facts import labelled
 from collbench.runfile.store import NAME, Run
 
 
@@ -133,18 +134,15 @@ def panels(runs: Sequence[Run], apart: bool = False, machine: str | None = None)
     rows: dict[Combination, list[Panel]] = {}
     for run in runs:
         for combination, panel in _panels_of(run, machine):
-            _add(rows.setdefault(combination, []), panel)
+            row = rows.setdefault(combination, [])
+            for place, other in enumerate(row):
+                same = _alike(other, panel) and (other.topology, other.predicted) == (panel.topology, panel.predicted)
+                if same and other.points.keys().isdisjoint(panel.points):
+                    row[place] = _joined(other, panel)
+                    break
+            else:
+                row.append(panel)
     return rows if apart else {combination: _laid_over(row) for combination, row in rows.items()}
-
-
-def _add(row: list[Panel], panel: Panel) -> None:
-    """Join the panel with one of the same topology that measured other cases, or append it."""
-    for place, other in enumerate(row):
-        same = _alike(other, panel) and (other.topology, other.predicted) == (panel.topology, panel.predicted)
-        if same and other.points.keys().isdisjoint(panel.points):
-            row[place] = _joined(other, panel)
-            return
-    row.append(panel)
 
 
 def _laid_over(row: list[Panel]) -> list[Panel]:
@@ -327,19 +325,11 @@ def only_marks(row: Iterable[Panel], line: Line) -> bool:
     """
     picked = []
     for panel in row:
+        points = {(other.implementation, other.predicted, size) for other, size in panel.points}
         for result in panel.results:
             if line_of(result).measured == line.measured:
-                picked.append(_has_point_of_picked(panel, result))
+                picked.append((result.note.picked, line_of(result).predicted, result.case.nbytes) in points)
     return bool(picked) and all(picked)
-
-
-def _has_point_of_picked(panel: Panel, result: Drawn) -> bool:
-    """Return whether the implementation that the result picked has a point of that size, as measured or predicted."""
-    picked = (result.note.picked, line_of(result).predicted)
-    for line, size in panel.points:
-        if (line.implementation, line.predicted) == picked and size == result.case.nbytes:
-            return True
-    return False
 
 
 def _times_over_fastest(measured: Line, row: Sequence[Panel]) -> list[float]:

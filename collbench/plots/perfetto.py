@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from collbench.errors import StorageError
-from collbench.results import COMMUNICATED, COMPUTED, Explanation, StepTimes
+from collbench.results import Explanation, StepTimes
+from collbench.results.steps import COMMUNICATED, COMPUTED
 from collbench.units import format_size
 
 

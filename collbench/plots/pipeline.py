@@ -1,7 +1,6 @@
 """The figure of a pipeline: which stage computes which micro-batch when, in the first planned layout with stages."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from collbench.analysis.plans import planned
 from collbench.host.sanitize import text
@@ -15,17 +14,14 @@ from collbench.planner.pipeline_schedule import (
     schedule,
     shortened,
 )
-from collbench.plots.axes import seconds_tick
+from collbench.plots.axes import Axes, Figure, heading, name_rows, new_figure, patch_legend, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.planner import LABEL, machine_of
 from collbench.plots.style import DARK, style
-from collbench.results import Pipeline, PlannedStep
+from collbench.results import PlannedStep
+from collbench.results.steps import Pipeline
 from collbench.runfile.store import Run
 from collbench.units import format_seconds
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _COLOURS = {  # the first chunk of a stage, and the last: those between are mixed
     FORWARD: ("#0072B2", "#A8D8F5"),
@@ -54,31 +50,29 @@ def _drawable(pipeline: Pipeline) -> bool:
     return pipeline.stages > 1 and pipeline.forward > 0 and whole and events_of(short) <= _MOST_EVENTS
 
 
-def _figure(row: PlannedStep, machine: str) -> "Figure":
+@style()
+def _figure(row: PlannedStep, machine: str) -> Figure:
     """Draw a row for each stage, or for the first and the last of many."""
     pipeline, short = row.pipeline, shortened(row.pipeline, _MICRO_BATCHES)
     events = schedule(short)
     shown = _shown(pipeline.stages)
     numbered = min(event.seconds for event in events) / makespan(events) * _WIDTH > _NUMBERED
-    with style():
-        from matplotlib.figure import Figure
-
-        drawn = Figure(figsize=(_WIDTH, 0.3 * len(shown) + 2.4), layout="constrained")
-        axes = drawn.subplots()
-        for place, stage in enumerate(shown):
-            of_stage = [event for event in events if event.stage == stage]
-            _stage(axes, place, of_stage, short.chunks)
-            if numbered:
-                _numbers(axes, place, of_stage, pipeline, short)
-        axes.set_xlim(0, makespan(events))
-        axes.set_ylim(len(shown) - 0.5, -0.5)
-        axes.set_yticks(range(len(shown)), [f"stage {stage + 1:,}" if stage >= 0 else "..." for stage in shown])
-        axes.xaxis.set_major_formatter(seconds_tick)
-        axes.grid(visible=False)
-        axes.set_xlabel(_remark(pipeline, short))
-        axes.set_title(_idle(pipeline, short, events), fontsize=10.5)
-        drawn.suptitle(f"Pipeline of {text(row.implementation, LABEL)}\n{machine}", x=0.01, ha="left")
-        _legend(drawn, pipeline, {event.kind for event in events})
+    drawn = new_figure(_WIDTH, 0.3 * len(shown) + 2.4)
+    axes = drawn.subplots()
+    for place, stage in enumerate(shown):
+        of_stage = [event for event in events if event.stage == stage]
+        _stage(axes, place, of_stage, short.chunks)
+        if numbered:
+            _numbers(axes, place, of_stage, pipeline, short)
+    axes.set_xlim(0, makespan(events))
+    name_rows(axes, [f"stage {stage + 1:,}" if stage >= 0 else "..." for stage in shown])
+    axes.xaxis.set_major_formatter(seconds_tick)
+    axes.grid(visible=False)
+    drawn_as = f"time, as if there were {short.micro_batches:,} micro-batches: the others repeat the middle"
+    axes.set_xlabel("time" if short.micro_batches == pipeline.micro_batches else drawn_as)
+    axes.set_title(_idle(pipeline, short, events), fontsize=10.5)
+    heading(drawn, f"Pipeline of {text(row.implementation, LABEL)}\n{machine}")
+    _legend(drawn, pipeline, {event.kind for event in events})
     return drawn
 
 
@@ -90,7 +84,7 @@ def _shown(stages: int) -> list[int]:
     return [*range(half), -1, *range(stages - half, stages)]
 
 
-def _stage(axes: "Axes", place: int, events: Sequence[Event], chunks: int) -> None:
+def _stage(axes: Axes, place: int, events: Sequence[Event], chunks: int) -> None:
     pieces: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for event in events:
         pieces.setdefault((event.kind, event.chunk), []).append((event.start, event.seconds))
@@ -99,7 +93,7 @@ def _stage(axes: "Axes", place: int, events: Sequence[Event], chunks: int) -> No
         axes.broken_barh(spans, (place - 0.42, 0.84), color=colour, edgecolor="white", linewidth=0.3)
 
 
-def _numbers(axes: "Axes", place: int, events: Sequence[Event], pipeline: Pipeline, short: Pipeline) -> None:
+def _numbers(axes: Axes, place: int, events: Sequence[Event], pipeline: Pipeline, short: Pipeline) -> None:
     """Write the numbers of micro-batches; behind the middle those that they have in the whole step."""
     left_out = pipeline.micro_batches - short.micro_batches
     for event in events:
@@ -131,22 +125,13 @@ def _idle(pipeline: Pipeline, short: Pipeline, events: Sequence[Event]) -> str:
     return f"{', '.join(parts)}: {format_seconds(length)}, of which a stage idles {idle:.1%}"
 
 
-def _remark(pipeline: Pipeline, short: Pipeline) -> str:
-    """Return the name of the axis of time, which says what the picture leaves out."""
-    if short.micro_batches == pipeline.micro_batches:
-        return "time"
-    return f"time, as if there were {short.micro_batches:,} micro-batches: the others repeat the middle"
-
-
-def _legend(drawn: "Figure", pipeline: Pipeline, kinds: set[str]) -> None:
-    from matplotlib.patches import Patch
-
+def _legend(drawn: Figure, pipeline: Pipeline, kinds: set[str]) -> None:
     ends = [(0, ", first chunk"), (pipeline.chunks - 1, ", last chunk")] if pipeline.chunks > 1 else [(0, "")]
-    handles = []
+    colours = {}
     for kind in (kind for kind in _COLOURS if kind in kinds):
         for chunk, words in ends:
-            handles.append(Patch(color=_colour(kind, chunk, pipeline.chunks), label=f"{kind}{words}"))
-    drawn.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+            colours[f"{kind}{words}"] = _colour(kind, chunk, pipeline.chunks)
+    patch_legend(drawn, colours)
 
 
 KIND = Kind(order=76, rows=(PlannedStep,), needs="planned layouts with several stages", figures=run_by_run(figures))

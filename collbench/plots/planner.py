@@ -1,21 +1,26 @@
-"""Figures of plans of a training run: where a step's time goes, what a GPU's memory holds, and cost against time."""
+"""Figures of plans of a training run: where a step's time goes, a GPU's memory, how it scales, cost against time."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from collbench.analysis.plans import front, planned
+from collbench.analysis.plans import LEVELS, Scaled, front, planned, scaled
 from collbench.host.sanitize import text
-from collbench.plots.axes import grid_along_x
+from collbench.plots.axes import (
+    Axes,
+    Figure,
+    efficiency_axes,
+    grid_along_x,
+    heading,
+    name_rows,
+    new_figure,
+    patch_legend,
+)
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import DARK, GREY, MEMORY_PARTS, OTHERS, SCREEN, STEP_PARTS, looks, style
 from collbench.results import PlannedStep, words
 from collbench.runfile.store import Run
 from collbench.units import format_count, format_figure, format_seconds, unit_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LABEL, MACHINE = 52, 60  # most characters of the name of a bar, and of a machine
 _MOST_BARS = 24  # in a figure: more are too thin to read
@@ -23,6 +28,7 @@ _WIDTH = 11.0  # inches
 _FONT = 9.5  # of the text behind a bar
 _LETTER = 0.56  # width of a letter over its height
 _COLOURS = {**STEP_PARTS, **MEMORY_PARTS}
+_MOST_TICKS = 9  # of numbers of GPUs
 _MOST_POINTS = 24  # of a figure of costs that have a label
 _GIB = 2.0**30
 
@@ -135,29 +141,27 @@ def _interconnect_label(row: PlannedStep, rows: Sequence[PlannedStep]) -> str:
 # ---- stacked bars
 
 
-def _stacked(bars: Sequence[Bar], axis: Axis, title: str) -> "Figure":
+@style()
+def _stacked(bars: Sequence[Bar], axis: Axis, title: str) -> Figure:
     """Draw bars one below the other, the first at the top."""
     shown = bars[:_MOST_BARS]
     more = f"; the first {len(shown)} of {len(bars):,}" if len(bars) > len(shown) else ""
-    with style():
-        from matplotlib.figure import Figure
-
-        drawn = Figure(figsize=(_WIDTH, 0.36 * len(shown) + 2.2), layout="constrained")
-        axes = drawn.subplots()
-        for row, bar in enumerate(shown):
-            _bar(axes, row, bar, axis.limit)
-        if axis.limit:
-            axes.axvline(axis.limit, color="#000000", linewidth=1.2, linestyle="--")
-            place, offset = (axis.limit, -0.85), (-4, 0)
-            axes.annotate(axis.limit_name, place, offset, textcoords="offset points", ha="right", va="center")
-        axes.set_xlim(0, _room(shown) * max(axis.limit, *(bar.end for bar in shown)))
-        axes.set_ylim(len(shown) - 0.5, -1.2 if axis.limit else -0.6)
-        axes.set_yticks(range(len(shown)), [text(bar.label, LABEL) for bar in shown])
-        axes.xaxis.set_major_formatter(lambda value, position: axis.ticks(value) if value > 0 else "0")
-        grid_along_x(axes)
-        axes.set_xlabel(axis.name)
-        drawn.suptitle(f"{title}{more}", x=0.01, ha="left")
-        _parts_legend(drawn, shown)
+    drawn = new_figure(_WIDTH, 0.36 * len(shown) + 2.2)
+    axes = drawn.subplots()
+    for row, bar in enumerate(shown):
+        _bar(axes, row, bar, axis.limit)
+    if axis.limit:
+        axes.axvline(axis.limit, color="#000000", linewidth=1.2, linestyle="--")
+        place, offset = (axis.limit, -0.85), (-4, 0)
+        axes.annotate(axis.limit_name, place, offset, textcoords="offset points", ha="right", va="center")
+    axes.set_xlim(0, _room(shown) * max(axis.limit, *(bar.end for bar in shown)))
+    name_rows(axes, [text(bar.label, LABEL) for bar in shown])
+    axes.set_ylim(top=-1.2 if axis.limit else -0.6)
+    axes.xaxis.set_major_formatter(lambda value, position: axis.ticks(value) if value > 0 else "0")
+    grid_along_x(axes)
+    axes.set_xlabel(axis.name)
+    heading(drawn, f"{title}{more}")
+    _parts_legend(drawn, shown)
     return drawn
 
 
@@ -168,7 +172,7 @@ def _room(bars: Sequence[Bar]) -> float:
     return 1 / (1 - min(0.5, remark / (_WIDTH - 0.5 - label)))
 
 
-def _bar(axes: "Axes", row: int, bar: Bar, limit: float) -> None:
+def _bar(axes: Axes, row: int, bar: Bar, limit: float) -> None:
     left = 0.0
     for part, value in bar.parts.items():
         colour = _COLOURS.get(part, OTHERS)
@@ -181,18 +185,15 @@ def _bar(axes: "Axes", row: int, bar: Bar, limit: float) -> None:
     axes.annotate(bar.remark, place, (6, 0), textcoords="offset points", va="center", fontsize=_FONT)
 
 
-def _parts_legend(drawn: "Figure", bars: Sequence[Bar]) -> None:
+def _parts_legend(drawn: Figure, bars: Sequence[Bar]) -> None:
     """Explain the parts that can be seen in one of the bars, in the order in which they lie in them."""
-    from matplotlib.patches import Patch
-
     least = max(bar.end for bar in bars) / 1000
     largest: dict[str, float] = {}
     for bar in bars:
         for part, value in bar.parts.items():
             largest[part] = max(value, largest.get(part, 0.0))
     names = [part for part, value in largest.items() if value > least]
-    handles = [Patch(color=_COLOURS.get(name, OTHERS), label=words(name)) for name in names]
-    drawn.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)))
+    patch_legend(drawn, {words(name): _COLOURS.get(name, OTHERS) for name in names}, min(5, len(names)))
 
 
 # ---- cost against time
@@ -206,32 +207,30 @@ def _costs(run: Run, request: PlotRequest) -> Named:
         yield "pareto", _cost_figure(shown, front(rows), run.header.topology.name)
 
 
-def _cost_figure(rows: Sequence[PlannedStep], best: Sequence[PlannedStep], machine: str) -> "Figure":
+@style()
+def _cost_figure(rows: Sequence[PlannedStep], best: Sequence[PlannedStep], machine: str) -> Figure:
     """Draw a point for each plan, with a look for each system, and the Pareto front as a line."""
     chosen = looks(row.system for row in rows)
     what = "run" if all(row.total for row in rows) else "step"
     scale, unit = unit_of(max(row.seconds for row in rows))
-    with style():
-        from matplotlib.figure import Figure
-
-        drawn = Figure(figsize=(SCREEN.width(1) + 1, 5.2), layout="constrained")
-        axes = drawn.subplots()
-        axes.plot(*_places(best, scale), color=GREY, linewidth=1, zorder=1)
-        for system in dict.fromkeys(row.system for row in rows):
-            look = chosen[system]
-            of_system = [row for row in rows if row.system == system]
-            axes.plot(*_places(of_system, scale), look.marker, color=look.color, label=system)
-        in_front = set(map(id, best))
-        for row in sorted(rows, key=lambda row: id(row) not in in_front)[:_MOST_POINTS]:
-            place = row.seconds / scale, row.cost
-            axes.annotate(f"{row.gpus:,}", place, (5, 5), textcoords="offset points", fontsize=_FONT)
-        times, costs = _places([*rows, *best], scale)
-        _cost_axes(axes, times, max(costs))
-        axes.set_xlabel(f"time of the {what}, {unit}; the line is the best that money buys")
-        axes.set_ylabel("cost, in the price's currency")
-        name = f": {text(machine, MACHINE)}" if machine else ""
-        drawn.suptitle(f"Cost of a training {what} by its GPUs{name}, predicted", x=0.01, ha="left")
-        drawn.legend(loc="outside lower left", ncols=3)
+    drawn = new_figure(SCREEN.width(1) + 1, 5.2)
+    axes = drawn.subplots()
+    axes.plot(*_places(best, scale), color=GREY, linewidth=1, zorder=1)
+    for system in dict.fromkeys(row.system for row in rows):
+        look = chosen[system]
+        of_system = [row for row in rows if row.system == system]
+        axes.plot(*_places(of_system, scale), look.marker, color=look.color, label=system)
+    in_front = set(map(id, best))
+    for row in sorted(rows, key=lambda row: id(row) not in in_front)[:_MOST_POINTS]:
+        place = row.seconds / scale, row.cost
+        axes.annotate(f"{row.gpus:,}", place, (5, 5), textcoords="offset points", fontsize=_FONT)
+    times, costs = _places([*rows, *best], scale)
+    _cost_axes(axes, times, max(costs))
+    axes.set_xlabel(f"time of the {what}, {unit}; the line is the best that money buys")
+    axes.set_ylabel("cost, in the price's currency")
+    name = f": {text(machine, MACHINE)}" if machine else ""
+    heading(drawn, f"Cost of a training {what} by its GPUs{name}, predicted")
+    drawn.legend(loc="outside lower left", ncols=3)
     return drawn
 
 
@@ -239,15 +238,13 @@ def _places(rows: Sequence[PlannedStep], scale: float) -> tuple[list[float], lis
     return [row.seconds / scale for row in rows], [row.cost for row in rows]
 
 
-def _cost_axes(axes: "Axes", times: Sequence[float], most: float) -> None:
+def _cost_axes(axes: Axes, times: Sequence[float], most: float) -> None:
     """Set up both axes; times are logarithmic, as numbers of GPUs double."""
-    from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+    from matplotlib.ticker import MaxNLocator, NullLocator
 
     low, high = 0.7 * min(times), 1.4 * max(times)
-    axes.set_xlim(low, high)
-    axes.set_xscale("log")
-    axes.set_ylim(0, 1.15 * most)
-    axes.xaxis.set_major_locator(FixedLocator(_round_numbers(low, high)))
+    axes.set(xlim=(low, high), xscale="log", ylim=(0, 1.15 * most))
+    axes.set_xticks(_round_numbers(low, high))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
     axes.yaxis.set_major_locator(MaxNLocator(7))
@@ -263,10 +260,67 @@ def _round_numbers(low: float, high: float) -> list[float]:
     return between[:: math.ceil(len(between) / 8)]
 
 
+# ---- how a run scales
+
+
+def _efficiencies(run: Run, request: PlotRequest) -> Named:
+    """One, if there are several numbers of GPUs; what is chosen is held against the same first plan."""
+    found = [
+        one._replace(rows=tuple(row for row in one.rows if request.shows(row.implementation)))
+        for one in scaled(planned(run.results, "scale"))
+    ]
+    shown = [one for one in found if one.rows]
+    if shown:
+        yield "efficiency", _efficiency_figure(shown, run.header.topology.name)
+
+
+@style()
+def _efficiency_figure(found: Sequence[Scaled], machine: str) -> Figure:
+    """Draw a line with its band for each system."""
+    chosen = looks(one.system for one in found)
+    name = text(machine if machine and len(found) == 1 else ", ".join(one.system for one in found), MACHINE)
+    drawn = new_figure(SCREEN.width(1) + 1, 4.8)
+    axes = drawn.subplots()
+    for one in found:
+        look, counts = chosen[one.system], [row.gpus for row in one.rows]
+        values = [one.efficiency(row) for row in one.rows]
+        axes.plot(counts, values, **look.predicted._asdict(), label=one.system)
+        low, high = ([min(2.0, one.efficiency(row, row.band[end])) for row in one.rows] for end in (1, 0))
+        axes.fill_between(counts, low, high, color=look.color, alpha=0.13, linewidth=0)
+    axes.axhline(1.0, color=GREY, linewidth=1)
+    for level in LEVELS:
+        axes.axhline(level, color="#A0A0A0", linewidth=0.9, linestyle=":")
+        axes.annotate(f"{level:.0%}", (1, level), (3, 0), ("axes fraction", "data"), "offset points", va="center")
+    counts = sorted({row.gpus for one in found for row in one.rows})
+    efficiency_axes(axes, counts, _apart(counts))
+    axes.set_ylim(0, 1.25)
+    axes.set_xlabel("GPUs")
+    axes.set_ylabel("tokens/s of a GPU, over the fewest GPUs'")
+    heading(drawn, f"Efficiency of a training run: {name}, predicted")
+    drawn.legend(loc="outside lower left", ncols=3)
+    return drawn
+
+
+def _apart(counts: Sequence[int]) -> list[int]:
+    """Return the points whose labels leave each other room."""
+    least = math.log(counts[-1] / counts[0]) / _MOST_TICKS
+    shown = [counts[0]]
+    for count in counts[1:]:
+        if math.log(count / shown[-1]) >= least:
+            shown.append(count)
+    return shown
+
+
 KINDS = {
     "layouts": Kind(order=70, rows=(PlannedStep,), needs="planned layouts", figures=run_by_run(_layouts)),
     "memory": Kind(
         order=72, rows=(PlannedStep,), needs="planned layouts with their memory", figures=run_by_run(_memory)
+    ),
+    "efficiency": Kind(
+        order=74,
+        rows=(PlannedStep,),
+        needs="plans on several numbers of GPUs",
+        figures=run_by_run(_efficiencies),
     ),
     "pareto": Kind(order=78, rows=(PlannedStep,), needs="plans with a price for GPUs", figures=run_by_run(_costs)),
     "interconnects": Kind(

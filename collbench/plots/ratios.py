@@ -3,17 +3,12 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from collbench.analysis.compare import Comparison, Row
 from collbench.errors import UsageError
-from collbench.plots.axes import size_axis
+from collbench.plots.axes import LEVEL, Axes, Figure, heading, new_figure, panel_grid, size_axis
 from collbench.plots.save import save
 from collbench.plots.style import FORMATS, GREY, SCREEN, TOLD_APART, Look, looks, style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _FARTHEST = 4.0  # times beyond the ratios themselves that an interval may stretch the axis
 
@@ -38,6 +33,7 @@ def draw(comparisons: Sequence[Comparison], paths: Sequence[Path]) -> list[Path]
         raise UsageError(f"cannot write {error.filename}: {error.strerror}; choose another --out") from None
 
 
+@style()
 def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
     """Return a figure with a panel for each kind of case of each comparison; None if there is nothing to draw."""
     every = [(comparison, rows) for comparison in comparisons for rows in _kinds(comparison)]
@@ -45,20 +41,13 @@ def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
         return None
     panels = every[:TOLD_APART]
     columns = min(3, len(panels))
-    lines = math.ceil(len(panels) / columns)
     chosen = looks(row.base.implementation for _, rows in panels for row in rows)
-    with style():
-        from matplotlib.figure import Figure
-
-        drawn = Figure(figsize=(SCREEN.width(columns), 4.6 * lines), layout="constrained")
-        grid = drawn.subplots(lines, columns, squeeze=False)
-        for axes, (comparison, rows) in zip(grid.flat, panels, strict=False):
-            _panel(axes, comparison, rows, chosen)
-        for unused in grid.flat[len(panels) :]:
-            unused.remove()
-        cut = f" (the first {TOLD_APART} of {len(every)} kinds of cases)" if len(every) > TOLD_APART else ""
-        drawn.suptitle(f"Time NEW/BASE: above 1 is slower{cut}", x=0.01, ha="left")
-        _legend(drawn, comparisons, chosen)
+    drawn = new_figure(SCREEN.width(columns), 4.6 * math.ceil(len(panels) / columns))
+    for axes, (comparison, rows) in zip(panel_grid(drawn, len(panels), columns), panels, strict=True):
+        _panel(axes, comparison, rows, chosen)
+    cut = f" (the first {TOLD_APART} of {len(every)} kinds of cases)" if len(every) > TOLD_APART else ""
+    heading(drawn, f"Time NEW/BASE: above 1 is slower{cut}")
+    _legend(drawn, comparisons, chosen)
     return drawn
 
 
@@ -69,9 +58,9 @@ def _kinds(comparison: Comparison) -> list[list[Row]]:
     return [sorted(rows, key=lambda row: row.base.case.nbytes) for rows in kinds.values()]
 
 
-def _panel(axes: "Axes", comparison: Comparison, rows: Sequence[Row], chosen: dict[str, Look]) -> None:
+def _panel(axes: Axes, comparison: Comparison, rows: Sequence[Row], chosen: dict[str, Look]) -> None:
     names = [name for name in chosen if any(row.base.implementation == name for row in rows)]
-    axes.axhspan(1 / (1 + comparison.margin), 1 + comparison.margin, color="#808080", alpha=0.18, linewidth=0)
+    axes.axhspan(1 / (1 + comparison.margin), 1 + comparison.margin, color=LEVEL, alpha=0.18, linewidth=0)
     axes.axhline(1, color=GREY, linewidth=1)
     for place, name in enumerate(names):
         # Points of one size are drawn next to each other, so that intervals do not cover each other.
@@ -87,7 +76,7 @@ def _origin(path: Path) -> str:
     return name if len(name) <= 24 else f"{name[:21]}..."
 
 
-def _line(axes: "Axes", rows: Sequence[Row], look: Look, aside: float) -> None:
+def _line(axes: Axes, rows: Sequence[Row], look: Look, aside: float) -> None:
     """Draw ratios joined by a line, hollow where nothing can be concluded, and their intervals."""
     sizes, ratios = [row.base.case.nbytes * aside for row in rows], [row.ratio for row in rows]
     axes.plot(sizes, ratios, color=look.color, linestyle=look.linestyle, linewidth=1, alpha=0.7)
@@ -97,8 +86,8 @@ def _line(axes: "Axes", rows: Sequence[Row], look: Look, aside: float) -> None:
         axes.plot([size], [row.ratio], color=look.color, marker=look.marker, markerfacecolor=filled, linestyle="")
 
 
-def _axes(axes: "Axes", rows: Sequence[Row], margin: float) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+def _axes(axes: Axes, rows: Sequence[Row], margin: float) -> None:
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     sizes = [row.base.case.nbytes for row in rows]
     size_axis(axes, sizes, 6)
@@ -108,7 +97,7 @@ def _axes(axes: "Axes", rows: Sequence[Row], margin: float) -> None:
     axes.set_yscale("log")
     axes.set_ylim(low, high)
     axes.yaxis.set_major_locator(MaxNLocator(7) if high < 4 * low else LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda ratio, _: f"{ratio:.4g}x"))
+    axes.yaxis.set_major_formatter("{x:.4g}x")
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("time NEW / BASE")
 
@@ -122,10 +111,10 @@ def _limits(rows: Sequence[Row], margin: float) -> tuple[float, float]:
     return math.exp(-1.1 * most), math.exp(1.1 * most)
 
 
-def _legend(drawn: "Figure", comparisons: Sequence[Comparison], chosen: dict[str, Look]) -> None:
+def _legend(drawn: Figure, comparisons: Sequence[Comparison], chosen: dict[str, Look]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     handles: list[Line2D | Patch] = [Line2D([], [], label=name, **look._asdict()) for name, look in chosen.items()]
-    handles.append(Patch(color="#808080", alpha=0.3, linewidth=0, label=f"within {100 * comparisons[0].margin:.3g} %"))
+    handles.append(Patch(color=LEVEL, alpha=0.3, linewidth=0, label=f"within {100 * comparisons[0].margin:.3g} %"))
     drawn.legend(handles=handles, loc="outside right upper", handlelength=3.5)

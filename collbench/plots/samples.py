@@ -2,20 +2,16 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from collbench.plots.axes import grid_along_x
+from collbench.plots.axes import Axes, Figure, grid_along_x, heading, name_rows, new_figure, panel_grid
 from collbench.plots.panels import Drawn, Line, Panel
 from collbench.plots.style import DARK, SCREEN, Look, style
 from collbench.plots.views import SAMPLES
 from collbench.results import Measurement, Reported
 from collbench.units import format_seconds, format_size
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _COLUMNS, _PANELS = 3, 9  # sizes side by side, and in a figure; more are too small to read
 _ROW = 1.9  # height of a strip over the font's size
@@ -27,7 +23,7 @@ _FEW = 400  # points that a vector picture holds one by one
 
 def figures(
     row: Sequence[Panel], looks: Mapping[Line, Look], say: Callable[[str], None]
-) -> "Iterator[tuple[str, Figure]]":
+) -> Iterator[tuple[str, Figure]]:
     """Yield a figure for each topology with samples; `say` gets why another has none, and how many sizes lack.
 
     They have the plot style of the screen whatever the user asked for: so many points are no slide.
@@ -67,34 +63,30 @@ def spaced(sizes: Sequence[int], most: int) -> list[int]:
     return [sizes[round(number * (len(sizes) - 1) / (most - 1))] for number in range(most)]
 
 
+@style()
 def _figure(
     panel: Panel,
     sampled: Mapping[tuple[Line, int], Drawn],
     sizes: list[int],
     looks: Mapping[Line, Look],
-) -> "Figure":
+) -> Figure:
     names = [line for line in looks if any(line == other for other, _ in sampled)]
     columns = min(_COLUMNS, len(sizes))
     rows = math.ceil(len(sizes) / columns)
     height = rows * (len(names) * _ROW + 5) * SCREEN.remarks / 72 + 4 * SCREEN.remarks / 72
-    with style():
-        from matplotlib.figure import Figure
-
-        width = SCREEN.width(1 if columns == 1 else 2 if columns == 2 else 3)
-        drawn = Figure(figsize=(width, max(2.5, height)), layout="constrained", dpi=SCREEN.dpi)
-        grid = drawn.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        low, high = _limits([result for (_, size), result in sampled.items() if size in sizes])
-        for axes, size in zip(grid.flat, sizes, strict=False):
-            of_size = [result for (_, other), result in sampled.items() if other == size]
-            axes.set_title(f"{format_size(size)}, {_counts(of_size)} samples a row")
-            for number, line in enumerate(names):
-                if result := sampled.get((line, size)):
-                    _strip(axes, number, result, looks[line], (low, high))
-        for unused in grid.flat[len(sizes) :]:
-            unused.remove()
-        _finish(drawn, [line.label for line in names], (low, high))
-        heading = f"Samples of {panel.results[0].case.title} against the median of each row\n{panel.place}"
-        drawn.suptitle(heading, x=0.01, ha="left", fontsize=SCREEN.labels)
+    width = SCREEN.width(columns)
+    drawn = new_figure(width, max(2.5, height), dpi=SCREEN.dpi)
+    panels = panel_grid(drawn, len(sizes), columns, sharex=True, sharey=True)
+    low, high = _limits([result for (_, size), result in sampled.items() if size in sizes])
+    for axes, size in zip(panels, sizes, strict=True):
+        of_size = [result for (_, other), result in sampled.items() if other == size]
+        axes.set_title(f"{format_size(size)}, {_counts(of_size)} samples a row")
+        for number, line in enumerate(names):
+            if result := sampled.get((line, size)):
+                _strip(axes, number, result, looks[line], (low, high))
+    _finish(drawn, [line.label for line in names], (low, high))
+    words = f"Samples of {panel.results[0].case.title} against the median of each row\n{panel.place}"
+    heading(drawn, words, fontsize=SCREEN.labels)
     return drawn
 
 
@@ -113,7 +105,7 @@ def _limits(results: Sequence[Drawn]) -> tuple[float, float]:
     return max(low, 1 / _WIDEST) / 1.01, min(high, _WIDEST) * 1.01
 
 
-def _strip(axes: "Axes", row: int, result: Drawn, look: Look, limits: tuple[float, float]) -> None:
+def _strip(axes: Axes, row: int, result: Drawn, look: Look, limits: tuple[float, float]) -> None:
     """Draw points in the order in which they were taken, from above to below; median and interval across them."""
     ratios = np.array(_samples(result)) / result.typical
     heights = row + np.linspace(-0.3, 0.3, len(ratios))
@@ -136,14 +128,13 @@ def _strip(axes: "Axes", row: int, result: Drawn, look: Look, limits: tuple[floa
     axes.text(1.01, row, said, transform=axes.get_yaxis_transform(), va="center", fontsize=0.75 * SCREEN.remarks)
 
 
-def _finish(drawn: "Figure", names: Sequence[str], limits: tuple[float, float]) -> None:
+def _finish(drawn: Figure, names: Sequence[str], limits: tuple[float, float]) -> None:
     """Set up the axes: implementations from above, per cent of the median along x."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     for axes in drawn.axes:
         axes.set_xlim(*limits)
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.set_yticks(range(len(names)), names, fontsize=0.85 * SCREEN.remarks)
+        name_rows(axes, names, 0.6, fontsize=0.85 * SCREEN.remarks)
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(_per_cent))
         grid_along_x(axes)

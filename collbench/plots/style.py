@@ -8,8 +8,8 @@ Ito's, which people who see fewer colours can tell apart.  Matplotlib itself is 
 import importlib.util
 import math
 import zlib
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from collbench.host.isolation import outside
-from collbench.results import ADDED, COMMUNICATED, COMPUTED, LAUNCH, MOVED, PUBLISHED, WAITED
+from collbench.results.collectives import ADDED, LAUNCH, MOVED, PUBLISHED, WAITED
+from collbench.results.steps import COMMUNICATED, COMPUTED
 
 FORMATS = ("png", "svg", "pdf")
 UNDATED: Mapping[str, dict[str, str | None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -190,24 +191,23 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Style:
-    """A plot style: sizes in inches, fonts in points."""
+    """A plot style: sizes in inches, fonts in points; by default for reading on a screen."""
 
-    name: str
-    summary: str  # one line for the documentation
-    widths: tuple[float, ...]  # of figures with one, two, three columns of panels
-    panel_width: float  # of each panel where there are more columns; 0: the figure stays as wide as the last of widths
-    row_height: float  # of a row of panels, with what stands above it
-    tallest: float  # of all rows together
-    size_ticks: tuple[int, int, int]  # most sizes that the x axis names, with one, two, three and more columns
-    value_ticks: int  # most steps of a linear y axis; 0: as many as Matplotlib likes
-    font: float  # of the legend
-    legend_below: bool  # else it stands right of the panels
-    title: float  # font of the figure's title; 0: it has none, since its caption says it
-    labels: float  # font of the name of an axis
-    remarks: float  # font of a panel's title
-    wrap: int  # most letters in a line of a panel's title
-    lines: float  # line widths over those of LOOKS
-    dpi: int
+    name: str = "screen"
+    widths: tuple[float, ...] = (8.0, 12.4, 15.6)  # of figures with one, two, three columns of panels
+    panel_width: float = 0  # of each of more panels; 0: the figure stays as wide as the last of widths
+    row_height: float = 5.0  # of a row of panels, with what stands above it
+    tallest: float = math.inf  # of all rows together
+    size_ticks: tuple[int, int, int] = (7, 6, 6)  # most sizes named along x, with one, two, three and more columns
+    value_ticks: int = 0  # most steps of a linear y axis; 0: as many as Matplotlib likes
+    font: float = 11  # of the legend
+    legend_below: bool = False  # else it stands right of the panels
+    title: float = 13.2  # font of the figure's title; 0: it has none, since its caption says it
+    labels: float = 11  # font of the name of an axis
+    remarks: float = 11  # font of a panel's title
+    wrap: int = 52  # most letters in a line of a panel's title
+    lines: float = 1.0  # line widths over those of LOOKS
+    dpi: int = 150
     companion: bool = False  # whether a second view stands right of the first where there is one topology
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)  # Matplotlib's, over those of all styles
 
@@ -254,32 +254,11 @@ def _tick_settings(**settings: float) -> dict[str, float]:
     return {f"{axis}tick.{name.replace('_', '.')}": value for name, value in settings.items() for axis in "xy"}
 
 
-SCREEN = Style(
-    name="screen",
-    summary="for reading on a screen",
-    widths=(8.0, 12.4, 15.6),
-    panel_width=5.2,
-    row_height=5.0,
-    tallest=math.inf,
-    size_ticks=(7, 6, 6),
-    value_ticks=0,
-    font=11,
-    legend_below=False,
-    title=13.2,
-    labels=11,
-    remarks=11,
-    wrap=52,
-    lines=1.0,
-    dpi=150,
-    companion=True,
-)
+SCREEN = Style(panel_width=5.2, companion=True)
 PAPER = Style(
     name="paper",
-    summary="one or two columns of a paper; 8 pt, no title, since the caption says it",
-    widths=(3.4, 7.0),
-    panel_width=0,
+    widths=(3.4, 7.0),  # one or two columns of a paper
     row_height=2.3,
-    tallest=math.inf,
     size_ticks=(5, 5, 4),
     value_ticks=6,
     font=7,
@@ -306,15 +285,12 @@ PAPER = Style(
 )
 SLIDE = Style(
     name="slide",
-    summary="a whole slide of 16:9; 18 pt and more, thick lines",
-    widths=(13.333,),
-    panel_width=0,
+    widths=(13.333,),  # a whole slide of 16:9
     row_height=7.5,
     tallest=7.5,
     size_ticks=(5, 3, 3),
     value_ticks=5,
     font=18,
-    legend_below=False,
     title=26,
     labels=20,
     remarks=18,
@@ -336,12 +312,14 @@ SLIDE = Style(
 STYLES = {style.name: style for style in (SCREEN, PAPER, SLIDE)}
 
 
-def style(chosen: Style = SCREEN) -> AbstractContextManager[None]:
-    """Return a context with the settings of that plot style, whatever the user's Matplotlib configuration."""
+@contextmanager
+def style(chosen: Style = SCREEN) -> Iterator[None]:
+    """Have the settings of that plot style, whatever the user configured, in a block or, by `@style()`, a function."""
     matplotlib()
     from matplotlib.style import context
 
-    return context(["default", {**_SETTINGS, **chosen.settings}])
+    with context(["default", {**_SETTINGS, **chosen.settings}]):
+        yield
 
 
 def matplotlib() -> ModuleType:

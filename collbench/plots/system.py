@@ -6,17 +6,14 @@ Lengths are in units of SCALE inches.
 import math
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from collbench.errors import UsageError
+from collbench.plots.axes import Axes, Figure
 from collbench.plots.save import save
 from collbench.plots.style import FORMATS, style
 from collbench.topology.render import fabric_words, nic_words, tiers
 from collbench.topology.system import System
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # pale, so that text on them can be read
 COLORS = {"gpu": "#9AD8C4", "fabric": "#F5CF7F", "nic": "#AEDCF5", "cpu": "#DCDCDC", "tier": "#9CC3DE"}
@@ -57,30 +54,28 @@ def draw(system: System, path: Path) -> Path:
     return save(figure(system), path.parent, path.stem, [path.suffix[1:]])[0]
 
 
-def figure(system: System) -> "Figure":
+@style()
+def figure(system: System) -> Figure:
     """Return the picture of a system."""
     frame = _frame(system)
     nodes = min(system.nodes, 2)
     network = tiers(system) if system.nodes > 1 else []
     width, height = NODE * nodes + GAP * (nodes - 1), frame.height + 1.3 * len(network) + 0.5
-    with style():
-        from matplotlib.figure import Figure
-
-        drawn = Figure(figsize=((width + 0.4) * SCALE, (height + 0.3) * SCALE))
-        axes = drawn.add_axes((0, 0, 1, 1))
-        axes.set(xlim=(-0.2, width + 0.2), ylim=(-0.15, height + 0.15))
-        axes.set_axis_off()
-        title = f"{system.title}: {system.ranks:,} GPUs" if system.nodes > 1 else system.title
-        title = textwrap.shorten(title, 45 * nodes, placeholder=" ...")
-        axes.text(0, height - 0.2, title, fontsize=14, va="center")
-        cards: list[Place] = []
-        for place in range(nodes):
-            number = system.nodes - 1 if place else 0
-            name = f"node {number:,}" if system.nodes > 1 else "node"
-            cards += _node(axes, system, frame, place * (NODE + GAP), name)
-        if system.nodes > 2:
-            axes.text(width / 2, frame.height / 2, f"...\n{system.nodes:,}\nnodes", ha="center", va="center")
-        _network(axes, [f"{tier.name}: {words}" for tier, words in network], frame.height, width, cards)
+    drawn = Figure(figsize=((width + 0.4) * SCALE, (height + 0.3) * SCALE))
+    axes = drawn.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(-0.2, width + 0.2), ylim=(-0.15, height + 0.15))
+    axes.set_axis_off()
+    title = f"{system.title}: {system.ranks:,} GPUs" if system.nodes > 1 else system.title
+    title = textwrap.shorten(title, 45 * nodes, placeholder=" ...")
+    axes.text(0, height - 0.2, title, fontsize=14, va="center")
+    cards: list[Place] = []
+    for place in range(nodes):
+        number = system.nodes - 1 if place else 0
+        name = f"node {number:,}" if system.nodes > 1 else "node"
+        cards += _node(axes, system, frame, place * (NODE + GAP), name)
+    if system.nodes > 2:
+        axes.text(width / 2, frame.height / 2, f"...\n{system.nodes:,}\nnodes", ha="center", va="center")
+    _network(axes, [f"{tier.name}: {words}" for tier, words in network], frame.height, width, cards)
     return drawn
 
 
@@ -113,7 +108,7 @@ def _in_circle(system: System) -> bool:
     return system.fabric in ("mesh", "hybrid-cube") and 2 < system.gpus <= FEW
 
 
-def _node(axes: "Axes", system: System, frame: _Frame, x: float, name: str) -> list[Place]:
+def _node(axes: Axes, system: System, frame: _Frame, x: float, name: str) -> list[Place]:
     """Draw a node at x, and return the centres of its network cards."""
     from matplotlib.patches import Rectangle
 
@@ -135,7 +130,7 @@ def _node(axes: "Axes", system: System, frame: _Frame, x: float, name: str) -> l
     return cards
 
 
-def _links(axes: "Axes", system: System, frame: _Frame, x: float) -> None:
+def _links(axes: Axes, system: System, frame: _Frame, x: float) -> None:
     """Draw NVLinks between GPUs, the more the thicker; or the lines to the NVSwitch that joins them all."""
     places = [(x + left, low) for left, low in frame.places]
     for a in range(system.gpus):
@@ -163,7 +158,7 @@ class _Host(NamedTuple):
         return min(max(place[0], self.centre[0] - half), self.centre[0] + half), self.centre[1]
 
 
-def _hosts(axes: "Axes", system: System, frame: _Frame, x: float) -> list[_Host]:
+def _hosts(axes: Axes, system: System, frame: _Frame, x: float) -> list[_Host]:
     """Draw CPUs and PCIe switches, with lines to the GPUs, and return those that network cards are attached to."""
     if system.gpus > FEW:
         words = f"{system.sockets} CPUs, {-(-system.gpus // system.sockets)} GPUs at each"
@@ -186,7 +181,7 @@ def _hosts(axes: "Axes", system: System, frame: _Frame, x: float) -> list[_Host]
     return switches or cpus
 
 
-def _cpus(axes: "Axes", system: System, frame: _Frame, x: float) -> list[_Host]:
+def _cpus(axes: Axes, system: System, frame: _Frame, x: float) -> list[_Host]:
     """Draw CPUs in a row, joined; above PCIe switches they stand where no line from a card leads."""
     width = _INSIDE / system.sockets
     inner = width * 0.3 if len(system.switches) in range(1, 2 * system.sockets) else 0.0
@@ -229,7 +224,7 @@ def _cards(system: System, frame: _Frame, hosts: list[_Host]) -> list[Place]:
     return places
 
 
-def _network(axes: "Axes", tiers_in_words: list[str], low: float, width: float, cards: list[Place]) -> None:
+def _network(axes: Axes, tiers_in_words: list[str], low: float, width: float, cards: list[Place]) -> None:
     """Draw a bar for each tier of switches, with lines to what is below it: to each network card below the lowest."""
     for place, words in enumerate(tiers_in_words):
         middle = low + 0.75 + 1.3 * place
@@ -241,11 +236,11 @@ def _network(axes: "Axes", tiers_in_words: list[str], low: float, width: float, 
         _box(axes, (width / 2, middle), (width - 0.2, 0.7), "tier", textwrap.fill(words, 100), 10)
 
 
-def _line(axes: "Axes", start: Place, end: Place, label: str = "_way") -> None:
+def _line(axes: Axes, start: Place, end: Place, label: str = "_way") -> None:
     axes.plot((start[0], end[0]), (start[1], end[1]), color=LINK, linewidth=1, zorder=0, label=label)
 
 
-def _box(axes: "Axes", centre: Place, size: Place, color: str, words: str, fontsize: float = 9) -> None:
+def _box(axes: Axes, centre: Place, size: Place, color: str, words: str, fontsize: float = 9) -> None:
     from matplotlib.patches import Rectangle
 
     corner = (centre[0] - size[0] / 2, centre[1] - size[1] / 2)

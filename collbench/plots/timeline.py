@@ -4,22 +4,19 @@ Of an operation with more hops than can be seen, a row is shares of time by bin,
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from collbench.cases import Case
-from collbench.plots.axes import grid_along_x, seconds_tick
+from collbench.plots.axes import Axes, Figure, grid_along_x, heading, name_rows, new_figure, patch_legend, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import DARK, OTHERS, style
 from collbench.plots.style import PHASES as COLOURS
-from collbench.results import PARTS, PHASES, Explanation, Track
+from collbench.results import PARTS, Explanation
+from collbench.results.collectives import PHASES, Track
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 _MOST_TRACKS = 16  # in a picture: more are too thin to read
@@ -56,34 +53,25 @@ def _stem(explanation: Explanation) -> str:
     return "-".join(filter(None, words))
 
 
-def _timeline(explanation: Explanation) -> "Figure":
+@style()
+def _timeline(explanation: Explanation) -> Figure:
     shown = _shown(explanation.tracks)
     crowded = max(len(track.spans) for track in shown) > _MOST_SPANS
     end = max(track.start + track.seconds for track in shown)
-    with style():
-        from matplotlib.figure import Figure
-
-        panels, margin = (2, 3.2) if crowded else (1, 1.9)
-        drawn = Figure(figsize=(_WIDTH, panels * _ROW * len(shown) + margin), layout="constrained")
-        whole, *below = drawn.subplots(panels, 1, squeeze=False)[:, 0]
-        if crowded:
-            _binned(whole, shown, end)
-            _stretch(whole, below[0], shown, end)
-        else:
-            _spans(whole, shown)
-        _finish(whole, shown, (0.0, end))
-        case = explanation.case
-        drawn.suptitle(f"{explanation.implementation}: one {case.title}, {format_size(case.nbytes)}", x=0.01, ha="left")
-        (below or [whole])[-1].set_xlabel(_remark(explanation))
-        _legend(drawn, PHASES)
+    panels, margin = (2, 3.2) if crowded else (1, 1.9)
+    drawn = new_figure(_WIDTH, panels * _ROW * len(shown) + margin)
+    whole, *below = drawn.subplots(panels, 1, squeeze=False)[:, 0]
+    if crowded:
+        _binned(whole, shown, end)
+        _stretch(whole, below[0], shown, end)
+    else:
+        _spans(whole, shown)
+    _finish(whole, shown, (0.0, end))
+    case = explanation.case
+    heading(drawn, f"{explanation.implementation}: one {case.title}, {format_size(case.nbytes)}")
+    (below or [whole])[-1].set_xlabel(_remark(explanation))
+    patch_legend(drawn, {phase: COLOURS[phase] for phase in PHASES})
     return drawn
-
-
-def _legend(drawn: "Figure", phases: Sequence[str]) -> None:
-    from matplotlib.patches import Patch
-
-    entries = [Patch(color=COLOURS[phase], label=phase) for phase in phases]
-    drawn.legend(handles=entries, loc="outside lower center", ncols=len(entries))
 
 
 def _remark(explanation: Explanation) -> str:
@@ -107,7 +95,7 @@ def _shown(tracks: Sequence[Track]) -> list[Track]:
     return shown[:_MOST_TRACKS]
 
 
-def _spans(axes: "Axes", shown: Sequence[Track]) -> None:
+def _spans(axes: Axes, shown: Sequence[Track]) -> None:
     """Draw every piece as it was."""
     for row, track in enumerate(shown):
         for phase in PHASES:
@@ -127,7 +115,7 @@ def spent(track: Track, edges: Floats) -> Floats:
     return np.array(rows)
 
 
-def _binned(axes: "Axes", shown: Sequence[Track], end: float) -> None:
+def _binned(axes: Axes, shown: Sequence[Track], end: float) -> None:
     """Draw what every rank did in each bin of time, as shares stacked on each other."""
     spans = max(len(track.spans) for track in shown)
     edges = np.linspace(0.0, end, 1 + max(1, min(_MOST_BINS, spans // _IN_A_BIN)))
@@ -140,7 +128,7 @@ def _binned(axes: "Axes", shown: Sequence[Track], end: float) -> None:
     axes.set_title(f"shares of every {format_seconds(edges[1])}", fontsize="small")
 
 
-def _stretch(whole: "Axes", axes: "Axes", shown: Sequence[Track], end: float) -> None:
+def _stretch(whole: Axes, axes: Axes, shown: Sequence[Track], end: float) -> None:
     """Draw single pieces of the stretch whose time goes to the phases most as that of the whole."""
     first = max(shown, key=lambda track: len(track.spans))
     ends = [first.start + span.start for span in first.spans]
@@ -163,62 +151,48 @@ def _rates(shown: Sequence[Track], start: float, length: float) -> Floats:
     return rates
 
 
-def _finish(axes: "Axes", shown: Sequence[Track], view: tuple[float, float]) -> None:
+def _finish(axes: Axes, shown: Sequence[Track], view: tuple[float, float]) -> None:
     """Name the rows, and set up the axis of time."""
     several = len({track.block for track in shown}) > 1
     labels = [f"rank {track.rank}" + (f", block {track.block}" if several else "") for track in shown]
-    axes.set_yticks(range(len(shown)), labels)
-    axes.set_ylim(len(shown) - 0.5, -0.5)
+    name_rows(axes, labels)
     axes.set_xlim(*view)
     grid_along_x(axes)
     axes.xaxis.set_major_formatter(seconds_tick)
 
 
-def _shares(group: Sequence[Explanation]) -> "Figure":
+@style()
+def _shares(group: Sequence[Explanation]) -> Figure:
     """Draw bars as long as their time, and the same in per cent, a row for each implementation of one case."""
-    with style():
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
-        drawn = Figure(figsize=(_SHARES_WIDTH, _SHARES_ROW * len(group) + 2.0), layout="constrained")
-        times, shares = drawn.subplots(1, 2, sharey=True, width_ratios=(1.7, 1))
-        for row, explanation in enumerate(group):
-            _times_bar(times, row, explanation)
-            _shares_bar(shares, row, explanation)
-        times.set_yticks(range(len(group)), [explanation.implementation for explanation in group])
-        times.set_ylim(len(group) - 0.5, -0.5)
-        times.set_xlim(0, _ROOM * max(explanation.seconds for explanation in group))
-        times.xaxis.set_major_locator(MaxNLocator(6))
-        times.xaxis.set_major_formatter(seconds_tick)
-        shares.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
-        shares.set_xlim(0, 1)
-        for axes, name in ((times, "an operation, without its log"), (shares, "the same in per cent")):
-            grid_along_x(axes)
-            axes.set_xlabel(name)
-        case = group[0].case
-        drawn.suptitle(f"Where the time goes: {case.title}, {format_size(case.nbytes)}", x=0.01, ha="left")
-        _legend(drawn, PARTS)
+    drawn = new_figure(_SHARES_WIDTH, _SHARES_ROW * len(group) + 2.0)
+    times, shares = drawn.subplots(1, 2, sharey=True, width_ratios=(1.7, 1))
+    for row, explanation in enumerate(group):
+        whole = explanation.seconds
+        if explanation.tracks:
+            _stacked(times, row, explanation, whole)
+            _stacked(shares, row, explanation, 1.0)
+        else:  # the time alone is known
+            times.barh(row, whole, height=0.8, facecolor="white", edgecolor=OTHERS, linewidth=0.8)
+            shares.text(0.02, row, "cannot be looked into", va="center", color=OTHERS)
+        times.annotate(format_seconds(whole), (whole, row), (5, 0), textcoords="offset points", va="center")
+    name_rows(times, [explanation.implementation for explanation in group])
+    times.set_xlim(0, _ROOM * max(explanation.seconds for explanation in group))
+    times.xaxis.set_major_locator(MaxNLocator(6))
+    times.xaxis.set_major_formatter(seconds_tick)
+    shares.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
+    shares.set_xlim(0, 1)
+    for axes, name in ((times, "an operation, without its log"), (shares, "the same in per cent")):
+        grid_along_x(axes)
+        axes.set_xlabel(name)
+    case = group[0].case
+    heading(drawn, f"Where the time goes: {case.title}, {format_size(case.nbytes)}")
+    patch_legend(drawn, COLOURS)
     return drawn
 
 
-def _times_bar(axes: "Axes", row: int, explanation: Explanation) -> None:
-    """Draw the time without a log, divided as it was with a log; an empty bar for what has no tracks."""
-    whole = explanation.seconds
-    if explanation.tracks:
-        _stacked(axes, row, explanation, whole)
-    else:
-        axes.barh(row, whole, height=0.8, facecolor="white", edgecolor=OTHERS, linewidth=0.8)
-    axes.annotate(format_seconds(whole), (whole, row), (5, 0), textcoords="offset points", va="center")
-
-
-def _shares_bar(axes: "Axes", row: int, explanation: Explanation) -> None:
-    if explanation.tracks:
-        _stacked(axes, row, explanation, 1.0)
-    else:
-        axes.text(0.02, row, "cannot be looked into", va="center", color=OTHERS)
-
-
-def _stacked(axes: "Axes", row: int, explanation: Explanation, length: float) -> None:
+def _stacked(axes: Axes, row: int, explanation: Explanation, length: float) -> None:
     left = 0.0
     for part in PARTS:
         width = explanation.share(part) * length

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 from collbench.analysis.roofline import LinkRoofline, share
 from collbench.errors import unknown
 from collbench.plots.panels import Drawn, Panel, line_of
-from collbench.results import Measurement, family
+from collbench.results import family
 from collbench.units import format_seconds
 
 Band = tuple[float, float]
@@ -239,24 +239,17 @@ def limit(panel: Panel, view: View) -> Limit | None:
         return None
     first = panel.results[0]
     is_rate = view.value(panel, first, 2.0) < view.value(panel, first, 1.0)
-    return _memory_limit(panel, view, is_rate) or _line_rate_limit(panel, view, is_rate)
-
-
-def _memory_limit(panel: Panel, view: View, is_rate: bool) -> Limit | None:
+    by_size = {result.case.nbytes: result for result in panel.results}
     values: dict[int, float] = {}
     for result in sorted(panel.results, key=lambda result: result.case.nbytes):
-        if isinstance(result, Measurement) and result.floor:
+        if result.floor:
             values[result.case.nbytes] = view.value(panel, result, result.floor)
-    return Limit("memory copy", "memory copy, in the same run", values, is_rate, True) if values else None
-
-
-def _line_rate_limit(panel: Panel, view: View, is_rate: bool) -> Limit | None:
+    if values:
+        return Limit("memory copy", "memory copy, in the same run", values, is_rate, True)
     bound = panel.bound
     if not isinstance(bound, LinkRoofline):
         return None
     least = _SHORTEST * min(result.typical for result in panel.results)
-    by_size = {result.case.nbytes: result for result in panel.results}
-    values: dict[int, float] = {}
     for size in sorted(by_size):
         if is_rate or bound.seconds(size) >= least:
             values[size] = view.value(panel, by_size[size], bound.seconds(size))

@@ -70,7 +70,11 @@ def build(runs: Sequence[Run], name: str | None = None) -> str:
 
 def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
     """Return what the runs say, part by part, under the names that the templates use."""
-    safe, anchors, room = [run.safe for run in runs], Anchors(), _picture_room(runs)
+    safe, anchors, illustrated = [run.safe for run in runs], Anchors(), 0
+    for run in safe:
+        for rows in (STEPPED, PlannedStep):
+            illustrated += any(isinstance(row, rows) for row in run.run.results)
+    room = PICTURES // max(1, illustrated)  # for one part of one run
     chart = chart_of(safe, anchors)
     stepped = by_run(runs, partial(steps, room=room, anchors=anchors))
     planned = by_run(runs, partial(sections.plans, room=room, anchors=anchors))
@@ -90,7 +94,7 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         "environment": by_run(runs, sections.environment),
         "raw": all_rows(safe, ROWS),
     }
-    page = {
+    return parts | {
         "title": title_of(safe),
         "runs": [about(run) for run in safe],
         "nav": [(part, title) for part, title in SECTIONS.items() if parts.get(part, True)],
@@ -99,16 +103,6 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         "chart": chart,
         "data": data_block(chart),
     }
-    return parts | page
-
-
-def _picture_room(runs: Sequence[AnalysedRun]) -> int:
-    """Return the bytes for the pictures of one part of one run."""
-    parts = 0
-    for run in runs:
-        for rows in (STEPPED, PlannedStep):
-            parts += any(isinstance(row, rows) for row in run.run.results)
-    return PICTURES // max(1, parts)
 
 
 def _policy(*scripts: str) -> str:

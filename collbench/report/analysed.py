@@ -64,10 +64,12 @@ def analysed(safe: SafeRun, system_name: str | None) -> AnalysedRun:
 
     """
     system, why_not = _system_of(safe.run, system_name)
-    rows = _measured_curves(safe.run)
+    rows: dict[tuple[Case, str], list[Observed]] = {}
+    for result in observed(safe.run.results):
+        rows.setdefault((result.case.kind, result.implementation), []).append(result)
     judged = dict(list(rows.items())[:_MOST_CURVES])
-    few = [result for result in safe.run.results if (result.case.kind, result.implementation) in judged]
-    fits = curves([replace(safe.run, results=tuple(few))])
+    few = tuple(result for result in safe.run.results if (result.case.kind, result.implementation) in judged)
+    fits = curves([replace(safe.run, results=few)])
     facts, notes = _facts(safe.run, why_not)
     fit_of = {(curve.case, curve.implementation): curve.fit for curve in fits}
     verdicts = [
@@ -106,14 +108,6 @@ def _described_system(record: Mapping[str, Any]) -> System:
         raise
     except Exception as error:  # as above
         raise UsageError(f"the header's system cannot be read ({type(error).__name__})") from None
-
-
-def _measured_curves(run: Run) -> dict[tuple[Case, str], list[Observed]]:
-    """Return what was measured, by kind of case and implementation."""
-    rows: dict[tuple[Case, str], list[Observed]] = {}
-    for result in observed(run.results):
-        rows.setdefault((result.case.kind, result.implementation), []).append(result)
-    return rows
 
 
 def _facts(run: Run, why_not: str) -> tuple[RunFacts, list[str]]:

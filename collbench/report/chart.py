@@ -15,7 +15,7 @@ from collbench.report.sanitize import SafeRun
 from collbench.report.sections import Anchors, distinct
 from collbench.report.summary import statuses
 from collbench.report.table import check
-from collbench.results import Measurement, Prediction, Reported, Timed, timed
+from collbench.results import Timed, timed
 from collbench.runfile.store import Run
 
 ROOM = 200_000
@@ -70,18 +70,14 @@ def chart_of(runs: Sequence[SafeRun], anchors: Anchors) -> dict[str, Any]:
     for kind, figure in figures.items():
         views = [view for view in VIEWS if kind.collective.sized or view != "bandwidth"]
         figure["anchors"] = {view: anchors.new(view, figure["title"]) for view in views}
+    # Those that others are compared with, of the first run first.
+    found = [result.label for run in runs for result in timed(run.run.results) if is_library(result.implementation)]
     return {
         "runs": [{"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run))} for run in runs],
-        "libraries": _libraries(runs),
+        "libraries": distinct([*found, *libraries()]),
         "figures": [*figures.values()],
         "left_out": left_out,
     }
-
-
-def _libraries(runs: Sequence[SafeRun]) -> list[str]:
-    """Return the names of lines that others are compared with, those of the first run first."""
-    found = (result.label for run in runs for result in timed(run.run.results) if is_library(result.implementation))
-    return distinct([*found, *libraries()])
 
 
 def data_block(value: Any) -> Markup:
@@ -94,7 +90,7 @@ def _lines(run: SafeRun) -> Iterator[tuple[Case, list[Timed]]]:
     curves: dict[tuple[Case, str, bool], dict[int, Timed]] = {}
     for result in timed(run.run.results):
         if result.case.nbytes:
-            key = result.case.kind, result.implementation, isinstance(result, Prediction)
+            key = result.case.kind, result.implementation, result.predicted
             curves.setdefault(key, {})[result.case.nbytes] = result
     for (kind, _, _), sizes in curves.items():
         yield kind, [sizes[size] for size in sorted(sizes)]
@@ -111,12 +107,12 @@ def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str
 
     """
     first, bands = rows[0], [row.band for row in rows]
-    predicted = isinstance(first, Prediction)
+    predicted = first.predicted
     dash = DASHES.get(look.linestyle, "solid")
     if predicted or earlier:
         dashes = _PREDICTIONS if predicted else _LATER_RUNS
         dash = dashes[earlier % len(dashes)]
-    seen = [row for row in rows if isinstance(row, Measurement | Reported)]
+    seen = [row for row in rows if not row.predicted]
     checks = [check(row) for row in rows]
     texts = distinct(checks)
     return {

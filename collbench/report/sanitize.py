@@ -56,43 +56,29 @@ def safe_runs(runs: Sequence[Run]) -> list[SafeRun]:
     names = [safe_text(path.parent.name if path.name == NAME else path.stem, 60) or "run" for path in paths]
     found = []
     for place, (run, name) in enumerate(zip(runs, names, strict=True)):
-        number = names[: place + 1].count(name)
-        found.append(_safe_run(run, f"{name} ({number})" if names.count(name) > 1 else name))
+        label = f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name
+        every = tuple(_safe_result(result) for result in run.results)
+        odd = []
+        for result in every:
+            if isinstance(result, Observed) and not result.wrong and not any(result.times):
+                odd.append((result, "it was checked, and not timed"))
+        unusable = {id(result) for result, _ in odd}
+        usable = tuple(result for result in every if id(result) not in unusable)
+        found.append(SafeRun(label, replace(run, header=_safe_header(run.header), results=usable), tuple(odd), every))
     return found
 
 
-def _safe_run(run: Run, label: str) -> SafeRun:
-    every = tuple(_safe_result(result) for result in run.results)
-    usable, odd = [], []
-    for result in every:
-        if reason := _unusable(result):
-            odd.append((result, reason))
-        else:
-            usable.append(result)
-    safe = replace(run, header=_safe_header(run.header), results=tuple(usable))
-    return SafeRun(label, safe, tuple(odd), every)
-
-
 def _safe_result(result: Result) -> Result:
+    note = result.note
     changed: dict[str, Any] = {"implementation": safe_text(result.implementation, 60) or "(no name)"}
     for field in fields(result):
         if field.name in _TEXTS:
             changed[field.name] = safe_text(getattr(result, field.name))
         elif field.name == "note":
-            changed["note"] = _safe_note(result.note)
+            remarks = Note.of(safe_text("; ".join(note.remarks))).remarks
+            spin, picked = safe_text(note.spin, 60), safe_text(note.picked, 60)
+            changed["note"] = replace(note, spin=spin, picked=picked, remarks=remarks)
     return replace(result, **changed)
-
-
-def _unusable(result: Result) -> str:
-    """Return why a result has no numbers to show; empty where it has, and where nobody expects any."""
-    if not isinstance(result, Observed) or result.wrong or any(result.times):
-        return ""
-    return "it was checked, and not timed"
-
-
-def _safe_note(note: Note) -> Note:
-    remarks = Note.of(safe_text("; ".join(note.remarks)))
-    return replace(note, spin=safe_text(note.spin, 60), picked=safe_text(note.picked, 60), remarks=()) | remarks
 
 
 def _safe_header(header: Header) -> Header:

@@ -16,7 +16,7 @@ from collbench.algorithms import libraries
 from collbench.analysis import plans as analysis
 from collbench.analysis.crossover import contests, format_span, in_words, rivals, winners
 from collbench.analysis.fit import HEADING, columns
-from collbench.analysis.interconnects import Cell, Table, left_out, of_run, tables
+from collbench.analysis.interconnects import Table, left_out, of_run, tables
 from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
 from collbench.cases import Case
@@ -87,7 +87,24 @@ class TextTable(NamedTuple):
         return TextTable(self.caption, [self.heading[place] for place in filled], rows)
 
 
-Part = TypeVar("Part", bound=tuple[Any, ...])
+class Picture(NamedTuple):
+    """A figure as the page holds it."""
+
+    address: str  # that holds all of it
+    words: str
+    anchor: str
+
+
+class Part(NamedTuple):
+    """What a part of the page says of a run; nothing of it need be there."""
+
+    words: Sequence[str] = ()
+    tables: Sequence[Any] = ()  # a TextTable each
+    pictures: Sequence[Picture] = ()
+    left_out: int = 0  # for which there is no room
+    notes: Sequence[str] = ()
+
+
 Value = TypeVar("Value")
 
 
@@ -109,14 +126,6 @@ def listed(names: Sequence[str], between: str = ", ") -> str:
 
 
 # ---- pictures that `collbench plot` draws
-
-
-class Picture(NamedTuple):
-    """A figure as the page holds it."""
-
-    address: str  # that holds all of it
-    words: str
-    anchor: str
 
 
 def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> tuple[list[Picture], int]:
@@ -144,16 +153,8 @@ def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> t
 # ---- crossovers, explained operations, fits, verdicts
 
 
-class Crossovers(NamedTuple):
-    """Which implementation is fastest where, and each hand-written implementation against the library in words."""
-
-    winners: list[TextTable]
-    contests: list[str]
-    left_out: int  # of both
-
-
-def crossovers(analysed: AnalysedRun) -> Crossovers:
-    """Return who is fastest where, by the times of a run."""
+def crossovers(analysed: AnalysedRun) -> Part:
+    """Return who is fastest where, and each hand-written implementation against the library in words."""
     timed = rivals(analysed.run.results)
     names: dict[Case, set[str]] = {}
     for row in timed:
@@ -166,20 +167,18 @@ def crossovers(analysed: AnalysedRun) -> Crossovers:
             found.append(TextTable(f"Fastest: {case.title}", ("size", "implementation"), rows))
     words = [in_words(contest) for contest in contests(timed, libraries())]
     left_out = max(0, len(words) - MOST) + max(0, len(found) - _MOST_TABLES)
-    return Crossovers(found[:_MOST_TABLES], words[:MOST], left_out)
+    return Part(words[:MOST], found[:_MOST_TABLES], left_out=left_out)
 
 
-class Spent(NamedTuple):
-    """Where the time of explained operations goes: rows of (implementation, time, share of each part)."""
+def explained(analysed: AnalysedRun) -> list[Explanation]:
+    """Return the explanations of a run that are more than a time."""
+    return [result for result in analysed.run.results if isinstance(result, Explanation) and result.tracks]
 
-    tables: list[tuple[str, TextTable]]  # each after its anchor
 
-
-def spent(analysed: AnalysedRun, anchors: Anchors) -> Spent:
-    """Return a table for each case of the first explanations that are more than a time."""
-    explained = [result for result in analysed.run.results if isinstance(result, Explanation) and result.tracks]
+def spent(analysed: AnalysedRun, anchors: Anchors) -> Part:
+    """Return a table for each case of the first explanations, after its anchor: where the time of operations goes."""
     rows: dict[Case, list[tuple[Any, ...]]] = {}
-    for result in explained[:MOST]:
+    for result in explained(analysed)[:MOST]:
         shares = {part: result.share(part) for part in PARTS}
         rows.setdefault(result.case, []).append((result.implementation, format_seconds(result.seconds), shares))
     tables = []
@@ -187,18 +186,11 @@ def spent(analysed: AnalysedRun, anchors: Anchors) -> Spent:
         caption = f"{case.title}, {format_size(case.nbytes)}"
         table = TextTable(caption, ("implementation", "time", "shares", *PARTS), of_case)
         tables.append((anchors.new("spent", caption), table))
-    return Spent(tables)
+    return Part(tables=tables)
 
 
-class Fits(NamedTuple):
-    """Latency and bandwidth of each curve that has a fit, and why others have none."""
-
-    tables: list[TextTable]
-    reasons: list[str]
-
-
-def fits(analysed: AnalysedRun) -> Fits:
-    """Return a table of fits for each kind of case."""
+def fits(analysed: AnalysedRun) -> Part:
+    """Return latency and bandwidth of each curve that has a fit, and why others have none."""
     rows: dict[str, list[Any]] = {}
     reasons = []
     for curve in analysed.curves:
@@ -207,21 +199,13 @@ def fits(analysed: AnalysedRun) -> Fits:
         else:
             reasons.append(f"{curve.case.title}, {curve.implementation}: no fit, {curve.reason}.")
     heading = ("implementation", *HEADING[1:])
-    return Fits([TextTable(f"Fitted: {title}", heading, of_kind) for title, of_kind in rows.items()], reasons)
+    return Part(reasons, [TextTable(f"Fitted: {title}", heading, of_kind) for title, of_kind in rows.items()])
 
 
-class Verdicts(NamedTuple):
-    """What `collbench diagnose` says of each curve: rows are CurveVerdict."""
-
-    notes: Sequence[str]
-    unknown: str  # why there is no verdict that compares with the machine
-    tables: list[TextTable]
-
-
-def verdicts(analysed: AnalysedRun) -> Verdicts:
-    """Return a table of verdicts for each kind of case; none where nothing was measured, as the run's status says."""
-    if not analysed.verdicts:
-        return Verdicts(analysed.notes, "", [])
+def verdicts(analysed: AnalysedRun) -> Part:
+    """Return what `collbench diagnose` says of each curve: rows are CurveVerdict; words, why it has no machine."""
+    if not analysed.verdicts:  # nothing was measured, as the run's status says
+        return Part(notes=analysed.notes)
     curves = []
     for curve in analysed.verdicts:
         # The reason for no system stands above the table already.
@@ -232,22 +216,18 @@ def verdicts(analysed: AnalysedRun) -> Verdicts:
     tables = []
     for kind in distinct(curve.kind for curve in curves):
         tables.append(TextTable(f"{kind}{against}", heading, [curve for curve in curves if curve.kind == kind]))
-    return Verdicts(analysed.notes, "" if analysed.system else f"{analysed.why_not}.", tables)
+    unknown = [] if analysed.system else [f"{analysed.why_not}."]
+    return Part(unknown, tables, notes=analysed.notes)
 
 
 # ---- interconnects side by side
 
 
-class Which(NamedTuple):
-    """Runs of several machines or systems side by side: what is compared, which is fastest, and tables."""
+def which(runs: Sequence[SafeRun]) -> Part | None:
+    """Return runs of several machines side by side: which is fastest, tables, and what is compared in the notes.
 
-    who: list[str]
-    sentences: list[str]
-    tables: list[TextTable]
-
-
-def which(runs: Sequence[SafeRun]) -> Which | None:
-    """Return None where all runs are of one machine, or have no size of a case in common."""
+    None where all runs are of one machine, or have no size of a case in common.
+    """
     if not several_machines(run.run.header for run in runs):
         return None
     every = [of_run(run.label, run.run) for run in runs]
@@ -263,53 +243,59 @@ def which(runs: Sequence[SafeRun]) -> Which | None:
     for one in every:
         if any(one in table.interconnects for table in found):
             who.append(f"{one.name}, {one.origin}: {safe_text('; '.join((one.title, *one.remarks)))}")
-    return Which(who, sentences, [_interconnect_table(table) for table in found])
+    return Part(sentences, [_interconnect_table(table) for table in found], notes=who)
 
 
 def _interconnect_table(table: Table) -> TextTable:
-    """Return a row for each size: the time of each, after the first with its ratio to that."""
+    """Return a row for each size: the time of each, after the first with its ratio to that: `13.2 us (0.9x)`."""
     first, *others = (one.name for one in table.interconnects)
     heading = ("size", first, *(f"{name} (vs {first})" for name in others), "fastest")
     rows = []
     for line in table.lines[:MOST]:
-        rows.append((format_size(line.nbytes), *map(_interconnect_cell, line.cells), str(line.ranking)))
+        cells = []
+        for cell in line.cells:
+            ratio = f" ({cell.ratio})" if cell and cell.ratio else ""
+            cells.append(f"{format_seconds(cell.row.typical)}{ratio}" if cell else "")
+        rows.append((format_size(line.nbytes), *cells, str(line.ranking)))
     return TextTable(table.title, heading, rows)
-
-
-def _interconnect_cell(cell: Cell | None) -> str:
-    """Return `13.2 us (0.9x)`."""
-    if cell is None:
-        return ""
-    return f"{format_seconds(cell.row.typical)}{f' ({cell.ratio})' if cell.ratio else ''}"
 
 
 # ---- plans of a training run
 
 
-class Plans(NamedTuple):
-    """Words, pictures and tables; all of it is predicted."""
-
-    words: list[str]
-    pictures: list[Picture]
-    tables: list[TextTable]
-    left_out: int  # pictures
+_PLAN = ("layout", "system", "GPUs", "step", "band", "MFU", "tokens/s")
 
 
-def plans(analysed: AnalysedRun, room: int, anchors: Anchors) -> Plans:
+def plans(analysed: AnalysedRun, room: int, anchors: Anchors) -> Part:
     """Return what a run plans, with pictures of so many bytes; nothing where it has no plans."""
     results = analysed.run.results
+    layouts = analysis.planned(results, "layout")[:MOST]
+    systems = analysis.planned(results, "interconnect")
+    priced = [row for row in analysis.planned(results, "cost") if row.price > 0]
+    least = min((row.typical / row.tokens for row in systems), default=1.0)
+    best = set(map(id, analysis.front(priced)))
+    memory = [(format_size(row.needed), format_size(row.capacity)) for row in layouts]
+    scaled = []
+    for scale in analysis.scaled(analysis.planned(results, "scale")):
+        scaled += [(*_plan(row), f"{scale.efficiency(row):.1%}") for row in scale.rows]
+    compared = []
+    for row in systems[:MOST]:
+        times = f"{format_figure(row.typical / row.tokens / least)}x"
+        compared.append((*_plan(row), f"{analysis.communication(row):.1%}", times))
+    paid = []
+    for row in priced[:MOST]:
+        worth = "yes" if id(row) in best else "no"
+        paid.append((*_plan(row), format_duration(row.seconds), format_count(row.cost), worth))
+    ranked = [(*_plan(row), f"{analysis.communication(row):.1%}", *of) for row, of in zip(layouts, memory, strict=True)]
     tables = [
-        _layouts(analysis.planned(results, "layout")),
-        _scales(analysis.planned(results, "scale")),
-        _interconnects(analysis.planned(results, "interconnect")),
-        _costs([row for row in analysis.planned(results, "cost") if row.price > 0]),
+        TextTable("Layouts, predicted", (*_PLAN, "communication", "memory", "of"), ranked),
+        TextTable("Scaling, predicted", (*_PLAN, "efficiency"), scaled[:MOST]),
+        TextTable("Interconnects, predicted", (*_PLAN, "communication", "time of a token"), compared),
+        TextTable("Cost, predicted", (*_PLAN, "time", "cost", "worth it"), paid),
     ]
     tables = [table for table in tables if table.rows]
     drawn, left_out = pictures(analysed.run, (PlannedStep,), room, anchors) if tables else ([], 0)
-    return Plans([safe_text(line, 600) for line in analysis.verdicts(results)[:MOST]], drawn, tables, left_out)
-
-
-_PLAN = ("layout", "system", "GPUs", "step", "band", "MFU", "tokens/s")
+    return Part([safe_text(line, 600) for line in analysis.verdicts(results)[:MOST]], tables, drawn, left_out)
 
 
 def _plan(row: PlannedStep) -> tuple[str, ...]:
@@ -323,39 +309,6 @@ def _plan(row: PlannedStep) -> tuple[str, ...]:
         f"{row.utilisation:.0%}",
         format_count(analysis.rate(row) * row.gpus),
     )
-
-
-def _layouts(plans: Sequence[PlannedStep]) -> TextTable:
-    rows = []
-    for row in plans[:MOST]:
-        memory = format_size(row.needed), format_size(row.capacity)
-        rows.append((*_plan(row), f"{analysis.communication(row):.1%}", *memory))
-    return TextTable("Layouts, predicted", (*_PLAN, "communication", "memory", "of"), rows)
-
-
-def _scales(plans: Sequence[PlannedStep]) -> TextTable:
-    rows = []
-    for scale in analysis.scaled(plans):
-        rows += [(*_plan(row), f"{scale.efficiency(row):.1%}") for row in scale.rows]
-    return TextTable("Scaling, predicted", (*_PLAN, "efficiency"), rows[:MOST])
-
-
-def _interconnects(plans: Sequence[PlannedStep]) -> TextTable:
-    best = min((row.typical / row.tokens for row in plans), default=1.0)
-    rows = []
-    for row in plans[:MOST]:
-        times = f"{format_figure(row.typical / row.tokens / best)}x"
-        rows.append((*_plan(row), f"{analysis.communication(row):.1%}", times))
-    return TextTable("Interconnects, predicted", (*_PLAN, "communication", "time of a token"), rows)
-
-
-def _costs(plans: Sequence[PlannedStep]) -> TextTable:
-    best = set(map(id, analysis.front(plans)))
-    rows = []
-    for row in plans[:MOST]:
-        worth = "yes" if id(row) in best else "no"
-        rows.append((*_plan(row), format_duration(row.seconds), format_count(row.cost), worth))
-    return TextTable("Cost, predicted", (*_PLAN, "time", "cost", "worth it"), rows)
 
 
 # ---- the machine and its environment
@@ -417,14 +370,8 @@ def _topology_lines(run: AnalysedRun) -> list[str]:
         return []
 
 
-class EnvironmentView(NamedTuple):
-    """Host, versions and variables of a run; none where its file says nothing."""
-
-    tables: list[TextTable]
-
-
-def environment(analysed: AnalysedRun) -> EnvironmentView:
-    """Return what the header says of the environment of a run."""
+def environment(analysed: AnalysedRun) -> Part:
+    """Return host, versions and variables of a run; nothing where its file says nothing."""
     header = analysed.run.header
     known = header.environment
     rows = [("host", known.host), ("system", known.system)]
@@ -433,4 +380,4 @@ def environment(analysed: AnalysedRun) -> EnvironmentView:
     rows += [(safe_text(name, 80), safe_text(value)) for name, value in list(known.rest.items())[:MOST] if value]
     rows.append(("command", safe_text(" ".join(header.command))))
     rows = [(name, value) for name, value in rows if value]
-    return EnvironmentView([TextTable(f"Environment of {analysed.label}", ("what", "value"), rows)] if rows else [])
+    return Part(tables=[TextTable(f"Environment of {analysed.label}", ("what", "value"), rows)] if rows else [])

@@ -4,12 +4,11 @@ Another thing to say of them is a function in PARTS.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from collbench.analysis import overlap, scaling, stragglers, strategies
 from collbench.report.analysed import AnalysedRun
 from collbench.report.sanitize import safe_text
-from collbench.report.sections import Anchors, Picture, TextTable, pictures
+from collbench.report.sections import Anchors, Part, TextTable, pictures
 from collbench.results import Result, StepPrediction, StepTimes, Trained
 from collbench.units import format_seconds, format_size
 
@@ -18,16 +17,7 @@ _MOST = 60  # rows of a table, tables, and verdicts
 _MOST_LATE = 8  # ranks of a table: those that cost most
 
 
-class Steps(NamedTuple):
-    """Tables, verdicts in words, and pictures."""
-
-    tables: list[TextTable]
-    words: list[str]
-    pictures: Sequence[Picture] = ()
-    left_out: int = 0  # pictures
-
-
-def steps(analysed: AnalysedRun, room: int, anchors: Anchors) -> Steps:
+def steps(analysed: AnalysedRun, room: int, anchors: Anchors) -> Part:
     """Return what is said of the steps and the training of a run, with pictures of at most *room* bytes."""
     tables: list[TextTable] = []
     words: list[str] = []
@@ -36,33 +26,25 @@ def steps(analysed: AnalysedRun, room: int, anchors: Anchors) -> Steps:
         tables += found.tables
         words += found.words
     drawn, left_out = pictures(analysed.run, STEPPED, room, anchors) if tables else ([], 0)
-    return Steps(tables[:_MOST], [safe_text(line, 600) for line in words[:_MOST]], drawn, left_out)
+    return Part([safe_text(line, 600) for line in words[:_MOST]], tables[:_MOST], drawn, left_out)
 
 
-def _scaling(results: Sequence[Result]) -> Steps:
+def _scaling(results: Sequence[Result]) -> Part:
     tables, words = [], []
     for curve in scaling.curves(results):
-        if len(curve.points) > 1:
-            tables.append(_scaling_table(curve))
-            words += scaling.verdict(curve)
-    return Steps(tables, words)
+        if len(curve.points) < 2:
+            continue
+        rows = []
+        for point in curve.points[:_MOST]:
+            speedup, efficiency = curve.speedup(point).text("x"), point.efficiency.times(100).text("%")
+            rows.append((f"{point.ranks:,}", format_seconds(point.row.typical), speedup, efficiency))
+        caption = safe_text(f"{curve.mode} scaling, {curve.name}", 120)
+        tables.append(TextTable(caption, ("ranks", "step", "speed-up", "efficiency"), rows))
+        words += scaling.verdict(curve)
+    return Part(words, tables)
 
 
-def _scaling_table(curve: scaling.Curve) -> TextTable:
-    rows = [
-        (
-            f"{point.ranks:,}",
-            format_seconds(point.row.typical),
-            curve.speedup(point).text("x"),
-            point.efficiency.times(100).text("%"),
-        )
-        for point in curve.points[:_MOST]
-    ]
-    caption = safe_text(f"{curve.mode} scaling, {curve.name}", 120)
-    return TextTable(caption, ("ranks", "step", "speed-up", "efficiency"), rows)
-
-
-def _overlap(results: Sequence[Result]) -> Steps:
+def _overlap(results: Sequence[Result]) -> Part:
     rows = [
         (
             safe_text(found.row.label, 60),
@@ -74,12 +56,12 @@ def _overlap(results: Sequence[Result]) -> Steps:
         for found in overlap.overlaps(results)[:_MOST]
     ]
     heading = ("implementation", "schedule", "bucket", "step", "gain")
-    return Steps([TextTable("Overlap", heading, rows)] if rows else [], overlap.verdicts(results))
+    return Part(overlap.verdicts(results), [TextTable("Overlap", heading, rows)] if rows else [])
 
 
-def _stragglers(results: Sequence[Result]) -> Steps:
+def _stragglers(results: Sequence[Result]) -> Part:
     tables = [_straggler_table(row.label, moments) for row, moments in stragglers.straggler_rows(results)[:_MOST]]
-    return Steps(tables, stragglers.verdicts(results))
+    return Part(stragglers.verdicts(results), tables)
 
 
 def _straggler_table(label: str, moments: stragglers.StepArrays) -> TextTable:
@@ -101,13 +83,13 @@ def _straggler_table(label: str, moments: stragglers.StepArrays) -> TextTable:
     return TextTable(caption, ("rank", "was the last", "late", "costs the others", "finding"), rows)
 
 
-def _strategies(results: Sequence[Result]) -> Steps:
+def _strategies(results: Sequence[Result]) -> Part:
     found = strategies.ranking(results)
     if not found:
-        return Steps([], [])
+        return Part()
     rows = [tuple(safe_text(text, 60) for text in row) for row in strategies.table(found)][:_MOST]
     caption = f"Strategies: to loss {found.target:g}"
-    return Steps([TextTable(caption, strategies.COLUMNS, rows)], [*strategies.verdict(found)])
+    return Part([*strategies.verdict(found)], [TextTable(caption, strategies.COLUMNS, rows)])
 
 
 PARTS = (_scaling, _overlap, _stragglers, _strategies)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from collbench.algorithms import is_library, libraries
 from collbench.analysis.crossover import contests, format_span, rivals, winners
@@ -17,29 +17,16 @@ from collbench.analysis.fit import Curve
 from collbench.cases import Case
 from collbench.report.analysed import AnalysedRun
 from collbench.report.sanitize import SafeRun, safe_text
-from collbench.report.sections import Which, by_run, distinct, listed
+from collbench.report.sections import Part, by_run, distinct, explained, listed
 from collbench.results import (
     PARTS,
-    Explanation,
-    Measurement,
     Outcome,
     PlannedStep,
-    Prediction,
-    Reported,
-    Result,
-    StepPrediction,
-    StepTimes,
     Timed,
-    Trained,
 )
 from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 
-_STATUSES: dict[str, tuple[type, ...]] = {
-    "measured": (Measurement, StepTimes, Trained, Explanation),
-    "imported": (Reported,),
-    "predicted": (Prediction, StepPrediction, PlannedStep),
-}
 FIRST = 6  # sentences of steps, plans or explanations in the verdict; later ones stay with their tables
 _MOST_RANGES = 6  # of sizes that are listed in full
 _ORDER = (Health.SLOW, Health.FASTER, Health.AS_EXPECTED, Health.UNKNOWN)
@@ -77,22 +64,18 @@ def about(run: SafeRun) -> About:
         facts.append(f"from {safe_text(tool, 60)}")
     if header.started:
         facts.append(f"started {safe_text(header.started, 40)}")
-    return About(run.label, statuses(run), _partial(run), run.machine, facts)
+    partial = "" if header.imported.complete else "partial: the log was cut off"
+    if not run.run.complete:
+        partial = "partial: the run was cut off"
+    elif (run.run.status or 0) >= INTERRUPTED:
+        partial = "partial: the run was interrupted"
+    return About(run.label, statuses(run), partial, run.machine, facts)
 
 
 def statuses(run: SafeRun) -> list[str]:
     """Return how a run's numbers came to be known: `measured`, `imported`, `predicted`, or `no numbers`."""
-    kinds: set[type[Result]] = {type(result) for result in run.every}
-    return [status for status, types in _STATUSES.items() if kinds & {*types}] or ["no numbers"]
-
-
-def _partial(run: SafeRun) -> str:
-    """Return what is missing of a run; empty where it is whole."""
-    if not run.run.complete:
-        return "partial: the run was cut off"
-    if (run.run.status or 0) >= INTERRUPTED:
-        return "partial: the run was interrupted"
-    return "" if run.run.header.imported.complete else "partial: the log was cut off"
+    origins = {result.origin for result in run.every}
+    return [status for status in ("measured", "imported", "predicted") if status in origins] or ["no numbers"]
 
 
 # ---- the kind of case that words are about
@@ -109,7 +92,7 @@ class Subject:
     @property
     def predicted(self) -> bool:
         """Whether nothing was measured."""
-        return isinstance(self.rows[0], Prediction)
+        return self.rows[0].predicted
 
     @property
     def names(self) -> list[str]:
@@ -127,7 +110,7 @@ def subject_of(runs: Sequence[SafeRun]) -> Subject | None:
     groups: dict[tuple[int, Case, bool], list[Timed]] = {}
     for number, run in enumerate(runs):
         for row in rivals(run.run.results):
-            groups.setdefault((number, row.case.kind, isinstance(row, Prediction)), []).append(row)
+            groups.setdefault((number, row.case.kind, row.predicted), []).append(row)
     if not groups:
         return None
     best = max(groups, key=lambda key: (not key[2], len(groups[key])))
@@ -137,22 +120,9 @@ def subject_of(runs: Sequence[SafeRun]) -> Subject | None:
 # ---- the verdict
 
 
-class Worded(Protocol):
-    """A part of the page that has words of its own."""
-
-    @property
-    def words(self) -> list[str]: ...  # noqa: D102
-
-
-class Verdict(NamedTuple):
-    """Sentences about one run."""
-
-    sentences: list[str]
-
-
 def verdict(
-    analysed: Sequence[AnalysedRun], parts: Sequence[tuple[str, Worded]], which: Which | None
-) -> list[tuple[str, Verdict]]:
+    analysed: Sequence[AnalysedRun], parts: Sequence[tuple[str, Part]], which: Part | None
+) -> list[tuple[str, Part]]:
     """Return sentences about all runs side by side, then about each.
 
     Args:
@@ -162,16 +132,16 @@ def verdict(
 
     """
 
-    def of_run(run: AnalysedRun) -> Verdict:
+    def of_run(run: AnalysedRun) -> Part:
         label = run.label if len(analysed) > 1 else ""
         sentences = [*_spoilt(run)]
         for name, part in parts:
             if name == label:
                 sentences += part.words[:FIRST]
         sentences += [*_fastest(run), *_right(run), *_spent(run)]
-        return Verdict(sentences or ["no row has a time that is known to be right"])
+        return Part(sentences or ["no row has a time that is known to be right"])
 
-    together = [("all runs", Verdict(which.sentences[:1]))] if which else []
+    together = [("all runs", Part(which.words[:1]))] if which else []
     return together + by_run(analysed, of_run)
 
 
@@ -253,8 +223,7 @@ def _against_library(subject: Subject) -> Iterator[str]:
 
 def _spent(run: AnalysedRun) -> Iterator[str]:
     """Yield what takes most of the time of the first explained operations."""
-    explained = [result for result in run.run.results if isinstance(result, Explanation) and result.tracks]
-    for result in explained[:FIRST]:
+    for result in explained(run)[:FIRST]:
         most = max(PARTS, key=result.share)
         operation = f"{result.implementation}, {format_size(result.case.nbytes)}: {format_seconds(result.seconds)}"
         yield f"{operation}, of which most goes to {most}, {result.share(most):.0%}"
@@ -268,15 +237,11 @@ _CLOSE = 1.05  # times the smallest time that a fitted latency may be, and still
 _FEWEST = 4  # sizes from which on a curve has a shape to speak of
 
 
-class Lesson(NamedTuple):
-    """What the size does to the time: sentences about one kind of case of one run."""
+def lesson(analysed: Sequence[AnalysedRun]) -> tuple[str, list[str]] | None:
+    """Return what the size does to the time: a kind of case, sentences about the library, and about the fastest.
 
-    about: str
-    sentences: list[str]
-
-
-def lesson(analysed: Sequence[AnalysedRun]) -> Lesson | None:
-    """Return sentences about the library, and the fastest at the largest size; None where no curve has a shape."""
+    That is the fastest at the largest size; None where no curve has a shape.
+    """
     runs = [run.safe for run in analysed]
     subject = subject_of(runs)
     if subject is None:
@@ -293,7 +258,7 @@ def lesson(analysed: Sequence[AnalysedRun]) -> Lesson | None:
             sentences.append(_flat(name, rows, subject.predicted))
             sentences += [*_fit(name, rows, fits.get(name)), *_saturation(rows, subject.predicted)]
     label = f"{subject.run.label}: " if len(runs) > 1 else ""
-    return Lesson(f"{label}{subject.kind.title}", sentences) if sentences else None
+    return (f"{label}{subject.kind.title}", sentences) if sentences else None
 
 
 def _flat(name: str, rows: Sequence[Timed], predicted: bool) -> str:

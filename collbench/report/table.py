@@ -17,11 +17,8 @@ from collbench.results import (
     Failed,
     Observed,
     PlannedStep,
-    Prediction,
-    Reported,
     Result,
     Skipped,
-    StepPrediction,
     StepRow,
     Timed,
     Trained,
@@ -118,16 +115,21 @@ def _cells(run: SafeRun, result: Result, odd: str, references: dict[Case, Timed]
     """Return a row's status, its numbers, and its check, which is the reason where there are no numbers."""
     if odd:
         return "bad", (), f"not usable: {odd}"
-    if isinstance(result, Skipped):
-        return "plain", (), f"skipped: {result.reason}"
-    if isinstance(result, Failed):
-        return "bad", (), f"FAILED: {result.reason}"
+    if isinstance(result, Skipped | Failed) or result.wrong:
+        return "bad" if result.outcome.bad else "plain", (), safe_text(result.problem, 310)
     if isinstance(result, Explanation):
-        return "plain", (format_seconds(result.seconds),), _explained(result)
-    if result.wrong:
-        return "bad", (), f"WRONG: {safe_text(result.wrong)}"
+        words = "explained: a library cannot be looked into"
+        if result.tracks:
+            words = "explained: " + ", ".join(f"{part} {result.share(part):.0%}" for part in PARTS)
+            words += f", {result.note}" if str(result.note) else ""
+        return "plain", (format_seconds(result.seconds),), words
     if isinstance(result, StepRow):
-        return "ok", (format_seconds(result.typical),), _stepped(result)
+        times = {"computing": result.computing(), "waiting": result.waiting(), "exposed": result.exposed()}
+        whole = sum(times.values())
+        shares = ", ".join(f"{name} {part / whole:.0%}" for name, part in times.items()) if whole > 0 else ""
+        words = f"{'predicted step' if result.predicted else 'step, ok'}: {shares}"
+        words += f", {result.note}" if str(result.note) else ""
+        return "ok", (format_seconds(result.typical),), words
     if isinstance(result, PlannedStep):
         numbers = format_seconds(result.typical), " - ".join(map(format_seconds, result.band))
         return "ok", numbers, f"predicted {result.purpose} plan: MFU {result.utilisation:.0%}"
@@ -141,7 +143,7 @@ def _numbers(run: SafeRun, result: Timed, library: Timed | None) -> tuple[str, .
     spread = ["", "", ""]
     if isinstance(result, Observed) and len(result.times) > 1:
         spread = [format_seconds(result.percentile(percent)) for percent in (0, 95, 100)]
-    shared = isinstance(result, Observed) and share_a_device(run.run, [result])
+    shared = not result.predicted and share_a_device(run.run, [result])
     sized = result.case.collective.sized
     return (
         format_seconds(result.typical),
@@ -155,24 +157,4 @@ def _numbers(run: SafeRun, result: Timed, library: Timed | None) -> tuple[str, .
 
 def check(result: Timed) -> str:
     """Return what a right row says in the table and at its point of a curve: its check, its bound, its note."""
-    if isinstance(result, Prediction):
-        method = "/".join(filter(None, (result.algorithm, result.protocol)))
-        words = f"predicted, {method}" if method else "predicted"
-    else:
-        words = result.standing if isinstance(result, Reported) else "ok"
-    return ", ".join(filter(None, (words, share_in_words(result), str(result.note))))
-
-
-def _stepped(result: StepRow) -> str:
-    parts = {"computing": result.computing(), "waiting": result.waiting(), "exposed": result.exposed()}
-    whole = sum(parts.values())
-    shares = ", ".join(f"{name} {part / whole:.0%}" for name, part in parts.items()) if whole > 0 else ""
-    known = "predicted step" if isinstance(result, StepPrediction) else "step, ok"
-    return ", ".join(filter(None, (f"{known}: {shares}", str(result.note))))
-
-
-def _explained(result: Explanation) -> str:
-    if not result.tracks:
-        return "explained: a library cannot be looked into"
-    parts = ", ".join(f"{part} {result.share(part):.0%}" for part in PARTS)
-    return ", ".join(filter(None, (f"explained: {parts}", str(result.note))))
+    return ", ".join(filter(None, (result.check, result.method, share_in_words(result), str(result.note))))

@@ -8,125 +8,36 @@ steps.py        results of steps: measured, predicted, training runs, plans
 
 from collections.abc import Iterable, Iterator
 
-from collbench.results.base import CaseResult, Observed, Timed, joined_scheduling
-from collbench.results.collectives import (
-    ADDED,
-    LAUNCH,
-    MOVED,
-    PARTS,
-    PHASES,
-    PUBLISHED,
-    WAITED,
-    Explanation,
-    Failed,
-    Measurement,
-    Prediction,
-    Reported,
-    Skipped,
-    Span,
-    Track,
-    Untimed,
-    mean_spent,
-)
-from collbench.results.facts import (
-    DISTURBED_SHARE,
-    NO_NOTE,
-    PACED,
-    CheckFailure,
-    Disagreement,
-    GemmMismatch,
-    Implausible,
-    Mismatch,
-    Note,
-    Outcome,
-    Overrun,
-    Scheduling,
-    Sharing,
-    WeightMismatch,
-    family,
-    labelled,
-)
-from collbench.results.steps import (
-    COMMUNICATED,
-    COMPUTED,
-    MEMORY_WORDS,
-    MOST_STAGES,
-    PURPOSES,
-    STEP_WORDS,
-    Activity,
-    Pipeline,
-    PlannedStep,
-    Point,
-    Series,
-    StepPrediction,
-    StepRow,
-    StepTimes,
-    Trained,
-    words,
-)
+from collbench.results.base import Observed, Timed
+from collbench.results.collectives import PARTS, Explanation, Failed, Measurement, Prediction, Reported, Skipped
+from collbench.results.facts import CheckFailure, Mismatch, Note, Outcome, family
+from collbench.results.steps import PlannedStep, StepPrediction, StepRow, StepTimes, Trained, words
 
 __all__ = [
-    "ADDED",
-    "COMMUNICATED",
-    "COMPUTED",
-    "DISTURBED_SHARE",
-    "LAUNCH",
-    "MEMORY_WORDS",
-    "MOST_STAGES",
-    "MOVED",
-    "NO_NOTE",
-    "PACED",
     "PARTS",
-    "PHASES",
-    "PUBLISHED",
-    "PURPOSES",
-    "STEP_WORDS",
-    "WAITED",
-    "Activity",
-    "CaseResult",
     "CheckFailure",
-    "Disagreement",
     "Explanation",
     "Failed",
-    "GemmMismatch",
-    "Implausible",
     "Measurement",
     "Mismatch",
     "Note",
     "Observed",
     "Outcome",
-    "Overrun",
-    "Pipeline",
     "PlannedStep",
-    "Point",
     "Prediction",
     "Reported",
     "Result",
-    "Sampled",
-    "Scheduling",
-    "Series",
-    "Sharing",
     "Skipped",
-    "Span",
     "StepPrediction",
     "StepRow",
     "StepTimes",
     "Timed",
-    "Track",
     "Trained",
-    "Untimed",
-    "WeightMismatch",
     "family",
-    "joined_scheduling",
-    "labelled",
-    "mean_spent",
     "observed",
     "timed",
     "words",
 ]
-
-Sampled = Measurement | StepTimes
-"""What was sampled here, in rounds that can be joined."""
 
 Result = (
     Measurement
@@ -148,8 +59,7 @@ def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:
     for result in results:
         if not isinstance(result, Timed) or result.case.step:
             continue
-        usable = result.right and not result.disturbed
-        if usable or isinstance(result, Prediction):
+        if isinstance(result, Prediction) or (result.right and not result.disturbed):
             yield result
 
 

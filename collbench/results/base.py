@@ -1,7 +1,6 @@
 """What all results have in common, and what results with a time have in common."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -10,40 +9,56 @@ from collbench.cases import Case
 from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome, Scheduling, labelled
 
 
-@dataclass(frozen=True)
-class CaseResult:
-    """The result of a case by one implementation.
+class Answers:
+    """What every kind of result answers; a kind overrides what it can say more about, often by a field."""
 
-    Every kind of result answers all that is here; a kind overrides what it can say more about, often by a field of the
-    same name.
-    """
+    kind: ClassVar[str]  # the word for this kind of result in a run file
+    origin: ClassVar[str] = "measured"  # how its numbers came to be known: measured, imported, predicted; "" for none
+    usual: ClassVar[Outcome] = Outcome.OK  # the outcome unless the data is wrong
+
+    platform: str = ""
+    """What the ranks lived on; `model` of a prediction."""
+    note: Note = NO_NOTE
+    """Facts about how the numbers came to be."""
+    library: str = ""
+    """Product and version of the library that executed the case, where the implementation's name does not tell."""
+    reason: str = ""
+    """Why there is no time; empty where there is one."""
+    mismatch: CheckFailure | None = None
+    """What the check found wrong; None where it found nothing, or there was no check."""
+    floor: float | None = None
+    """Seconds that the ranks took meanwhile to copy the fewest bytes the case must move."""
+    estimate: float | None = None
+    """Seconds that the library itself expected of an operation."""
+    algorithm: str = ""
+    """The algorithm that a model expects the library to choose."""
+    protocol: str = ""
+    """The protocol that a model expects the library to choose."""
+
+    @property
+    def method(self) -> str:
+        """Algorithm and protocol that a model expects: `ring/LL`; empty of what was measured."""
+        return "/".join(filter(None, (self.algorithm, self.protocol)))
+
+
+@dataclass(frozen=True)
+class CaseResult(Answers):
+    """The result of a case by one implementation."""
 
     case: Case
     implementation: str
     scheduling: Scheduling | None = field(default=None, kw_only=True)
     """Whether the ranks had their cores; None where it is not known."""
 
-    kind: ClassVar[str]  # the word for this kind of result in a run file
-    usual: ClassVar[Outcome] = Outcome.OK  # the outcome unless the data is wrong
-
-    platform = ""
-    """What the ranks lived on; `model` of a prediction."""
-    note = NO_NOTE
-    """Facts about how the numbers came to be."""
-    library = ""
-    """Product and version of the library that executed the case, where the implementation's name does not tell."""
-    reason = ""
-    """Why there is no time; empty where there is one."""
-
     @property
-    def failure(self) -> CheckFailure | None:
-        """What the check found wrong; None where it found nothing, or there was no check."""
-        return getattr(self, "mismatch", None)
+    def predicted(self) -> bool:
+        """Whether a model says so, and nobody measured it."""
+        return self.origin == "predicted"
 
     @property
     def wrong(self) -> str:
         """What is wrong with the received data, in words; empty if nothing is known to be."""
-        return str(self.failure or "")
+        return str(self.mismatch or "")
 
     @property
     def right(self) -> bool:
@@ -68,7 +83,7 @@ class CaseResult:
     @property
     def check(self) -> str:
         """What a table says of a result with a time: `ok`, `predicted`, or what disturbed it."""
-        return str(self.scheduling) if self.scheduling and self.disturbed else "ok"
+        return str(self.scheduling) if self.disturbed else self.usual.value
 
     @property
     def outcome(self) -> Outcome:
@@ -77,9 +92,14 @@ class CaseResult:
             return Outcome.WRONG
         return Outcome.DISTURBED if self.disturbed else self.usual
 
+    @property
+    def problem(self) -> str:
+        """Why there is no time that is right: `skipped: allreduce only`; empty where there is one."""
+        return f"WRONG: {self.wrong}" if self.wrong else ""
+
     def describe(self) -> str:
         """Return the check of this result as a table shows it: `ok`, `predicted`, `skipped: allreduce only`."""
-        return f"WRONG: {self.wrong}" if self.wrong else self.check
+        return self.problem or self.check
 
 
 @dataclass(frozen=True)
@@ -147,7 +167,15 @@ class Observed(Timed):
         return (low, high) if math.isfinite(high) else (math.nan, math.nan)
 
 
-def joined_scheduling(results: Sequence[Observed]) -> Scheduling | None:
-    """Return the scheduling of the rounds of one result; None where it is known of none of them."""
-    known = [(result.scheduling, len(result.times)) for result in results if result.scheduling]
-    return Scheduling.joined([part for part, _ in known], [samples for _, samples in known]) if known else None
+class Expected(Timed):
+    """A result that a model predicts, with the band in which nine of ten should lie."""
+
+    origin = "predicted"
+    usual = Outcome.PREDICTED
+    low: float
+    high: float
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The seconds between which nine of ten should lie."""
+        return self.low, self.high

@@ -1,7 +1,7 @@
 """Results of collectives: measured, reported by another tool, predicted, explained, or absent for a reason."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from statistics import fmean, median
@@ -11,8 +11,8 @@ from msgspec import Meta
 
 from collbench import stats
 from collbench.datatypes import Study
-from collbench.results.base import CaseResult, Observed, Timed, joined_scheduling
-from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome
+from collbench.results.base import CaseResult, Expected, Observed
+from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome, Scheduling
 from collbench.stats import Spread
 from collbench.units import Count, Duration, Seconds
 
@@ -66,7 +66,7 @@ class Measurement(Observed):
             rounds=tuple(len(result.seconds) for result in results),
             floor=median(floors) if floors else None,
             barrier=median(barriers) if barriers else None,
-            scheduling=joined_scheduling(results),
+            scheduling=Scheduling.joined((result.scheduling, len(result.times)) for result in results),
         )
 
 
@@ -75,6 +75,7 @@ class Reported(Observed):
     """What another tool printed of a case, and how far it can be relied on: nobody here checked it."""
 
     kind: ClassVar[str] = "reported"
+    origin: ClassVar[str] = "imported"
 
     seconds: Duration  # of an operation, as printed; 0 where the tool printed none
     statistic: str  # what that is of which operations and ranks: "mean of 20 operations, mean over ranks"
@@ -94,14 +95,9 @@ class Reported(Observed):
         return "median" if self.samples else stats.FIGURES.get(first, "figure")
 
     @property
-    def standing(self) -> str:
+    def check(self) -> str:
         """What the number is worth, in words: another tool reported it, and checked it or not."""
         return f"reported {self.figure}, {'not checked' if self.wrong_elements is None else 'ok'}"
-
-    @property
-    def check(self) -> str:
-        """The standing."""
-        return self.standing
 
     @property
     def right(self) -> bool:
@@ -115,7 +111,7 @@ class Reported(Observed):
 
 
 @dataclass(frozen=True)
-class Prediction(Timed):
+class Prediction(Expected):
     """What a case should take by the model: seconds of an operation, and the band in which nine of ten should lie."""
 
     kind: ClassVar[str] = "prediction"
@@ -126,30 +122,26 @@ class Prediction(Timed):
     algorithm: str = ""  # that the library would choose
     protocol: str = ""
     platform: str = "model"
-    usual: ClassVar[Outcome] = Outcome.PREDICTED
 
     @property
     def typical(self) -> float:
         """The expected seconds."""
         return self.seconds
 
-    @property
-    def band(self) -> tuple[float, float]:
-        """The seconds between which nine of ten should lie."""
-        return self.low, self.high
-
-    @property
-    def check(self) -> str:
-        """The word `predicted`."""
-        return "predicted"
-
 
 @dataclass(frozen=True)
 class Untimed(CaseResult):
     """A case without a time, and why."""
 
+    origin: ClassVar[str] = ""
+
     platform: str = field()
     reason: str = field()
+
+    @property
+    def problem(self) -> str:
+        """Why it has no time: `skipped: allreduce only`."""
+        return f"{'FAILED' if self.usual.bad else self.usual.value}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -157,12 +149,7 @@ class Skipped(Untimed):
     """An implementation that cannot do this case, and why."""
 
     kind: ClassVar[str] = "skipped"
-
     usual: ClassVar[Outcome] = Outcome.SKIPPED
-
-    def describe(self) -> str:
-        """Return why it was skipped."""
-        return f"skipped: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -170,12 +157,7 @@ class Failed(Untimed):
     """A case that crashed or hung, and how."""
 
     kind: ClassVar[str] = "failed"
-
     usual: ClassVar[Outcome] = Outcome.FAILED
-
-    def describe(self) -> str:
-        """Return how it failed."""
-        return f"FAILED: {self.reason}"
 
 
 WAITED, MOVED, ADDED, PUBLISHED = "waited", "moved", "added", "published"
@@ -207,12 +189,6 @@ class Track:
     lost: Count = 0  # spans that found no room in the log; `spent` has them
 
 
-def mean_spent(tracks: Iterable[Track], phase: str) -> float:
-    """Return the seconds in a phase, the mean over the ranks' longest tracks; NaN without tracks."""
-    longest = {track.rank: track for track in sorted(tracks, key=lambda track: track.seconds)}
-    return fmean(track.spent[phase] for track in longest.values()) if longest else math.nan
-
-
 @dataclass(frozen=True)
 class Explanation(CaseResult):
     """Where the time of a checked operation went."""
@@ -231,13 +207,16 @@ class Explanation(CaseResult):
         return True
 
     def spent(self, part: str) -> float:
-        """Return the seconds in a phase, the mean over the ranks; NaN without tracks.
+        """Return the seconds in a phase, the mean over the ranks' longest tracks; NaN without tracks.
 
         LAUNCH is the time in no phase: before, behind and between kernels.
         """
+        if not self.tracks:
+            return math.nan
         if part == LAUNCH:
-            return max(0.0, self.traced - sum(map(self.spent, PHASES))) if self.tracks else math.nan
-        return mean_spent(self.tracks, part)
+            return max(0.0, self.traced - sum(map(self.spent, PHASES)))
+        longest = {track.rank: track for track in sorted(self.tracks, key=lambda track: track.seconds)}
+        return fmean(track.spent[part] for track in longest.values())
 
     def share(self, part: str) -> float:
         """Return the share of a part in the time of all; 0 where the clock saw no time pass, NaN without tracks."""

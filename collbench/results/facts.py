@@ -1,8 +1,9 @@
 """Facts of a result: what became of it, its note, how its ranks were scheduled, and what its check found."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain, zip_longest
 from typing import ClassVar, Self
 
 
@@ -137,19 +138,18 @@ class Scheduling:
         return cls(sum(samples) / max(1, len(samples)), repeated)
 
     @classmethod
-    def joined(cls, parts: Sequence[Self], samples: Sequence[int]) -> Self:
-        """Return the scheduling of several rounds of a result, which have so many samples each."""
-        spoiled = sum(part.off_core * count for part, count in zip(parts, samples, strict=True))
-        ranks = max(len(part.cores) for part in parts)
-        cores_of_ranks = [set[int]() for _ in range(ranks)]
-        for part in parts:
-            for known, cores in zip(cores_of_ranks, part.cores, strict=False):
-                known.update(cores)
+    def joined(cls, rounds: Iterable[tuple[Self | None, int]]) -> Self | None:
+        """Return the scheduling of several rounds with so many samples each; None where it is known of none of them."""
+        known = [(part, samples) for part, samples in rounds if part]
+        if not known:
+            return None
+        parts = [part for part, _ in known]
+        cores_of_ranks = zip_longest(*(part.cores for part in parts), fillvalue=())
         return cls(
-            off_core=spoiled / max(1, sum(samples)),
+            off_core=sum(part.off_core * samples for part, samples in known) / max(1, sum(count for _, count in known)),
             repeated=sum(part.repeated for part in parts),
             switches=sum(part.switches for part in parts),
-            cores=tuple(tuple(sorted(cores)) for cores in cores_of_ranks),
+            cores=tuple(tuple(sorted({*chain(*cores)})) for cores in cores_of_ranks),
         )
 
 
@@ -157,7 +157,7 @@ class CheckFailure:
     """What makes a result wrong: data, memory outside its buffers, or an impossible time; `str` says what and where."""
 
     kind: ClassVar[str]  # in a run file
-    wrong: int  # number of elements of the result that are known to be wrong, on one rank
+    wrong: int = 0  # number of elements of the result that are known to be wrong, on one rank
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class Mismatch(CheckFailure):
     chunk: int  # index of the chunk (there is one for each rank) that has it: in a ring, chunk = rank + step
     got: str  # empty where it is known to differ and no more
     expected: str
-    wrong: int
+    wrong: int = field()
     call: int | None = None  # of several calls without a pause between them, counted from 0
     calls: int | None = None  # number of these calls
     bound: str | None = None  # allowed distance, where the implementation is not exact
@@ -196,8 +196,6 @@ class Overrun(CheckFailure):
     offset: int  # of the changed byte nearest to the buffer, from its end; negative, from its start
     nbytes: int  # changed
 
-    wrong = 0
-
     def __str__(self) -> str:
         changed = f"{self.nbytes} byte{'s' if self.nbytes > 1 else ''}"
         where = f"before the start of the {self.buffer}" if self.offset < 0 else f"past the end of the {self.buffer}"
@@ -212,8 +210,6 @@ class Implausible(CheckFailure):
 
     seconds: float  # of an operation, as measured
     reason: str
-
-    wrong = 0
 
     def __str__(self) -> str:
         return f"implausible: {self.reason}"
@@ -231,7 +227,7 @@ class GemmMismatch(CheckFailure):
     column: int
     got: str
     expected: str
-    wrong: int
+    wrong: int = field()
 
     def __str__(self) -> str:
         where = f"rank {self.rank}, row {self.row}, column {self.column} after {self.products} matrix products"
@@ -245,8 +241,6 @@ class Disagreement(CheckFailure):
     kind: ClassVar[str] = "disagreement"
 
     rank: int
-
-    wrong = 0
 
     def __str__(self) -> str:
         return f"rank {self.rank} holds other bits than rank 0, though both are within the bound"
@@ -264,7 +258,7 @@ class WeightMismatch(CheckFailure):
     got: str  # empty where there is no value to compare
     expected: str
     bound: float  # distance that rounding alone explains
-    wrong: int
+    wrong: int = field()
 
     def __str__(self) -> str:
         if not self.got:

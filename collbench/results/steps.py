@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, NamedTuple, Self
 
 from msgspec import Meta
 
-from collbench.results.base import CaseResult, Observed, Timed, joined_scheduling
-from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome
+from collbench.results.base import CaseResult, Expected, Observed
+from collbench.results.facts import NO_NOTE, CheckFailure, Note, Scheduling
 from collbench.units import Count, Duration, Moment, Seconds
 
 COMPUTED, COMMUNICATED = "computed", "communicated"
@@ -105,11 +105,6 @@ class StepTimes(Observed):
         return tuple(series.seconds for series in self.series)
 
     @property
-    def seconds(self) -> tuple[float, ...]:
-        """The same, as a Measurement has it."""
-        return self.times
-
-    @property
     def launches(self) -> int:
         """Steps in a series."""
         return self.series[0].steps if self.series else 1
@@ -137,12 +132,12 @@ class StepTimes(Observed):
             series=tuple(series for result in results for series in result.series),
             rounds=tuple(len(result.series) for result in results),
             activities=next((result.activities for result in results if result.activities), ()),
-            scheduling=joined_scheduling(results),
+            scheduling=Scheduling.joined((result.scheduling, len(result.times)) for result in results),
         )
 
 
 @dataclass(frozen=True)
-class StepPrediction(Timed):
+class StepPrediction(Expected):
     """What a step should take by the model, and the band in which nine of ten should lie; all in seconds."""
 
     kind: ClassVar[str] = "predicted-steps"
@@ -153,22 +148,11 @@ class StepPrediction(Timed):
     algorithm: str = ""  # that the library would choose
     protocol: str = ""
     platform: str = "model"
-    usual: ClassVar[Outcome] = Outcome.PREDICTED
 
     @property
     def typical(self) -> float:
         """All parts together."""
         return sum(self.parts)
-
-    @property
-    def band(self) -> tuple[float, float]:
-        """The seconds between which nine of ten should lie."""
-        return self.low, self.high
-
-    @property
-    def check(self) -> str:
-        """The word `predicted`."""
-        return "predicted"
 
     def computing(self) -> float:
         """Return the seconds of computing."""
@@ -292,7 +276,7 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
-class PlannedStep(Timed):
+class PlannedStep(Expected):
     """The expected step of a layout of a training run.
 
     The case stands for its gradients: bytes that its replicas add up, and as many ranks as GPUs.  The implementation
@@ -316,17 +300,11 @@ class PlannedStep(Timed):
     price: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # of an hour of a GPU; 0: not known
     total: Annotated[float, Meta(ge=0, le=1e30)] = 0.0  # tokens of the whole run; 0: not known
     platform: str = "model"
-    usual: ClassVar[Outcome] = Outcome.PREDICTED
 
     @property
     def typical(self) -> float:
         """Seconds of a step."""
         return sum(self.parts.values())
-
-    @property
-    def band(self) -> tuple[float, float]:
-        """The seconds between which a step should lie."""
-        return self.low, self.high
 
     @property
     def check(self) -> str:

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from collbench.results import Note, Sharing
+from collbench.results import Note
+from collbench.results.facts import Sharing
 
 _SHARED = re.compile(r"(\d{1,9}) (ranks|processes) share (\d{1,9}) GPUs?")
 _CORES = re.compile(r"(oversubscribed)?(?:, )?(?:--spin (\w+))?")

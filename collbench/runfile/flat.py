@@ -9,8 +9,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from collbench.errors import UsageError
-from collbench.results import Measurement, Observed, Result, Timed
+from collbench.results import Observed, Result, Timed
 from collbench.runfile.header import Header
 from collbench.runfile.schema import case_fields
 
@@ -40,42 +39,17 @@ def _numbers(result: Result) -> dict[str, Any]:
     if not isinstance(result, Timed) or result.wrong or not result.typical > 0:
         return numbers
     low, high = result.band
-    numbers |= {"seconds": result.typical, "low": _finite(low), "high": _finite(high)}
+    numbers["seconds"] = result.typical
+    numbers["low"] = low if math.isfinite(low) else None
+    numbers["high"] = high if math.isfinite(high) else None
     if result.case.nbytes and result.case.collective.sized:
         numbers |= {"algbw": result.algbw, "busbw": result.busbw}
     if isinstance(result, Observed):
         numbers["samples"] = len(result.times)
         if len(result.times) > 1:
             numbers |= {name: result.percentile(percent) for name, percent in PERCENTILES.items()}
-    if isinstance(result, Measurement):
-        numbers["floor"] = result.floor
+    numbers["floor"] = result.floor
     return numbers
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def data_frame(rows: list[dict[str, Any]]) -> Any:
-    """Return records as a pandas.DataFrame; UsageError without pandas, which only this needs."""
-    try:
-        from pandas import DataFrame
-    except ImportError:
-        raise _lacking("pandas") from None
-    return DataFrame(rows)
-
-
-def arrow_table(rows: list[dict[str, Any]]) -> Any:
-    """Return records as a pyarrow.Table; UsageError without pyarrow, which only this needs."""
-    try:
-        from pyarrow import Table
-    except ImportError:
-        raise _lacking("pyarrow") from None
-    return Table.from_pylist(rows)
-
-
-def _lacking(package: str) -> UsageError:
-    return UsageError(f"{package} is not installed, and this needs it; fix: pip install {package}")
 
 
 def document(header: Header, results: Iterable[Result]) -> str:

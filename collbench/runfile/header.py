@@ -144,12 +144,9 @@ def _typed(as_type: Any, value: Any) -> Any:
         return tuple(_typed(element, part) for part in value) if isinstance(value, list) else ()
     if get_origin(as_type) is Mapping:
         values = value if isinstance(value, dict) else {}
-        texts = get_args(as_type)[1] is str
-        return (
-            {name: str(part) for name, part in values.items() if isinstance(part, str | int | float)}
-            if texts
-            else values
-        )
+        if get_args(as_type)[1] is not str:
+            return values
+        return {name: str(part) for name, part in values.items() if isinstance(part, str | int | float)}
     if issubclass(as_type, Part):
         return as_type.from_json(value)
     return value if type(value) is as_type else as_type()  # so True is no number

@@ -1,12 +1,13 @@
 """The runs of a folder, newest first, from the headers of their files; and the last run to compare another run with."""
 
+import contextlib
 import math
 import os
 import re
 import stat
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,7 +22,6 @@ from collbench.units import visible
 
 LAST = "last"
 _PATTERNS = (NAME, f"*/{NAME}", f"*/*/{NAME}")  # DIR/run.jsonl, DIR/run/run.jsonl, DIR/run/as-is/run.jsonl
-_EMPTY = Header()
 _END = 2**12  # bytes at the end of a file, in which its last line is looked for
 
 
@@ -31,7 +31,7 @@ class Entry:
 
     path: Path
     modified: float  # seconds since 1970 at which it was last written
-    header: Header = _EMPTY
+    header: Header = field(default_factory=Header)
     complete: bool = False  # whether its end was written
     status: int = 0  # exit status of its command
     broken: str = ""  # why it cannot be read
@@ -102,22 +102,17 @@ def list_runs(folder: Path) -> list[Entry]:
 def _entry(path: Path, modified: float) -> Entry:
     try:
         header = read_header(path)
-        end = _last_record(path)
+        with sanitize.safe_read(path, RunFileError) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
+            last = file.read(_END).splitlines()[-1:]
     except RunFileError as error:
         return Entry(path, modified, broken=str(error).replace(str(path), NAME))
+    try:
+        end = sanitize.parse_object(last[0]) if last else {}
+    except ValueError:  # longer than an end
+        end = {}
     status = end.get("status")
     return Entry(path, modified, header, end.get("kind") == "end", status if type(status) is int else 0)
-
-
-def _last_record(path: Path) -> dict[str, Any]:
-    """Return the last line of a file if it is short, as an end is; else nothing."""
-    with sanitize.safe_read(path, RunFileError) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
-        lines = file.read(_END).splitlines()
-    try:
-        return sanitize.parse_object(lines[-1]) if lines else {}
-    except ValueError:
-        return {}
 
 
 def started(header: Header, modified: float) -> float:
@@ -148,11 +143,15 @@ def last_before(new: Run, folder: Path) -> Path:
         raise UsageError(f"{shown(new.path)} has no right result with a time, so there is nothing to compare")
     modified = new.path.stat().st_mtime if new.path.exists() else math.inf
     age = started(new.header, modified), modified
-    entries = [entry for entry in list_runs(folder) if not _same_file(entry.path, new.path)]
+    entries = [entry for entry in list_runs(folder) if not (new.path.exists() and entry.path.samefile(new.path))]
     for entry in entries:
         alike = entry.whole and entry.age < age and _kind(entry.header) == _kind(new.header)
-        if alike and not cases.isdisjoint(_cases_of_file(entry.path)):
-            return entry.path
+        if not alike:
+            continue
+        with warnings.catch_warnings(), contextlib.suppress(RunFileError):
+            warnings.simplefilter("ignore", Notice)  # of rows that are left out: they only count less
+            if not cases.isdisjoint(_cases(read(entry.path).results)):
+                return entry.path
     raise UsageError(
         f"no last run for {shown(new.path)}: none of {len(entries)} other runs in {shown(folder)} is complete, "
         f"earlier, on {new.header.topology.name or 'an unnamed topology'} and has a case in common; give a path instead"
@@ -163,24 +162,8 @@ def _cases(results: Iterable[Result]) -> set[object]:
     return {(result.case, result.implementation, result.platform) for result in timed(results)}
 
 
-def _cases_of_file(path: Path) -> set[object]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Notice)  # of rows that are left out: they only count less
-            return _cases(read(path).results)
-    except RunFileError:
-        return set()
-
-
 def _kind(header: Header) -> tuple[str, ...]:
     return header.topology.name, header.imported.tool, header.interleaved.setting
-
-
-def _same_file(path: Path, other: Path) -> bool:
-    try:
-        return path.samefile(other)
-    except OSError:
-        return False
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,18 @@ Here is how they lie in a line: a line is flat, with the fields of its case and 
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from collbench.cases import Case, Job, Step, Sweep
-from collbench.collectives import find_collective
-from collbench.datatypes import NONE, Reduction, find_datatype, find_reduction
+from collbench.collectives import Collective, find_collective
+from collbench.datatypes import NONE, Datatype, Reduction, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.results import (
     PARTS,
-    PHASES,
     CheckFailure,
     Explanation,
     Mismatch,
@@ -26,16 +25,18 @@ from collbench.results import (
     PlannedStep,
     Reported,
     Result,
-    Series,
     StepPrediction,
     StepTimes,
     Trained,
 )
+from collbench.results.collectives import PHASES
+from collbench.results.steps import Series
 from collbench.units import FASTEST, SLOWEST
 
 T = TypeVar("T")
 
 _CASE = tuple(field.name for field in fields(Case))
+_RARE = ("both_places", "starts", "steps", "jobs", "requested")  # of a sweep: written if they are not as by default
 _NOTE = tuple(field.name for field in fields(Note))
 _KINDS: dict[str, type[Result]] = {kind.kind: kind for kind in get_args(Result)}
 _CHECKED = ("measurement", "steps", "training")
@@ -54,20 +55,8 @@ _SPAN_DIGITS = 10
 
 def case_fields(case: Case) -> dict[str, Any]:
     """Return a case as the fields of a line."""
-    named = {
-        "collective": case.collective.name,
-        "nbytes": case.nbytes,
-        "dtype": case.dtype.name,
-        "redop": case.redop.name,
-        "root": case.root,
-        "ranks": case.ranks,
-        "in_place": case.in_place,
-    }
-    if case.step:
-        named["step"] = _work(case.step)
-    if case.job:
-        named["job"] = _work(case.job)
-    return named
+    named = {name: _plain(getattr(case, name)) for name in _CASE}
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def to_case(line: Mapping[str, Any]) -> Case:
@@ -86,29 +75,11 @@ def to_case(line: Mapping[str, Any]) -> Case:
 
 def sweep_fields(sweep: Sweep) -> dict[str, Any]:
     """Return a sweep as it stands in a header."""
-    named = {
-        "collectives": [collective.name for collective in sweep.collectives],
-        "sizes": list(sweep.sizes),
-        "dtypes": [dtype.name for dtype in sweep.dtypes],
-        "redops": [redop.name for redop in sweep.redops],
-        "ranks": sweep.ranks,
-        "implementations": list(sweep.implementations),
-        "root": sweep.root,
-        "in_place": sweep.in_place,
-        "sampling": asdict(sweep.sampling),
-        "spin": sweep.spin,
-        "bind": sweep.bind,
-    }
-    if sweep.both_places:
-        named["both_places"] = True
-    if sweep.starts > 1:
-        named["starts"] = sweep.starts
-    if any(sweep.steps):
-        named["steps"] = [_work(step) if step else None for step in sweep.steps]
-    if any(sweep.jobs):
-        named["jobs"] = [_work(job) if job else None for job in sweep.jobs]
-    if sweep.requested:
-        named["asked"] = asdict(sweep.requested)
+    named = {}
+    for field in fields(sweep):
+        value = getattr(sweep, field.name)
+        if field.name not in _RARE or value not in (field.default, 0):
+            named["asked" if field.name == "requested" else field.name] = _plain(value)
     return named
 
 
@@ -123,10 +94,16 @@ def to_sweep(header: Mapping[str, Any]) -> Sweep:
     return convert({**header, **found}, Sweep)
 
 
-def _work(work: Step | Job) -> dict[str, Any]:
-    """Return the fields of a step or a job, without those that only some have."""
-    built: dict[str, Any] = msgspec.to_builtins(work)
-    return {name: value for name, value in built.items() if value or name not in ("mode", "ctas", "target")}
+def _plain(value: Any) -> Any:
+    """Return a part of a case or a sweep for JSON; a step or a job without the fields that only some have."""
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, Collective | Datatype | Reduction):
+        return value.name
+    built = msgspec.to_builtins(value)
+    if isinstance(value, Step | Job):
+        return {name: part for name, part in built.items() if part or name not in ("mode", "ctas", "target")}
+    return built
 
 
 def _find_reduction(name: str) -> Reduction:
@@ -151,7 +128,7 @@ def to_line(result: Result) -> dict[str, Any]:
     line = {"kind": result.kind, "implementation": result.implementation, "platform": result.platform}
     line |= case_fields(result.case)
     if result.kind in _CHECKED:
-        line |= {"check": "wrong"} | _failure_fields(result.failure) if result.failure else {"check": "ok"}
+        line |= {"check": "wrong"} | _failure_fields(result.mismatch) if result.mismatch else {"check": "ok"}
     line |= {name: value for name, value in msgspec.to_builtins(result.note).items() if value}
     for field in _FIELDS[result.kind]:
         value = getattr(result, field.name)
@@ -180,10 +157,12 @@ def to_result(line: Mapping[str, Any]) -> Result | None:
         if line.get("check") not in ("ok", "wrong"):
             raise ValueError("field 'check' is neither 'ok' nor 'wrong'")
         nested["mismatch"] = _to_failure(line) if line["check"] == "wrong" else None
-    if kind == "measurement":
-        _drop_nothing(nested)
-    if kind == "training":
-        nested["points"] = _with_losses(nested.get("points"))
+    for name in ("floor", "barrier") if kind == "measurement" else ():
+        value = nested.get(name)
+        if isinstance(value, int | float) and not 0 < value < math.inf:
+            del nested[name]  # zero is what a clock too coarse for it gives
+    if kind == "training" and isinstance(nested.get("points"), list):
+        nested["points"] = [_with_loss(point) for point in nested["points"]]
     if kind == "reported":
         nested["wrong_elements"] = nested.pop("wrong", None)
     result = convert(nested, _KINDS[kind])
@@ -227,21 +206,9 @@ def _rounded(value: Any, digits: int) -> Any:
     return value
 
 
-def _drop_nothing(nested: dict[str, Any]) -> None:
-    """Drop a copy time or a barrier of zero, which a clock too coarse for it gives."""
-    for name in ("floor", "barrier"):
-        value = nested.get(name)
-        if isinstance(value, int | float) and not 0 < value < math.inf:
-            del nested[name]
-
-
-def _with_losses(points: Any) -> Any:
-    if not isinstance(points, list):
-        return points
-    return [
-        [*point[:2], math.inf] if isinstance(point, list) and len(point) == 3 and point[2] is None else point
-        for point in points
-    ]
+def _with_loss(point: Any) -> Any:
+    """Return a point whose loss is infinite where it was no number."""
+    return [*point[:2], math.inf] if isinstance(point, list) and len(point) == 3 and point[2] is None else point
 
 
 _PLAIN = ("rank", "index", "chunk", "got", "expected", "wrong")
@@ -311,10 +278,9 @@ def _in_order(series: Series, rank: int) -> bool:
 def _contradiction_of_training(result: Trained) -> str:
     if result.points and not result.seconds > FASTEST:
         return "a time that is none: a training run without any"
-    if any(
-        after.seconds < before.seconds or after.batches < before.batches for before, after in pairwise(result.points)
-    ):
-        return "points of a training run that go backwards"
+    for before, after in pairwise(result.points):
+        if after.seconds < before.seconds or after.batches < before.batches:
+            return "points of a training run that go backwards"
     return ""
 
 

@@ -8,6 +8,7 @@ History of the format number (readers refuse newer files, ignore fields they don
 """
 
 import contextlib
+import importlib
 import json
 import os
 import tempfile
@@ -23,7 +24,7 @@ from collbench.host import sanitize
 from collbench.host.sanitize import text
 from collbench.results import Outcome, Result
 from collbench.runfile.earlier import upgraded
-from collbench.runfile.flat import arrow_table, data_frame, record
+from collbench.runfile.flat import record
 from collbench.runfile.header import Header
 from collbench.runfile.schema import to_line, to_result
 
@@ -51,11 +52,11 @@ class Run:
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas.DataFrame; UsageError where pandas is not installed."""
-        return data_frame(self.rows())
+        return _optional("pandas").DataFrame(self.rows())
 
     def to_arrow(self) -> Any:
         """Return the rows as a pyarrow.Table; UsageError where pyarrow is not installed."""
-        return arrow_table(self.rows())
+        return _optional("pyarrow").Table.from_pylist(self.rows())
 
     @property
     def whole(self) -> bool:
@@ -67,6 +68,14 @@ class Run:
         """`cut off after 37 rows`; nothing of a whole run."""
         rows = len(self.results)
         return "" if self.whole else f"{CUT_OFF} after {rows} row{'' if rows == 1 else 's'}"
+
+
+def _optional(package: str) -> Any:
+    """Return a package that nothing else needs."""
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise UsageError(f"{package} is not installed, and this needs it; fix: pip install {package}") from None
 
 
 def cut_off_notes(runs: Iterable[Run]) -> list[str]:
@@ -212,22 +221,32 @@ def read(path: Path) -> Run:
     place = path / NAME if path.is_dir() else path
     lines = ((number, line) for number, line in sanitize.read_lines(place, RunFileError) if line.strip())
     header, number = _header(place, lines)
-    rows = _Rows(place, number < FORMAT)
+    results: list[Result] = []
+    left_out: list[str] = []
+    last: dict[str, Any] = {}
     for at, line in lines:
-        rows.take(at, line)
-    if rows.left_out and not rows.results:
-        raise RunFileError(f"{place}:{rows.left_out[0]}")
-    rows.warn()
-    end = rows.last if rows.last.get("kind") == "end" else None
-    status = end.get("status") if end else None
-    return Run(
-        path=place,
-        header=header,
-        results=tuple(rows.results),
-        complete=end is not None,
-        status=status if type(status) is int else None,
-        left_out=tuple(rows.left_out),
-    )
+        try:
+            last = sanitize.parse_object(line)
+            result = to_result(upgraded(last) if number < FORMAT else last)
+            results += [result] if result else []
+        except ValueError as error:
+            if line.endswith(b"\n"):
+                left_out.append(f"{at}: {sanitize.message(str(error))}")
+            else:  # no newline behind it: the writer was stopped in the middle of it
+                _warn(f"{place}:{at}: the last line is torn; read without it", TornLine)
+    if left_out and not results:
+        raise RunFileError(f"{place}:{left_out[0]}")
+    for reason in left_out[:_NAMED]:
+        _warn(f"{place}:{reason}; read without this row", BadRow)
+    if more := len(left_out[_NAMED:]):
+        _warn(f"{place}: and without {more} rows more", BadRow)
+    complete, status = last.get("kind") == "end", last.get("status")
+    status = status if complete and type(status) is int else None
+    return Run(place, header, tuple(results), complete, status, tuple(left_out))
+
+
+def _warn(words: str, category: type[Notice]) -> None:
+    warnings.warn(sanitize.message(words), category, stacklevel=3)  # at the caller of `read`
 
 
 def read_header(place: Path) -> Header:
@@ -250,34 +269,3 @@ def _header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, in
             f"{place} has format {text(repr(number), 24)}, this collbench reads up to {FORMAT}: upgrade collbench"
         )
     return Header.from_json(fields), number
-
-
-class _Rows:
-    """The rows of a run file while they are read."""
-
-    def __init__(self, place: Path, old: bool) -> None:
-        self.results: list[Result] = []
-        self.left_out: list[str] = []
-        self.last: dict[str, Any] = {}
-        self._place, self._old = place, old
-
-    def take(self, at: int, line: bytes) -> None:
-        """Read the next row."""
-        try:
-            fields = sanitize.parse_object(line)
-            self.last = fields
-            result = to_result(upgraded(fields) if self._old else fields)
-            self.results += [result] if result else []
-        except ValueError as error:
-            if line.endswith(b"\n"):
-                self.left_out.append(f"{at}: {sanitize.message(str(error))}")
-            else:  # no newline behind it: the writer was stopped in the middle of it
-                words = f"{self._place}:{at}: the last line is torn; read without it"
-                warnings.warn(sanitize.message(words), TornLine, stacklevel=4)
-
-    def warn(self) -> None:
-        """Warn of the first rows that were left out, and say how many more there are."""
-        for reason in self.left_out[:_NAMED]:
-            warnings.warn(sanitize.message(f"{self._place}:{reason}; read without this row"), BadRow, stacklevel=4)
-        if more := len(self.left_out[_NAMED:]):
-            warnings.warn(sanitize.message(f"{self._place}: and without {more} rows more"), BadRow, stacklevel=4)

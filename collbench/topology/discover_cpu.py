@@ -40,14 +40,17 @@ def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collectio
 
     """
     records = _cpuinfo(root)
-    cpus = _online(root, records)
+    counted = tuple(int(record["processor"]) for record in records if record.get("processor", "").isdigit())
+    cpus = cpu_list(_text(root / "sys/devices/system/cpu/online")) or counted or tuple(range(os.cpu_count() or 1))
+    if usable is None:  # macOS has no such mask
+        usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else cpus
     sockets = _sockets(root, cpus, records)
     shared = tuple(
         Link(a, b, Kind.SHARED_MEMORY, "between CPU sockets", p2p="yes")
         for a, b in combinations(range(len(sockets)), 2)
     )
     host = Host(
-        usable=tuple(sorted(_affinity(cpus) if usable is None else usable)),
+        usable=tuple(sorted(usable)),
         cpu_limit=_cpu_limit(root),
         caches=_caches(root, cpus),
         numa=_numa(root),
@@ -65,11 +68,6 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _integer(path: Path) -> int | None:
-    text = _text(path)
-    return int(text) if re.fullmatch(r"-?\d+", text) else None
-
-
 def cpu_list(text: str) -> tuple[int, ...]:
     """Return the CPUs of a list in the kernel's notation: `0-3,8` is 0, 1, 2, 3 and 8."""
     spans = re.findall(r"(\d+)(?:-(\d+))?", text)
@@ -83,23 +81,15 @@ def _cpuinfo(root: Path) -> list[dict[str, str]]:
     return [{key.strip(): value.strip() for key, _, value in block} for block in pairs if block]
 
 
-def _online(root: Path, records: list[dict[str, str]]) -> tuple[int, ...]:
-    listed = cpu_list(_text(root / "sys/devices/system/cpu/online"))
-    counted = tuple(int(record["processor"]) for record in records if record.get("processor", "").isdigit())
-    return listed or counted or tuple(range(os.cpu_count() or 1))
-
-
-def _affinity(cpus: tuple[int, ...]) -> Collection[int]:
-    """The CPUs that this process may run on; all where the system has no such mask (macOS)."""
-    ask = getattr(os, "sched_getaffinity", None)
-    return ask(0) if ask else cpus
-
-
 def _sockets(root: Path, cpus: tuple[int, ...], records: list[dict[str, str]]) -> tuple[Socket, ...]:
     name = _model_name(records)
     of_cpu = {cpu: _place(root, cpu) for cpu in cpus}
     if None in of_cpu.values():
-        of_cpu = _places_from_cpuinfo(records)
+        of_cpu = {
+            int(record["processor"]): (int(record["physical id"]), record["core id"])
+            for record in records
+            if all(record.get(key, "").isdigit() for key in ("processor", "physical id", "core id"))
+        }
     if set(of_cpu) != set(cpus) or None in of_cpu.values():
         return (Socket(name, threads=len(cpus)),)
     places = [place for place in of_cpu.values() if place]
@@ -116,33 +106,22 @@ def _sockets(root: Path, cpus: tuple[int, ...], records: list[dict[str, str]]) -
 def _place(root: Path, cpu: int) -> tuple[int, str] | None:
     """The package of a CPU, and an identifier of its core."""
     folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-    package = _integer(folder / "physical_package_id")
+    package = _text(folder / "physical_package_id")
     # The siblings rather than core_id: arm64 counts core_id anew in each cluster.
     siblings = _text(folder / "core_cpus_list") or _text(folder / "thread_siblings_list")
     core = siblings or _text(folder / "core_id")
-    return None if package is None or not core else (package, core)
-
-
-def _places_from_cpuinfo(records: list[dict[str, str]]) -> dict[int, tuple[int, str] | None]:
-    return {
-        int(record["processor"]): (int(record["physical id"]), record["core id"])
-        for record in records
-        if all(record.get(key, "").isdigit() for key in ("processor", "physical id", "core id"))
-    }
+    return (int(package), core) if core and re.fullmatch(r"-?\d+", package) else None
 
 
 def _model_name(records: list[dict[str, str]]) -> str:
     """The processor's name without what every name has: `Intel Xeon Platinum 8480C`, `AMD EPYC 9654`."""
     record: Mapping[str, str] = records[0] if records else {}
-    name = record.get("model name") or record.get("cpu model") or _arm_name(record)
+    name = record.get("model name") or record.get("cpu model")
+    implementer, part = record.get("CPU implementer"), record.get("CPU part")
+    if not name and implementer and part:
+        name = ARM_CORES.get((implementer, part)) or f"arm64 (implementer {implementer}, part {part})"
     name = re.sub(r"\((?:R|TM|tm)\)| CPU\b| @ .*| \d+-Core Processor.*", "", name or platform.processor())
     return " ".join(name.split()) or platform.machine() or "CPU"
-
-
-def _arm_name(record: Mapping[str, str]) -> str:
-    implementer, part = record.get("CPU implementer", ""), record.get("CPU part", "")
-    known = ARM_CORES.get((implementer, part))
-    return known or (f"arm64 (implementer {implementer}, part {part})" if implementer and part else "")
 
 
 def _caches(root: Path, cpus: tuple[int, ...]) -> tuple[Cache, ...]:

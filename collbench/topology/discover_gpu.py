@@ -169,7 +169,12 @@ def _see(nvml: Any, handle: Any, uuid: str) -> _Seen:
         capability=".".join(map(str, capability)) if capability else None,
         memory=memory.total if memory else None,
         numa=_numa(nvml, handle),
-        pcie=_pcie(nvml, handle),
+        pcie=Pcie(
+            generation=ask(nvml, "nvmlDeviceGetCurrPcieLinkGeneration", handle),
+            width=ask(nvml, "nvmlDeviceGetCurrPcieLinkWidth", handle),
+            max_generation=ask(nvml, "nvmlDeviceGetMaxPcieLinkGeneration", handle),
+            max_width=ask(nvml, "nvmlDeviceGetMaxPcieLinkWidth", handle),
+        ),
         nvlink=_nvlink(nvml, handle, links),
         switch_links=kinds.count(nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH),
         mig=mig[0] == nvml.NVML_FEATURE_ENABLED if mig else None,
@@ -204,15 +209,6 @@ def _numa(nvml: Any, handle: Any) -> int | None:
     mask = ask(nvml, "nvmlDeviceGetMemoryAffinity", handle, 16, nvml.NVML_AFFINITY_SCOPE_NODE)
     nodes = [64 * word + bit for word, bits in enumerate(mask or ()) for bit in range(64) if bits >> bit & 1]
     return nodes[0] if nodes else None
-
-
-def _pcie(nvml: Any, handle: Any) -> Pcie:
-    return Pcie(
-        generation=ask(nvml, "nvmlDeviceGetCurrPcieLinkGeneration", handle),
-        width=ask(nvml, "nvmlDeviceGetCurrPcieLinkWidth", handle),
-        max_generation=ask(nvml, "nvmlDeviceGetMaxPcieLinkGeneration", handle),
-        max_width=ask(nvml, "nvmlDeviceGetMaxPcieLinkWidth", handle),
-    )
 
 
 def _nvlink(nvml: Any, handle: Any, links: list[int]) -> NvLink | None:
@@ -265,17 +261,14 @@ def _nvlink_between(nvml: Any, first: _Seen, second: _Seen) -> tuple[Kind, NvLin
         return Kind.NVLINK, NvLink(generation, direct, line_rate)
     switched = min(mine.switch_links, other.switch_links)
     if switched:
-        return (Kind.NVSWITCH, NvLink(generation, switched, line_rate)) if _same_fabric(mine, other) else None
+        # Without a fabric, switches join all of a machine; with one, the GPUs of a clique.
+        if mine.fabric and other.fabric:
+            apart = (mine.fabric.cluster, mine.fabric.clique) != (other.fabric.cluster, other.fabric.clique)
+            return None if apart else (Kind.NVSWITCH, NvLink(generation, switched, line_rate))
+        return Kind.NVSWITCH, NvLink(generation, switched, line_rate)
     if ask(nvml, "nvmlDeviceGetP2PStatus", first.handle, second.handle, P2P_NVLINK) == nvml.NVML_P2P_STATUS_OK:
         return Kind.NVLINK, NvLink(generation, None, line_rate)  # joined, but a virtual machine hides how
     return None
-
-
-def _same_fabric(first: Gpu, second: Gpu) -> bool:
-    """Whether switches join the two: always in a machine without a fabric, else within a clique of it."""
-    if first.fabric is None or second.fabric is None:
-        return True
-    return (first.fabric.cluster, first.fabric.clique) == (second.fabric.cluster, second.fabric.clique)
 
 
 def _p2p(nvml: Any, first: Any, second: Any) -> tuple[str, str]:

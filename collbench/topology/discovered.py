@@ -255,7 +255,11 @@ class Topology:
         what = " + ".join(f"{count} x {name}" for name, count in counted.items())
         ranks = f"{self.ranks} rank" + ("s" if self.ranks > 1 else "")
         if self.sockets:
-            return f"{ranks} on {what}{_cores(self.sockets)}"
+            count, unit = sum(socket.cores or 0 for socket in self.sockets), "core"
+            if not count:
+                count, unit = sum(socket.threads or 0 for socket in self.sockets), "CPU"
+            cores = f", {count} {unit}{'s' if count > 1 else ''}" if count else ""
+            return f"{ranks} on {what}{cores}"
         words = dict.fromkeys(_WORDS.get(link.kind, link.kind) for link in self.links)
         joined = f", {' + '.join(words)}" if words else ""
         nodes = len({gpu.host for gpu in self.gpus})
@@ -306,14 +310,6 @@ def _as_json(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
 
 
-def _cores(sockets: tuple[Socket, ...]) -> str:
-    cores = sum(socket.cores or 0 for socket in sockets)
-    if cores:
-        return f", {cores} core" + ("s" if cores > 1 else "")
-    threads = sum(socket.threads or 0 for socket in sockets)
-    return f", {threads} CPU" + ("s" if threads > 1 else "") if threads else ""
-
-
 def _probed(link: Link, results: Probed, otherwise: str) -> Link:
     answers = [results[pair] for pair in ((link.a, link.b), (link.b, link.a)) if pair in results]
     if not answers:
@@ -359,35 +355,25 @@ SMALL_SHM = 2**28  # bytes of /dev/shm; containers get 64 MiB by default
 
 def caveats(topology: Topology) -> tuple[str, ...]:
     """Return sentences on what spoils numbers measured on a topology, the worst first."""
-    sentences = [
-        *filter(None, [topology.unseen]),
-        *_sharing_caveats(topology),
-        *_peer_caveats(topology),
-        *_gpu_caveats(topology),
-    ]
+    sentences = [topology.unseen] if topology.unseen else []
+    if topology.shared:
+        count = len(topology.gpus)
+        sentences.append(
+            f"{topology.ranks} ranks share {count} GPU{'s' if count > 1 else ''}: "
+            "bus bandwidth means nothing between ranks of one GPU; read algbw"
+        )
+    sentences += _gpu_caveats(topology)
     if topology.host:
         sentences += _host_caveats(topology, topology.host)
     return tuple(sentences)
 
 
-def _sharing_caveats(topology: Topology) -> Iterator[str]:
-    if topology.shared:
-        count = len(topology.gpus)
-        yield (
-            f"{topology.ranks} ranks share {count} GPU{'s' if count > 1 else ''}: "
-            "bus bandwidth means nothing between ranks of one GPU; read algbw"
-        )
-
-
-def _peer_caveats(topology: Topology) -> Iterator[str]:
+def _gpu_caveats(topology: Topology) -> Iterator[str]:
     if topology.gpus and any(link.p2p == "no" for link in topology.links):
         yield "GPUs without peer access copy through the host's memory, at a fraction of the rate given here"
     narrow = [str(i) for i, gpu in enumerate(topology.gpus) if gpu.pcie and gpu.pcie.narrow]
     if narrow:
         yield f"GPU {', '.join(narrow)}: fewer PCIe lanes in use than slot and GPU allow; check the riser"
-
-
-def _gpu_caveats(topology: Topology) -> Iterator[str]:
     most = max((gpu.nvlink.count or 0 for gpu in topology.gpus if gpu.nvlink), default=0)
     for i, gpu in enumerate(topology.gpus):
         count = gpu.nvlink.count or 0 if gpu.nvlink else 0

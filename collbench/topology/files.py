@@ -188,9 +188,16 @@ def parse(fields: Mapping[str, Any], path: Path) -> System:
         UsageError: A key is unknown, missing or wrong, in one line that names it.
 
     """
-    described = _decoded(fields, f"{path}: ")
-    gpu, node, nccl = described.gpu, described.node, described.nccl
-    _check(described, f"{path}: ")
+    try:
+        described = msgspec.convert(fields, Description)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {_explained(str(error), fields)}") from None
+    for problem in (*_node_problems(described), *_problems(described)):
+        raise UsageError(f"{path}: {problem}")
+    gpu, node, nic, nccl = described.gpu, described.node, described.nic, described.nccl
+    calibration = ""
+    if described.calibration != CalibrationTable():  # the factors stand in another file, or in this one
+        calibration = str(path.parent / described.calibration.file if described.calibration.file else path)
     architecture = ARCHITECTURES[gpu.arch]
     links = (node.nvlinks or architecture.nvlinks) if node.fabric in NVLINKED else 0
     generation = node.pcie_gen or architecture.pcie
@@ -217,31 +224,19 @@ def parse(fields: Mapping[str, Any], path: Path) -> System:
         switches=tuple(map(tuple, node.switches)),
         per_socket=-(-node.gpus // node.sockets),
         socket_rate=node.inter_socket * 1e9,
-        nics=_nics(described.nic),
-        tiers=tuple(_tier(tier) for tier in described.tier),
+        nics=Nics(nic.per_node, nic.rate * 1e9, nic.transport, nic.gdr) if nic else None,
+        tiers=tuple(
+            Tier(tier.name, tier.radix, tier.oversubscription, tier.routing, tier.paths, tier.qps)
+            for tier in described.tier
+        ),
         nodes=described.scale.nodes,
         launch=described.host.launch,
         nccl=nccl.version,
         nvls=nccl.nvls is not False,
         algorithm=nccl.algo,
         protocol=nccl.proto,
-        calibration=_calibration(described.calibration, path),
+        calibration=calibration,
     )
-
-
-def _nics(nic: NicTable | None) -> Nics | None:
-    return Nics(nic.per_node, nic.rate * 1e9, nic.transport, nic.gdr) if nic else None
-
-
-def _tier(tier: TierTable) -> Tier:
-    return Tier(tier.name, tier.radix, tier.oversubscription, tier.routing, tier.paths, tier.qps)
-
-
-def _calibration(calibration: CalibrationTable, path: Path) -> str:
-    """The file that has the factors: another file, or this one."""
-    if calibration == CalibrationTable():
-        return ""
-    return str(path.parent / calibration.file) if calibration.file else str(path)
 
 
 def _can_add(described: Description) -> bool:
@@ -250,12 +245,6 @@ def _can_add(described: Description) -> bool:
 
 def _multicast(described: Description) -> bool:
     return _can_add(described) if described.node.multicast is None else described.node.multicast
-
-
-def _check(described: Description, file: str) -> None:
-    """Raise UsageError for what no key shows alone."""
-    for problem in (*_node_problems(described), *_problems(described)):
-        raise UsageError(f"{file}{problem}")
 
 
 def _node_problems(described: Description) -> Iterator[str]:
@@ -309,14 +298,6 @@ def _problems(described: Description) -> Iterator[str]:
             yield f"[[tier]] {tier.name!r} needs a radix; only the topmost may join whatever there is"
     if any(tier.name == "torus" for tier in tiers):
         yield "[[tier]] name = 'torus' is no longer modelled; describe switches"
-
-
-def _decoded(fields: Mapping[str, Any], file: str) -> Description:
-    """Decode a file's fields; UsageError at the first key that is wrong."""
-    try:
-        return msgspec.convert(fields, Description)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{file}{_explained(str(error), fields)}") from None
 
 
 def _explained(error: str, fields: Mapping[str, Any]) -> str:
@@ -390,21 +371,7 @@ def _tables(system: System, factors: Mapping[str, float]) -> Iterator[tuple[str,
         "memory_bw": system.memory_rate / 1e9 or None,
     }
     yield "[gpu]", gpu
-    yield "[node]", _node(system)
-    if system.nics:
-        yield "[nic]", vars(system.nics) | {"rate": system.nics.rate / 1e9}
-    for tier in system.tiers:
-        keys = {("qps" if key == "flows" else key): value for key, value in vars(tier).items()}
-        yield "[[tier]]", {key: value for key, value in keys.items() if key != "radix" or value}
-    yield "[scale]", {"nodes": system.nodes}
-    yield "[host]", {"launch": system.launch}
-    nvls = None if system.nvls else False
-    yield "[nccl]", {"version": system.nccl, "nvls": nvls, "algo": system.algorithm, "proto": system.protocol}
-    yield "[calibration]", dict(factors)
-
-
-def _node(system: System) -> Mapping[str, Value | None]:
-    return {
+    node: dict[str, Value | None] = {
         "gpus": system.gpus,
         "fabric": system.fabric,
         "nvlinks": system.nvlinks or None,
@@ -419,6 +386,17 @@ def _node(system: System) -> Mapping[str, Value | None]:
         "sockets": system.sockets if system.sockets > 1 else None,
         "inter_socket": (system.socket_rate / 1e9 or None) if system.sockets > 1 else None,
     }
+    yield "[node]", node
+    if system.nics:
+        yield "[nic]", vars(system.nics) | {"rate": system.nics.rate / 1e9}
+    for tier in system.tiers:
+        keys = {("qps" if key == "flows" else key): value for key, value in vars(tier).items()}
+        yield "[[tier]]", {key: value for key, value in keys.items() if key != "radix" or value}
+    yield "[scale]", {"nodes": system.nodes}
+    yield "[host]", {"launch": system.launch}
+    nvls = None if system.nvls else False
+    yield "[nccl]", {"version": system.nccl, "nvls": nvls, "algo": system.algorithm, "proto": system.protocol}
+    yield "[calibration]", dict(factors)
 
 
 def _written(value: Value | None) -> str:

@@ -201,12 +201,18 @@ def system_lines(system: System, width: int = WIDEST) -> Iterator[str]:
     yield from textwrap.wrap(title, width)
     yield ""
     if system.nodes > 1:
-        yield from _network(system, width)
+        # The topmost tier of switches comes first.
+        yield from columns({tier.name: words for tier, words in reversed(tiers(system))}, width)
+        yield ""
     yield f"each of {system.nodes:,} nodes:" if system.nodes > 1 else "node:"
     for line in _node(system, width - 2):
         yield f"  {line}".rstrip()
     yield ""
-    for words in _remarks(system):
+    software = [f"NCCL {system.nccl}", LAUNCHES[system.launch]]
+    software += [f"algorithm {system.algorithm}"] if system.algorithm != "auto" else []
+    software += [f"protocol {system.protocol}"] if system.protocol != "auto" else []
+    software += [f"calibrated by {system.calibration}"] if system.calibration else []
+    for words in (", ".join(software), *(f"note: assumed: {guess}" for guess in system.guesses)):
         yield from textwrap.wrap(words, width, subsequent_indent="      ")
 
 
@@ -274,18 +280,15 @@ def fabric_words(system: System) -> str:
 
 def cpu_rows(system: System) -> list[tuple[str, str]]:
     """Return the GPUs at each CPU, a row for each; of many CPUs the first, and how many there are."""
-    rows = [(f"CPU {socket}", _at_cpu(system, socket)) for socket in range(system.sockets)]
+    rows = []
+    for socket in range(system.sockets):
+        here = [gpu for gpu in range(system.gpus) if system.socket(gpu) == socket]
+        groups = [[gpu for gpu in group if gpu in here] for group in system.switches]
+        switches = "; ".join(f"PCIe switch: {_span(group)}" for group in groups if group)
+        rows.append((f"CPU {socket}", switches or _span(here)))
     if len(rows) <= MOST_ROWS:
         return rows
     return [rows[0], ("...", f"x {len(rows)}, {_span(range(system.gpus))} in all")]
-
-
-def _at_cpu(system: System, socket: int) -> str:
-    here = [gpu for gpu in range(system.gpus) if system.socket(gpu) == socket]
-    groups = [[gpu for gpu in group if gpu in here] for group in system.switches]
-    if not any(groups):
-        return _span(here)
-    return "; ".join(f"PCIe switch: {_span(group)}" for group in groups if group)
 
 
 def _rate(rate: float) -> str:
@@ -297,12 +300,6 @@ def _span(gpus: Sequence[int]) -> str:
     if len(gpus) > 8:
         return f"GPU {gpus[0]}-{gpus[-1]}"
     return f"GPU {' '.join(map(str, gpus))}"
-
-
-def _network(system: System, width: int) -> Iterator[str]:
-    """The tiers of switches from the topmost."""
-    yield from columns({tier.name: words for tier, words in reversed(tiers(system))}, width)
-    yield ""
 
 
 def _node(system: System, width: int) -> Iterator[str]:
@@ -334,14 +331,3 @@ def _nvlink_matrix(system: System, width: int) -> Iterator[str]:
     for a in range(count):
         cells = [f"NV{pairs[min(a, b), max(a, b)]}" if a != b else "-" for b in range(count)]
         yield f"GPU {a}".ljust(7) + "".join(("-" if cell == "NV0" else cell).rjust(6) for cell in cells)
-
-
-def _remarks(system: System) -> Iterator[str]:
-    """Yield the software that runs the system, and what is only assumed."""
-    words = [f"NCCL {system.nccl}", LAUNCHES[system.launch]]
-    words += [f"algorithm {system.algorithm}"] if system.algorithm != "auto" else []
-    words += [f"protocol {system.protocol}"] if system.protocol != "auto" else []
-    words += [f"calibrated by {system.calibration}"] if system.calibration else []
-    yield ", ".join(words)
-    for guess in system.guesses:
-        yield f"note: assumed: {guess}"

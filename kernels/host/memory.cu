@@ -1,4 +1,4 @@
-// What the cores of a CPU move, measured by the ranks themselves: collbench/platforms/cpu/memory_traffic.py asks.
+// What the cores of a CPU move, measured by the ranks themselves: collbench/platforms/cpu/memory.py asks.
 //
 // traffic    Reads and writes so many bytes, in an order that memory likes and without waiting for anybody: no collective
 //            that must read and write as many is faster.

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from collbench.analysis.stragglers import Floats, StepArrays
-from collbench.results import Series
+from collbench.results.steps import Series
 
 USUAL = 1e-3  # seconds of computing
 LEAVING = 1e-4  # seconds of communication

@@ -4,7 +4,8 @@ import pytest
 
 from collbench.analysis.overlap import COSTS, HELPS, INCONCLUSIVE, as_good, best, overlaps
 from collbench.cases import Step
-from collbench.results import Series, StepTimes
+from collbench.results import StepTimes
+from collbench.results.steps import Series
 from tests.conftest import case
 
 

@@ -7,7 +7,8 @@ import pytest
 from collbench.analysis.plans import UNHIDDEN, communication, front, planned, rate, scaled, verdicts
 from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.step import PARTS as STEP_PARTS
-from collbench.results import MEMORY_WORDS, STEP_WORDS, PlannedStep, words
+from collbench.results import PlannedStep, words
+from collbench.results.steps import MEMORY_WORDS, STEP_WORDS
 from tests.conftest import measurement
 from tests.plots.made_up_plans import compared, grown, paid, plan, ranked
 

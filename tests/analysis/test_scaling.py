@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collbench.analysis.rounds import Estimate
 from collbench.analysis.scaling import (
     HEALTHY,
     INCONCLUSIVE,
     LAWS,
     POOR,
     Curve,
+    Estimate,
     Parts,
     curves,
     fit_laws,
@@ -22,7 +22,8 @@ from collbench.analysis.scaling import (
     verdict,
 )
 from collbench.cases import STRONG, WEAK, Step
-from collbench.results import Failed, Result, Series, StepPrediction, StepTimes
+from collbench.results import Failed, Result, StepPrediction, StepTimes
+from collbench.results.steps import Series
 from tests.conftest import case
 
 

@@ -18,7 +18,8 @@ from collbench.analysis.stragglers import (
     verdicts,
 )
 from collbench.cases import Step
-from collbench.results import Note, Series, StepTimes
+from collbench.results import Note, StepTimes
+from collbench.results.steps import Series
 from tests.analysis.made_up_steps import LEAVING, USUAL, disturbed, quiet, series, steps_of
 from tests.conftest import case
 

@@ -10,7 +10,9 @@ from collbench.analysis.strategies import Effort, geometric_mean, ranking, round
 from collbench.cases import Job
 from collbench.cli._step_tables import ranking_table
 from collbench.plots import losses
-from collbench.results import Point, Trained, WeightMismatch
+from collbench.results import Trained
+from collbench.results.facts import WeightMismatch
+from collbench.results.steps import Point
 from tests.conftest import case
 
 NOISE = (1.0, 1.05, 0.97, 1.02)

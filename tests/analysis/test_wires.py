@@ -3,7 +3,7 @@
 from collbench.algorithms import choose, implementations
 from collbench.analysis.wires import Tradeoff, tradeoffs
 from collbench.cases import Case
-from collbench.cli._wires_table import lines
+from collbench.cli.results_table import wires_table
 from collbench.collectives import find_collective
 from collbench.datatypes import DATATYPES, LEARNT, REDUCTIONS, WIRES, Lost, Study
 from collbench.plots.wires import figure
@@ -43,12 +43,12 @@ def test_a_wire_pays_from_the_size_from_which_on_it_is_always_faster_if_any() ->
 def test_a_row_and_the_figure_have_the_errors_of_a_wire() -> None:
     found = weighed((2, 2, 2), (1, 3, 4), (3, 1, 8))
     assert [tuple(line.get_xdata()) for line in figure([found]).axes[0].lines[:3]] == [(0.1,), (0.02,), (0.0004,)]
-    title, names, line = list(lines([found]))[0:3]
+    title, names, line = list(wires_table([found]))[0:3]
     assert "at 4 KiB, 1000 rounds" in title
     assert names.split() == ["bytes", "vs", "exact", "from", "vs", "lib", "from", "max", "RMS", "bias", "bias", "fed"]
     assert line.split() == ["narrow-e4m3", "1.03", "2x", "4", "KiB", "4x", "4", "KiB", "0.5", "0.1", "0.02", "0.0004"]
     (alone,) = tradeoffs([row("narrow-e4m3", 1024, 2)])
-    assert list(lines([alone]))[-1].split()[2:6] == ["-"] * 4
+    assert list(wires_table([alone]))[-1].split()[2:6] == ["-"] * 4
 
 
 def test_what_is_not_exact_is_asked_for_by_name_or_group() -> None:

@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from collbench.cases import Sweep
-from collbench.cli import _nccl_options
+from collbench.cli import options
 from collbench.cli._perf import perf, programs
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.datatypes import find_datatype, find_reduction
@@ -79,14 +79,14 @@ def test_the_table_is_read_back_as_what_was_measured(here: Command, tmp_path: Pa
 def test_options_without_effect_are_accepted_and_say_why(here: Command) -> None:
     """By letter and by name, in a sweep and in a program; their usual values need no word."""
     short = ("-b", "64", "-e", "64", "-n", "3", "--impl", "mpi", "--on", "cpu")
-    others = [word for option in _nccl_options.UNNEEDED for word in (f"-{option.letter}", str(option.usual + 1))]
+    others = [word for option in options.UNNEEDED for word in (f"-{option.letter}", str(option.usual + 1))]
     said = here("sweep", *short, "--no-plot", *others)
     assert said.returncode == 0, said.stderr
-    assert [said.stderr.count(option.why) for option in _nccl_options.UNNEEDED] == [1] * len(_nccl_options.UNNEEDED)
-    usual = [word for option in _nccl_options.UNNEEDED for word in (f"--{option.name}", str(option.usual))]
+    assert [said.stderr.count(option.why) for option in options.UNNEEDED] == [1] * len(options.UNNEEDED)
+    usual = [word for option in options.UNNEEDED for word in (f"--{option.name}", str(option.usual))]
     silent = here("all_reduce_perf", *short, *usual)
     assert silent.returncode == 0, silent.stderr
-    assert not any(option.why in silent.stderr for option in _nccl_options.UNNEEDED)
+    assert not any(option.why in silent.stderr for option in options.UNNEEDED)
 
 
 @made_up

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from collbench.algorithms import choose
 from collbench.api.requests import predicted_sweep
-from collbench.cli._nccl_options import NAMES
-from collbench.cli.options import MEASURING, sweep_request
+from collbench.cli.options import MEASURING, NCCL_NAMES, sweep_request
 from collbench.cli.predict import command as predict
 from collbench.cli.sweep import command as sweep
 from collbench.results import Prediction, Skipped
@@ -112,7 +111,7 @@ def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_pa
     assert "without effect" not in plain.stderr
     assert read(tmp_path / "out").results == read(tmp_path / "noted").results
     mine, theirs = ({param.name for param in command.params} for command in (sweep, predict))
-    measuring = {*MEASURING, *NAMES}
+    measuring = {*MEASURING, *NCCL_NAMES}
     assert mine >= measuring
     assert theirs >= mine - measuring
     assert not theirs & measuring
@@ -122,7 +121,7 @@ def test_what_if_shows_before_and_after_and_says_why(here: Command, tmp_path: Pa
     """Four times fewer links above the leaves: large messages last longer, and the slowest NIC is named."""
     few = ("dgx-h100", "--nodes", "64", "-b", "1G", "-e", "1G", "--no-plot")
     assert here("predict", *few, "--out", "before").returncode == 0
-    done = here("predict", *few, "--out", "after", "--what-if", "oversubscription=4")
+    done = here("predict", *few, "--out", "after", "--what-if", "oversubscription=4", "--json", "after.json")
     assert done.returncode == 0, done.stderr
     (before,), (after,) = (predictions(read(tmp_path / name)) for name in ("before", "after"))
     ratio = after.seconds / before.seconds
@@ -130,6 +129,7 @@ def test_what_if_shows_before_and_after_and_says_why(here: Command, tmp_path: Pa
     (row,) = re.findall(r"^ +1 GiB  nccl .*$", done.stdout, re.MULTILINE)
     assert f" {ratio:.2f}x  {after.algorithm}/{after.protocol} " in row
     assert (after.algorithm, after.protocol) == (before.algorithm, before.protocol)
+    assert [line["seconds"] for line in json.loads((tmp_path / "after.json").read_text())["results"]] == [after.seconds]
     (share,) = re.findall(r"  predicted, NICs at (\d+%)$", row)
     assert re.search(
         rf"^\w+: the slowest NIC \(NIC \d+ of node \d+\) gets {share} of its rate: ", done.stdout, re.MULTILINE

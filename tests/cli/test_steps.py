@@ -13,7 +13,8 @@ from collbench.analysis.step_noise import expected_maximum
 from collbench.analysis.stragglers import Finding, StepArrays, straggler_test
 from collbench.cli._step_tables import straggler_sections
 from collbench.measure.schedules import overlapping
-from collbench.results import COMMUNICATED, COMPUTED, StepPrediction, StepTimes, Trained
+from collbench.results import StepPrediction, StepTimes, Trained
+from collbench.results.steps import COMMUNICATED, COMPUTED
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run, Writer, read
 from tests.cli.conftest import RIGHT

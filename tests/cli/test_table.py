@@ -6,7 +6,8 @@ from typing import Any
 from collbench.cli.ab import label, paired_heading, paired_rows
 from collbench.cli.results_table import ESTIMATE, SHARED, expected_heading, heading, legend_lines, row
 from collbench.collectives import COLLECTIVES
-from collbench.results import Failed, Mismatch, Note, Prediction, Sharing, Skipped
+from collbench.results import Failed, Mismatch, Note, Prediction, Skipped
+from collbench.results.facts import Sharing
 from tests.conftest import case, measurement
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from collbench.algorithms import choose
 from collbench.collectives import COLLECTIVES
-from collbench.results import ADDED, WAITED, Explanation
+from collbench.results import Explanation
+from collbench.results.collectives import ADDED, WAITED
 from collbench.runfile.store import read
 from tests.conftest import ROOT, Command
 

@@ -297,7 +297,7 @@ def test_means_are_called_means_and_what_is_none_says_so_in_a_table_of_means() -
     for name, kind in (kinds | {"json_v3_percentiles.json": "median"}).items():
         assert reported(golden_tests(name))[0].figure == kind
     assert "slowest rank" in reported(golden_tests("nccl_tests_several_commands.txt"))[0].statistic
-    assert reported(golden_tests("nccl_tests_2_19.txt"))[0].standing == "reported mean, ok"
+    assert reported(golden_tests("nccl_tests_2_19.txt"))[0].check == "reported mean, ok"
     row = reported(golden_tests("tidy.csv"))[0]
     exported, _ = export(run_of(golden_tests("tidy.csv")), "nccl-tests", row.implementation)
     assert row.figure != "mean"

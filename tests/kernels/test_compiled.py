@@ -11,8 +11,8 @@ import pytest
 from collbench.algorithms import narrow, ring
 from collbench.datatypes import WIRES, Wire
 from collbench.platforms import compiler
+from collbench.platforms.checking import WITH_DELAYS
 from collbench.platforms.layout import WINDOW_HEAD
-from collbench.platforms.stress import WITH_DELAYS
 from collbench.platforms.tracelog import TRACED
 from tests.conftest import ROOT
 from tests.kernels.test_nvrtc import assert_no_spills, bounds_of

@@ -6,7 +6,7 @@ import pytest
 
 from collbench.collectives import chunk_elements
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.platforms.stress import WITH_DELAYS
+from collbench.platforms.checking import WITH_DELAYS
 from tests.conftest import case
 from tools.kernels.grid import GRID, Ranks
 

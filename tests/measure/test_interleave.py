@@ -77,7 +77,7 @@ def asked_for() -> Sweep:
 
 def arms(*ranks: Acted) -> list[Arm]:
     """Each with the same to measure."""
-    return [Arm(one, asked_for()) for one in ranks]
+    return [Arm((one,), asked_for()) for one in ranks]
 
 
 def carried_out(**answers: Answer) -> tuple[list[list[Result]], list[Acted]]:
@@ -106,7 +106,7 @@ def test_each_arm_has_its_own_budget_and_its_own_implementations() -> None:
     ranks = [Acted("a", log), Acted("b", log)]
     whole = asked_for()
     few = replace(whole, implementations=NAMES[:1], sampling=replace(whole.sampling, budget=whole.sampling.budget / 2))
-    with Interleaving("cpu", [Arm(ranks[0], whole), Arm(ranks[1], few)]) as both:
+    with Interleaving("cpu", [Arm((ranks[0],), whole), Arm((ranks[1],), few)]) as both:
         found = [[result.implementation for result in both.results(0, place)] for place in (0, 1)]
     assert found == [list(NAMES), list(NAMES[:1])]
     budgets = [sum(sampling.budget for _, sampling, _ in one.orders) for one in ranks]

@@ -14,10 +14,11 @@ from collbench.algorithms import Implementation
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, Unsupported
-from collbench.measure.sampling import Reference, left_out, measure
+from collbench.measure.checks import left_out
+from collbench.measure.sampling import Reference, measure
+from collbench.platforms.checking import Plan
 from collbench.platforms.interface import Limits, Prepared
 from collbench.platforms.scheduling import Watch
-from collbench.platforms.stress import Plan
 from collbench.results.collectives import Measurement, Skipped
 from collbench.results.facts import Mismatch, Note, Overrun
 from tests.conftest import case

@@ -140,14 +140,15 @@ def test_a_run_ends_with_its_last_start(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_rounds_of_an_interleaved_run_are_measured_by_its_starts_in_turn() -> None:
     made = [MadeUpRanks("cpu", sweep(8)) for _ in range(2)]
-    rotation = interleave.Rotation(made)  # type: ignore[arg-type]
-    first, second = sweep(8, 1024).cases()
-    with rotation:
-        assert rotation.greeting.starts == 2
-        for one in (first, first, first, second):
-            list(rotation.measure(one, ["mpi"], Sampling()))
-    assert [len(one.measured) for one in made] == [3, 1]
-    assert made[0].measured[-1][0] == 1024
+    other = MadeUpRanks("cpu", sweep(8))
+    asked = sweep(8, 1024)
+    with interleave.Interleaving("cpu", [interleave.Arm(made, asked), interleave.Arm([other], asked)]) as pair:
+        for number in range(2):
+            pair.results(number, 0)
+    half = interleave.ROUNDS // 2
+    for start in made:
+        assert [nbytes for nbytes, _ in start.measured] == [8] * half + [1024] * half
+    assert len(other.measured) == 2 * interleave.ROUNDS
 
 
 def test_students_quantile_is_scipys_within_one_per_cent() -> None:

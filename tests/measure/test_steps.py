@@ -93,7 +93,7 @@ DROPS = """
 """
 DIES = """
     import signal
-    from collbench.platforms.cpu.compute import CpuProducts
+    from collbench.platforms.cpu.platform import CpuProducts
     whole, calls = CpuProducts.enqueue, []
     def enqueue(self, rank, count):
         calls.append(1)

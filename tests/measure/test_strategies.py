@@ -16,7 +16,8 @@ from collbench.measure.session import Session
 from collbench.measure.strategies import choose, strategies
 from collbench.measure.strategies.network import batches, first_weights, gradient, held_out, loss, samples_of
 from collbench.measure.strategies.updates import Contribution, Update, Weights, check_copies, check_order, check_update
-from collbench.results import Result, Trained, WeightMismatch
+from collbench.results import Result, Trained
+from collbench.results.facts import WeightMismatch
 from collbench.runfile.store import read
 from tests.conftest import Command
 

@@ -19,7 +19,7 @@ from collbench.planner.pipeline_schedule import (
     schedule,
     shortened,
 )
-from collbench.results import Pipeline
+from collbench.results.steps import Pipeline
 
 SECONDS = st.integers(1, 8).map(lambda eighths: eighths / 8)  # whole numbers of them add up exactly
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collbench.errors import PlatformError
-from collbench.platforms.ask import ask
+from collbench.platforms.compiler import ask
 
 SLEEP = "sleep 600 & echo $! $$ >{}; wait"
 

@@ -9,7 +9,7 @@ from collbench.cases import Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.platforms.layout import GUARD, UNTOUCHED, WINDOW_HEAD, Guard, Layout, Region
-from collbench.results import Overrun
+from collbench.results.facts import Overrun
 from tests.conftest import case
 
 SWEEP = Sweep((COLLECTIVES["allreduce"],), (1000, 4000), (DATATYPES["float"],), (REDUCTIONS["sum"],), 2, ("mpi",))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.platforms.cpu.compute import CpuProducts
+from collbench.platforms.cpu.platform import CpuProducts
 from collbench.platforms.processes import Alone
 from collbench.platforms.products import Chain
 from tests.conftest import of_a_user
@@ -72,7 +72,7 @@ def test_a_rank_multiplies_with_one_thread_whatever_the_environment_says() -> No
     """An outside launcher's ranks have the user's, where a BLAS takes all cores."""
     script = (
         "import threadpoolctl\n"
-        "from collbench.platforms.cpu.compute import CpuProducts\n"
+        "from collbench.platforms.cpu.platform import CpuProducts\n"
         "from collbench.platforms.processes import Alone\n"
         "CpuProducts(Alone(), 0, 8)\n"
         "print({one['num_threads'] for one in threadpoolctl.threadpool_info() if one['user_api'] == 'blas'})"

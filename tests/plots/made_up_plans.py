@@ -5,7 +5,8 @@ from dataclasses import replace
 from collbench.datatypes import DATATYPES
 from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.step import PARTS as STEP_PARTS
-from collbench.results import Pipeline, PlannedStep, Result
+from collbench.results import PlannedStep, Result
+from collbench.results.steps import Pipeline
 from tests.conftest import case
 
 GIB = 2.0**30

@@ -9,23 +9,9 @@ from collbench.algorithms import implementations
 from collbench.cases import Job, Step
 from collbench.collectives import find_collective
 from collbench.datatypes import LEARNT, Lost, Study
-from collbench.results import (
-    COMMUNICATED,
-    COMPUTED,
-    MOVED,
-    PHASES,
-    WAITED,
-    Activity,
-    Explanation,
-    Measurement,
-    Point,
-    Result,
-    Series,
-    Span,
-    StepTimes,
-    Track,
-    Trained,
-)
+from collbench.results import Explanation, Measurement, Result, StepTimes, Trained
+from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
+from collbench.results.steps import COMMUNICATED, COMPUTED, Activity, Point, Series
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from tests.analysis.made_up_steps import quiet, series

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from collbench.cases import Case, geometric
+from collbench.cases import Case, SizeRange
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.plots import curves
@@ -20,7 +20,7 @@ from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from tests.conftest import ROOT
 
-SIZES = geometric(8, 2**27, 4)
+SIZES = SizeRange(8, 2**27, 4).sizes
 WRONG = Mismatch(rank=1, index=3, chunk=0, got="1", expected="2", wrong=7)
 COMMITTED = ROOT / "results" / "cpu-2-ranks" / "run.jsonl"
 

@@ -12,7 +12,8 @@ from PIL import Image
 from collbench.plots import curves, kinds
 from collbench.plots import style as styles
 from collbench.plots.style import COLOURED, MUTED
-from collbench.results import Measurement, Note, Prediction, Sharing
+from collbench.results import Measurement, Note, Prediction
+from collbench.results.facts import Sharing
 from tests.plots.made_up_sweeps import (
     SIZES,
     WRONG,

@@ -13,7 +13,8 @@ from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.plots import style as palette
 from collbench.plots.kinds import PLAIN, PlotRequest, draw, kinds, lacking
-from collbench.results import COMMUNICATED, COMPUTED, PARTS, Failed
+from collbench.results import PARTS, Failed
+from collbench.results.steps import COMMUNICATED, COMPUTED
 from tests.conftest import case
 from tests.plots.made_up_runs import MADE_UP, run, scaled
 

@@ -12,7 +12,8 @@ from matplotlib.patches import Rectangle
 from collbench.planner.pipeline_schedule import makespan, schedule
 from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.plots.kinds import PLAIN, kinds, lacking
-from collbench.results import Pipeline, PlannedStep
+from collbench.results import PlannedStep
+from collbench.results.steps import Pipeline
 from tests.plots.made_up_plans import GIB, PIPELINES, compared, grown, paid, plan, ranked
 from tests.plots.made_up_runs import run
 from tests.plots.made_up_sweeps import labels as legend

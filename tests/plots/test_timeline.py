@@ -11,7 +11,8 @@ from matplotlib.patches import Rectangle
 from collbench.plots import style as palette
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.plots.timeline import spent
-from collbench.results import ADDED, LAUNCH, MOVED, PARTS, PHASES, PUBLISHED, WAITED, Explanation, Span, Track
+from collbench.results import PARTS, Explanation
+from collbench.results.collectives import ADDED, LAUNCH, MOVED, PHASES, PUBLISHED, WAITED, Span, Track
 from tests.conftest import case
 from tests.plots.made_up_runs import run
 

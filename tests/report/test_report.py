@@ -162,7 +162,7 @@ def test_the_lesson_says_what_the_numbers_say(tmp_path: Path) -> None:
     who = Text(built(tmp_path / "run")).text
     told = lesson([analysed(run, None)])
     assert told
-    why = " ".join(told.sentences)
+    why = " ".join(told[1])
     assert "fastest: ring-flags 8 B to 2 KiB; mpi or ring-flags 8 KiB; mpi 32 KiB to 2 MiB" in who
     assert "the largest gain over mpi, the library, is that of ring-flags: 7.9x at 8 B" in who
     assert "With mpi, 8 KiB takes 1.1 times the time of 8 B, and has 1,024 times the bytes: there latency" in why

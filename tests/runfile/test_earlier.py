@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from collbench.results import Measurement, Note, Outcome, Sharing, Timed
+from collbench.results import Measurement, Note, Outcome, Timed
+from collbench.results.facts import Sharing
 from collbench.runfile.earlier import note_of
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart
 from collbench.runfile.store import FORMAT, NAME, Run, Writer, read

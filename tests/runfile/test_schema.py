@@ -14,26 +14,9 @@ import pytest
 
 from collbench.cases import Step
 from collbench.datatypes import DATATYPES
-from collbench.results import (
-    COMMUNICATED,
-    COMPUTED,
-    MOST_STAGES,
-    PURPOSES,
-    Activity,
-    GemmMismatch,
-    Implausible,
-    Mismatch,
-    Note,
-    Overrun,
-    Pipeline,
-    PlannedStep,
-    Point,
-    Result,
-    Series,
-    StepPrediction,
-    StepTimes,
-    Trained,
-)
+from collbench.results import Mismatch, Note, PlannedStep, Result, StepPrediction, StepTimes, Trained
+from collbench.results.facts import GemmMismatch, Implausible, Overrun
+from collbench.results.steps import COMMUNICATED, COMPUTED, MOST_STAGES, PURPOSES, Activity, Pipeline, Point, Series
 from collbench.runfile.schema import sweep_fields, to_line, to_result, to_sweep
 from collbench.runfile.store import FORMAT, NAME, read
 from tests.conftest import case, measurement
@@ -215,7 +198,7 @@ def test_a_check_failure_reads_back_and_readers_that_know_mismatches_only_find_o
         assert Mismatch(**line["mismatch"]).wrong == failure.wrong, text
         later = to_result(line | {"flaw": {"kind": "haunted", "by": "ghosts"}})
         assert later
-        assert isinstance(later.failure, Mismatch)
+        assert isinstance(later.mismatch, Mismatch)
 
 
 ODD: tuple[Any, ...] = (None, True, -1, 0.5, 5e-324, 1e308, 2**62, "8", "", [8], [], {}, {"a": 1}, [[1]], math.inf)

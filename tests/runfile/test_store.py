@@ -12,25 +12,10 @@ import pytest
 
 from collbench.cases import Job, Step
 from collbench.errors import RunFileError, StorageError, UsageError
-from collbench.results import (
-    MOVED,
-    PHASES,
-    WAITED,
-    Explanation,
-    Failed,
-    Mismatch,
-    Note,
-    Point,
-    Prediction,
-    Reported,
-    Result,
-    Sharing,
-    Skipped,
-    Span,
-    Timed,
-    Track,
-    Trained,
-)
+from collbench.results import Explanation, Failed, Mismatch, Note, Prediction, Reported, Result, Skipped, Timed, Trained
+from collbench.results.collectives import MOVED, PHASES, WAITED, Span, Track
+from collbench.results.facts import Sharing
+from collbench.results.steps import Point
 from collbench.runfile.header import Header
 from collbench.runfile.schema import sweep_fields, to_line, to_result, to_sweep
 from collbench.runfile.store import FORMAT, NAME, BadRow, TornLine, Writer, read

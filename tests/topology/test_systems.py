@@ -10,9 +10,8 @@ from collbench.errors import UsageError
 from collbench.topology import files
 from collbench.topology.discover_gpu import discover
 from collbench.topology.discovered import SLICE, Gpu, Kind, Link, NvLink, Pcie, Socket, Topology, join, named
-from collbench.topology.from_discovery import as_system
 from collbench.topology.products import ARCHITECTURES, pcie_rate, pcie_spec, socket_rate
-from collbench.topology.system import CUBE, CUBE_RINGS, System
+from collbench.topology.system import CUBE, CUBE_RINGS, System, as_system
 
 SYSTEMS = {name: files.load(name) for name in files.names()}
 

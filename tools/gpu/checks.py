@@ -18,7 +18,8 @@ from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import launch, nccl
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.interface import Platform
-from collbench.results import PHASES, Explanation, Skipped
+from collbench.results import Explanation, Skipped
+from collbench.results.collectives import PHASES
 from tools.gpu import refusals
 from tools.gpu.places import SCALE
 

@@ -139,18 +139,6 @@ RUNNER = (
         ),
         ("no limit on launches", "min(_MORE * launches, _MOST_LAUNCHES)", "_MORE * launches"),
         ("disturbed far too often", "_region(platform, sampling) / _MORE", "_region(platform, sampling) * _MORE"),
-        ("latency of a part, not of the operation", "whole = seconds * case.collective.parts", "whole = seconds"),
-        (
-            "one rank in place copies nothing: forgotten",
-            "(case.collective.sharded or case.ranks == 1)",
-            "case.collective.sharded",
-        ),
-        (
-            "seconds of one operation against those of few",
-            "long = min(long, platform.clock.time(prepared, many) * many)",
-            "long = min(long, platform.clock.time(prepared, many))",
-        ),
-        ("a majority of all instead of a half", "2 * shorter - number >=", "shorter - number >="),
         (
             "samples of all parts together",
             "self.samples.append(seconds / self._subject.case.collective.parts)",
@@ -165,6 +153,23 @@ RUNNER = (
         ("a few lucky samples are enough", "sampling.budget / 10 or taken % 8", "sampling.budget / 10 and taken % 8"),
         ("implementations in the same order every round", "        order.reverse()\n", "        order.sort(key=id)\n"),
         ("the closing check of one launch is made out of place", "if case.in_place:", "if not case.in_place:"),
+    ),
+    *of(
+        "checks",
+        "tests/measure/test_sampling.py",
+        "measure/checks.py",
+        ("latency of a part, not of the operation", "whole = seconds * case.collective.parts", "whole = seconds"),
+        (
+            "one rank in place copies nothing: forgotten",
+            "(case.collective.sharded or case.ranks == 1)",
+            "case.collective.sharded",
+        ),
+        (
+            "seconds of one operation against those of few",
+            "long = min(long, platform.clock.time(prepared, many) * many)",
+            "long = min(long, platform.clock.time(prepared, many))",
+        ),
+        ("a majority of all instead of a half", "2 * shorter - number >=", "shorter - number >="),
     ),
     *of(
         "runner",
@@ -276,7 +281,11 @@ DIAGNOSE = (
         ("a sum of neighbours for their mean", "(logs[:-2] + logs[2:]) / 2", "(logs[:-2] + logs[2:])"),
         ("a hypothesis without its prior", "weight += math.log(hypothesis.prior) + (", "weight += ("),
         ("many variants weigh more", " - math.log(len(likelihoods))", ""),
-        ("a constant with the wrong sign", "        row.typical - usual\n", "        usual - row.typical\n"),
+        (
+            "a constant with the wrong sign",
+            "compared.rows[place].typical - healthy[place]",
+            "healthy[place] - compared.rows[place].typical",
+        ),
         (
             "reasons less likely than something else",
             "max(0.0, ranked[0].weight - HARDLY)",
@@ -390,7 +399,7 @@ FORMATS = (
     *of(
         "formats",
         "tests/formats",
-        "formats/nccl_tests_table.py",
+        "formats/nccl_tests_log.py",
         ("milliseconds of 2015 read as microseconds", "1e-3 if milliseconds else 1e-6", "1e-6"),
         (
             "a table of one place is always out of place",

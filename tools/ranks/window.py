@@ -32,8 +32,7 @@ def failing(error: OSError) -> Callable[..., NoReturn]:
 def arrange(how: str) -> None:
     """Make the ways fail that are to fail: as in a sandbox, or by limits on address space and files."""
     if "foreign" in how and ME == 0:
-        window._user = lambda peer: -1  # type: ignore[assignment]
-        window._TIMEOUT = 0.5  # type: ignore[misc]
+        window._identity = lambda fd: (-1, -1)  # type: ignore[assignment]
     if "nomap" in how and COMM.Get_size() - 1 == ME:
         window.mmap.mmap = failing(OSError(12, "Cannot allocate memory"))  # type: ignore[assignment, misc]
     if "nofile" in how and ME == 0:

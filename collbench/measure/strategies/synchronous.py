@@ -1,7 +1,10 @@
-"""Synchronous SGD: after every step the gradients of all ranks are added, and each rank makes the same step.
+"""Every rank has a copy of the weights, which all change at once: synchronous SGD and local SGD.
 
-The strategies differ in how gradients are added: by the MPI library, round a ring (Patarasuk & Yuan, 2009), by rank 0
-(the synchronous half of the parameter server of Li et al., OSDI 2014), or in groups and then between the groups.
+In synchronous SGD the gradients of all ranks are added after every step, and each rank makes the same step.  In local
+SGD every rank makes steps alone, and all weights are averaged after so many of them (Stich, ICLR 2019).
+
+The synchronous strategies differ in how gradients are added: by the MPI library, round a ring (Patarasuk & Yuan, 2009),
+by rank 0 (the synchronous half of the parameter server of Li et al., OSDI 2014), or in groups and then between them.
 """
 
 import time
@@ -31,6 +34,32 @@ class Synchronous(CopiedTraining):
         return time.perf_counter()
 
 
+class LocalSgd(CopiedTraining):
+    """Training whose weights are averaged after every `job.every` steps, and after the last one."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        job = trainer.job
+        super().__init__(trainer, -(-job.steps // job.every))
+        self._add = trainer.adder("ring-flags")
+        self._change = trainer.first_weights()
+        self._rate, self._share = np.float32(job.rate), np.float32(1 / trainer.ranks)
+        self._made = 0  # steps
+
+    def go(self, until: int) -> float:
+        """*Collective*: make steps until each rank has made so many."""
+        trainer, job = self._trainer, self._trainer.job
+        while self._made < until:
+            trainer.gradient(self._weights, self._made, self._change)
+            self._weights -= self._rate * self._change
+            self._made += 1
+            if self._made % job.every == 0 or self._made == job.steps:
+                trainer.sent[:] = self._weights
+                self._add()
+                self._weights[:] = self._share * trainer.received
+                self._keep(self._made)
+        return time.perf_counter()
+
+
 def _by(implementation: str) -> Callable[[Trainer], Training]:
     return lambda trainer: Synchronous(trainer, trainer.adder(implementation))
 
@@ -54,23 +83,15 @@ def _hierarchical(trainer: Trainer) -> Training:
     return Synchronous(trainer, add)
 
 
+_LIBRARY = "gradients added by the MPI library after every step"
+_RING = "gradients added round a ring (ring-flags) after every step"
+_SERVER = "gradients added by rank 0 after every step"
+_GROUPS = "gradients added in groups, then between the groups, after every step"
+_LOCAL = "own steps, and weights averaged after every K of them (--every)"
 STRATEGIES = (
-    Strategy("library", "gradients added by the MPI library after every step", _by("mpi"), order=0, uses=("mpi",)),
-    Strategy(
-        "ring",
-        "gradients added round a ring (ring-flags) after every step",
-        _by("ring-flags"),
-        order=1,
-        uses=("ring-flags",),
-    ),
-    Strategy(
-        "parameter-server",
-        "gradients added by rank 0 after every step",
-        _by("parameter-server"),
-        order=2,
-        uses=("parameter-server",),
-    ),
-    Strategy(
-        "hierarchical", "gradients added in groups, then between the groups, after every step", _hierarchical, order=3
-    ),
+    Strategy("library", _LIBRARY, _by("mpi"), order=0, uses=("mpi",)),
+    Strategy("ring", _RING, _by("ring-flags"), order=1, uses=("ring-flags",)),
+    Strategy("parameter-server", _SERVER, _by("parameter-server"), order=2, uses=("parameter-server",)),
+    Strategy("hierarchical", _GROUPS, _hierarchical, order=3),
+    Strategy("local-sgd", _LOCAL, LocalSgd, order=4, uses=("ring-flags",)),
 )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from collbench.cases import Job
 from collbench.measure.strategies.network import batches, gradient
-from collbench.results import WeightMismatch
+from collbench.results.facts import WeightMismatch
 
 TOLERANCE = 1e-4
 """How far weights may be from those computed anew, over the largest change of the update: float32 stays far below."""

@@ -2,9 +2,9 @@
 
 from collbench.errors import PlatformError
 from collbench.platforms import Open, PlatformKind
+from collbench.platforms.cost import FITTED
 from collbench.platforms.cpu import window
 from collbench.platforms.cpu.binding import choose
-from collbench.platforms.cpu.hardware import FITTED
 from collbench.topology.discover_cpu import discover
 from collbench.units import format_size
 

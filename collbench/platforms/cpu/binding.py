@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from collbench.platforms.cpu.window import read_text
 from collbench.topology.discover_cpu import cpu_list
 
 _LOOK = 0.1  # seconds between two readings of /proc/stat, which counts in hundredths of a second
@@ -71,7 +72,7 @@ def busy_shares(cores: Collection[int], seconds: float = _LOOK, root: Path = Pat
 def _ticks(root: Path) -> dict[int, list[int]]:
     """Return what each core has spent in every state, in ticks."""
     found = {}
-    for line in _text(root / "proc/stat").splitlines():
+    for line in read_text(root / "proc/stat").splitlines():
         name, *counts = line.split()
         if name.startswith("cpu") and name[3:].isdigit() and len(counts) > max(_IDLE):
             found[int(name[3:])] = [int(count) for count in counts[:8]]  # guests' time is in the user's already
@@ -81,20 +82,13 @@ def _ticks(root: Path) -> dict[int, list[int]]:
 def _siblings(root: Path, core: int) -> set[int]:
     """Return the hardware threads of a core's physical core; itself alone where nothing is known."""
     folder = root / f"sys/devices/system/cpu/cpu{core}/topology"
-    return {core, *cpu_list(_text(folder / "thread_siblings_list"))}
+    return {core, *cpu_list(read_text(folder / "thread_siblings_list"))}
 
 
 def _place(root: Path, core: int) -> Sequence[int]:
     """Return where a core is, from the outermost group to the innermost: the lowest core of each group it is in."""
     folder = root / f"sys/devices/system/cpu/cpu{core}"
-    caches = sorted((folder / "cache").glob("index*"), key=lambda path: _text(path / "level"), reverse=True)
+    caches = sorted((folder / "cache").glob("index*"), key=lambda path: read_text(path / "level"), reverse=True)
     groups = [folder / "topology/core_siblings_list", *(path / "shared_cpu_list" for path in caches)]
-    members = [cpu_list(_text(path)) for path in groups]
+    members = [cpu_list(read_text(path)) for path in groups]
     return [min(group, default=core) for group in members] + [min(_siblings(root, core))]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

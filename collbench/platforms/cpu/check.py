@@ -1,6 +1,6 @@
-"""The stress check on CPUs: one call into C, in which this rank's calls follow each other within nanoseconds.
+"""Checks on CPUs: every rank fills and judges its own buffers, and the lowest rank with a failure names it.
 
-Inputs and verdicts on CPUs: every rank fills and judges its own buffers, and the lowest rank with a failure names it.
+The stress check is one call into C, in which this rank's calls follow each other within nanoseconds.
 """
 
 import ctypes
@@ -13,47 +13,29 @@ from numpy.typing import NDArray
 from collbench.cases import Case
 from collbench.datatypes import DATATYPES, NONE, Wire
 from collbench.errors import CaseFailed
-from collbench.platforms import checking, compiler, stress
+from collbench.platforms import checking, compiler
+from collbench.platforms.checking import Plan
 from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.interface import Launcher, Prepared
-from collbench.platforms.layout import GUARD, GUARDED, Addresses, Region, buffers, view
+from collbench.platforms.layout import GUARD, GUARDED, Region, buffers, view
 from collbench.platforms.processes import Processes
-from collbench.platforms.stress import Plan
 from collbench.results.facts import CheckFailure, Mismatch, Overrun
 
 _COPIES = 2**20  # bytes of results that are stored until they are compared
 _LIST = np.dtype([("first", np.uint64), ("count", np.uint64)])  # `Probe::Stretch` of kernels/check.cu
 
+_ADDRESSES = "operation arguments send receive send_blocks pieces piece_count stalls places copies verdicts"
 _CHECK = np.dtype(
-    [
-        ("operation", np.uint64),
-        ("arguments", np.uint64),
-        ("send", np.uint64),
-        ("receive", np.uint64),
-        ("send_blocks", np.uint64),
-        ("pieces", np.uint64),
-        ("piece_count", np.uint64),
-        ("stalls", np.uint64),
-        ("places", np.uint64),
-        ("copies", np.uint64),
-        ("verdicts", np.uint64),
-        ("probe", stress.PROBE),
-        ("how", checking.RECIPE),
-        ("wire", checking.WIRE),
-        ("rank", np.uint32),
-        ("calls", np.uint32),
-        ("capacity", np.uint32),
-        ("ulps", np.uint32),
-        ("in_place", np.uint32),
-        ("bounded", np.uint32),
-    ]
+    [(name, np.uint64) for name in _ADDRESSES.split()]
+    + [("probe", checking.PROBE), ("how", checking.RECIPE), ("wire", checking.WIRE)]
+    + [(name, np.uint32) for name in ("rank", "calls", "capacity", "ulps", "in_place", "bounded")]
 )
 """`struct Stress` of kernels/check.cu."""
 
 _OPERATION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint)
 
 
-class Operation:
+class _Operation:
     """What C calls for one operation: the kernel's own launches, or where Python makes them a way back into it."""
 
     def __init__(self, launch: Callable[[int], Any]) -> None:
@@ -77,38 +59,20 @@ def singly(launch: Callable[[int], Any]) -> compiler.Loop | None:
     """Return a loop of this package around an operation, as fast to call; None where C cannot call the operation."""
     if not isinstance(launch, compiler.Loop):
         return None
-    operation = Operation(launch)
+    operation = _Operation(launch)
     what: Any = (ctypes.c_void_p * 2)(operation.address, operation.arguments)
     what.held = operation
     repeat = compiler.host_function(compiler.JUDGE, "repeat", compiler.defines(DATATYPES["float"], NONE))
     return compiler.Loop(repeat, what, 1, 1)
 
 
-def stress_rank(
-    memory: Addresses,
-    case: Case,
-    rank: int,
-    launch: Callable[[int], Any],
-    plan: Plan,
-    wire: Wire | None = None,
-) -> Mismatch | None:
-    """Make a rank's calls of a case, and say what is wrong on this rank; `launch` makes one after the other."""
-    operation = Operation(launch)
-    check, arrays = prepared(memory, case, rank, operation, plan, wire)
-    run = compiler.host_function(compiler.JUDGE, "stress", compiler.defines(case.dtype, case.redop))
-    run(ctypes.c_void_p(check.ctypes.data))
-    if operation.failure:
-        raise operation.failure
-    return stress.found(case, plan, rank, arrays["verdicts"], with_bits=True, wire=wire)
-
-
-def prepared(
-    memory: Addresses, case: Case, rank: int, operation: Operation, plan: Plan, wire: Wire | None = None
-) -> tuple[NDArray[np.void], dict[str, NDArray[Any]]]:
-    """Return a rank's part as C knows it, and the arrays by name that it points to, which must live as long."""
-    where = stress.probe(case, wire)
-    pieces = np.array([(first, sent, source, 0) for first, source, sent in case.pieces(rank)], stress.PIECE)
-    places = np.zeros(stress.stretches(where), _LIST)
+def _stress_rank(memory: CpuMemory, case: Case, prepared: Prepared, plan: Plan) -> Mismatch | None:
+    """Make this rank's calls of a case, one after the other, and return what is wrong on this rank."""
+    rank, wire = memory.rank, prepared.wire
+    operation = _Operation(prepared.loop or prepared.launch)
+    where = checking.probe(case, wire)
+    pieces = np.array([(first, sent, source, 0) for first, source, sent in case.pieces(rank)], checking.PIECE)
+    places = np.zeros(checking.stretches(where), _LIST)
     room = max(1, len(pieces)) * len(places) * int(where["length"]) * case.dtype.itemsize
     capacity = min(plan.calls, max(1, _COPIES // room))
     arrays: dict[str, NDArray[Any]] = {
@@ -128,7 +92,11 @@ def prepared(
     check["wire"], check["bounded"] = checking.packed_wire(wire), bool(wire)
     check["rank"], check["calls"], check["capacity"], check["in_place"] = rank, plan.calls, capacity, case.in_place
     check["ulps"] = case.redop.ulps(case.dtype)
-    return check, arrays
+    run = compiler.host_function(compiler.JUDGE, "stress", compiler.defines(case.dtype, case.redop))
+    run(ctypes.c_void_p(check.ctypes.data))
+    if operation.failure:
+        raise operation.failure
+    return checking.found(case, plan, rank, arrays["verdicts"], with_bits=True, wire=wire)
 
 
 class CpuChecker:
@@ -167,8 +135,7 @@ class CpuChecker:
         """Make this rank's calls and judge them, and agree with the others."""
         self._launcher.synchronize()
         with self._team.agreeing():
-            launch = prepared.loop or prepared.launch
-            mismatch = stress_rank(self._memory, case, self._rank, launch, plan, prepared.wire)
+            mismatch = _stress_rank(self._memory, case, prepared, plan)
             if self._memory.gave_up():
                 raise CaseFailed("a rank waited in vain for another's flag")
         return next(filter(None, self._team.exchange(mismatch)), None)

@@ -1,23 +1,51 @@
-"""The memory of a rank on a CPU and, in the same window, of its neighbours on this machine."""
+"""The memory of a rank on a CPU and, in the same window, of its neighbours on this machine; and how fast it is.
+
+A collective must read every input that somebody needs at least once, and write every result (`Case.traffic`).  Where
+that does not fit into the caches it goes through memory, and nothing is faster than all cores reading and writing as
+much at once: the floor of the case.  Stores are of two kinds, and no machine says which is better from where on: both
+are measured.
+"""
 
 import copy
 import ctypes
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
+from collbench.cases import Case
 from collbench.errors import Unsupported
 from collbench.platforms.cpu.window import Window
+from collbench.platforms.interface import Limits
 from collbench.platforms.layout import MAX_RANKS, SHIFTED, WORLD, Layout, Region
-from collbench.platforms.processes import Processes
+from collbench.platforms.processes import Processes, Team
 
 _YIELDS = {"yield": 1, "busy": 0}
 _RARELY = 256  # tries, a few microseconds: not noticed with a core to itself, saved by it when something else runs
 _SPINS = 2**33  # tries before a wait gives up: minutes, since the supervisor's clock is the one that should ring
 
+KERNELS = "host/memory.cu"
+LINE = 64  # bytes
+BEYOND = 4  # times the last caches: of a round through so much, next to nothing is still there from the last
+ALWAYS, NEVER = 0, 2**32 - 1  # as World::streamed
+UNMEASURED = 1024  # packs, 16 KiB: never far behind (docs/log.md)
+PIECES = tuple(2**k for k in range(14, 27, 3))  # bytes: 16 KiB to 64 MiB
+
+_COPIED = 128 * 1024  # bytes: they stay in the second level of any cache of today
+_TRIALS = 64  # of which the fastest counts, since a machine may be busy
+_MARGIN = 8  # times as fast: data in the first level of a cache is copied two to four times as fast as there
+_LEAST = 100e9  # bytes per second that the bound is never below, whatever the trials say
+_LATENCY = 3e-9  # seconds: even hyperthreads of one core take longer to see each other's stores
+
+Copy = tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint32]
+"""From where how many lines are read, to where how many are written, and how many of the two halves past the caches."""
+
 
 class CpuMemory:
     """The window of this machine's ranks."""
+
+    _offset = 0  # bytes by which buffers start later, see `shifted`
 
     def __init__(self, team: Processes, layout: Layout, spin: str) -> None:
         self.rank, self.ranks, self.layout = team.rank, team.size, layout
@@ -25,7 +53,8 @@ class CpuMemory:
         self.nodes = len(set(team.exchange(min(self.window.bases))))
         self.crowded = len(self.window.bases) > len(self.window.cores)  # whether ranks of this machine share cores
         self._yield_after = _YIELDS.get(spin, 1 if self.crowded else _RARELY)
-        self._offset = 0  # bytes by which buffers start later, see `shifted`
+        # Every rank reaches all others and has a core, so that a hand-over by flags tells of the machine.
+        self.by_flags = 1 < self.ranks <= MAX_RANKS and self.nodes == 1 and not self.crowded
 
     def address(self, region: Region, rank: int) -> int:
         """Return where a region starts; Unsupported if that rank is on another node."""
@@ -44,11 +73,6 @@ class CpuMemory:
         other._offset = offset
         return other
 
-    @property
-    def by_flags(self) -> bool:
-        """Whether every rank reaches all others and has a core, so that a hand-over by flags tells of the machine."""
-        return 1 < self.ranks <= MAX_RANKS and self.nodes == 1 and not self.crowded
-
     def world(self, ranks: int) -> Any:
         """Return a World (kernels/world.cuh) without buffers."""
         world: Any = np.zeros((), WORLD)
@@ -63,3 +87,43 @@ class CpuMemory:
     def gave_up(self) -> bool:
         """Return whether a kernel of this rank waited in vain: then it leaves a one in the first word of its window."""
         return bool(ctypes.c_uint32.from_address(self.address(Region.WINDOW, self.rank)).value)
+
+
+def beyond(case: Case, cache: int | None) -> bool:
+    """Return whether the buffers of a case are so large that last caches of so many bytes do not count."""
+    read, written = case.traffic
+    nbytes = max(read, written) if case.in_place else read + written
+    return cache is not None and nbytes >= BEYOND * cache
+
+
+def ways(case: Case, send: int, receive: int) -> Sequence[Copy]:
+    """Return the copies of a rank's share of the bytes that must be read and written, one for each kind of stores."""
+    read, written = (np.uint64(nbytes // (case.ranks * LINE)) for nbytes in case.traffic)
+    return [(np.uint64(send), read, np.uint64(receive), written, np.uint32(streamed)) for streamed in (0, 1, 2)]
+
+
+def streamed_from(seconds: Mapping[int, tuple[float, float]], pack: int) -> int:
+    """Return the packs from which on pieces are stored past the caches.
+
+    `seconds` has, by bytes of a piece, the time with ordinary stores and with those.  Those are taken from the first
+    size on from which they are faster at all larger ones too: caches only ever end.
+    """
+    chosen = NEVER
+    for piece, (ordinary, streamed) in sorted(seconds.items(), reverse=True):
+        if streamed >= ordinary:
+            break
+        chosen = piece // pack
+    return chosen if seconds else UNMEASURED
+
+
+def limits(team: Team) -> Limits:
+    """*Collective*: return what no rank on this CPU does, by a copy that stays in the caches of the fastest core."""
+    source, target = (ctypes.create_string_buffer(_COPIED) for _ in range(2))
+    seconds = []
+    for _ in range(_TRIALS):
+        start = time.perf_counter()
+        ctypes.memmove(target, source, _COPIED)
+        seconds.append(time.perf_counter() - start)
+    copied = max(team.exchange(_COPIED / min(seconds)))
+    rate = max(_MARGIN * copied, _LEAST)
+    return Limits(_LATENCY, rate, f"{_MARGIN} times the {copied / 1e9:.3g} GB/s at which a core copies in its caches")

@@ -1,7 +1,4 @@
-"""Functions of C libraries called from a compiled loop, as the hand-written kernels are (kernels/host/library.cpp).
-
-Calls of the MPI library that mpi4py loaded, made from C: by name, with the handles and counts that they take.
-"""
+"""Functions of C libraries, MPI's above all, called from a compiled loop as kernels are (kernels/host/library.cpp)."""
 
 import ctypes
 import os
@@ -21,10 +18,15 @@ from collbench.platforms.scheduling import Watch
 INTEGER_STATUS = 0xFFFFFFFF  # all bits of an int: any but 0 is an error
 
 MOST_ARGUMENTS = 12  # of a function
+LARGEST_COUNT = 2**31 - 1  # of an int; above, functions that take an MPI_Count are called
+_STATUS = 128  # bytes: more than an MPI_Status has in any library
 _CALL = np.dtype(
     [("function", np.uint64), ("count", np.uint64), ("arguments", np.uint64, MOST_ARGUMENTS), ("errors", np.uint64)]
 )
-_FILE = "host/library.cpp"
+_SCHEDULED = np.dtype([("off_core", np.float64), ("switches", np.uint64), ("cores", np.uint64, 2)])
+
+Arguments = tuple[int, ...]
+Memory = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 
 @dataclass(frozen=True)
@@ -54,40 +56,33 @@ def kernel_call(compiled: compiler.HostKernel, *arguments: Any) -> Call:
     return Call(address(compiled.function), (ctypes.addressof(pointers), blocks, threads, 1), held=pointers)
 
 
-@dataclass(frozen=True)
 class Repeated:
-    """Calls carried out so many times, in one call into C; it returns the last error, or 0."""
+    """Calls that follow each other as one operation, so many times in one call into C; what they point to lives on."""
 
-    loop: compiler.Loop
-    failure: Any  # shape (1,)
-    held: Any  # what the calls point to lives as long as this does
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._failure, records = np.zeros(1, np.uint64), _records(calls)
+        self._held = records, tuple(calls)
+        places = (np.uint64(number) for number in (records.ctypes.data, len(calls), self._failure.ctypes.data))
+        self.loop = compiler.host_kernel(_file(), "call_library").bind(*places)
 
     def __call__(self, launches: int) -> int:
-        """Call that many times."""
+        """Call that many times; return the last error so far, or 0."""
         self.loop(launches)
         return self.error
 
     @property
     def error(self) -> int:
-        """The last one so far, or 0."""
-        return int(self.failure[0])
-
-
-def repeated(calls: Sequence[Call]) -> Repeated:
-    """Calls that follow each other, in that order, as one operation."""
-    records, failure = _records(calls), np.zeros(1, np.uint64)
-    places = (np.uint64(number) for number in (records.ctypes.data, len(calls), failure.ctypes.data))
-    return Repeated(compiler.host_kernel(_file(), "call_library").bind(*places), failure, (records, tuple(calls)))
-
-
-_SCHEDULED = np.dtype([("off_core", np.float64), ("switches", np.uint64), ("cores", np.uint64, 2)])
+        """The last error so far, or 0."""
+        return int(self._failure[0])
 
 
 class Clock:
-    """Times loops in C on this rank, from a meeting of all ranks that is a call itself, of a library."""
+    """Times loops in C on this rank, from a barrier of MPI that is called from C too."""
 
-    def __init__(self, meeting: Call) -> None:
-        self._record = _records([meeting])
+    def __init__(self, comm: Any) -> None:
+        from mpi4py import MPI
+
+        self._record = _records([mpi_call("MPI_Barrier", (MPI._handleof(comm),))])
         self._scheduled = np.zeros(1, _SCHEDULED)
         self._timed = compiler.host_function(_file(), "timed")
         self._timed.restype = ctypes.c_double
@@ -125,7 +120,7 @@ def _records(calls: Sequence[Call]) -> NDArray[np.void]:
 
 def _file() -> str:
     """Return a file of this package, whatever COLLBENCH_KERNELS names: it is part of how kernels are measured."""
-    return str(compiler.own_folder() / _FILE)
+    return str(compiler.own_folder() / "host/library.cpp")
 
 
 def symbol(extension: str, name: str) -> int | None:
@@ -137,15 +132,6 @@ def symbol(extension: str, name: str) -> int | None:
         if function := getattr(loaded, name, None):
             return address(function)
     return None
-
-
-LARGEST_COUNT = 2**31 - 1  # of an int; above, functions that take an MPI_Count are called
-_STATUS = 128  # bytes: more than an MPI_Status has in any library
-
-Arguments = tuple[int, ...]
-
-
-Memory = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 
 def mpi_call(name: str, arguments: Arguments, large: bool = False, held: Memory | None = None) -> Call:
@@ -166,14 +152,15 @@ def succeed(code: int) -> None:
         raise CaseFailed(f"MPI says: {MPI.Get_error_string(code)}")
 
 
-@cache
 def statuses(count: int = 1) -> int:
     """Return where so many receives may write their statuses; MPI_STATUS_IGNORE differs between libraries."""
-    _STATUSES[count] = _memory(count * _STATUS)
-    return int(_STATUSES[count].ctypes.data)
+    return int(_statuses(count).ctypes.data)
 
 
-_STATUSES: dict[int, Memory] = {}  # nobody reads them, so all receives of so many share them
+@cache
+def _statuses(count: int) -> Memory:
+    """Return memory that all receives of so many share, since nobody reads it."""
+    return _memory(count * _STATUS)
 
 
 def requests(count: int) -> tuple[Memory, list[int]]:

@@ -20,6 +20,11 @@ from pathlib import Path
 
 from collbench.errors import PlatformError, UsageError, unknown
 
+_MPICH_FILES = ("libmpi.so.12", "libmpich.so.12", "libmpi.so")
+_HYDRA = ("mpiexec.hydra", "mpiexec", "mpirun")
+_HERE = ("-launcher", "fork", "-rmk", "user", "-hosts", "localhost")
+"""For Hydra: ranks are its children on this machine, whatever batch system or file of hosts is there."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -29,10 +34,10 @@ class Kind:
     name: str  # as people write it
     version: str  # a pattern for what MPI_Get_library_version says, whose group is the version
     mark: bytes  # bytes that its file has, and no other's of the same interface
-    launcher: str  # a pattern for what its launcher says of itself
-    launchers: tuple[str, ...]  # names of that, the surest first
-    files: tuple[str, ...]  # names of the library
     install: str  # how to get it
+    launcher: str = r"HYDRA build details"  # a pattern for what its launcher says of itself
+    launchers: tuple[str, ...] = _HYDRA  # names of that, the surest first
+    files: tuple[str, ...] = _MPICH_FILES  # names of the library
     roots: tuple[str, ...] = ()  # variables that name its folder
     places: tuple[str, ...] = ()  # where its folder is by custom
     options: tuple[str, ...] = ()  # of the launcher, for ranks on this machine
@@ -41,10 +46,6 @@ class Kind:
     adds_half_since: int = 0  # major version whose reductions know 16-bit floats
 
 
-_MPICH_FILES = ("libmpi.so.12", "libmpich.so.12", "libmpi.so")
-_HYDRA = ("mpiexec.hydra", "mpiexec", "mpirun")
-_HERE = ("-launcher", "fork", "-rmk", "user", "-hosts", "localhost")
-"""For Hydra: ranks are its children on this machine, whatever batch system or file of hosts is there."""
 _VENV = "python3 -m venv FOLDER, FOLDER/bin/pip install {}, and --mpi FOLDER"
 
 KINDS = {
@@ -55,9 +56,6 @@ KINDS = {
             name="MVAPICH",
             version=r"MVAPICH\d*\s+Version\s*:\s*(\S+)",
             mark=b"MVAPICH",
-            launcher=r"HYDRA build details",
-            launchers=_HYDRA,
-            files=_MPICH_FILES,
             install="build it, and --mpi its folder",
             roots=("MV2_HOME", "MVAPICH_HOME"),
             options=_HERE,
@@ -68,7 +66,6 @@ KINDS = {
             version=r"CRAY MPICH version (\S+)",
             mark=b"CRAY MPICH",
             launcher=r"HYDRA build details|\bPALS\b",
-            launchers=_HYDRA,
             files=("libmpi_gnu.so.12", *_MPICH_FILES),
             install="module load cray-mpich",
             roots=("CRAY_MPICH_DIR", "MPICH_DIR"),
@@ -79,7 +76,6 @@ KINDS = {
             version=r"Intel\(R\) MPI Library (\S+)",
             mark=b"Intel(R) MPI Library",
             launcher=r"Intel\(R\) MPI Library",
-            launchers=_HYDRA,
             files=("libmpi.so.12", "release/libmpi.so.12"),
             install=_VENV.format("impi-rt"),
             roots=("I_MPI_ROOT",),
@@ -109,9 +105,7 @@ KINDS = {
             name="MPICH",
             version=r"MPICH Version:\s*(\S+)",
             mark=b"MPICH Version:",
-            launcher=r"HYDRA build details",
             launchers=("mpiexec.mpich", *_HYDRA),
-            files=_MPICH_FILES,
             install=f"apt install mpich, or {_VENV.format('mpich')}",
             roots=("MPICH_HOME",),
             places=("/usr/lib64/mpich",),
@@ -220,8 +214,9 @@ def _at(path: Path) -> Library:
     if not path.exists():
         raise UsageError(f"--mpi {path}: there is nothing there; give a folder with bin/mpiexec, or a libmpi.so")
     file = path.absolute() if path.is_file() and ".so" in path.name else None
-    kinds = [kind for kind in KINDS.values() if file is None or _kind_of_file(file) is kind]
-    for kind in kinds:
+    for kind in KINDS.values():
+        if file and _kind_of_file(file) is not kind:
+            continue
         for launcher in _launchers_at(path, kind):
             if _is(kind, launcher) and (library := file or _file_of(kind, launcher)):
                 return Library(kind, launcher, library)

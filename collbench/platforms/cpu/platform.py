@@ -17,23 +17,24 @@ from collbench.cases import PACK, Case, Sweep
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed
 from collbench.platforms import compiler, tracelog
-from collbench.platforms.cpu import memory_traffic, mpi
+from collbench.platforms.cost import cpus
+from collbench.platforms.cpu import memory as traffic
+from collbench.platforms.cpu import mpi
 from collbench.platforms.cpu.check import CpuChecker, singly
-from collbench.platforms.cpu.compute import CpuCompute
-from collbench.platforms.cpu.hardware import cpus
 from collbench.platforms.cpu.memory import CpuMemory
-from collbench.platforms.interface import Platform, Prepared
+from collbench.platforms.interface import Clock, Compute, Launcher, Platform, Prepared
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region, buffers, view
 from collbench.platforms.processes import Processes, Team
-from collbench.platforms.products import Moment
+from collbench.platforms.products import Chain, Moment, Products
 from collbench.platforms.scheduling import RunQueue, Watch
 from collbench.results import Note
+from collbench.results.facts import GemmMismatch
 from collbench.topology.discover_cpu import discover
 
 _UNROLLED = (2, 4, 8)  # ranks that direct.cu is compiled for; for others its loops over the ranks stay loops
 
 
-class CpuClock:
+class CpuClock(Clock):
     """Times operations by the clock of each rank; the slowest rank counts."""
 
     region = 200e-6  # a clock's reading and a barrier take less than a microsecond
@@ -43,7 +44,7 @@ class CpuClock:
         # Seconds, and the share of them off its core: of this rank, and the largest over all ranks.
         self._seconds = np.zeros(2), np.zeros(2)
         self.scheduled = Watch()
-        self.limits = memory_traffic.limits(team)
+        self.limits = traffic.limits(team)
 
     def time(self, prepared: Prepared, launches: int) -> float:
         """Return seconds between two readings of each rank's own clock, after a common start; the slowest counts."""
@@ -55,7 +56,11 @@ class CpuClock:
             mine[0] = self._clock.seconds(loop, launches)
             mine[1] = self._clock.off_core(self.scheduled) / mine[0]
         else:
-            mine[0], mine[1] = self._time_python(prepared.launch, launches)
+            self._comm.Barrier()
+            with RunQueue() as waited:
+                prepared.launch(launches)
+            self.scheduled.look()
+            mine[:] = waited.seconds, waited.off_core
         if prepared.refuse:
             prepared.refuse()
         if self._memory.gave_up():
@@ -67,21 +72,9 @@ class CpuClock:
             self.scheduled.off_core = float(slowest[1])
         return float(slowest[0]) / launches
 
-    def _time_python(self, launch: Callable[[int], None], launches: int) -> tuple[float, float]:
-        """Return seconds, and the share of them in which this rank had no core although it could run."""
-        self._comm.Barrier()
-        with RunQueue() as waited:
-            launch(launches)
-        self.scheduled.look()
-        return waited.seconds, waited.off_core
-
     def moment(self, rank: int) -> Moment:
         """Return the time now, since everything before is done; processes of one machine share this clock."""
         return time.perf_counter()
-
-    def set_clocks(self) -> float:
-        """Return 0: a rank has no clock but its process's."""
-        return 0.0
 
     def singly(self, prepared: Prepared) -> Prepared | None:
         """Return a loop in C that calls the operation again and again; None if C cannot call it."""
@@ -92,24 +85,25 @@ class CpuClock:
         """Return a barrier by the package's own flags, whichever kernels are on trial: it measures the machine."""
         if not self._memory.by_flags:
             return None
-        kernel = compiler.host_kernel(str(compiler.own_folder() / memory_traffic.KERNELS), "hand_over")
+        kernel = compiler.host_kernel(str(compiler.own_folder() / traffic.KERNELS), "hand_over")
         return Prepared(kernel.bind(self._memory.world(self._memory.ranks), np.uint64(0)))
 
     def floor(self, case: Case) -> Sequence[Prepared]:
         """Return ways to read and write as much as the case must; none where caches may hold its buffers."""
-        if self._memory.nodes > 1 or not memory_traffic.beyond(case, self._cache):
+        if self._memory.nodes > 1 or not traffic.beyond(case, self._cache):
             return ()
-        kernel = compiler.host_kernel(memory_traffic.KERNELS, "traffic")
-        shares = memory_traffic.ways(case, *buffers(self._memory, case, self._memory.rank))
+        kernel = compiler.host_kernel(traffic.KERNELS, "traffic")
+        shares = traffic.ways(case, *buffers(self._memory, case, self._memory.rank))
         return [Prepared(kernel.bind(*share)) for share in shares]
 
 
-class CpuLauncher:
+class CpuLauncher(Launcher):
     """Kernels compiled as C++: every call is done when it returns, and a process is one block of one thread."""
+
+    _options: tuple[str, ...] = ()  # of every kernel
 
     def __init__(self, team: Processes, memory: CpuMemory, clock: CpuClock) -> None:
         self._team, self._memory, self._clock = team, memory, clock
-        self._options: tuple[str, ...] = ()  # of every kernel
 
     def altered(self, memory: CpuMemory, *options: str) -> Self:
         """Return the same launcher for buffers elsewhere, or with options of the compiler for every kernel."""
@@ -149,12 +143,6 @@ class CpuLauncher:
         """Return a copy of the bytes at an address."""
         return view(address, nbytes).copy()
 
-    def mark(self, rank: int) -> None:
-        """Return no event: what this process enqueued is done."""
-
-    def after(self, rank: int, event: None) -> None:
-        """Do nothing: launches are synchronous."""
-
     def synchronize(self) -> None:
         """Wait for the other ranks; everything that this rank started is done."""
         self._team.comm.Barrier()
@@ -167,24 +155,28 @@ class CpuLauncher:
         """
         memory = self._memory
         most = memory.layout.sizes[Region.RECEIVE] // max(2, memory.ranks)
-        pieces = memory_traffic.pieces(most) if memory.by_flags else ()
+        pieces = [piece for piece in traffic.PIECES if piece <= most and memory.by_flags]
         view(memory.address(Region.RECEIVE, memory.rank), 2 * max(pieces, default=0))[:] = 0  # first by its owner
         self._team.meet()
-        return memory_traffic.streamed_from({piece: self._hand_over(piece) for piece in pieces}, PACK)
+        return traffic.streamed_from({piece: self._hand_over(piece) for piece in pieces}, PACK)
 
     def _hand_over(self, piece: int) -> tuple[float, float]:
-        """Return seconds to hand over so many bytes, with ordinary stores and with stores past the caches."""
+        """Return seconds to hand over so many bytes, with ordinary stores and with stores past the caches.
+
+        The least of three readings: what disturbs only adds.  A reading before them meets cold caches.
+        """
         with self._team.agreeing():
-            kernel = compiler.host_kernel(memory_traffic.KERNELS, "hand_over")
+            kernel = compiler.host_kernel(traffic.KERNELS, "hand_over")
         world = self._memory.world(self._memory.ranks)
         for rank in range(self._memory.ranks):
             world["receive"][rank] = self._memory.address(Region.RECEIVE, rank)
-        lines = np.uint64(piece // memory_traffic.LINE)
-        world["streamed"] = memory_traffic.NEVER
-        ordinary = Prepared(kernel.bind(world.copy(), lines))
-        world["streamed"] = memory_traffic.ALWAYS
-        streamed = Prepared(kernel.bind(world.copy(), lines))
-        return memory_traffic.in_turn(self._clock, (ordinary, streamed), max(2, 2**20 // piece))
+        ways = []
+        for streamed in (traffic.NEVER, traffic.ALWAYS):
+            world["streamed"] = streamed
+            ways.append(Prepared(kernel.bind(world.copy(), np.uint64(piece // traffic.LINE))))
+        readings = [[self._clock.time(way, max(2, 2**20 // piece)) for way in ways] for _ in range(4)]
+        ordinary, streamed_stores = zip(*readings[1:], strict=True)
+        return min(ordinary), min(streamed_stores)
 
 
 class CpuLogs:
@@ -206,11 +198,70 @@ class CpuLogs:
         return taken
 
 
-class CpuPlatform:
+class CpuProducts(Products):
+    """The matrices of this process's rank: NumPy's products, by its BLAS, with one thread a rank."""
+
+    def __init__(self, team: Team, rank: int, size: int) -> None:
+        import threadpoolctl  # only steps need it
+
+        threadpoolctl.threadpool_limits(1, "blas")  # ranks of an outside launcher have what its user set, or nothing
+        self._team, self._chain = team, Chain(size, rank)
+        self._factor = self._chain.factor
+        self._last, self._next = np.empty((2, size, size), np.float32)
+        self.reset()
+
+    def enqueue(self, rank: int, count: int) -> None:
+        """Multiply now: a CPU has no queue."""
+        factor, last, result = self._factor, self._last, self._next
+        for _ in range(count):
+            np.matmul(factor, last, out=result)
+            last, result = result, last
+        self._last, self._next = last, result
+        self._made += count
+
+    def moment(self, rank: int) -> Moment:
+        """Return the time now, since all products are made."""
+        return time.perf_counter()
+
+    def reset(self) -> None:
+        """Start the chain anew."""
+        self._last[:] = self._chain.start
+        self._next[:] = np.nan
+        self._made = 0
+
+    def check(self) -> GemmMismatch | None:
+        """Return the wrong element of the lowest rank that has any."""
+        with self._team.agreeing():
+            own = self._chain.failure(self._made, self._last)
+        return next(filter(None, self._team.exchange(own)), None)
+
+
+class CpuCompute(Compute):
+    """Everything enqueued is done at once, so nothing has to be ordered."""
+
+    queued = False
+
+    def __init__(self, team: Team, memory: CpuMemory) -> None:
+        self._team, self._memory = team, memory
+
+    def products(self, size: int) -> CpuProducts:
+        """Return the matrices of this process's rank."""
+        return CpuProducts(self._team, self._team.rank, size)
+
+    def refuse_given_up(self) -> None:
+        """Raise CaseFailed if a kernel of this rank waited in vain."""
+        if self._memory.gave_up():
+            raise CaseFailed("a rank waited in vain for another's flag")
+
+
+class CpuPlatform(Platform):
     """One rank of the run, as its own process sees it."""
 
     name = "cpu"
     cache: int | None = None  # ranks have caches of their own, and what else runs on a core is not known
+    memory: CpuMemory
+    clock: CpuClock
+    launcher: CpuLauncher
 
     def __init__(self, sweep: Sweep, layout: Layout, team: Processes) -> None:
         self.local: Sequence[int] = team.local(sweep.ranks)
@@ -218,10 +269,12 @@ class CpuPlatform:
         self.team: Team = team
         with team.agreeing():  # one machine may have the memory, or a compiler, where another has not
             self.memory = memory = CpuMemory(team, layout, sweep.spin)
-            clock = mpi.Clock(_meeting(team.comm))
+            clock = mpi.Clock(team.comm)
         view(memory.address(Region.WINDOW, team.rank), layout.sizes[Region.WINDOW])[:] = 0
         self._topology = discover(self.ranks, usable=memory.window.cores)
-        self.clock = CpuClock(team, memory, clock, memory_traffic.caches(self._topology))
+        caches = self._topology.host.caches if self._topology.host else ()
+        last_caches = caches[-1].nbytes * caches[-1].instances if caches else None
+        self.clock = CpuClock(team, memory, clock, last_caches)
         self.launcher = CpuLauncher(team, memory, self.clock)
         self.checker = CpuChecker(team, memory, self.launcher)
         self.logs = CpuLogs(memory, self.local)
@@ -236,9 +289,6 @@ class CpuPlatform:
         other.launcher = self.launcher.altered(self.memory, tracelog.TRACED)
         return other
 
-    def with_delays(self, seconds: float) -> None:
-        """Return None: a rank of its own process falls behind by itself, and a call begins right after the last."""
-
     def shifted(self, offset: int) -> Self:
         """Return the same platform with buffers that start so many bytes later."""
         other = copy.copy(self)
@@ -249,7 +299,7 @@ class CpuPlatform:
     def topology(self) -> dict[str, Any]:
         """Return the sockets, cores and caches under the ranks."""
         measured = {}
-        if self.launcher.streamed != memory_traffic.NEVER:
+        if self.launcher.streamed != traffic.NEVER:
             measured = {"streamed_from": self.launcher.streamed * PACK}
         return self._topology.on_nodes(self.memory.nodes) | measured
 
@@ -269,15 +319,6 @@ class CpuPlatform:
         self.comm.Barrier()
         self.memory.window.close()
         return True
-
-
-def _meeting(comm: Any) -> mpi.Call:
-    """Return a barrier, as the library makes it."""
-    from mpi4py import MPI
-
-    function = mpi.symbol(MPI.__file__, "MPI_Barrier")
-    assert function, "a library that mpi4py could load has all of MPI 1"
-    return mpi.Call(function, (MPI._handleof(comm),))
 
 
 def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:

@@ -1,11 +1,12 @@
 """Memory that the ranks of a machine share: how much there is, one window for all, and a lock in it.
 
 The window is in no folder and ends with the last process that maps it, so a killed process leaves nothing behind.  The
-first rank of a machine makes a file of memory (memfd) and hands it to the others over a socket.  Each rank's part is a
-span of whole huge pages, and a page lies where it is first touched: a rank that fills its own buffers has them near.
+first rank of a machine makes a file of memory (memfd), and the others open it through that rank's /proc.  Each rank's
+part is a span of whole huge pages, and a page lies where it is first touched: a rank that fills its own buffers has
+them near.
 
 How much there is depends on the machine's free memory and on the control groups above this process (docker's --memory,
-a job's); only where the kernel has no memfd on the room in /dev/shm (docker's --shm-size), too.
+a job's).
 """
 
 import contextlib
@@ -15,14 +16,9 @@ import fcntl
 import mmap
 import os
 import re
-import secrets
-import shutil
-import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,9 +28,6 @@ from collbench.units import format_size
 T = TypeVar("T")
 
 HUGE = 2**21  # bytes: of a huge page on x86-64 and, mostly, on arm64
-FOLDER = Path("/dev/shm")  # the file system in memory that every Linux has
-_TIMEOUT = 10.0  # seconds until every rank has come for the memory
-_CREDENTIALS = struct.Struct("3i")  # process, user and group, as unix(7) has them
 _FAILURES = OSError, ValueError, OverflowError  # of the last, Python's own refusals of a length
 
 
@@ -72,18 +65,27 @@ class Window:
 
 
 def _share(node: Any, nbytes: int) -> int:
-    """*Collective*: return a descriptor of one file of so many bytes, open on every rank of the machine."""
-    leads, others = node.Get_rank() == 0, node.Get_size() - 1
-    # The name is of the abstract kind, which no folder shows and which ends with the socket.
-    name: str = node.bcast(f"\0collbench-{secrets.token_hex(16)}" if leads else "")
-    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as place:
-        fd = _agreed(node, lambda: _offer(place, name, nbytes, others) if leads else -1)
-        return _agreed(node, lambda: _hand_out(place, fd, others) if leads else _fetch(place, name))
+    """*Collective*: return a descriptor of one file of so many bytes, open on every rank of the machine.
+
+    The kernel opens what a process has in /proc for processes of the same user alone.
+    """
+    leads = node.Get_rank() == 0
+    fd = _agreed(node, lambda: _make(nbytes) if leads else -1)
+    process, there, file = node.bcast((os.getpid(), fd, _identity(fd)) if leads else None)
+
+    def fetch() -> int:
+        found = os.open(f"/proc/{process}/fd/{there}", os.O_RDWR | os.O_CLOEXEC)
+        if _identity(found) != file:
+            os.close(found)
+            raise OSError("the first rank is in another container")
+        return found
+
+    return _agreed(node, lambda: fd if leads else fetch())
 
 
-def _offer(place: socket.socket, name: str, nbytes: int, others: int) -> int:
-    """Make the file, and listen for the ranks that are to get it."""
-    fd = nameless()
+def _make(nbytes: int) -> int:
+    """Return a descriptor of a new file in memory, of which nobody can cut off what others are storing into."""
+    fd = os.memfd_create("collbench", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fd, nbytes)
     except _FAILURES as error:
@@ -91,40 +93,13 @@ def _offer(place: socket.socket, name: str, nbytes: int, others: int) -> int:
         raise PlatformError(
             f"no shared memory of {format_size(nbytes)}: {_reason(error)}; lower -e or --ranks, or raise `ulimit -f`"
         ) from error
-    with contextlib.suppress(OSError):  # only memfd has seals: nobody cuts off what others are storing into
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-    place.bind(name)
-    place.listen(others)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return fd
 
 
-def _hand_out(place: socket.socket, fd: int, others: int) -> int:
-    """Send the descriptor to so many processes of this user: names of sockets are no secret."""
-    deadline = time.monotonic() + _TIMEOUT
-    while others:
-        place.settimeout(max(1e-3, deadline - time.monotonic()))
-        with contextlib.closing(place.accept()[0]) as rank, contextlib.suppress(ConnectionError):
-            if _user(rank) == os.geteuid():
-                socket.send_fds(rank, [b"."], [fd])
-                others -= 1
-    return fd
-
-
-def _fetch(place: socket.socket, name: str) -> int:
-    place.settimeout(_TIMEOUT)
-    place.connect(name)
-    if _user(place) != os.geteuid():
-        raise OSError("another user answers in the first rank's place")
-    _, descriptors, _, _ = socket.recv_fds(place, 1, 1)
-    if not descriptors:
-        raise OSError("the first rank did not hand it out")
-    return descriptors[0]
-
-
-def _user(peer: socket.socket) -> int:
-    """Return the user at the other end, as the kernel says."""
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(credentials)[1])
+def _identity(fd: int) -> tuple[int, int]:
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
 
 
 def _agreed(node: Any, act: Callable[[], T]) -> T:
@@ -161,47 +136,18 @@ class Room(NamedTuple):
     fix: str
 
 
-def nameless() -> int:
-    """Return a descriptor of an empty file in memory without a name; PlatformError where the system has none."""
-    if (fd := _memfd()) is not None:
-        return fd
-    try:
-        return os.open(FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise PlatformError(
-            f"no memory that ranks can share: neither memfd_create nor {FOLDER} gives any ({error.strerror}); "
-            "mount a tmpfs there"
-        ) from error
-
-
-def _memfd() -> int | None:
-    """None in kernels before 3.17 and in sandboxes that do not know it."""
-    try:
-        return os.memfd_create("collbench", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    except (OSError, AttributeError):
-        return None
-
-
 def room(root: Path = Path("/")) -> Room:
     """Return what this process and its children may take: the least of all limits."""
-    rooms = [*_groups(root), *_machine(root)]
-    if (fd := _memfd()) is None:
-        rooms.append(Room(shutil.disk_usage(FOLDER).free, str(FOLDER), "enlarge it (docker: --shm-size)"))
-    else:
-        os.close(fd)
+    rooms = list(_groups(root))
+    if match := re.search(r"^MemAvailable:\s*(\d+) kB", read_text(root / "proc/meminfo"), re.MULTILINE):
+        rooms.append(Room(int(match[1]) * 1024, "this machine", "end what takes it"))
     return min(rooms, default=Room(_UNLIMITED, "this machine", ""))
-
-
-def _machine(root: Path) -> Iterator[Room]:
-    match = re.search(r"^MemAvailable:\s*(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
-    if match:
-        yield Room(int(match[1]) * 1024, "this machine", "end what takes it")
 
 
 def _groups(root: Path) -> Iterator[Room]:
     """Yield what is left in each control group above this process that has a limit, of versions 1 and 2."""
     mount = root / "sys/fs/cgroup"
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in read_text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if not controllers:
             yield from _above(mount, path, "memory.max", "memory.current", "inactive_file")
@@ -214,18 +160,18 @@ def _above(mount: Path, path: str, limit: str, usage: str, reclaimable: str) -> 
     """In a container the path may be the host's, of which only the mount's own files are to be seen."""
     group = Path(*(part for part in Path(path).parts if part not in ("/", "..")))
     for folder in dict.fromkeys(mount / part for part in (group, *group.parents)):
-        most, taken = _text(folder / limit).strip(), _text(folder / usage).strip()
+        most, taken = read_text(folder / limit), read_text(folder / usage)
         if not (most.isdigit() and taken.isdigit()) or int(most) >= _UNLIMITED:
             continue
-        cached = re.search(rf"^{reclaimable} (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
+        cached = re.search(rf"^{reclaimable} (\d+)$", read_text(folder / "memory.stat"), re.MULTILINE)
         free = int(most) - int(taken) + int(cached[1] if cached else 0)
         yield Room(max(0, free), "its control group", "raise its limit (docker: --memory)")
 
 
-def _text(path: Path) -> str:
-    """Return the text of a file, or nothing."""
+def read_text(path: Path) -> str:
+    """Return the text of a small file, or nothing where there is none to read."""
     try:
-        return path.read_text(encoding="ascii", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
 
@@ -240,32 +186,27 @@ class _Timespec(ctypes.Structure):
     _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
 
 
-@cache
-def _library() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
-
-
 class Monitor:
     """The one at an address, which one process prepares before any other comes."""
 
     def __init__(self, address: int) -> None:
         self._mutex, self._condition = ctypes.c_void_p(address), ctypes.c_void_p(address + _CONDITION)
-        library = _library()
+        library = ctypes.CDLL(None)
         self._lock, self._unlock = library.pthread_mutex_lock, library.pthread_mutex_unlock
         self._wait, self._wake = library.pthread_cond_timedwait, library.pthread_cond_broadcast
 
     def prepare(self) -> None:
         """Make it new; whatever lay there is gone."""
-        library, attributes = _library(), ctypes.create_string_buffer(64)
-        for start, (kind, place, more) in (
-            (self._mutex, ("mutex", "mutexattr", ("setrobust", _ROBUST))),
-            (self._condition, ("cond", "condattr", ("setclock", time.CLOCK_MONOTONIC))),
+        library, attributes = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+        for start, kind, setting, value in (
+            (self._mutex, "mutex", "setrobust", _ROBUST),
+            (self._condition, "cond", "setclock", time.CLOCK_MONOTONIC),
         ):
-            _succeed(getattr(library, f"pthread_{place}_init")(attributes))
-            _succeed(getattr(library, f"pthread_{place}_setpshared")(attributes, _SHARED))
-            _succeed(getattr(library, f"pthread_{place}_{more[0]}")(attributes, more[1]))
+            _succeed(getattr(library, f"pthread_{kind}attr_init")(attributes))
+            _succeed(getattr(library, f"pthread_{kind}attr_setpshared")(attributes, _SHARED))
+            _succeed(getattr(library, f"pthread_{kind}attr_{setting}")(attributes, value))
             _succeed(getattr(library, f"pthread_{kind}_init")(start, attributes))
-            _succeed(getattr(library, f"pthread_{place}_destroy")(attributes))
+            _succeed(getattr(library, f"pthread_{kind}attr_destroy")(attributes))
 
     @contextmanager
     def held(self) -> Iterator[None]:

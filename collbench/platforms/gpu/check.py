@@ -5,7 +5,7 @@ meet.  Ranks that share a device run hand-written kernels as one grid on the str
 streams meet before and after each operation, and no rank comes late.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,12 @@ from collbench.cases import Case
 from collbench.datatypes import Array, Wire
 from collbench.errors import CaseFailed
 from collbench.platforms import checking, compiler
-from collbench.platforms import stress as stressing
-from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream
-from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
-from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.gpu.timing import GpuClock
+from collbench.platforms.gpu.cuda import GpuKernel, Stream
+from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import GUARD, GUARDED, Region, buffers
-from collbench.platforms.processes import Team
-from collbench.results import Mismatch, Overrun
-from collbench.results.facts import CheckFailure
+from collbench.results import Mismatch
+from collbench.results.facts import CheckFailure, Overrun
 
 _LONGEST = 0.002  # seconds that a rank comes late; a device that spins for longer is near to giving up
 
@@ -31,19 +27,14 @@ _LONGEST = 0.002  # seconds that a rank comes late; a device that spins for long
 class GpuChecker:
     """Fills and compares the local ranks' buffers; over all processes, the lowest rank with a failure names it."""
 
-    def __init__(
-        self,
-        cuda: Cuda,
-        team: Team,
-        memory: RankMemory,
-        compiled: KernelCache,
-        launcher: GpuLauncher,
-        streams: Mapping[int, Stream],
-        clock: GpuClock,
-    ) -> None:
-        self._cuda, self._runtime, self._team, self._clock = cuda, cuda.runtime, team, clock
-        self._memory, self._compiled, self._launcher = memory, compiled, launcher
-        self._streams = streams
+    def __init__(self, launcher: GpuLauncher) -> None:
+        self._launcher, self._memory, self._compiled = launcher, launcher.memory, launcher.kernels
+        self._cuda, self._runtime, self._team = launcher.cuda, launcher.cuda.runtime, launcher.team
+        self._streams, self._clock = launcher.streams, launcher.clock
+        devices: dict[int, list[Stream]] = {}
+        for rank_stream in self._streams.values():
+            devices.setdefault(rank_stream.device, []).append(rank_stream)
+        self._shared = [together for together in devices.values() if len(together) > 1]
 
     def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
         """Fill every rank's buffers on its stream, and wait for all."""
@@ -59,7 +50,7 @@ class GpuChecker:
         digests = {rank: digest for _, own in every for rank, digest in own.items()}
         return checking.agreed((failure for failure, _ in every), digests)
 
-    def stress(self, case: Case, prepared: Prepared, plan: stressing.Plan) -> Mismatch | None:
+    def stress(self, case: Case, prepared: Prepared, plan: checking.Plan) -> Mismatch | None:
         """Make every rank's calls and judge them on its own stream."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while calls followed each other"):
             self._team.meet()
@@ -73,7 +64,7 @@ class GpuChecker:
         """Look at the guards of every rank's buffers."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while the guards of buffers were read"):
             self._clock.wait()
-            overruns = self._team.exchange(self._overrun(case))
+            overruns = self._team.exchange(next(self._overruns(case), None))
         return next(filter(None, overruns), None)
 
     def _fill(self, case: Case, seed: int, rank: int, wire: Wire | None) -> None:
@@ -94,8 +85,7 @@ class GpuChecker:
         """Return the first mismatch of the local ranks: lowest rank, lowest index; and digests of what may be off."""
         receivers = [rank for rank in self._memory.local if any(case.pieces(rank))]
         held = [self._compare(case, seed, rank, wire) for rank in receivers]
-        for rank_stream in self._streams.values():
-            rank_stream.enter().synchronize()
+        self._synchronize()
         del held
         mismatches = (self._mismatch(case, seed, rank, wire) for rank in receivers)
         mismatch = next(filter(None, mismatches), None)
@@ -138,39 +128,37 @@ class GpuChecker:
                 return checking.describe(case, seed, rank, piece, (wrong, index), element, wire=wire)
         return None
 
-    def _overrun(self, case: Case) -> Overrun | None:
+    def _overruns(self, case: Case) -> Iterator[Overrun]:
         for rank in self._memory.local:
             for guard in self._memory.layout.guards(case):
                 guard_start = self._memory.address(guard.region, rank) + guard.start
                 held = self._streams[rank].fetch(guard_start, np.zeros(GUARD, np.uint8))
                 if overrun := guard.overrun(rank, held.tobytes()):
-                    return overrun
-        return None
+                    yield overrun
 
-    def _stress(self, case: Case, prepared: Prepared, plan: stressing.Plan) -> Mismatch | None:
+    def _stress(self, case: Case, prepared: Prepared, plan: checking.Plan) -> Mismatch | None:
         """Enqueue all calls and wait for them; return the first mismatch of the local ranks.
 
         Kernels are loaded before the first call, which CUDA would else do between calls.
         """
         entries = ("probe_fill", "probe_spoil", checking.entry("probe_compare", prepared.wire), "stall")
         loaded = {entry: self._compiled.get(compiler.JUDGE, entry, case.dtype, case.redop) for entry in entries}
-        calls = _Calls(case, plan, loaded, self._memory, self._launcher, prepared.wire)
+        calls = _Calls(case, plan, loaded, self._launcher, prepared.wire)
         held = [self._clear(rank, len(list(case.pieces(rank)))) for rank in self._memory.local]
         self._synchronize()
         del held
-        devices = _by_device(self._streams)
         for number in range(plan.calls):
             for rank in self._memory.local:
                 calls.enter(number, rank)
-            _meet(devices)
+            self._meet()
             prepared.launch(1)
-            _meet(devices)
+            self._meet()
             for rank in self._memory.local:
                 calls.leave(number, rank)
         self._synchronize()
         for rank in self._memory.local:
             verdicts = self._verdicts(rank, len(list(case.pieces(rank))))
-            if mismatch := stressing.found(case, plan, rank, verdicts, with_bits=False, wire=prepared.wire):
+            if mismatch := checking.found(case, plan, rank, verdicts, with_bits=False, wire=prepared.wire):
                 return mismatch
         return None
 
@@ -178,41 +166,27 @@ class GpuChecker:
         for rank_stream in self._streams.values():
             rank_stream.enter().synchronize()
 
-
-def _meet(devices: Iterable[Sequence[Stream]]) -> None:
-    """Make streams of a device that has several meet: what comes next on any is behind all that came before."""
-    for streams in devices:
-        events = [rank_stream.mark() for rank_stream in streams]
-        for rank_stream in streams:
-            for event in events:
-                rank_stream.enter().wait_event(event)
-
-
-def _by_device(streams: Mapping[int, Stream]) -> list[list[Stream]]:
-    """The streams of those devices that have several."""
-    devices: dict[int, list[Stream]] = {}
-    for rank_stream in streams.values():
-        devices.setdefault(rank_stream.device, []).append(rank_stream)
-    return [shared for shared in devices.values() if len(shared) > 1]
+    def _meet(self) -> None:
+        """Make streams of a device that has several meet: what comes next on any is behind all that came before."""
+        for streams in self._shared:
+            events = [rank_stream.mark() for rank_stream in streams]
+            for rank_stream in streams:
+                for event in events:
+                    rank_stream.enter().wait_event(event)
 
 
 class _Calls:
     """What is enqueued for a rank before and after each operation."""
 
     def __init__(
-        self,
-        case: Case,
-        plan: stressing.Plan,
-        loaded: Mapping[str, GpuKernel],
-        memory: RankMemory,
-        launcher: GpuLauncher,
-        wire: Wire | None,
+        self, case: Case, plan: checking.Plan, loaded: Mapping[str, GpuKernel], launcher: GpuLauncher, wire: Wire | None
     ) -> None:
         self._case, self._plan, self._kernels = case, plan, loaded
-        self._memory, self._launcher, self._wire = memory, launcher, wire
-        self._where = stressing.probe(case, wire)
-        self._stalls = {rank: plan.stalls(rank, case.ranks, _LONGEST) for rank in memory.local}
-        self._elements = stressing.stretches(self._where) * int(self._where["length"])
+        self._memory, self._launcher, self._wire = launcher.memory, launcher, wire
+        self._where = checking.probe(case, wire)
+        self._stalls = {rank: plan.stalls(rank, case.ranks, _LONGEST) for rank in launcher.memory.local}
+        self._elements = checking.stretches(self._where) * int(self._where["length"])
+        self._size = case.dtype.itemsize
 
     def enter(self, number: int, rank: int) -> None:
         """Come late if it is this rank's turn; then what lies in the result is none, and the inputs are new."""
@@ -220,7 +194,7 @@ class _Calls:
             self._run("stall", rank, 1, wait)
         send, receive = self._buffers(rank)
         for first, _, _ in self._case.pieces(rank):
-            self._spoil(number, rank, receive + first * self._size, stressing.OUTPUT)
+            self._spoil(number, rank, receive + first * self._size, checking.OUTPUT)
         for first in range(0, self._case.send_count, self._case.block):
             how = checking.packed(self._case.recipe(self._plan.seed + number, self._wire))
             target = np.uint64(send + first * self._size)
@@ -247,7 +221,7 @@ class _Calls:
     def _spoil_inputs(self, number: int, rank: int) -> None:
         send, _ = self._buffers(rank)
         for first in range(0, self._case.send_count, self._case.block):
-            self._spoil(number, rank, send + first * self._size, stressing.INPUT)
+            self._spoil(number, rank, send + first * self._size, checking.INPUT)
 
     def _spoil(self, number: int, rank: int, target: int, pattern: int) -> None:
         seed = np.uint32(self._plan.seed + number)
@@ -258,7 +232,3 @@ class _Calls:
 
     def _buffers(self, rank: int) -> tuple[int, int]:
         return buffers(self._memory, self._case, rank)
-
-    @property
-    def _size(self) -> int:
-        return self._case.dtype.itemsize

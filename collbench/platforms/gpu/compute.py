@@ -1,8 +1,6 @@
 """Matrix products on GPUs, by cuBLAS through CuPy, for every rank on another stream than its collectives.
 
 Collectives' streams have a higher priority where a GPU can choose, so that few of their blocks wait for many of these.
-
-The part of a platform that computes in steps (roles.Computing), for ranks that are streams of GPUs.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,11 +10,11 @@ import numpy as np
 
 from collbench.errors import CaseFailed, PlatformError
 from collbench.platforms.gpu.cuda import USUAL, Cuda, Stream, why
-from collbench.platforms.gpu.placement import Placement
-from collbench.platforms.gpu.timing import GpuClock
+from collbench.platforms.gpu.launch import GpuLauncher
+from collbench.platforms.interface import Compute
 from collbench.platforms.processes import Team
-from collbench.platforms.products import Chain, Moment
-from collbench.results import GemmMismatch
+from collbench.platforms.products import Chain, Moment, Products
+from collbench.results.facts import GemmMismatch
 
 
 class _Matrices:
@@ -60,7 +58,7 @@ class _Matrices:
         return self._chain.failure(self._made, got)
 
 
-class GpuProducts:
+class GpuProducts(Products):
     """The matrices of this process's ranks."""
 
     def __init__(
@@ -105,15 +103,14 @@ class GpuProducts:
             return next(filter(None, self._team.exchange(own)), None)
 
 
-class GpuCompute:
+class GpuCompute(Compute):
     """The ranks of a device run a kernel together, on the stream of the first: the others' streams wait for it."""
 
     queued = True
 
-    def __init__(
-        self, cuda: Cuda, team: Team, places: Placement, streams: Mapping[int, Stream], clock: GpuClock
-    ) -> None:
-        self._cuda, self._team, self._places, self._streams, self._clock = cuda, team, places, streams, clock
+    def __init__(self, launcher: GpuLauncher) -> None:
+        self._cuda, self._team, self._places = launcher.cuda, launcher.team, launcher.places
+        self._streams, self._clock = launcher.streams, launcher.clock
         self._products: dict[int, GpuProducts] = {}  # by size; the last one that was asked for
 
     def products(self, size: int) -> GpuProducts:
@@ -141,10 +138,6 @@ class GpuCompute:
                 for other, mark in marks:
                     if other is not rank_stream:
                         rank_stream.enter().wait_event(mark)
-
-    def fork_streams(self) -> None:
-        """Do the same: an operation may stand on one stream of a device or on all."""
-        self.join_streams()
 
     def stepping(self) -> AbstractContextManager[None]:
         """Return a context that translates CUDA's failures: after some, every call of CUDA raises."""

@@ -1,13 +1,8 @@
-"""What helps against what CuPy, NVRTC or the driver refuse: by their own words, in one line.
-
-Statuses of NCCL that are newer than CuPy, whose own error fails of them.
+"""CuPy, imported in one place and its errors translated in one place: streams, memory, kernels.
 
 The CUDA driver through ctypes, for what CuPy does not offer: allocations, virtual memory, multicast objects.
-
 Structures and constants are those of cuda.h; a test compiles that header and compares.  Sizes, offsets and addresses
 are bytes, devices are ordinals.  Every method raises PlatformError with the driver's own words.
-
-CuPy, imported in one place and its errors translated in one place; streams, memory, kernels.
 
 CuPy finds NCCL in the wheel nvidia-nccl-cu12 (or -cu13) or on the system.  To load another NCCL, name it:
 COLLBENCH_NCCL=/path/libnccl.so.2 is loaded first, and the loader then takes it for every later request of that name.
@@ -186,7 +181,8 @@ class Driver:
 
     def mem_set_access(self, address: int, size: int, devices: Sequence[int]) -> None:
         """Let kernels of these devices load_driver and store at mapped addresses."""
-        access = (AccessDesc * len(devices))(*(AccessDesc(_location(device), _READ_AND_WRITE) for device in devices))
+        every = (AccessDesc(Location(_ON_DEVICE, device), _READ_AND_WRITE) for device in devices)
+        access = (AccessDesc * len(devices))(*every)
         nbytes, count = ctypes.c_size_t(size), ctypes.c_size_t(len(devices))
         self._call("cuMemSetAccess", _Address(address), nbytes, ctypes.byref(access), count)
 
@@ -244,12 +240,8 @@ def load_driver() -> Driver:
         raise PlatformError(f"the CUDA driver cannot be loaded ({error})") from error
 
 
-def _location(device: int) -> Location:
-    return Location(_ON_DEVICE, device)
-
-
 def _allocation(device: int) -> AllocationProp:
-    return AllocationProp(_PINNED, _FILE_DESCRIPTOR, _location(device))
+    return AllocationProp(_PINNED, _FILE_DESCRIPTOR, Location(_ON_DEVICE, device))
 
 
 def _multicast(devices: int, size: int) -> MulticastProp:
@@ -281,16 +273,12 @@ def load_cupy() -> Any:
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
             raise PlatformError("platform 'gpu' needs CuPy: pip install 'collbench[cuda12]' (or cuda13)") from error
-        raise _unusable(error) from error
+        # Something that CuPy needs is not there: its own error is a page of advice, raised from what failed.
+        reason = str(error.__cause__ or error).strip().splitlines()[-1]
+        raise PlatformError(f"CuPy cannot be imported ({reason}): install the one CuPy of your CUDA") from error
     except OSError as error:  # CuPy makes its folder for compiled kernels as soon as it is imported
         raise PlatformError(f"CuPy cannot be imported ({error}): {CACHE}") from error
     return cupy
-
-
-def _unusable(error: ImportError) -> PlatformError:
-    """CuPy is there, and something that it needs is not: its own error is a page of advice, raised from what failed."""
-    reason = str(error.__cause__ or error).strip().splitlines()[-1]
-    return PlatformError(f"CuPy cannot be imported ({reason}): install the one CuPy of your CUDA")
 
 
 class Cuda:

@@ -1,6 +1,9 @@
-"""What `collbench topo` shows of the GPUs here: as NVML knows them, and as CUDA does if CuPy is there to ask it.
+"""The GPUs that this process sees: what joins them, as `collbench topo` and a run file's header have it; peer access.
 
-What the run file's header says of the GPUs: every rank's device and node, what joins them, and versions.
+NVML knows GPUs and links, and CUDA does if CuPy is there to ask it.  Peer access is switched on, and proved before it
+is trusted: drivers offer it on machines where it silently loses data (an IOMMU in the way, consumer cards, virtual
+machines).  So a pattern is written and read back, by a kernel's stores, a kernel's loads and a copy, in both
+directions.
 """
 
 import os
@@ -9,14 +12,25 @@ from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
+import numpy as np
+
+from collbench.datatypes import DATATYPES, NONE, Array, recipe
 from collbench.errors import CollbenchError, PlatformError
-from collbench.platforms.gpu import nccl, peers, probe
-from collbench.platforms.gpu.cuda import Cuda, load_cupy
-from collbench.platforms.gpu.peers import VERIFIED, Probed
+from collbench.platforms import checking, compiler
+from collbench.platforms.gpu import probe
+from collbench.platforms.gpu.cuda import Cuda, Memory, Stream, compile_kernel, load_cupy
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.processes import Team
 from collbench.topology import discover_gpu
 from collbench.topology.discovered import Gpu, Topology, join, named
+
+_COUNT = 2**16  # elements of the pattern
+_WORD = DATATYPES["uint32"]
+NBYTES = _COUNT * _WORD.itemsize  # of the pattern
+VERIFIED = True, "stores, loads and a copy verified"
+_ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
+
+Probed = dict[tuple[int, int], tuple[bool, str]]
 
 
 def discover(ranks: int | None) -> tuple[Topology, str]:
@@ -31,7 +45,9 @@ def discover(ranks: int | None) -> tuple[Topology, str]:
         try:
             cuda = Cuda(load_cupy())
             topology = discover_gpu.discover(ranks, *_visible(cuda))
-            return topology.probed(_probed(cuda, range(len(topology.gpus)))), ""
+            with cuda.failing_as(PlatformError, "peer access could not be probed"):
+                probed = probe_peers(cuda, range(len(topology.gpus)))
+            return topology.probed(probed), ""
         except (CollbenchError, RuntimeError) as error:  # CuPy's errors are RuntimeErrors
             reason = str(error)
     masked = topology is listed and os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -53,12 +69,6 @@ def _visible(cuda: Cuda) -> tuple[list[str], list[str]]:
     with cuda.failing_as(PlatformError, "the GPUs could not be listed"):
         devices = range(cuda.count())
         return [cuda.runtime.deviceGetPCIBusId(device) for device in devices], [cuda.uuid(device) for device in devices]
-
-
-def _probed(cuda: Cuda, devices: Sequence[int]) -> peers.Probed:
-    """Return for each ordered pair of devices whether the first can use the second's memory, and why (not)."""
-    with cuda.failing_as(PlatformError, "peer access could not be probed"):
-        return peers.probe(cuda, devices)
 
 
 def of_run(team: Team, places: Placement, refusal: str, probed: Probed) -> dict[str, Any]:
@@ -86,10 +96,109 @@ def _of_node(places: Placement, node: tuple[str, str]) -> Topology:
     return replace(topology, gpus=tuple(replace(gpu, host=host) for gpu in topology.gpus))
 
 
-def versions(cuda: Cuda, places: Placement) -> dict[str, str]:
-    """CuPy and what it found; `cuda` is the runtime CuPy was built with, `driver` the newest CUDA it can run."""
-    versions = {"cupy": cuda.cupy.__version__, "gpu": ", ".join(dict.fromkeys(place.name for place in places.gpus))}
-    for name, number in (("cuda", cuda.runtime.runtimeGetVersion()), ("driver", cuda.runtime.driverGetVersion())):
-        versions[name] = f"{number // 1000}.{number % 1000 // 10}"
-    versions["nvrtc"] = ".".join(map(str, cuda.compiler_version()))
-    return versions | ({"nccl": nccl.in_words(cuda.nccl.get_version())} if cuda.nccl.available else {})
+def probe_peers(cuda: Cuda, devices: Sequence[int]) -> Probed:
+    """Return for each ordered pair whether the first can use the second's memory, and why (not); access stays on."""
+    pairs = list(permutations(devices, 2))
+    if not pairs:
+        return {}
+    memory = Memory(cuda, devices, NBYTES + checking.VERDICT.itemsize)
+    try:
+        prober = _Prober(cuda, devices, memory.base)
+        return {pair: prober.pair(*pair) for pair in pairs}
+    finally:
+        memory.free()
+
+
+class Hand:
+    """Writes patterns with kernels of one GPU wherever that GPU reaches, and looks for them there."""
+
+    def __init__(self, cuda: Cuda, device: int, verdict_at: int, functions: tuple[Any, ...]) -> None:
+        self._runtime = cuda.runtime
+        self._own_stream = Stream(cuda, device)
+        self._verdict = verdict_at  # in this GPU's memory
+        self._fill, self._compare = functions
+
+    def write(self, target: int, seed: int) -> None:
+        """Store the pattern of that number."""
+        self._run(self._fill, (np.uint64(target), np.uint64(_COUNT), _recipe(seed), np.uint32(0), np.uint64(0)))
+
+    def holds(self, source: int, seed: int) -> bool:
+        """Load it, and whether it is that of this number."""
+        verdict = checking.CLEAN.copy()
+        stream, there = self._own_stream.enter(), self._verdict
+        to_device = self._runtime.memcpyHostToDevice
+        self._runtime.memcpyAsync(there, verdict.ctypes.data, verdict.nbytes, to_device, stream.ptr)
+        expected = _recipe(seed), np.int32(0), np.uint64(0), np.uint32(0)  # of rank 0 from the start, and no tolerance
+        self._run(self._compare, (np.uint64(source), np.uint64(_COUNT), *expected, np.uint64(there)))
+        self._own_stream.fetch(there, verdict)
+        return bool(verdict["seen"] == _COUNT and not verdict["wrong"])
+
+    def copy(self, target: int, source: int) -> None:
+        """Have the driver copy a pattern."""
+        stream = self._own_stream.enter()
+        self._runtime.memcpyAsync(target, source, NBYTES, self._runtime.memcpyDefault, stream.ptr)
+        stream.synchronize()
+
+    def _run(self, function: Any, arguments: tuple[Any, ...]) -> None:
+        stream = self._own_stream.enter()
+        function((_COUNT // 256,), (256,), arguments, stream=stream)
+        stream.synchronize()
+
+
+def pattern_kernels(cuda: Cuda, devices: Sequence[int]) -> list[tuple[Any, ...]]:
+    """Return for each device the kernels of kernels/check.cu that write and compare a pattern."""
+    both = (
+        compile_kernel(cuda, devices, compiler.JUDGE, entry, _WORD, NONE).functions for entry in ("fill", "compare")
+    )
+    return list(zip(*both, strict=True))
+
+
+def _recipe(seed: int) -> Array:
+    return checking.packed(recipe(_WORD, NONE, 1, seed))
+
+
+class _Prober:
+    """A buffer with a verdict behind it on each device, and a hand there."""
+
+    def __init__(self, cuda: Cuda, devices: Sequence[int], buffers: Sequence[int]) -> None:
+        self._cuda = cuda
+        self._buffer = dict(zip(devices, buffers, strict=True))
+        self._hands = {
+            device: Hand(cuda, device, self._buffer[device] + NBYTES, functions)
+            for device, functions in zip(devices, pattern_kernels(cuda, devices), strict=True)
+        }
+        self._seed = 0
+
+    def pair(self, first: int, second: int) -> tuple[bool, str]:
+        """Return whether `first` can use the memory of `second`, and why (not)."""
+        runtime = self._cuda.runtime
+        if not runtime.deviceCanAccessPeer(first, second):
+            return False, "the driver offers no peer access"
+        try:
+            runtime.setDevice(first)
+            try:
+                runtime.deviceEnablePeerAccess(second)
+            except runtime.CUDARuntimeError as error:
+                if error.status != _ALREADY_ENABLED:
+                    raise
+            ways = {"a kernel's stores": self._store, "a kernel's loads": self._load, "a copy": self._copy}
+            for what, correct in ways.items():
+                self._seed += 1
+                if not correct(first, second):
+                    return False, f"{what} gave wrong data"
+        except self._cuda.errors as error:
+            return False, str(error)
+        return VERIFIED
+
+    def _store(self, first: int, second: int) -> bool:
+        self._hands[first].write(self._buffer[second], self._seed)
+        return self._hands[second].holds(self._buffer[second], self._seed)
+
+    def _load(self, first: int, second: int) -> bool:
+        self._hands[second].write(self._buffer[second], self._seed)
+        return self._hands[first].holds(self._buffer[second], self._seed)
+
+    def _copy(self, first: int, second: int) -> bool:
+        self._hands[first].write(self._buffer[first], self._seed)
+        self._hands[first].copy(self._buffer[second], self._buffer[first])
+        return self._hands[second].holds(self._buffer[second], self._seed)

@@ -1,7 +1,7 @@
 """How kernels are compiled for a run and launched: if ranks wait for each other, as one cooperative grid a device."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -10,11 +10,12 @@ from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.platforms import compiler, tracelog
-from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream, compile_kernel
+from collbench.platforms.gpu.cuda import Cuda, GpuKernel, compile_kernel
+from collbench.platforms.gpu.discover import Probed
 from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.gpu.peers import Probed
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.gpu.timing import GpuClock
+from collbench.platforms.interface import Launcher
 from collbench.platforms.layout import MAX_RANKS, Region, buffers, world_type
 from collbench.platforms.processes import Team
 
@@ -35,62 +36,59 @@ class KernelCache:
     """The kernels of a run, each compiled once for the devices of this process."""
 
     def __init__(self, cuda: Cuda, places: Placement) -> None:
-        self._cuda, self._places = cuda, places
+        self.cuda, self.places = cuda, places
         self._compiled: dict[tuple[str, ...], GpuKernel] = {}
 
     def get(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
         """Return an entry of `kernels/<file>`; one that gets the world of ranks is compiled for those of the run."""
         if compiler.knows_ranks(file):
-            options = (*defines(len(self._places.places), self._places.one_device), *options)
+            options = (*defines(len(self.places.places), self.places.one_device), *options)
         key = file, entry, dtype.name, redop.name, *options
         if key not in self._compiled:
-            devices = self._places.devices
-            self._compiled[key] = compile_kernel(self._cuda, devices, file, entry, dtype, redop, options)
+            devices = self.places.devices
+            self._compiled[key] = compile_kernel(self.cuda, devices, file, entry, dtype, redop, options)
         return self._compiled[key]
 
 
-class GpuLauncher:
+class GpuLauncher(Launcher):
     """Kernels, copies and events on the devices of this process."""
 
-    def __init__(
-        self,
-        cuda: Cuda,
-        team: Team,
-        memory: RankMemory,
-        places: Placement,
-        kernels: KernelCache,
-        streams: Mapping[int, Stream],
-        probed: Probed,
-        clock: GpuClock,
-    ) -> None:
-        self._cuda, self._team, self._memory, self._places = cuda, team, memory, places
-        self._kernels, self._streams, self._probed = kernels, streams, probed
-        self._clock, self.given_up = clock, clock.given_up
-        self._options: tuple[str, ...] = ()  # of every kernel
-        self._lost = 0  # nanoseconds that delayed kernels lose
+    _options: tuple[str, ...] = ()  # of every kernel
+    _lost = 0  # nanoseconds that delayed kernels lose
+
+    def __init__(self, team: Team, memory: RankMemory, kernels: KernelCache, probed: Probed, clock: GpuClock) -> None:
+        self.cuda, self.places, self.team, self.memory = kernels.cuda, kernels.places, team, memory
+        self.kernels, self.clock, self.streams, self._probed = kernels, clock, clock.by_rank, probed
+        self.given_up = clock.given_up
 
     def altered(self, memory: RankMemory | None = None, options: tuple[str, ...] = (), lost: int = 0) -> Self:
         """Return the same launcher for buffers elsewhere, or with options of the compiler for every kernel."""
         other = copy.copy(self)
-        other._memory = memory or self._memory
+        other.memory = memory or self.memory
         other._options, other._lost = options or self._options, lost or self._lost
         return other
 
     def kernel(self, file: str, entry: str, dtype: Datatype, redop: Reduction, *options: str) -> GpuKernel:
         """Return a kernel compiled by NVRTC, or taken from CuPy's cache; one that knows other ranks for these."""
-        return self._kernels.get(file, entry, dtype, redop, *self._options, *options)
+        return self.kernels.get(file, entry, dtype, redop, *self._options, *options)
 
     def blocks(self, most: int) -> int:
         """Return a block for each multiprocessor in a rank's share of the most crowded GPU: as many for every rank."""
-        return max(1, min(most, self._places.multiprocessors // self._places.most_sharing))
+        return max(1, min(most, self.places.multiprocessors // self.places.most_sharing))
 
     def bind(self, kernel: GpuKernel, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
         """Return cooperative launches, one a device, on the stream of its first rank; Unsupported if they can't run."""
-        self._refuse(case)
+        if case.ranks > MAX_RANKS:
+            raise Unsupported(f"hand-written kernels take at most {MAX_RANKS} ranks")
+        for (first, second), (works, reason) in self._probed.items():
+            if not works:
+                raise Unsupported(f"GPU {first} cannot use the memory of GPU {second}: {reason}")
         launches = []
-        for device in self._places.devices:
-            world = self._world(case, device, blocks)
-            launches.append(self._launch(kernel, device, blocks, threads, (world, *arguments)))
+        for device in self.places.devices:
+            held = self._world(case, device, blocks), *arguments
+            mine, function = self.places.on(device), self._on(kernel, device)
+            self._refuse_crowd(kernel.name, function, device, blocks, threads)
+            launches.append((self.streams[mine[0]], function, (blocks * len(mine),), (threads,), held))
 
         def launch(count: int) -> None:
             self.given_up.possible = True
@@ -102,61 +100,46 @@ class GpuLauncher:
 
     def bind_one(self, kernel: GpuKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
         """Return a launch on the rank's stream, with threads for `count` elements."""
-        rank_stream = self._streams[rank]
+        rank_stream = self.streams[rank]
         function = self._on(kernel, rank_stream.device)
-        most = _WAVES * self._cuda.multiprocessors(rank_stream.device)
+        most = _WAVES * self.cuda.multiprocessors(rank_stream.device)
         grid = (max(1, min(most, -(-count // _THREADS))),)
         return lambda: function(grid, (_THREADS,), arguments, stream=rank_stream.use())
 
     def copy(self, rank: int, target: int, source: int, nbytes: int) -> None:
         """Copy by the copy engine; the driver sees from the addresses which devices, and stages where it must."""
-        runtime = self._cuda.runtime
-        runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDefault, self._streams[rank].use().ptr)
+        runtime = self.cuda.runtime
+        runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDefault, self.streams[rank].use().ptr)
 
     def fetch(self, rank: int, address: int, nbytes: int) -> Array:
         """Return bytes after what the rank's stream was given: the copy itself does not wait for a stream of ours."""
-        self._streams[rank].enter().synchronize()
-        return self._streams[rank].fetch(address, np.zeros(nbytes, np.uint8))
+        self.streams[rank].enter().synchronize()
+        return self.streams[rank].fetch(address, np.zeros(nbytes, np.uint8))
 
     def mark(self, rank: int) -> Any:
         """Return an event on the rank's stream."""
-        return self._streams[rank].mark()
+        return self.streams[rank].mark()
 
     def after(self, rank: int, event: Any) -> None:
         """Make the stream wait, whichever devices the two are on."""
-        self._streams[rank].enter().wait_event(event)
+        self.streams[rank].enter().wait_event(event)
 
     def synchronize(self) -> None:
         """Wait for every rank's stream, and for every process.
 
         Host-driven implementations pay for it at every step, so it does not ask whether a kernel gave up: `time` does.
         """
-        with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
-            self._clock.wait()
+        with self.team.agreeing(), self.cuda.failing_as(CaseFailed, "while it ran"):
+            self.clock.wait()
 
     def _on(self, kernel: GpuKernel, device: int) -> Any:
-        return kernel.functions[self._places.devices.index(device)]
-
-    def _refuse(self, case: Case) -> None:
-        if case.ranks > MAX_RANKS:
-            raise Unsupported(f"hand-written kernels take at most {MAX_RANKS} ranks")
-        for (first, second), (works, reason) in self._probed.items():
-            if not works:
-                raise Unsupported(f"GPU {first} cannot use the memory of GPU {second}: {reason}")
-
-    def _launch(
-        self, kernel: GpuKernel, device: int, blocks: int, threads: int, arguments: tuple[Any, ...]
-    ) -> tuple[Stream, Any, tuple[int], tuple[int], tuple[Any, ...]]:
-        """Return stream, function, grid, block and arguments for the ranks of a device."""
-        mine, function = self._places.on(device), self._on(kernel, device)
-        self._refuse_crowd(kernel.name, function, device, blocks, threads)
-        return self._streams[mine[0]], function, (blocks * len(mine),), (threads,), arguments
+        return kernel.functions[self.places.devices.index(device)]
 
     def _refuse_crowd(self, name: str, function: Any, device: int, blocks: int, threads: int) -> None:
         """CuPy would shrink a grid that does not fit at once, and leave some ranks out; so none gets there."""
-        here = self._places.sharing(device)
-        with self._cuda.failing_as(PlatformError, f"{name} cannot be launched"):
-            room = self._cuda.resident_blocks(function, device, threads)
+        here = self.places.sharing(device)
+        with self.cuda.failing_as(PlatformError, f"{name} cannot be launched"):
+            room = self.cuda.resident_blocks(function, device, threads)
         if blocks * here > room:
             raise Unsupported(
                 f"{here} ranks x {blocks} blocks of {threads} threads cannot run at once on GPU {device}, "
@@ -167,11 +150,11 @@ class GpuLauncher:
         """Return what the kernel on a device must know of the other ranks."""
         world = np.zeros((), world_type(room_for(case.ranks)))
         for rank in range(case.ranks):
-            world["window"][rank] = self._memory.address(Region.WINDOW, rank)
-            world["send"][rank], world["receive"][rank] = buffers(self._memory, case, rank)
-        world["ranks"], world["first"] = case.ranks, self._places.on(device)[0]
-        world["stride"], world["blocks"] = len(self._places.devices), blocks
-        world["spins"], world["trace"] = SPINS, self._lost or self._memory.layout.fifos.get(tracelog.FIFO, 0)
+            world["window"][rank] = self.memory.address(Region.WINDOW, rank)
+            world["send"][rank], world["receive"][rank] = buffers(self.memory, case, rank)
+        world["ranks"], world["first"] = case.ranks, self.places.on(device)[0]
+        world["stride"], world["blocks"] = len(self.places.devices), blocks
+        world["spins"], world["trace"] = SPINS, self._lost or self.memory.layout.fifos.get(tracelog.FIFO, 0)
         return world
 
 

@@ -1,15 +1,12 @@
-"""The memory of other processes' ranks, through CUDA IPC: exported, opened, proved, closed.
+"""Where the memory of every rank is: of this process's ranks, of other processes', and in the eyes of a switch.
 
-A process tells where its rank's memory is by a handle of the driver's allocation and the offset in it.  What is opened
-is closed by everyone before the owner frees it.  Nothing is trusted before what each process stores there has arrived
-and what it loads is right, in both directions of every pair, two ranks of one GPU included.
+A process tells where its rank's memory is by a handle of the driver's allocation and the offset in it (CUDA IPC).  What
+is opened is closed by everyone before the owner frees it.  Nothing is trusted before what each process stores there has
+arrived and what it loads is right, in both directions of every pair, two ranks of one GPU included.
 
-Memory that an NVSwitch adds and hands round: one multicast address for the same place on every rank's GPU.
-
-It needs a GPU for each rank, all of them at one switch, and one process that holds them.  Where that is not so, or the
-driver fails at any step, memory is allocated as ever and only what needs the switch goes without.
-
-Where the memory of every rank is: of this process's ranks, of other processes', and in the eyes of a switch.
+Memory that an NVSwitch adds and hands round has one multicast address for the same place on every rank's GPU.  It needs
+a GPU for each rank, all of them at one switch, and one process that holds them.  Where that is not so, or the driver
+fails at any step, memory is allocated as ever and only what needs the switch goes without.
 """
 
 import copy
@@ -30,7 +27,7 @@ from collbench.platforms.gpu.cuda import (
     Driver,
     Memory,
 )
-from collbench.platforms.gpu.peers import NBYTES, Hand, pattern_kernels
+from collbench.platforms.gpu.discover import NBYTES, Hand, pattern_kernels
 from collbench.platforms.gpu.placement import Placement
 from collbench.platforms.layout import SHIFTED, Layout, Region
 from collbench.platforms.processes import Team
@@ -120,23 +117,20 @@ def reach(cuda: Cuda, team: Team, places: Placement, bases: Sequence[int]) -> Re
     Others' only once a trial on a small piece has shown that it can be trusted.
     """
     reached = Reach(cuda, team, places, bases)
-    if len(reached.base) > len(places.local) and (reason := _tried(cuda, team, places)):
-        reached.refuse(reason)
-    return reached
-
-
-def _tried(cuda: Cuda, team: Team, places: Placement) -> str:
-    """Return what is wrong with the memory of other processes, or nothing."""
-    memory = Memory(cuda, places.devices, 2 * NBYTES + checking.VERDICT.itemsize)
-    reached = Reach(cuda, team, places, memory.base)
-    reason = reached.refusal
+    if len(reached.base) == len(places.local):
+        return reached
+    piece = Memory(cuda, places.devices, 2 * NBYTES + checking.VERDICT.itemsize)
+    tried = Reach(cuda, team, places, piece.base)
+    reason = tried.refusal
     if not reason:
         (functions,) = pattern_kernels(cuda, places.devices)
-        hand = Hand(cuda, places.devices[0], memory.base[0] + 2 * NBYTES, functions)
-        reason = _Trial(cuda, team, reached, hand).failure()
-    reached.close()
-    memory.free()
-    return reason
+        hand = Hand(cuda, places.devices[0], piece.base[0] + 2 * NBYTES, functions)
+        reason = _Trial(cuda, team, tried, hand).failure()
+    tried.close()
+    piece.free()
+    if reason:
+        reached.refuse(reason)
+    return reached
 
 
 class _Trial:
@@ -153,34 +147,32 @@ class _Trial:
 
     def failure(self) -> str:
         """The first of all that went wrong, or nothing."""
+        mine = self._mine
         for distance in range(1, self._ranks):
-            right, left = (self._mine + distance) % self._ranks, (self._mine - distance) % self._ranks
-            for way in (self._store, self._load, self._copy):
-                way(right, left)
-                self._team.meet()  # before the boxes are used again
-                self._round += 1
+            right, left = (mine + distance) % self._ranks, (mine - distance) % self._ranks
+            self._try(right, self._hand.write, self._inbox(right), self._seed(mine))
+            self._team.meet()
+            self._look(left, mine, "a kernel's stores", self._inbox(mine), self._seed(left))
+            self._next_round()
+            self._try(right, self._hand.write, self._outbox(mine), self._seed(mine))
+            self._team.meet()
+            self._look(mine, right, "a kernel's loads", self._outbox(right), self._seed(right))
+            self._next_round()
+            self._try(right, self._hand.write, self._outbox(mine), self._seed(mine))
+            self._try(right, self._hand.copy, self._inbox(right), self._outbox(mine))
+            self._team.meet()
+            self._look(left, mine, "a copy", self._inbox(mine), self._seed(left))
+            self._next_round()
         failures = sorted(chain.from_iterable(self._team.exchange(self._wrong)))
         return next((f"rank {who} cannot use the memory of rank {whose}: {what}" for who, whose, what in failures), "")
 
-    def _store(self, right: int, left: int) -> None:
-        self._try(right, lambda: self._hand.write(self._inbox(right), self._seed(self._mine)))
-        self._team.meet()
-        self._look(left, self._mine, "a kernel's stores", self._inbox(self._mine), self._seed(left))
+    def _next_round(self) -> None:
+        self._team.meet()  # before the boxes are used again
+        self._round += 1
 
-    def _load(self, right: int, left: int) -> None:
-        self._try(right, lambda: self._hand.write(self._outbox(self._mine), self._seed(self._mine)))
-        self._team.meet()
-        self._look(self._mine, right, "a kernel's loads", self._outbox(right), self._seed(right))
-
-    def _copy(self, right: int, left: int) -> None:
-        self._try(right, lambda: self._hand.write(self._outbox(self._mine), self._seed(self._mine)))
-        self._try(right, lambda: self._hand.copy(self._inbox(right), self._outbox(self._mine)))
-        self._team.meet()
-        self._look(left, self._mine, "a copy", self._inbox(self._mine), self._seed(left))
-
-    def _try(self, right: int, act: Callable[[], None]) -> None:
+    def _try(self, right: int, act: Callable[[int, int], None], *numbers: int) -> None:
         try:
-            act()
+            act(*numbers)
         except self._errors as error:
             self._wrong.append((self._mine, right, str(error)))
 
@@ -303,18 +295,14 @@ def _driver(cuda: Cuda, devices: Sequence[int], ranks: int) -> Driver:
         )
     driver = gpu_cuda.load_driver()
     for device in devices:
-        _refuse(driver, device)
+        major = driver.attribute(COMPUTE_CAPABILITY_MAJOR, device)
+        minor = driver.attribute(COMPUTE_CAPABILITY_MINOR, device)
+        if 10 * major + minor < OLDEST:
+            reason = f"is an sm_{major}{minor}, and multimem instructions need sm_{OLDEST} or newer"
+            raise Unsupported(f"GPU {device} {reason}")
+        if not driver.attribute(MULTICAST_SUPPORTED, device):
+            raise Unsupported(f"GPU {device} has no multicast, which needs an NVSwitch and its fabric manager running")
     return driver
-
-
-def _refuse(driver: Driver, device: int) -> None:
-    """Unsupported if a GPU has no multicast."""
-    major = driver.attribute(COMPUTE_CAPABILITY_MAJOR, device)
-    minor = driver.attribute(COMPUTE_CAPABILITY_MINOR, device)
-    if 10 * major + minor < OLDEST:
-        raise Unsupported(f"GPU {device} is an sm_{major}{minor}, and multimem instructions need sm_{OLDEST} or newer")
-    if not driver.attribute(MULTICAST_SUPPORTED, device):
-        raise Unsupported(f"GPU {device} has no multicast, which needs an NVSwitch and its fabric manager running")
 
 
 class RankMemory:
@@ -342,7 +330,7 @@ class RankMemory:
 
     def address(self, region: Region, rank: int) -> int:
         """Return where a region starts; Unsupported if that rank's memory is out of reach."""
-        return self._reach.at(rank) + self.layout.starts[region] + self._shift(region)
+        return self._reach.at(rank) + self._start(region)
 
     def shifted(self, offset: int) -> Self:
         """Return the same memory with the buffers of a bucket, so many bytes behind those of the case."""
@@ -350,14 +338,14 @@ class RankMemory:
         other._offset = offset
         return other
 
-    def _shift(self, region: Region) -> int:
-        return self._offset if region in SHIFTED else 0
+    def _start(self, region: Region) -> int:
+        return self.layout.starts[region] + (self._offset if region in SHIFTED else 0)
 
     def multicast(self, region: Region) -> int:
         """Return where a region of all ranks starts; Unsupported, with the reason, if no switch knows their memory."""
         if isinstance(self._switch, str):
             raise Unsupported(self._switch)
-        return self._switch + self.layout.starts[region] + self._shift(region)
+        return self._switch + self._start(region)
 
     def verdicts(self, rank: int) -> int:
         """Return where a local rank has room for a verdict on each piece."""

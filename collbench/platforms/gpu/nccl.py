@@ -1,23 +1,21 @@
-"""NCCL's own estimate of an operation, by ncclGroupSimulateEnd (NCCL 2.22 and newer), which CuPy does not offer.
-
-A group of calls that is closed by it is planned as any other, but not enqueued.  Every copy of NCCL counts its own
-groups, so the function must be that of the copy which CuPy calls.  It is looked up through CuPy's extension module,
-among the libraries that this one was linked with; nothing is loaded for it.
-
-Structure and numbers are those of nccl.h; a test compiles that header and compares.
-
-NCCL's communicators for the ranks that a process holds, and what NCCL needs where ranks share a GPU.
+"""NCCL's communicators for the ranks that a process holds, and what NCCL needs where ranks share a GPU.
 
 NCCL allows that since 2.30 (NCCL_MULTI_RANK_GPU_ENABLE, before it starts).  Every rank's kernel must then
 find room next to the others': with too many CTAs each, one waits for a peer that is never started.  So whatever NCCL
 does for the first time, its start and the first operation of a kind, has a limit of time.
+
+NCCL's own estimate of an operation is by ncclGroupSimulateEnd (NCCL 2.22 and newer), which CuPy does not offer.  A
+group of calls that is closed by it is planned as any other, but not enqueued.  Every copy of NCCL counts its own
+groups, so the function must be that of the copy which CuPy calls.  It is looked up through CuPy's extension module,
+among the libraries that this one was linked with; nothing is loaded for it.  Structure and numbers are those of nccl.h;
+a test compiles that header and compares.
 """
 
 import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import starmap
@@ -25,10 +23,9 @@ from math import isfinite
 from typing import Any
 
 from collbench.errors import CaseFailed, StartFailed, Unsupported
-from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Cuda, Stream
+from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Stream
+from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.gpu.placement import Placement
-from collbench.platforms.gpu.timing import GpuClock
-from collbench.platforms.processes import Team
 from collbench.results import Note
 
 MAGIC = 0x74685283
@@ -67,17 +64,12 @@ def find(nccl: Any) -> SimulateEnd | None:
         function = ctypes.CDLL(extension, mode=os.RTLD_NOLOAD).ncclGroupSimulateEnd
     except (OSError, AttributeError):
         return None
-    return (lambda: _seconds(function)) if _closes_groups(function, nccl) else None
-
-
-def _closes_groups(function: Any, nccl: Any) -> bool:
-    """Whether it closes an empty group that CuPy opens; for another copy of NCCL there would be none to close."""
-    nccl.groupStart()
+    nccl.groupStart()  # an empty group; for another copy of NCCL there would be none to close
     if function(ctypes.byref(SimInfo())) == 0:
-        return True
+        return lambda: _seconds(function)
     with suppress(nccl.NcclError):  # it may be closed all the same
         nccl.groupEnd()
-    return False
+    return None
 
 
 def _seconds(function: Any) -> float | None:
@@ -101,17 +93,9 @@ _PROCESS_EACH = "a process for each GPU"
 class Communicators:
     """One communicator a local rank; all calls of one operation go into one group."""
 
-    def __init__(
-        self,
-        cuda: Cuda,
-        team: Team,
-        places: Placement,
-        streams: Mapping[int, Stream],
-        clock: GpuClock,
-        timeout: float,
-    ) -> None:
-        self._cuda, self._team, self._places = cuda, team, places
-        self._streams, self._clock, self._timeout = streams, clock, timeout
+    def __init__(self, launcher: GpuLauncher, timeout: float) -> None:
+        self._cuda, self._team, self._places = launcher.cuda, launcher.team, launcher.places
+        self._streams, self._clock, self._timeout = launcher.streams, launcher.clock, timeout
         self.hung = False  # whether NCCL took longer than `timeout` seconds: nothing here may be waited for any more
 
     @property
@@ -147,7 +131,12 @@ class Communicators:
         if len(set(versions)) > 1:
             listed = ", ".join(in_words(version) for version in sorted(set(versions)))
             raise Unsupported(f"the processes load different NCCLs ({listed}): install the same on every node")
-        _refuse_old(versions[0], [place.slot for place in self._places.places])
+        slots = [place.slot for place in self._places.places]  # to an old NCCL, slices of one GPU are one GPU
+        if versions[0] < _SHARING_SINCE and len(set(slots)) < len(slots):
+            raise Unsupported(
+                f"NCCL {in_words(versions[0])} has no ranks that share a GPU, 2.30 has: upgrade nvidia-nccl-cu12 "
+                f"(or -cu13), or name a newer one with {NCCL_LIBRARY}=/path/libnccl.so.2"
+            )
 
     def _make(self) -> Sequence[Any]:
         """The local ranks in one group; they find the others by the id that the first process makes.
@@ -177,14 +166,10 @@ class Communicators:
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while NCCL connected its ranks"):
             self._bounded("connect its ranks", lambda: launch(1))
             if not self._clock.wait_at_most(self._timeout):
-                self._raise_of_network()
+                self._give_up()
+                for comm in self.ranks.values():
+                    comm.check_async_error()  # where NCCL knows that another process or the way to it is gone
                 raise self._hang("carry out its first operation")
-
-    def _raise_of_network(self) -> None:
-        """NcclError where NCCL knows itself why nothing goes on: another process or the way to it is gone."""
-        self._give_up()
-        for comm in self.ranks.values():
-            comm.check_async_error()
 
     def _bounded(self, doing: str, action: Callable[[], Any]) -> Any:
         """Return or raise what a call does, if in time: from a thread, since NCCL's calls cannot be interrupted."""
@@ -295,12 +280,3 @@ def in_words(version: int) -> str:
     """`2.30.7` for 23007, `2.8.4` for 2804: NCCL_VERSION in nccl.h has room for one digit up to 2.8."""
     one = 1000 if version < 10000 else 10000
     return f"{version // one}.{version % one // 100}.{version % 100}"
-
-
-def _refuse_old(version: int, slots: Sequence[Any]) -> None:
-    """`slots` of all ranks, wherever they are: to an old NCCL, slices of one GPU are one GPU (src/init.cc)."""
-    if version < _SHARING_SINCE and len(set(slots)) < len(slots):
-        raise Unsupported(
-            f"NCCL {in_words(version)} has no ranks that share a GPU, 2.30 has: upgrade nvidia-nccl-cu12 (or -cu13), "
-            f"or name a newer one with {NCCL_LIBRARY}=/path/libnccl.so.2"
-        )

@@ -13,7 +13,7 @@ from pathlib import Path
 from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.gpu.probe import too_large
 from collbench.platforms.processes import Team
-from collbench.results import Sharing
+from collbench.results.facts import Sharing
 from collbench.units import format_size
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # tells machines apart that bear one name
@@ -121,17 +121,10 @@ def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Placement:
     first = nodes[: team.rank].count(node)
     count = cuda.count()
     device = {rank: (first + index) % count for index, rank in enumerate(local)}
-    mine = [
-        Place(
-            node,
-            cuda.runtime.deviceGetPCIBusId(gpu),
-            cuda.name(gpu),
-            cuda.multiprocessors(gpu),
-            cuda.cache(gpu),
-            cuda.uuid(gpu),
-        )
-        for gpu in device.values()
-    ]
+    mine = []
+    for gpu in device.values():
+        bus_id, name = cuda.runtime.deviceGetPCIBusId(gpu), cuda.name(gpu)
+        mine.append(Place(node, bus_id, name, cuda.multiprocessors(gpu), cuda.cache(gpu), cuda.uuid(gpu)))
     places = tuple(chain.from_iterable(team.exchange(mine)))
     return Placement(local, device, places, team.size)
 

@@ -21,20 +21,20 @@ from collbench.cases import Sweep
 from collbench.datatypes import DATATYPES, NONE, Array
 from collbench.errors import PlatformError
 from collbench.platforms import tracelog
-from collbench.platforms.gpu import discover, nccl, peers
+from collbench.platforms.checking import WITH_DELAYS, lost
+from collbench.platforms.cost import gpus
+from collbench.platforms.gpu import discover, nccl
 from collbench.platforms.gpu.check import GpuChecker
 from collbench.platforms.gpu.compute import GpuCompute
 from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, Stream, load_cupy
-from collbench.platforms.gpu.hardware import gpus
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.gpu.placement import Placement, place_ranks
+from collbench.platforms.gpu.placement import place_ranks
 from collbench.platforms.gpu.probe import STARTUP
 from collbench.platforms.gpu.timing import GivenUp, GpuClock, StartGate, closest
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
-from collbench.platforms.stress import WITH_DELAYS, lost
 from collbench.results import Note
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's timeout ends
@@ -43,17 +43,9 @@ _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's timeout
 class GpuLogs:
     """Logs of traced kernels, in the windows of their ranks."""
 
-    def __init__(
-        self,
-        cuda: Cuda,
-        places: Placement,
-        memory: RankMemory,
-        kernels: KernelCache,
-        launcher: GpuLauncher,
-        streams: Mapping[int, Stream],
-    ) -> None:
-        self._cuda, self._places, self._memory = cuda, places, memory
-        self._kernels, self._launcher, self._streams = kernels, launcher, streams
+    def __init__(self, launcher: GpuLauncher) -> None:
+        self._launcher, self._cuda, self._places = launcher, launcher.cuda, launcher.places
+        self._memory, self._streams = launcher.memory, launcher.streams
 
     def log_clocks(self) -> Mapping[tuple[int, ...], float]:
         """Return nothing to be added on one GPU; those of several are held against the host's, to some microseconds."""
@@ -70,7 +62,7 @@ class GpuLogs:
     def _log_clock(self, rank: int) -> float:
         """Return seconds that a device's clock is behind the host's; a kernel writes the clock into the log."""
         place, rank_stream = self._place(rank), self._streams[rank]
-        kernel = self._kernels.get("clock.cu", "tell_clock", DATATYPES["float"], NONE)
+        kernel = self._launcher.kernels.get("clock.cu", "tell_clock", DATATYPES["float"], NONE)
         launch, clock = self._launcher.bind_one(kernel, rank, 1, np.uint64(place)), np.zeros(1, np.uint64)
 
         def look() -> None:
@@ -89,10 +81,13 @@ class GpuLogs:
         return self._memory.address(Region.WINDOW, rank) + WINDOW_HEAD + self._memory.layout.fifos[tracelog.FIFO]
 
 
-class GpuPlatform:
+class GpuPlatform(Platform):
     """The ranks of the run that this process holds, and where all others are; made inside `team.agreeing()`."""
 
     name = "gpu"
+    memory: RankMemory
+    launcher: GpuLauncher
+    clock: GpuClock
 
     def __init__(self, cuda: Cuda, sweep: Sweep, layout: Layout, team: Team) -> None:
         self._cuda, self.team, self.layout = cuda, team, layout
@@ -105,14 +100,16 @@ class GpuPlatform:
             kernels = KernelCache(cuda, places)
             gate = kernels.get("gate.cu", "gate", DATATYPES["float"], NONE).functions[0]
             self._gate = StartGate(cuda, gate, places.devices[0])
-            self._probed = peers.probe(cuda, places.devices)
+            self._probed = discover.probe_peers(cuda, places.devices)
         self.clock = GpuClock(cuda, team, streams, self._gate, GivenUp(memory, streams), sweep.sampling.graph)
-        self.launcher = GpuLauncher(cuda, team, memory, places, kernels, streams, self._probed, self.clock)
-        self.checker = GpuChecker(cuda, team, memory, kernels, self.launcher, streams, self.clock)
-        self.logs = GpuLogs(cuda, places, memory, kernels, self.launcher, streams)
-        self.compute = GpuCompute(cuda, team, places, streams, self.clock)
-        timeout = nccl_timeout(team, sweep.sampling.timeout)
-        self.comm = nccl.Communicators(cuda, team, places, streams, self.clock, timeout)
+        self.launcher = GpuLauncher(team, memory, kernels, self._probed, self.clock)
+        self.checker = GpuChecker(self.launcher)
+        self.logs = GpuLogs(self.launcher)
+        self.compute = GpuCompute(self.launcher)
+        # Among many processes, with no supervisor, NCCL may take longer.
+        timeout = sweep.sampling.timeout
+        timeout = _SHARE * timeout if isinstance(team, Alone) else max(STARTUP, timeout)
+        self.comm = nccl.Communicators(self.launcher, timeout)
         self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
         self.hardware = gpus(sweep.ranks, len(places.gpus))
@@ -143,8 +140,13 @@ class GpuPlatform:
             return discover.of_run(self.team, self._places, self.memory.refusal, self._probed)
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of CuPy and of what it found."""
-        return discover.versions(self._cuda, self._places)
+        """Return the versions of CuPy and what it found: the CUDA it was built with, and the newest the driver runs."""
+        cuda, names = self._cuda, dict.fromkeys(place.name for place in self._places.gpus)
+        versions = {"cupy": cuda.cupy.__version__, "gpu": ", ".join(names)}
+        for name, number in (("cuda", cuda.runtime.runtimeGetVersion()), ("driver", cuda.runtime.driverGetVersion())):
+            versions[name] = f"{number // 1000}.{number % 1000 // 10}"
+        versions["nvrtc"] = ".".join(map(str, cuda.compiler_version()))
+        return versions | ({"nccl": nccl.in_words(cuda.nccl.get_version())} if cuda.nccl.available else {})
 
     def close(self) -> bool:
         """Give everything back; after a failure CUDA refuses even that, and the process ends anyway."""
@@ -163,11 +165,6 @@ class GpuPlatform:
                 self._gate.free()
             self.memory.close()
         return True
-
-
-def nccl_timeout(team: Team, timeout: float) -> float:
-    """Seconds that NCCL may take to start and for a first operation; among many processes, with no supervisor, more."""
-    return _SHARE * timeout if isinstance(team, Alone) else max(STARTUP, timeout)
 
 
 def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:

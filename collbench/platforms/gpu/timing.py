@@ -27,11 +27,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from collbench.cases import Case
 from collbench.errors import CaseFailed
 from collbench.platforms.gpu.cuda import Cuda, Stream
 from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.interface import Limits, Prepared
+from collbench.platforms.interface import Clock, Limits, Prepared
 from collbench.platforms.layout import Region
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment
@@ -97,7 +96,7 @@ class GivenUp:
                 raise CaseFailed(f"a rank waited in vain for another's flag (rank {rank})")
 
 
-class GpuClock:
+class GpuClock(Clock):
     """Seconds that operations take on the slowest rank.  CaseFailed where nothing sure was measured.
 
     Several processes set out together: each begins where all have arrived, and no gate opens before all have enqueued.
@@ -110,7 +109,7 @@ class GpuClock:
         self, cuda: Cuda, team: Team, streams: Mapping[int, Stream], gate: StartGate, given_up: GivenUp, graph: bool
     ) -> None:
         self._cuda, self._team, self._graph = cuda, team, graph
-        self._by_rank, self._streams = streams, list(streams.values())
+        self.by_rank, self._streams = streams, list(streams.values())
         self.besides: Sequence[Stream] = ()  # more that are waited for, but neither captured nor timed
         self._gate = gate
         self.given_up = given_up
@@ -137,22 +136,11 @@ class GpuClock:
 
     def moment(self, rank: int) -> Moment:
         """Record an event on the rank's stream; clocks of devices are set by the host's, to a few microseconds."""
-        return self.clocks.moment(self._by_rank[rank])
+        return self.clocks.moment(self.by_rank[rank])
 
     def set_clocks(self) -> float:
         """Set the clocks of devices by the host's: they gain or lose microseconds on it in a second."""
         return self.clocks.set(self._streams)
-
-    def singly(self, prepared: Prepared) -> Prepared | None:
-        """Return None: the host enqueues every operation, so there is no other loop."""
-        return None
-
-    def barrier(self) -> None:
-        """Return None: ranks on devices have no cores."""
-
-    def floor(self, case: Case) -> Sequence[Prepared]:
-        """Return nothing: the line rates of data sheets bound what GPUs do (collbench/analysis/roofline.py)."""
-        return ()
 
     def on_host(self, prepared: Prepared, launches: int) -> float:
         """Return seconds by the host's clock until everything is done, for operations that the host drives."""
@@ -177,7 +165,13 @@ class GpuClock:
 
     def of_graph(self, prepared: Prepared, launches: int) -> float:
         """Return seconds of one replay of a graph of that many launches, and of nothing else."""
-        captured = self._captured(prepared, launches)
+        key = prepared, launches
+        if key not in self._graphs:
+            self._graphs[key] = self._capture(prepared, launches)
+        self._graphs.move_to_end(key)
+        while len(self._graphs) > _MOST_GRAPHS:
+            self._graphs.popitem(last=False)
+        captured = self._graphs[key]
         self._team.meet()
         self._gate.close([rank_stream for rank_stream, _ in captured])
         try:
@@ -225,15 +219,6 @@ class GpuClock:
     def drop_graphs(self) -> None:
         """Forget what was captured: NCCL waits for that before it lets go of a communicator."""
         self._graphs.clear()
-
-    def _captured(self, prepared: Prepared, launches: int) -> Captured:
-        key = prepared, launches
-        if key not in self._graphs:
-            self._graphs[key] = self._capture(prepared, launches)
-        self._graphs.move_to_end(key)
-        while len(self._graphs) > _MOST_GRAPHS:
-            self._graphs.popitem(last=False)
-        return self._graphs[key]
 
     def _capture(self, prepared: Prepared, launches: int) -> Captured:
         """Uploaded, so that the first replay is like all others; not replayed, since in place each one counts."""
@@ -308,10 +293,6 @@ class _Tie:
     at: float
     rate: float = 1.0  # seconds of the host in one of the device
 
-    def seconds(self, elapsed: float) -> float:
-        """The host's time so many seconds of the device after it."""
-        return self.at + self.rate * elapsed
-
 
 class DeviceClocks:
     """Those of a process's devices."""
@@ -325,14 +306,12 @@ class DeviceClocks:
         if rank_stream.device not in self._ties:
             self._tie(rank_stream)
         tie, event = self._ties[rank_stream.device], self._event(rank_stream)
-        return lambda: tie.seconds(self._elapsed(tie.event, event))
+        return lambda: tie.at + tie.rate * self._elapsed(tie.event, event)
 
     def set(self, streams: Iterable[Stream]) -> float:
         """Tie every device's clock to the host's anew; seconds by which moments since the last time may be off it."""
-        return max(
-            self._tie(rank_stream)
-            for rank_stream in {rank_stream.device: rank_stream for rank_stream in streams}.values()
-        )
+        by_device = {rank_stream.device: rank_stream for rank_stream in streams}
+        return max(map(self._tie, by_device.values()))
 
     def forget(self) -> None:
         """Forget graphs that are too old."""

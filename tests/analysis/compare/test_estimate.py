@@ -144,7 +144,7 @@ def test_rounds_are_paired_and_what_is_left_in_them_is_resampled() -> None:
         low, high = quantiles(drawn)
         expected += ((high - low) / 3.92) ** 2 * 225 / 222
         blocks += some
-    found = paired(halves[0], halves[1], sizes)
+    found = paired(*rounds)
     logs = [math.log(np.median(new) / np.median(one)) for one, new in zip(*rounds, strict=True)]
     assert found.logs == pytest.approx(logs)
     assert found.within == pytest.approx(expected)
@@ -183,12 +183,13 @@ def test_degrees_of_freedom_are_those_of_all_rounds_or_of_the_samples() -> None:
 
 def test_rounds_that_disagree_are_not_trusted_for_their_samples() -> None:
     """Of one sample each, which is nothing over itself; and three that disagree by a tenth say nothing of 5 %."""
-    row = paired((1.0, 1.1, 1.2, 1.0, 1.3), (1.0, 1.2, 1.1, 1.3, 1.1), ((1,) * 5, (1,) * 5))
+    row = paired(((1.0,), (1.1,), (1.2,), (1.0,), (1.3,)), ((1.0,), (1.2,), (1.1,), (1.3,), (1.1,)))
     assert row.within == 0.0
     assert pooled([row, rounds_that_differ(1e-4)])[0].error == pytest.approx(math.sqrt(row.between))
     base = [1.0 + 0.001 * step for step in range(60)]
-    new = [seconds * factor for seconds, factor in zip(base, [0.95] * 20 + [1.05] * 20 + [1.15] * 20, strict=True)]
-    (estimate,) = pooled([paired(base, new, ((20,) * 3, (20,) * 3))])
+    rounds = [base[:20], base[20:40], base[40:]]
+    slower = [[seconds * factor for seconds in part] for part, factor in zip(rounds, (0.95, 1.05, 1.15), strict=True)]
+    (estimate,) = pooled([paired(rounds, slower)])
     low, high = estimate.interval(0.95)
     assert low < 0.95 < 1.15 < high
 

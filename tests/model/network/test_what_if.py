@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from collbench.cases import Case, geometric
+from collbench.cases import Case, SizeRange
 from collbench.errors import UsageError
 from collbench.model.network import PATTERNS
 from collbench.model.predict import curve, network_curve, network_effect
@@ -122,7 +122,7 @@ def test_a_slowed_system_has_slower_nics_and_nothing_else_and_algorithms_have_pa
     assert (pattern_of("alltoall", "ring"), pattern_of("allgather")) == ("alltoall", "ring")
 
 
-SIZES = geometric(8, 2**36, 1.7)
+SIZES = SizeRange(8, 2**36, 1.7).sizes
 
 
 def cases(collective: str, ranks: int) -> list[Case]:

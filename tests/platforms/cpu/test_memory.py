@@ -1,7 +1,5 @@
 """What ranks may take of a machine, by made-up files of /proc and /sys: the least limit counts, and is named."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from collbench.errors import PlatformError
@@ -52,14 +50,6 @@ def test_no_limit_is_none_nor_is_what_cannot_be_read(tree: Tree) -> None:
         old = {"proc/self/cgroup": "0::/\n4:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": limit}
         files = MACHINE | group(limit, 1) | old | {"sys/fs/cgroup/memory/memory.usage_in_bytes": "1"}
         assert window.room(tree(files)).where == "this machine", limit
-
-
-def test_dev_shm_limits_only_where_there_is_no_memfd(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Docker gives 64 MiB of it, which no longer matters."""
-    monkeypatch.setattr(window.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2**26))
-    assert window.room(tree(MACHINE)).where == "this machine"
-    monkeypatch.setattr(window, "_memfd", lambda: None)
-    assert window.room(tree(MACHINE))[:2] == (2**26, "/dev/shm")
 
 
 def test_what_does_not_fit_is_refused_with_numbers_and_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pytest
 from collbench.collectives import COLLECTIVES
 from collbench.measure.supervisor import mpiexec
 from collbench.platforms import compiler
-from collbench.platforms.cpu import memory_traffic
-from collbench.platforms.cpu.memory_traffic import ALWAYS, NEVER, UNMEASURED, beyond, streamed_from
+from collbench.platforms.cpu import memory as memory_traffic
+from collbench.platforms.cpu.memory import ALWAYS, NEVER, UNMEASURED, beyond, streamed_from
 from tests.conftest import ROOT, case, of_a_user
 
 KIB, MIB = 2**10, 2**20

@@ -18,7 +18,7 @@ from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import Unsupported
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import buffers
-from collbench.results import MOVED
+from collbench.results.collectives import MOVED
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cuda import Machine
 from tools.stand_in.errors import CAPTURED_EVENT, CAPTURING, ISOLATION, MERGE, RUNTIME, UNJOINED, UNMATCHED

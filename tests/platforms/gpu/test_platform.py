@@ -246,7 +246,7 @@ def test_kernels_are_not_run_over_peer_access_that_fails_its_probe(opened: Open)
 
 def test_the_probe_of_peers_reports_each_direction() -> None:
     machine = Machine(3, without_peers={(0, 1)}, losing_stores={(1, 0)}, losing_copies={(2, 0)})
-    found = discover._probed(cuda.Cuda(machine.cupy()), range(3))
+    found = discover.probe_peers(cuda.Cuda(machine.cupy()), range(3))
     machine.stop()
     assert len(found) == 6
     assert found[0, 1] == (False, "the driver offers no peer access")

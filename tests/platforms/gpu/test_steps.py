@@ -17,7 +17,8 @@ from collbench.errors import CaseFailed, PlatformError
 from collbench.measure.schedules import SCHEDULES, find_schedule
 from collbench.measure.steps import measure_steps
 from collbench.platforms.gpu import launch, timing
-from collbench.results import COMMUNICATED, COMPUTED, Skipped, StepTimes
+from collbench.results import Skipped, StepTimes
+from collbench.results.steps import COMMUNICATED, COMPUTED
 from tests.platforms.gpu.opening import Open
 from tools.gpu.refusals import Here, unjust
 from tools.stand_in.cases import ALL, EXACT, ON_GPU

@@ -12,7 +12,8 @@ from collbench.host.cache import cache_folder
 from collbench.measure.tracing import explain
 from collbench.platforms import compiler, tracelog
 from collbench.platforms.interface import Platform
-from collbench.results import ADDED, MOVED, PHASES, PUBLISHED, WAITED, Explanation
+from collbench.results import Explanation
+from collbench.results.collectives import ADDED, MOVED, PHASES, PUBLISHED, WAITED
 from tests.conftest import case
 from tests.platforms.gpu.opening import Open
 from tools.stand_in.cases import EXACT

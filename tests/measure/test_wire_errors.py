@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collbench.datatypes import WIRES
-from collbench.measure.study import lost
+from collbench.measure.wire_errors import lost
 from collbench.results.collectives import Measurement
 from collbench.runfile.schema import to_line, to_result
 from collbench.runfile.store import read

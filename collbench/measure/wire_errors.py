@@ -24,31 +24,24 @@ _KERNELS = "errors.cu"
 _SUMS = np.dtype([(name, np.float64) for name in ("errors", "squares", "most", "exact")])
 _LOSSES = STATE_NBYTES - _SUMS.itemsize  # bytes of an element
 
-
 _KNOWN: dict[tuple[str, int, str], Study] = {}
 """Results by platform, number of ranks and wire, on which alone they depend."""
 
 
-def study(platform: Platform, wire: Wire) -> Study:
+def wire_errors(platform: Platform, wire: Wire) -> Study:
     """*Collective*: return the errors of a wire, measured once for these ranks; overwrites the buffers."""
     key = platform.name, platform.ranks, wire.name
     if key not in _KNOWN:
-        _KNOWN[key] = _studied(platform, wire)
+        dtype, redop = DATATYPES["float"], REDUCTIONS["sum"]
+        case = Case(find_collective("allreduce"), LEARNT * dtype.itemsize, dtype, redop, 0, platform.ranks, False)
+        plain = _Rounds(platform, case, wire, narrow.prepare(wire, case, platform))
+        fed = _Rounds(platform, case, wire, narrow.prepare(wire, case, platform, narrow.FEEDBACK))
+        start = time.perf_counter()
+        plain.run(_TRIED)
+        slowest = max(platform.team.exchange((time.perf_counter() - start) / _TRIED))
+        rounds = max(FEWEST, min(ROUNDS, int(_SECONDS / slowest)))
+        _KNOWN[key] = Study(rounds, LEARNT, plain.run(rounds), fed.run(rounds))
     return _KNOWN[key]
-
-
-def _studied(platform: Platform, wire: Wire) -> Study:
-    size, dtype = LEARNT * 4, DATATYPES["float"]
-    case = Case(find_collective("allreduce"), size, dtype, REDUCTIONS["sum"], 0, platform.ranks, False)
-    plain, fed = (
-        _Rounds(platform, case, wire, narrow.prepare(wire, case, platform, *options))
-        for options in ((), (narrow.FEEDBACK,))
-    )
-    start = time.perf_counter()
-    plain.run(_TRIED)
-    slowest = max(platform.team.exchange((time.perf_counter() - start) / _TRIED))
-    rounds = max(FEWEST, min(ROUNDS, int(_SECONDS / slowest)))
-    return Study(rounds, LEARNT, plain.run(rounds), fed.run(rounds))
 
 
 class _Rounds:
@@ -58,17 +51,20 @@ class _Rounds:
         self._platform, self._case, self._prepared = platform, case, prepared
         entries = ("study_clear", "study_fill", "study_add")
         self._kernels = {entry: platform.launcher.kernel(_KERNELS, entry, case.dtype, case.redop) for entry in entries}
-        self._private = WINDOW_HEAD + narrow.private(wire, case.ranks, platform)
+        private = WINDOW_HEAD + narrow.private(wire, case.ranks, platform)
+        self._state = {rank: platform.memory.address(Region.WINDOW, rank) + private for rank in platform.local}
 
     def run(self, rounds: int) -> Lost:
         """*Collective*: return the errors of so many rounds, by what rank 0 holds, which all ranks hold alike."""
         platform = self._platform
         for rank in platform.local:
-            words = np.uint64(self._own(rank)), np.uint64(STATE_NBYTES * LEARNT // 4)
-            self._launch("study_clear", rank, *words)
+            self._launch("study_clear", rank, np.uint64(self._state[rank]), np.uint64(STATE_NBYTES * LEARNT // 4))
         for number in range(rounds):
             self._round(number)
-        own = self._sums(rounds) if 0 in platform.local else None
+        own = None
+        if 0 in platform.local:
+            place = self._state[0] + _LOSSES * LEARNT
+            own = lost(platform.launcher.fetch(0, place, LEARNT * _SUMS.itemsize).view(_SUMS), rounds)
         found: Lost = next(filter(None, platform.team.exchange(own)))
         return found
 
@@ -82,16 +78,8 @@ class _Rounds:
         self._platform.launcher.synchronize()
         if 0 in self._platform.local:
             _, receive = buffers(self._platform.memory, self._case, 0)
-            sums = np.uint64(self._own(0) + _LOSSES * LEARNT)
+            sums = np.uint64(self._state[0] + _LOSSES * LEARNT)
             self._launch("study_add", 0, np.uint64(receive), count, seed, np.uint32(self._case.ranks), turn, sums)
-
-    def _sums(self, rounds: int) -> Lost:
-        place = self._own(0) + _LOSSES * LEARNT
-        return lost(self._platform.launcher.fetch(0, place, LEARNT * _SUMS.itemsize).view(_SUMS), rounds)
-
-    def _own(self, rank: int) -> int:
-        """Return the address of a rank's private memory."""
-        return self._platform.memory.address(Region.WINDOW, rank) + self._private
 
     def _launch(self, entry: str, rank: int, *arguments: np.generic) -> None:
         self._platform.launcher.bind_one(self._kernels[entry], rank, LEARNT, *arguments)()

@@ -1,0 +1,215 @@
+"""The process of a command: its standard streams, and the one line that an error becomes.
+
+Streams may be closed, full or unable to write a character: a loss is said, and nothing breaks.  An error that nobody
+foresaw is one line too, and what one process of a launcher refuses, all refuse.
+"""
+
+import contextlib
+import io
+import os
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from collbench.cli.tables import room, wrapped
+from collbench.errors import CollbenchError, Unforeseen, UsageError
+from collbench.host import signals
+from collbench.host.cache import cache_folder
+
+SHOW = "COLLBENCH_TRACEBACK"  # set to 1, the variable has the traceback printed
+_LONGEST = 300  # characters of the error itself
+
+
+class Unwritable(Exception):
+    """Standard output takes no more; `quietly` if its reader has gone, as after `| head`.  Click eats OSErrors."""
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__(f"cannot write to standard output: {reason.strerror}; what is missing there is lost")
+        self.quietly = isinstance(reason, BrokenPipeError)
+
+
+class _Output(io.FileIO):
+    """Raises Unwritable once, and takes the rest for lost."""
+
+    lost = False
+
+    def write(self, data: Any) -> int:
+        """Write as FileIO does, and raise Unwritable where it cannot."""
+        try:
+            return len(data) if self.lost else super().write(data)
+        except OSError as error:
+            self.lost = True
+            raise Unwritable(error) from None
+
+
+class _Messages(io.FileIO):
+    """Standard error, whose loss must not end a measurement."""
+
+    def write(self, data: Any) -> int:
+        """Write as FileIO does where that is possible."""
+        with contextlib.suppress(OSError):
+            return super().write(data)
+        return len(data)
+
+
+class _Wrapping(io.TextIOWrapper):
+    """For a terminal: lines that are too long for it go on below themselves, and no word is broken.
+
+    What a program reads, a line of JSON, stays whole.
+    """
+
+    def write(self, text: str) -> int:
+        """Write as TextIOWrapper does, with long lines wrapped."""
+        width = room()
+        if width is None or all(len(_CODE.sub("", line)) <= width for line in text.split("\n")):
+            return super().write(text)
+        lines = (line if line.lstrip()[:1] in _PROGRAMS else wrapped(line, width) for line in text.split("\n"))
+        super().write("\n".join(lines))
+        return len(text)
+
+
+_CODE = re.compile(r"\x1b\[[0-9;]*m")  # of a colour, which takes no room
+_PROGRAMS = ('"', "{", "[", "#")  # begin lines that programs read, and those that another tool would have printed
+
+
+def coloured() -> bool:
+    """Whether standard output may have colours: a terminal that knows them, whose user did not ask for none.
+
+    See https://no-color.org.
+    """
+    return obeys(sys.stdout) and not os.environ.get("NO_COLOR")
+
+
+def obeys(stream: TextIO) -> bool:
+    """Return whether it is a terminal that understands escape codes.
+
+    A mpirun gives its processes a terminal that is none, and TERM=dumb, an empty one or nothing.
+    """
+    return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def prepare() -> None:
+    """Make this process's own streams such; others, as a test's, stay as they are."""
+    _occupy()
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _text(io.BufferedWriter(_Output(1, "w", closefd=False)), sys.stdout, _Wrapping)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr)
+
+
+def _text(binary: Any, before: Any, kind: type[io.TextIOWrapper] = io.TextIOWrapper) -> io.TextIOWrapper:
+    """Return text for that file: a character that the terminal does not know is a question mark."""
+    encoding = before.encoding if before else "utf-8"
+    direct = not isinstance(binary, io.BufferedWriter)
+    lines = direct or binary.isatty()
+    return kind(binary, encoding, "replace", line_buffering=lines, write_through=direct)
+
+
+def _occupy() -> None:
+    """Take the numbers of closed streams, which the next file to be opened, a run's, would get otherwise."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)  # writing to standard output fails
+
+
+def on_purpose(error: BaseException) -> tuple[str, int] | None:
+    """Return message, empty where nothing is left to say, and exit status of an error that is raised on purpose.
+
+    None for others, and where click cannot be imported, which may be the error itself.
+    """
+    if isinstance(error, CollbenchError):
+        return str(error), error.exit_status
+    click = sys.modules.get("click")
+    if not click:
+        return None
+    if isinstance(error, click.NoSuchOption):
+        return _unknown_option(error), error.exit_code
+    if isinstance(error, click.ClickException):
+        return error.format_message(), error.exit_code
+    if isinstance(error, click.exceptions.Exit):
+        return "", error.exit_code
+    if isinstance(error, click.Abort):
+        return "interrupted", signals.status(error.__cause__)
+    return None
+
+
+def _unknown_option(error: Any) -> str:
+    """Return one line: the option, those that look like it, and where all of them are."""
+    import difflib
+
+    import click
+
+    if not error.ctx:
+        return str(error.format_message())
+    command, name = error.ctx.command, error.option_name
+    known = [word for param in command.params if isinstance(param, click.Option) for word in param.opts]
+    alike = [word for word in known if word.lower() == name.lower()] if len(name) == 2 else []
+    alike += difflib.get_close_matches(name, [word for word in known if word.startswith("--")], 3)
+    near = f"did you mean {' or '.join(dict.fromkeys(alike))}? " if alike else ""
+    return f"unknown option {name}; {near}`{error.ctx.command_path} --help` has all"
+
+
+def unforeseen(error: BaseException) -> str:
+    """Return the line for an error that nobody foresaw, after its traceback was written or printed."""
+    text = "".join(traceback.format_exception(error))
+    what = traceback.format_exception_only(error)[-1].strip()[:_LONGEST]
+    if os.environ.get(SHOW) == "1":
+        sys.stderr.write(text)
+        return what
+    where = f"{SHOW}=1 shows the traceback"
+    for folder in (cache_folder, lambda: Path(tempfile.gettempdir())):
+        try:
+            place = folder()
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(".txt", "traceback-", place)
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+        except (OSError, RuntimeError):  # RuntimeError: nobody knows where home is
+            continue
+        where = f"the traceback is in {name}"
+        break
+    return f"{what}; this was not foreseen: {where}; please report it"
+
+
+@contextlib.contextmanager
+def agreed(launched: tuple[int, int] | None) -> Iterator[None]:
+    """Surround a command that processes of this rank and size carry out together; None where there is but one."""
+    if not launched:
+        yield
+        return
+    from collbench.measure.watchdog import WATCHDOG
+
+    WATCHDOG.start(launched[0])
+    try:
+        yield
+        WATCHDOG.stop()
+        return
+    except Unwritable:
+        raise
+    except Exception as reason:
+        known = on_purpose(reason)
+        if known and not known[0]:
+            raise
+        if isinstance(reason, CollbenchError):
+            error = reason
+        else:
+            error = UsageError(known[0]) if known else Unforeseen(unforeseen(reason))
+    try:
+        from collbench.measure.external_launcher import agree_on
+
+        agree_on(error)
+    except CollbenchError as agreed_error:
+        error = agreed_error
+    except ImportError:
+        pass  # what is broken here is what it takes to speak to the others
+    if error.agreed:
+        WATCHDOG.stop()
+        if launched[0]:  # only the first says what all agreed upon
+            sys.exit(error.exit_status)
+    raise error
