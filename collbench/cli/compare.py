@@ -35,7 +35,9 @@ LEGEND = (
 )
 _TOGETHER = "all: the sizes of an implementation as one, their mean ratio (geometric)"
 _ROW = Table(
-    "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}", ("base", "new", "interval")
+    "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}",
+    ("base", "new", "interval"),
+    {"name": ""},
 )
 _DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
 COLUMNS = (
@@ -182,28 +184,25 @@ def _head(comparison: Comparison) -> Iterator[str]:
 
 
 def _rows(comparison: Comparison) -> Iterator[str]:
-    names = {name: name for name in ("size", "base", "new", "ratio", "interval", "verdict")} | {"name": ""}
     judged: tuple[Row | Together, ...] = (*comparison.rows, *comparison.together)
     for title in dict.fromkeys(row.case.title for row in comparison.rows):
-        yield from ("", title, _ROW.line(names))
+        yield from ("", title, _ROW.heading())
         yield from (_row(row) for row in judged if row.case.title == title)
 
 
 def _row(row: Row | Together) -> str:
-    cells = {
-        "size": gate.sizes(row),
-        "name": printable(row.implementation),
-        "base": "",
-        "new": "",
-        "ratio": f"{_ratio(row)}x",
-        "interval": gate.span(row),
-        "verdict": row.verdict.value,
-    }
+    base = new = remark = ""
     if isinstance(row, Row):  # all sizes together have a ratio, but no time
-        cells["base"], cells["new"] = format_seconds(row.before), format_seconds(row.after)
-        if row.remark:
-            cells["verdict"] += f": {row.remark}"
-    return _ROW.line(cells)
+        base, new, remark = format_seconds(row.before), format_seconds(row.after), row.remark
+    return _ROW.row(
+        size=gate.sizes(row),
+        name=printable(row.implementation),
+        base=base,
+        new=new,
+        ratio=f"{_ratio(row)}x",
+        interval=gate.span(row),
+        verdict=": ".join(filter(None, (row.verdict.value, remark))),
+    )
 
 
 def _ratio(row: Row | Together) -> str:
