@@ -5,7 +5,6 @@ For example:
   collbench compare --against last results/runs/after --gate
 """
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from collbench.analysis.interconnects import of_runs, tables
 from collbench.analysis.matching import Unmatched, several_machines
 from collbench.api.reading import contents, selected
 from collbench.cli import interconnects
-from collbench.cli.options import PATH, STANDARD, JsonCommand, into, json_option, option, out_option
+from collbench.cli.options import PATH, STANDARD, JsonCommand, json_option, option, out_option, print_answer
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.plots import ratios
@@ -119,10 +118,12 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
     machines = tables(of_runs(every, selection)) if several else []
     if not options["gated"] and not machines:
         _refuse(comparisons)
-    FORMATS[form](comparisons, machines)
-    if options["as_json"] not in (None, STANDARD):
-        with into(options["as_json"]):
-            _json(comparisons, machines)
+    records = []
+    for comparison in comparisons:
+        rows = (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched))
+        records += [_paths(comparison) | fields for fields in rows]
+    document = _document(comparisons, machines)
+    print_answer(form, options["as_json"], lambda: _table(comparisons, machines), COLUMNS, records, document)
     if options["junit"]:
         gate.write_junit(options["junit"], comparisons)
     if options["summary"]:
@@ -223,15 +224,7 @@ def _tail(comparison: Comparison) -> Iterator[str]:
     yield from ("", f"rows: {gate.counts_in_words(comparison)}")
 
 
-def _csv(comparisons: Sequence[Comparison], _: Sequence[Interconnects]) -> None:
-    records = []
-    for comparison in comparisons:
-        rows = (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched))
-        records += [_paths(comparison) | fields for fields in rows]
-    interconnects.print_csv(COLUMNS, records)
-
-
-def _json(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> None:
+def _document(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> dict[str, Any]:
     records = [
         _paths(comparison)
         | {
@@ -248,8 +241,7 @@ def _json(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) 
         for comparison in comparisons
     ]
     side_by_side = interconnects.as_json(machines)
-    answer = {"comparisons": records, "gate": gate.status(comparisons), "interconnects": side_by_side}
-    click.echo(json.dumps(answer, indent=2, allow_nan=False))
+    return {"comparisons": records, "gate": gate.status(comparisons), "interconnects": side_by_side}
 
 
 def _paths(comparison: Comparison) -> dict[str, Any]:
@@ -270,6 +262,3 @@ def _fields(row: Row | Together) -> dict[str, Any]:
 def _unmatched_fields(row: Unmatched) -> dict[str, Any]:
     more = {"implementation": row.implementation, "verdict": "not compared", "remark": gate.message(row)}
     return case_fields(row.case) | more
-
-
-FORMATS = {"table": _table, "csv": _csv, "json": _json}
