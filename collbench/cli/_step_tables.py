@@ -12,10 +12,10 @@ from collbench.analysis.scaling import Estimate, curves, find_point
 from collbench.analysis.step_noise import PERCENTS, expected_maximum, tail
 from collbench.analysis.stragglers import (
     StepArrays,
+    costliest,
     lateness_interval,
     signed,
     straggler_rows,
-    straggler_test,
     verdicts,
 )
 from collbench.analysis.strategies import COLUMNS, Ranking, TableRow, table
@@ -220,22 +220,22 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
         f"moments of two ranks are off by at most {format_seconds(result.clock)}"
     )
     yield _RANK.heading()
-    statistics = straggler_test([steps]).statistics
-    order = sorted(range(steps.ranks), key=steps.cost, reverse=True)
-    for rank in order[:_SHOWN]:
+    found = costliest(steps)
+    for statistics in found[:_SHOWN]:
+        rank = statistics.rank
         p99, p999 = (_tail(tail(steps.late[rank], percent)) for percent in PERCENTS[1:])
         yield _RANK.row(
             rank=rank,
             last=f"{steps.last_share(rank):.0%}",
-            late=signed(statistics[rank].late * steps.median),
-            interval=lateness_interval(statistics[rank], steps.median),
+            late=signed(statistics.late * steps.median),
+            interval=lateness_interval(statistics, steps.median),
             p99=p99,
             p999=p999,
             computes=format_seconds(float(np.median(steps.computing[rank]))),
             costs=f"{steps.cost(rank):.1%}",
         )
-    if len(order) > _SHOWN:
-        yield f"  ... and {len(order) - _SHOWN} ranks that cost less"
+    if len(found) > _SHOWN:
+        yield f"  ... and {len(found) - _SHOWN} ranks that cost less"
     yield f"  steps: {'; '.join(_percentile(percent, tail(steps.seconds, percent)) for percent in PERCENTS)}"
     correlation, period = step_noise.autocorrelation(steps, 1)[1], step_noise.period(steps)
     words = f"period {format_seconds(period.seconds)} ({1 / period.seconds:.3g} Hz)" if period else "no period"
