@@ -303,6 +303,11 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     return [f"inconclusive: rank {worst.rank} may be late{more}, {how}; {why}"]
 
 
+def costliest(steps: StepArrays) -> list[RankStatistics]:
+    """Return the ranks of a row, those that cost the others most first, judged by this row alone."""
+    return sorted(straggler_test([steps]).statistics, key=lambda rank: steps.cost(rank.rank), reverse=True)
+
+
 def late_by(statistics: RankStatistics, median: float) -> str:
     """Return the median lateness with its interval as text; *median* is that of a step in seconds."""
     return f"{signed(statistics.late * median)} {lateness_interval(statistics, median)}"

@@ -12,17 +12,16 @@ from collbench.analysis.scaling import Estimate, curves, find_point
 from collbench.analysis.step_noise import PERCENTS, expected_maximum, tail
 from collbench.analysis.stragglers import (
     StepArrays,
+    costliest,
     lateness_interval,
     signed,
     straggler_rows,
-    straggler_test,
     verdicts,
 )
 from collbench.analysis.strategies import COLUMNS, Ranking, TableRow, table
-from collbench.cli.tables import Table
+from collbench.cli.tables import WHOLE, Table
 from collbench.measure.step_runs import MODES
-from collbench.results import Result, StepPrediction, StepRow, StepTimes, Trained
-from collbench.results.collectives import Untimed
+from collbench.results import Result, StepRow, StepTimes, Trained
 from collbench.units import format_figure, format_seconds, format_size
 
 PREDICTED = "a model's numbers: nothing was measured; intervals are bands in which nine of ten should lie"
@@ -35,7 +34,7 @@ class StepTable(NamedTuple):
     """How a command shows its results while they arrive."""
 
     title: Callable[[Result], str]
-    heading: Callable[[], str]
+    table: Table
     row: Callable[[Result, Sequence[Result]], str]  # of a result, by all results so far
     legend: str
     traced: bool = False  # whether what ranks did in a step of median length is written for Perfetto
@@ -43,8 +42,7 @@ class StepTable(NamedTuple):
 
 def _check(result: StepRow | Trained) -> str:
     """Return the verdict of the check, or how it was predicted, and the notes."""
-    parts = (result.algorithm, result.protocol) if isinstance(result, StepPrediction) else ()
-    return ", ".join(filter(None, (result.check, "/".join(filter(None, parts)), str(result.note))))
+    return ", ".join(filter(None, (result.check, result.method, str(result.note))))
 
 
 def _half_width(result: StepRow) -> str:
@@ -55,14 +53,11 @@ def _half_width(result: StepRow) -> str:
 # Scaling.
 
 _SCALING = Table(
-    "{ranks:>9}  {name:<22} {step:>10} {interval:>7} {speedup:>22} {efficiency:>22} {compute:>8} {wait:>8} {send:>8}"
+    "{ranks:>9}  {name:<22} {step:>10} {interval:>7} {speedup:>22} {efficiency:>22} {compute:>8} {wait:>8} {exposed:>8}"
     "  {check}",
-    ("compute", "wait", "send", "interval", "speedup", "efficiency"),
+    ("compute", "wait", "exposed", "interval", "speedup", "efficiency"),
+    {"name": "", "interval": "± 95 %", "speedup": "speed-up"},
 )
-
-
-_SCALING_HEADS = {name: name for name in ("ranks", "step", "efficiency", "compute", "wait", "check")}
-_SCALING_HEADS |= {"name": "", "interval": "± 95 %", "speedup": "speed-up", "send": "exposed"}
 
 
 def _scaling_row(result: Result, results: Sequence[Result]) -> str:
@@ -72,20 +67,19 @@ def _scaling_row(result: Result, results: Sequence[Result]) -> str:
     curve, point = find_point(curves(results), result)
     parts = (result.computing(), result.waiting(), result.exposed())
     whole = sum(parts)
-    compute, wait, send = (f"{part / whole:.1%}" if whole else "" for part in parts)
-    cells = {
-        "ranks": f"{result.case.ranks:,}",
-        "name": result.label,
-        "step": format_seconds(result.typical),
-        "interval": _half_width(result),
-        "speedup": curve.speedup(point).text("x") if curve and point else "1x",
-        "efficiency": point.efficiency.times(100).text("%") if point else "100%",
-        "compute": compute,
-        "wait": wait,
-        "send": send,
-        "check": _check(result),
-    }
-    return _SCALING.line(cells).rstrip()
+    compute, wait, exposed = (f"{part / whole:.1%}" if whole else "" for part in parts)
+    return _SCALING.row(
+        ranks=f"{result.case.ranks:,}",
+        name=result.label,
+        step=format_seconds(result.typical),
+        interval=_half_width(result),
+        speedup=curve.speedup(point).text("x") if curve and point else "1x",
+        efficiency=point.efficiency.times(100).text("%") if point else "100%",
+        compute=compute,
+        wait=wait,
+        exposed=exposed,
+        check=_check(result),
+    )
 
 
 def _scaling_title(result: Result) -> str:
@@ -97,7 +91,7 @@ def _scaling_title(result: Result) -> str:
 
 SCALING = StepTable(
     _scaling_title,
-    lambda: _SCALING.line(_SCALING_HEADS).rstrip(),
+    _SCALING,
     _scaling_row,
     "step: median of the series' means; speed-up and efficiency: over one rank alone (or the fewest), by the rounds in "
     "which\nthey took turns, with the 95 % interval of the median; compute, wait, exposed: shares of a rank's step, "
@@ -107,14 +101,12 @@ SCALING = StepTable(
 
 # Overlap.
 
-_OVERLAP = (
-    "{name:<22} {schedule:<16} {bucket:>9} {step:>9} {interval:>7} {exposed:>9} {hidden:>20} {slower:>20} {gain:>22}"
-    "  {check}"
+_OVERLAP = Table(
+    "{name:<22} {schedule:<16} {bucket:>9} {step:>9} {interval:>7} {exposed:>9} {hidden:>20} {computing:>20} {gain:>22}"
+    "  {check}",
+    heads={"name": "", "interval": "± 95 %"},
+    width=WHOLE,
 )
-
-
-_OVERLAP_HEADS = {name: name for name in ("schedule", "bucket", "step", "exposed", "hidden", "gain", "check")}
-_OVERLAP_HEADS |= {"name": "", "interval": "± 95 %", "slower": "computing"}
 
 
 def _overlap_row(result: Result, results: Sequence[Result]) -> str:
@@ -125,7 +117,7 @@ def _overlap_row(result: Result, results: Sequence[Result]) -> str:
     if not isinstance(result, StepRow) or result.wrong:
         return f"{result.label:<22} {step.way:<16} {bucket:>9} {result.describe()}"
     overlap = next((overlap for overlap in overlaps(results) if overlap.row is result), None)
-    return _OVERLAP.format(
+    return _OVERLAP.row(
         name=result.label,
         schedule=step.way,
         bucket=bucket,
@@ -133,10 +125,10 @@ def _overlap_row(result: Result, results: Sequence[Result]) -> str:
         interval=_half_width(result),
         exposed=signed(overlap.exposed.value if overlap else result.exposed()),
         hidden=_estimate(overlap.hidden.times(100), "%") if overlap else "",
-        slower=_estimate(overlap.slowdown, "x") if overlap else "",
+        computing=_estimate(overlap.slowdown, "x") if overlap else "",
         gain=_estimate(overlap.gain, "x") if overlap else "",
         check=_check(result),
-    ).rstrip()
+    )
 
 
 def _estimate(estimate: Estimate, unit: str) -> str:
@@ -154,7 +146,7 @@ def _overlap_title(result: Result) -> str:
 
 OVERLAP = StepTable(
     _overlap_title,
-    lambda: _OVERLAP.format(**_OVERLAP_HEADS),
+    _OVERLAP,
     _overlap_row,
     "step: median of the series' means; exposed: the step beyond computing alone; hidden: of what could be at best,\n"
     "where the longer part alone is left; computing: how many times as long as alone; gain: over one part after "
@@ -165,22 +157,24 @@ OVERLAP = StepTable(
 
 # Stragglers.
 
-_STRAGGLERS = (
-    "{name:<16} {step:>9} {interval:>7} {p50:>9} {p99:>9} {p999:>9} {computing:>9} {waiting:>9} {exposed:>9}  {note}"
+_STRAGGLERS = Table(
+    "{name:<16} {step:>9} {interval:>7} {p50:>9} {p99:>9} {p999:>9} {computing:>9} {waiting:>9} {exposed:>9}  {note}",
+    heads={"name": "", "interval": "± 95 %", "p999": "p99.9", "note": ""},
+    width=WHOLE,
 )
-_RANK = "  {rank:>4} {last:>6} {late:>9} {interval:<22} {p99:>9} {p999:>9} {computes:>9} {costs:>6}"
-
-
-_STRAGGLERS_HEADS = {name: name for name in ("step", "p50", "p99", "computing", "waiting", "exposed")}
-_STRAGGLERS_HEADS |= {"name": "", "interval": "± 95 %", "p999": "p99.9", "note": ""}
+_RANK = Table(
+    "  {rank:>4} {last:>6} {late:>9} {interval:<22} {p99:>9} {p999:>9} {computes:>9} {costs:>6}",
+    heads={"interval": "", "p999": "p99.9"},
+    width=WHOLE,
+)
 
 
 def _stragglers_row(result: Result, _: Sequence[Result]) -> str:
     if not isinstance(result, StepTimes) or not result.right:
-        return f"{result.label:<16} {_why_untimed(result)}"
+        return f"{result.label:<16} {result.problem or 'not timed'}"
     steps = StepArrays.of(result.series)
     p50, p99, p999 = (_tail(tail(steps.seconds, percent)) for percent in PERCENTS)
-    return _STRAGGLERS.format(
+    return _STRAGGLERS.row(
         name=result.label,
         step=format_seconds(result.typical),
         interval=_half_width(result),
@@ -191,11 +185,7 @@ def _stragglers_row(result: Result, _: Sequence[Result]) -> str:
         waiting=format_seconds(result.waiting()),
         exposed=format_seconds(result.exposed()),
         note=_check(result),
-    ).rstrip()
-
-
-def _why_untimed(result: Result) -> str:
-    return result.describe() if result.wrong or isinstance(result, Untimed) else "not timed"
+    )
 
 
 def _tail(known: Estimate | None) -> str:
@@ -204,7 +194,7 @@ def _tail(known: Estimate | None) -> str:
 
 STRAGGLERS = StepTable(
     lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
-    lambda: _STRAGGLERS.format(**_STRAGGLERS_HEADS).rstrip(),
+    _STRAGGLERS,
     _stragglers_row,
     "step: mean of a series, its median over series; percentiles are of single steps, - where too few were measured\n"
     "computing, waiting (for others to have computed), exposed (communication that no computing hides): means\n"
@@ -229,24 +219,23 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
         f"{result.label}: {steps.count} steps in {len(steps.lengths)} series; "
         f"moments of two ranks are off by at most {format_seconds(result.clock)}"
     )
-    names = {name: name for name in ("rank", "last", "late", "p99", "computes", "costs")}
-    yield _RANK.format(**names, interval="", p999="p99.9").rstrip()
-    statistics = straggler_test([steps]).statistics
-    order = sorted(range(steps.ranks), key=steps.cost, reverse=True)
-    for rank in order[:_SHOWN]:
+    yield _RANK.heading()
+    found = costliest(steps)
+    for statistics in found[:_SHOWN]:
+        rank = statistics.rank
         p99, p999 = (_tail(tail(steps.late[rank], percent)) for percent in PERCENTS[1:])
-        yield _RANK.format(
+        yield _RANK.row(
             rank=rank,
             last=f"{steps.last_share(rank):.0%}",
-            late=signed(statistics[rank].late * steps.median),
-            interval=lateness_interval(statistics[rank], steps.median),
+            late=signed(statistics.late * steps.median),
+            interval=lateness_interval(statistics, steps.median),
             p99=p99,
             p999=p999,
             computes=format_seconds(float(np.median(steps.computing[rank]))),
             costs=f"{steps.cost(rank):.1%}",
         )
-    if len(order) > _SHOWN:
-        yield f"  ... and {len(order) - _SHOWN} ranks that cost less"
+    if len(found) > _SHOWN:
+        yield f"  ... and {len(found) - _SHOWN} ranks that cost less"
     yield f"  steps: {'; '.join(_percentile(percent, tail(steps.seconds, percent)) for percent in PERCENTS)}"
     correlation, period = step_noise.autocorrelation(steps, 1)[1], step_noise.period(steps)
     words = f"period {format_seconds(period.seconds)} ({1 / period.seconds:.3g} Hz)" if period else "no period"
@@ -275,20 +264,20 @@ def _more_ranks(result: StepTimes, steps: StepArrays) -> Iterator[str]:
 
 # Strategies.
 
-_STRATEGIES = "{seed:>5}  {strategy:<17} {time:>9} {rate:>11} {steps:>11} {age:>5} {loss:>9}  {check}"
-_RANKING = "{strategy:<17} {seconds:>30} {steps:>24} {rate:>28} {ratio:>22}"
-
-
-_STRATEGIES_HEADS = {name: name for name in ("seed", "time", "steps", "age", "loss", "check")}
-_STRATEGIES_HEADS |= {"strategy": "", "rate": "samples/s"}
+_STRATEGIES = Table(
+    "{seed:>5}  {strategy:<17} {time:>9} {rate:>11} {steps:>11} {age:>5} {loss:>9}  {check}",
+    heads={"strategy": "", "rate": "samples/s"},
+    width=WHOLE,
+)
+_RANKING = Table("{strategy:<17} {seconds:>30} {steps:>24} {rate:>28} {ratio:>22}", width=WHOLE)
 
 
 def _strategies_row(result: Result, _: Sequence[Result]) -> str:
     seed = result.case.job.seed if result.case.job else ""
     if not isinstance(result, Trained) or not result.right:
-        return f"{seed:>5}  {result.implementation:<17} {_why_untimed(result)}"
+        return f"{seed:>5}  {result.implementation:<17} {result.problem or 'not timed'}"
     fewest, most = min(result.steps), max(result.steps)
-    return _STRATEGIES.format(
+    return _STRATEGIES.row(
         seed=seed,
         strategy=result.implementation,
         time=format_seconds(result.seconds),
@@ -302,7 +291,7 @@ def _strategies_row(result: Result, _: Sequence[Result]) -> str:
 
 STRATEGIES = StepTable(
     lambda result: result.case.title,
-    lambda: _STRATEGIES.format(**_STRATEGIES_HEADS),
+    _STRATEGIES,
     _strategies_row,
     "time: until the last rank was done; samples/s: of all ranks; steps: the fewest and the most of a rank\n"
     "age: of a gradient, in updates between reading weights and changing them, the mean; loss: on samples held out\n"
@@ -313,7 +302,6 @@ STRATEGIES = StepTable(
 def ranking_table(found: Ranking) -> Iterator[str]:
     """Yield a line for each strategy over all seeds, the first to the target first."""
     names = dict(zip(TableRow._fields, COLUMNS, strict=True))
-    names |= {"strategy": "", "seconds": f"seconds to loss {found.target:g}"}
-    yield _RANKING.format(**names).rstrip()
+    yield _RANKING.heading(**names | {"strategy": "", "seconds": f"seconds to loss {found.target:g}"})
     for row in table(found):
-        yield _RANKING.format(**row._asdict()).rstrip()
+        yield _RANKING.row(**row._asdict())

@@ -15,7 +15,7 @@ from collbench.analysis.compare import compare
 from collbench.api.requests import SweepRequest, cut_short, default_folder, measured_sweep
 from collbench.cases import USUAL_STARTS
 from collbench.cli.progress import LiveTable
-from collbench.cli.results_table import NAME, cells_of, common_headings, halfwidth, legend_lines, remarks, row
+from collbench.cli.results_table import NAME, cells_of, halfwidth, legend_lines, remarks, row
 from collbench.cli.running import Outputs, draw_plots, finish, run_session
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
@@ -42,10 +42,11 @@ _WORD = re.compile(r"(?:-(?P<unset>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)=(?P<valu
 _RESERVED = (protocol.FOLDER, protocol.SUPERVISOR, protocol.PLATFORM)
 _LONGEST_NAME = 100  # characters of a folder
 _LABEL = 18  # characters of a setting's name in a row
-_TABLE = Table(
+TABLE = Table(
     f"{{size:>9}}  {{name:<{NAME}}} {{label:<{_LABEL}}} {{time:>9}} {{interval:>7}} {{algbw:>8}} {{busbw:>8}}"
     " {ratio:>8}  {spread:>16}  {check}",
     ("algbw", "busbw", "interval", "spread", "ratio"),
+    {"name": "", "label": "setting", "interval": "± 95 %", "ratio": "B / A", "spread": "rounds"},
 )
 
 
@@ -147,19 +148,13 @@ class PairedTable(LiveTable):
         if isinstance(base, Measurement) and isinstance(other, Measurement) and base.right and other.right:
             rounds = ratios(base, other)
         lines = paired_rows(pair, [label(*setting) for setting in self._settings], rounds)
-        self.show(base.case.title, paired_heading(), list(zip(pair, lines, strict=False)))
+        self.show(base.case.title, TABLE.heading(), list(zip(pair, lines, strict=False)))
 
 
 def label(letter: str, setting: str) -> str:
     """Return what a row calls a setting: its letter, and as much of the end of its words as there is room for."""
     words, room = setting or "as is", _LABEL - len(letter) - 1
     return f"{letter} {words if len(words) <= room else '…' + words[1 - room :]}"
-
-
-def paired_heading() -> str:
-    """Return the names of the columns."""
-    more = {"ratio": "B / A", "label": "setting", "interval": "± 95 %", "spread": "rounds", "check": "check"}
-    return _TABLE.line(common_headings("") | more)
 
 
 def paired_rows(pair: tuple[Result, Result], labels: Sequence[str], ratios: Sequence[float]) -> Iterator[str]:
@@ -179,7 +174,7 @@ def paired_rows(pair: tuple[Result, Result], labels: Sequence[str], ratios: Sequ
         spread = f"{_factor(min(ratios))} .. {_factor(max(ratios))}" if number and len(ratios) > 1 else ""
         cells = {"size": size, "name": name, "label": setting, "ratio": ratio, "spread": spread}
         check = {"interval": halfwidth(result), "check": remarks(result.check, result)}
-        yield _TABLE.line(cells_of(result) | cells | check)
+        yield TABLE.row(**cells_of(result) | cells | check)
 
 
 def _factor(ratio: float) -> str:

@@ -5,7 +5,6 @@ For example:
   collbench compare --against last results/runs/after --gate
 """
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from collbench.analysis.interconnects import of_runs, tables
 from collbench.analysis.matching import Unmatched, several_machines
 from collbench.api.reading import contents, selected
 from collbench.cli import interconnects
-from collbench.cli.options import PATH, STANDARD, JsonCommand, into, json_option, option, out_option
+from collbench.cli.options import PATH, STANDARD, JsonCommand, json_option, option, out_option, print_answer
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.plots import ratios
@@ -35,7 +34,9 @@ LEGEND = (
 )
 _TOGETHER = "all: the sizes of an implementation as one, their mean ratio (geometric)"
 _ROW = Table(
-    "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}", ("base", "new", "interval")
+    "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}",
+    ("base", "new", "interval"),
+    {"name": ""},
 )
 _DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
 COLUMNS = (
@@ -117,10 +118,12 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
     machines = tables(of_runs(every, selection)) if several else []
     if not options["gated"] and not machines:
         _refuse(comparisons)
-    FORMATS[form](comparisons, machines)
-    if options["as_json"] not in (None, STANDARD):
-        with into(options["as_json"]):
-            _json(comparisons, machines)
+    records = []
+    for comparison in comparisons:
+        rows = (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched))
+        records += [_paths(comparison) | fields for fields in rows]
+    document = _document(comparisons, machines)
+    print_answer(form, options["as_json"], lambda: _table(comparisons, machines), COLUMNS, records, document)
     if options["junit"]:
         gate.write_junit(options["junit"], comparisons)
     if options["summary"]:
@@ -182,28 +185,25 @@ def _head(comparison: Comparison) -> Iterator[str]:
 
 
 def _rows(comparison: Comparison) -> Iterator[str]:
-    names = {name: name for name in ("size", "base", "new", "ratio", "interval", "verdict")} | {"name": ""}
     judged: tuple[Row | Together, ...] = (*comparison.rows, *comparison.together)
     for title in dict.fromkeys(row.case.title for row in comparison.rows):
-        yield from ("", title, _ROW.line(names))
+        yield from ("", title, _ROW.heading())
         yield from (_row(row) for row in judged if row.case.title == title)
 
 
 def _row(row: Row | Together) -> str:
-    cells = {
-        "size": gate.sizes(row),
-        "name": printable(row.implementation),
-        "base": "",
-        "new": "",
-        "ratio": f"{_ratio(row)}x",
-        "interval": gate.span(row),
-        "verdict": row.verdict.value,
-    }
+    base = new = remark = ""
     if isinstance(row, Row):  # all sizes together have a ratio, but no time
-        cells["base"], cells["new"] = format_seconds(row.before), format_seconds(row.after)
-        if row.remark:
-            cells["verdict"] += f": {row.remark}"
-    return _ROW.line(cells)
+        base, new, remark = format_seconds(row.before), format_seconds(row.after), row.remark
+    return _ROW.row(
+        size=gate.sizes(row),
+        name=printable(row.implementation),
+        base=base,
+        new=new,
+        ratio=f"{_ratio(row)}x",
+        interval=gate.span(row),
+        verdict=": ".join(filter(None, (row.verdict.value, remark))),
+    )
 
 
 def _ratio(row: Row | Together) -> str:
@@ -224,15 +224,7 @@ def _tail(comparison: Comparison) -> Iterator[str]:
     yield from ("", f"rows: {gate.counts_in_words(comparison)}")
 
 
-def _csv(comparisons: Sequence[Comparison], _: Sequence[Interconnects]) -> None:
-    records = []
-    for comparison in comparisons:
-        rows = (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched))
-        records += [_paths(comparison) | fields for fields in rows]
-    interconnects.print_csv(COLUMNS, records)
-
-
-def _json(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> None:
+def _document(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> dict[str, Any]:
     records = [
         _paths(comparison)
         | {
@@ -249,8 +241,7 @@ def _json(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) 
         for comparison in comparisons
     ]
     side_by_side = interconnects.as_json(machines)
-    answer = {"comparisons": records, "gate": gate.status(comparisons), "interconnects": side_by_side}
-    click.echo(json.dumps(answer, indent=2, allow_nan=False))
+    return {"comparisons": records, "gate": gate.status(comparisons), "interconnects": side_by_side}
 
 
 def _paths(comparison: Comparison) -> dict[str, Any]:
@@ -271,6 +262,3 @@ def _fields(row: Row | Together) -> dict[str, Any]:
 def _unmatched_fields(row: Unmatched) -> dict[str, Any]:
     more = {"implementation": row.implementation, "verdict": "not compared", "remark": gate.message(row)}
     return case_fields(row.case) | more
-
-
-FORMATS = {"table": _table, "csv": _csv, "json": _json}

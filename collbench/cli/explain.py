@@ -13,7 +13,7 @@ import click
 from collbench.api.requests import default_folder, measured_sweep
 from collbench.cli.options import HERE, option, shared, sweep_request, writes
 from collbench.cli.progress import ResultTable
-from collbench.cli.results_table import EXPLAIN_LEGEND, explain_heading, row
+from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND, row
 from collbench.cli.running import finish, run_session, say_where
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
@@ -46,7 +46,7 @@ def command(**options: Any) -> int:
     session = Session(platform, sweep, joined, options["out"] or default_folder(sweep))
     table = ResultTable(
         lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
-        explain_heading,
+        EXPLAIN.heading,
         lambda result: row(result, None),
     )
     if interrupted := run_session(session, table):

@@ -5,7 +5,6 @@ For example:
   collbench fit run.jsonl --on dgx-h100 --nodes 2 --out machine.toml
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,11 +17,11 @@ from collbench.cli.options import (
     RUNS,
     STANDARD,
     JsonCommand,
-    into,
     json_option,
     machine_option,
     option,
     out_option,
+    write_json,
 )
 from collbench.cli.tables import grid
 from collbench.errors import UsageError
@@ -71,10 +70,8 @@ def command(
     changes = all_crossings(fits, fitted, libraries())
     for note in cut_off_notes(fitted):
         click.echo(f"note: {note}", err=True)
-    if as_json:
-        record = {"curves": [fields(curve) for curve in fits], "crossings": [change.fields() for change in changes]}
-        with into(as_json):
-            click.echo(json.dumps(record, indent=2))
+    record = {"curves": [fields(curve) for curve in fits], "crossings": [change.fields() for change in changes]}
+    write_json(as_json, record)
     if as_json != STANDARD:
         _print(fits, changes)
     if calibration:

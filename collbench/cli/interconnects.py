@@ -3,10 +3,7 @@
 `collbench predict A,B,...` prints them for what it is given, `collbench compare` for runs of different machines.
 """
 
-import csv
-import json
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,15 +27,13 @@ from collbench.analysis.interconnects import (
 from collbench.api.notices import is_leader
 from collbench.api.requests import SweepRequest, predicted_sweep
 from collbench.cases import Sweep
-from collbench.cli.options import STANDARD, into, sweep_request
+from collbench.cli.options import print_answer, sweep_request
 from collbench.cli.running import modelled_session, say_where
 from collbench.cli.tables import grid, room
 from collbench.datatypes import NONE
 from collbench.errors import UsageError, unknown
 from collbench.host.launcher import launched
-from collbench.host.sanitize import cell
 from collbench.results import Timed, timed
-from collbench.results.collectives import Untimed
 from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
 from collbench.topology.system import System
@@ -58,8 +53,8 @@ def side_by_side(names: Sequence[str], options: Mapping[str, Any], what_ifs: tup
 
     found = _named(names)
     runs = [what for what in found.values() if isinstance(what, Run)]
-    rows = [row for run in runs for row in timed(run.results) if row.case.nbytes]
-    if runs and not rows:
+    measured = [row for run in runs for row in timed(run.results) if row.case.nbytes]
+    if runs and not measured:
         raise UsageError(why_none(runs))
     request = sweep_request(options, on=",".join(names))
     ranks, ranks_in_words = _ranks(found.values(), request)
@@ -68,13 +63,13 @@ def side_by_side(names: Sequence[str], options: Mapping[str, Any], what_ifs: tup
         if isinstance(what, Run):
             every.append(of_run(name, what))
             continue
-        part, sweep = _sweep(what, request, ranks, rows)
+        part, sweep = _sweep(what, request, ranks, measured)
         folder = options["out"] / name.replace("/", "-") if options["out"] else None
         with modelled_session(Modelled(part, sweep, what_ifs), sweep, folder) as session:
             results = list(session.run())
         if session.leader and folder and form == "table":
             say_where(session, ("png",) if options["plot"] else ())
-        skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if isinstance(row, Untimed)]
+        skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if row.reason]
         remarks = tuple(dict.fromkeys(skipped))
         every.append(Interconnect(name, session.topology, tuple(timed(results)), remarks))
     compared = tables(every, _selected(request))
@@ -84,10 +79,9 @@ def side_by_side(names: Sequence[str], options: Mapping[str, Any], what_ifs: tup
     if is_leader(launched()):
         for line in (ranks_in_words, *(f"left out: {reason}" for reason in reasons)):
             click.echo(line, err=True)
-        FORMATS[form](compared)
-        if options["as_json"] not in (None, STANDARD):
-            with into(options["as_json"]):
-                _json(compared)
+        rows = [record for table in compared for record in records(table)]
+        document = {"tables": as_json(compared)}
+        print_answer(form, options["as_json"], lambda: show(compared), list(rows[0]), rows, document)
     return 0
 
 
@@ -219,19 +213,6 @@ def _lines(table: Table, width: int | None) -> list[str]:
     return lines
 
 
-def print_csv(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> None:
-    """Print records as CSV, whose cells no spreadsheet takes for formulas."""
-    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
-    writer.writeheader()
-    for record in records:
-        writer.writerow({name: cell(value) for name, value in record.items()})
-
-
-def _csv(tables: Sequence[Table]) -> None:
-    rows = [record for table in tables for record in records(table)]
-    print_csv(list(rows[0]), rows)
-
-
 def as_json(tables: Sequence[Table]) -> list[dict[str, Any]]:
     """Return a record for each table: what is compared, the rows, and the verdict in sentences."""
     found = []
@@ -243,10 +224,3 @@ def as_json(tables: Sequence[Table]) -> list[dict[str, Any]]:
         rows = {"interconnects": interconnects, "rows": records(table), "verdict": table.verdict()}
         found.append({"case": table.title} | rows)
     return found
-
-
-def _json(tables: Sequence[Table]) -> None:
-    click.echo(json.dumps({"tables": as_json(tables)}, indent=2, allow_nan=False))
-
-
-FORMATS: Mapping[str, Callable[[Sequence[Table]], None]] = {"table": show, "csv": _csv, "json": _json}

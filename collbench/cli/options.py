@@ -1,10 +1,11 @@
 """Options and arguments that several commands take, and the requests that are made of their values."""
 
-import io
+import csv
+import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from collbench.errors import StorageError, UsageError, writing
+from collbench.host.sanitize import cell
 from collbench.platforms import platforms
 
 if TYPE_CHECKING:
@@ -103,16 +105,39 @@ def json_option(what: str) -> click.Option:
     return option("--json as_json", meaning, type=PATH, metavar="FILE|-")
 
 
-@contextmanager
-def into(place: Path) -> Iterator[None]:
-    """Write what the block prints into that file, or print it where the place is STANDARD."""
-    if place == STANDARD:
-        yield
+def write_json(place: Path | None, value: Any, allow_nan: bool = True) -> None:
+    """Write a value as JSON into that file, or print it where the place is STANDARD; nothing where there is none."""
+    if not place:
         return
-    with redirect_stdout(io.StringIO()) as printed:
-        yield
+    text = json.dumps(value, indent=2, allow_nan=allow_nan)
+    if place == STANDARD:
+        click.echo(text)
+        return
     with writing(place, "--json FILE", StorageError):
-        place.write_text(printed.getvalue(), encoding="utf-8")
+        place.write_text(f"{text}\n", encoding="utf-8")
+
+
+def print_answer(
+    form: str,
+    as_json: Path | None,
+    table: Callable[[], None],
+    columns: Sequence[str],
+    records: Iterable[Mapping[str, Any]],
+    document: Any,
+) -> None:
+    """Print an answer as a table, as CSV of the records, or as JSON of the document; and write the file of --json."""
+    if form == "json":
+        write_json(STANDARD, document, allow_nan=False)
+    elif form == "table":
+        table()
+    else:
+        writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+        writer.writeheader()
+        for record in records:
+            # No spreadsheet may take a cell for a formula.
+            writer.writerow({name: cell(value) for name, value in record.items()})
+    if as_json != STANDARD:
+        write_json(as_json, document, allow_nan=False)
 
 
 # --------------------------------------------------------------------------------------------------- names and numbers

@@ -17,7 +17,7 @@ from collbench.cases import Sweep
 from collbench.cli import interconnects
 from collbench.cli.options import MEASURING, STANDARD, SWEEP_OPTIONS, completed, option, shared, sweep_request, systems
 from collbench.cli.progress import LiveTable
-from collbench.cli.results_table import method, remarks, row
+from collbench.cli.results_table import remarks, row
 from collbench.cli.running import Outputs
 from collbench.cli.sweep import print_end, show_prediction
 from collbench.cli.tables import Table
@@ -27,7 +27,11 @@ from collbench.topology.system import System
 from collbench.units import format_seconds, format_size
 
 CHANGE_LEGEND = "takes: what one operation should take with the change, over what it takes as the system is described"
-_CHANGE = Table("{size:>9}  {name:<16} {before:>9} {after:>9} {ratio:>8}  {how:<16} {note}", ("how", "before"))
+CHANGE = Table(
+    "{size:>9}  {name:<16} {before:>9} {after:>9} {takes:>8}  {algorithm:<16} {note}",
+    ("algorithm", "before"),
+    {"name": "", "before": "as it is", "after": "what if", "note": ""},
+)
 _OPTIONS = [
     *shared(*(name for name in SWEEP_OPTIONS if name not in (*MEASURING, "on", "impl")), impl="library"),
     click.Argument(["system"], required=False, metavar="SYSTEM|FILE.toml[,...]"),
@@ -106,7 +110,7 @@ def _compare(
     click.echo(session.topology, err=True)
     table = LiveTable()
     for before, after in pairs:
-        table.show(after.case.title, change_heading(), [(after, change_row(before, after))])
+        table.show(after.case.title, CHANGE.heading(), [(after, change_row(before, after))])
     click.echo()
     predictions = [result for result in session.results if isinstance(result, Prediction)]
     reasons = {}  # by the pattern that an algorithm makes between the nodes
@@ -120,23 +124,16 @@ def _compare(
     return 0
 
 
-def change_heading() -> str:
-    """Return the names of the columns where the same is predicted twice."""
-    names = {"size": "size", "name": "", "before": "as it is", "after": "what if", "ratio": "takes"}
-    return _CHANGE.line(names | {"how": "algorithm", "note": ""}).rstrip()
-
-
 def change_row(before: Result, after: Result) -> str:
     """Return a prediction with the one without the change; `takes` is how many times as long it lasts."""
     if not isinstance(before, Prediction) or not isinstance(after, Prediction):
         return row(after, None)
-    cells = {
-        "size": format_size(after.case.nbytes),
-        "name": after.implementation,
-        "before": format_seconds(before.seconds),
-        "after": format_seconds(after.seconds),
-        "ratio": f"{after.seconds / before.seconds:.2f}x",
-        "how": method(after),
-        "note": remarks("predicted", after),
-    }
-    return _CHANGE.line(cells)
+    return CHANGE.row(
+        size=format_size(after.case.nbytes),
+        name=after.implementation,
+        before=format_seconds(before.seconds),
+        after=format_seconds(after.seconds),
+        takes=f"{after.seconds / before.seconds:.2f}x",
+        algorithm=after.method,
+        note=remarks("predicted", after),
+    )

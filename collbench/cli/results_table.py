@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from collbench.analysis.roofline import share_in_words
 from collbench.analysis.wires import Times, Tradeoff
-from collbench.cli.tables import Table
-from collbench.results import PARTS, Explanation, Measurement, Observed, Prediction, Result, Timed
-from collbench.results.collectives import Untimed
+from collbench.cli.tables import WHOLE, Table
+from collbench.results import PARTS, Explanation, Observed, Prediction, Result, Timed
 from collbench.units import digits, format_rate, format_seconds, format_size, significant
 
 LEGEND = (
@@ -43,8 +42,13 @@ _EXPECTED = Table(
     f"{{size:>9}}  {{name:<{NAME}}} {{time:>9}} {{band:>18}} {{algbw:>8}} {{busbw:>8}} {{ratio:>8}}  "
     "{how:<16} {check}",
     ("algbw", "how", "busbw", "ratio", "band"),
+    {"name": "", "band": "nine in ten", "how": "algorithm", "check": ""},
 )
-_EXPLAIN = "{name:<16} {time:>9} {launch:>8} {waited:>8} {moved:>8} {added:>8} {published:>9} {tracing:>8}  {note}"
+EXPLAIN = Table(
+    "{name:<16} {time:>9} {launch:>8} {waited:>8} {moved:>8} {added:>8} {published:>9} {tracing:>8}  {note}",
+    heads={"name": "", "note": ""},
+    width=WHOLE,
+)
 _WIRES = "{:<18}  {:>6}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}"
 _SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
 
@@ -59,46 +63,32 @@ def heading(library: str, spread: bool = False, estimates: bool = False, width: 
         width: Characters of the longest implementation's name.
 
     """
-    return _measured(width).line(_headings(library, spread, estimates))
+    return _measured(width).heading(**_heads(library, spread, estimates))
 
 
 def expected_heading(library: str) -> str:
     """Return the names of the columns of predicted rows."""
-    return _EXPECTED.line(_expected_headings(library)).rstrip()
-
-
-def explain_heading() -> str:
-    """Return the names of the columns of explained rows."""
-    names = {name: name for name in ("time", *PARTS, "tracing")}
-    return _EXPLAIN.format(name="", **names, note="").rstrip()
+    return _EXPECTED.heading(**_heads(library))
 
 
 def left_out(library: str, spread: bool, estimates: bool, width: int, modelled: bool) -> list[str]:
     """Return the columns that a terminal is too narrow for."""
-    names = _expected_headings(library) if modelled else _headings(library, spread, estimates)
-    gone = (_EXPECTED if modelled else _measured(width)).left_out(names)
-    return [title for name in gone if (title := names[name].strip())]
+    table = _EXPECTED if modelled else _measured(width)
+    names = table.headings(**_heads(library, spread, estimates))
+    return [title for name in table.left_out(names) if (title := names[name].strip())]
 
 
 def _measured(width: int) -> Table:
-    return Table(_ROW.replace("WIDTH", str(width)), _FIRST_OUT)
+    return Table(_ROW.replace("WIDTH", str(width)), _FIRST_OUT, {"name": "", "interval": "± 95 %"})
 
 
-def _headings(library: str, spread: bool, estimates: bool) -> dict[str, str]:
-    percentiles = "".join(f"{name:>9} " for name in _SPREAD) if spread else ""
-    estimate = f"{'estimate':>9} " if estimates else ""
-    more = {"interval": "± 95 %", "spread": percentiles, "estimate": estimate, "check": "check"}
-    return common_headings(library) | more
-
-
-def _expected_headings(library: str) -> dict[str, str]:
-    return common_headings(library) | {"band": "nine in ten", "how": "algorithm", "check": ""}
-
-
-def common_headings(library: str) -> dict[str, str]:
-    """Return the names of the columns that measured and predicted rows have in common."""
-    names = {name: name for name in ("size", "time", "algbw", "busbw")}
-    return names | {"name": "", "ratio": f"vs {library}" if library else ""}
+def _heads(library: str, spread: bool = False, estimates: bool = False) -> dict[str, str]:
+    """Return the names of the columns that not every table has."""
+    return {
+        "ratio": f"vs {library}" if library else "",
+        "spread": "".join(f"{name:>9} " for name in _SPREAD) if spread else "",
+        "estimate": f"{'estimate':>9} " if estimates else "",
+    }
 
 
 def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False, width: int = NAME) -> str:
@@ -106,20 +96,22 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
     if isinstance(result, Explanation):
         return _explained_row(result)
     start = f"{format_size(result.case.nbytes):>9}  {result.label:<{width}}"
-    if isinstance(result, Untimed) or result.wrong:
-        return Table("{start} {reason}").line({"start": start, "reason": result.describe()})
+    if result.problem:
+        return Table("{start} {reason}").row(start=start, reason=result.problem)
     assert isinstance(result, Observed | Prediction)
     if not result.typical > 0:  # some tools print a row without a time
         return f"{start} {remarks('no time', result)}"
     cells = cells_of(result, library) | {"check": remarks(result.check, result)}
     if isinstance(result, Prediction):
-        return _EXPECTED.line(cells | {"band": " .. ".join(map(format_seconds, result.band)), "how": method(result)})
+        return _EXPECTED.row(**cells, band=" .. ".join(map(format_seconds, result.band)), how=result.method)
     percentiles = [result.percentile(percent) for percent in _SPREAD.values()] if spread else []
-    estimate = result.estimate if isinstance(result, Measurement) else None
-    cells["interval"] = halfwidth(result)
-    cells["spread"] = "".join(f"{format_seconds(seconds):>9} " for seconds in percentiles)
-    cells["estimate"] = f"{'' if estimate is None else format_seconds(estimate):>9} " if estimates else ""
-    return _measured(width).line(cells)
+    estimate = "" if result.estimate is None else format_seconds(result.estimate)
+    return _measured(width).row(
+        **cells,
+        interval=halfwidth(result),
+        spread="".join(f"{format_seconds(seconds):>9} " for seconds in percentiles),
+        estimate=f"{estimate:>9} " if estimates else "",
+    )
 
 
 def _explained_row(result: Explanation) -> str:
@@ -131,7 +123,7 @@ def _explained_row(result: Explanation) -> str:
     else:
         notes.insert(0, "a library cannot be looked into")
     note = "; ".join(filter(None, notes))
-    return _EXPLAIN.format(name=result.implementation, time=format_seconds(result.seconds), note=note, **parts).rstrip()
+    return EXPLAIN.row(name=result.implementation, time=format_seconds(result.seconds), note=note, **parts)
 
 
 def cells_of(result: Timed, library: Timed | None = None) -> dict[str, str]:
@@ -159,11 +151,6 @@ def remarks(check: str, result: Timed) -> str:
     return ", ".join(filter(None, [check, share_in_words(result), str(result.note)]))
 
 
-def method(result: Prediction) -> str:
-    """Return algorithm and protocol of a prediction."""
-    return "/".join(filter(None, [result.algorithm, result.protocol]))
-
-
 def halfwidth(result: Observed) -> str:
     """Return half the interval of the median as a percentage of it."""
     half = result.relative_halfwidth
@@ -176,7 +163,7 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
     """Return a line below the table for each thing in it that only some tables have."""
     lines = []
     results = list(results)
-    if any(isinstance(result, Measurement) and result.estimate is not None for result in results):
+    if any(result.estimate is not None for result in results):
         lines.append(ESTIMATE)
     if any(map(_busless, results)):
         lines.append(SHARED)
@@ -185,7 +172,7 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
 
 def _busless(result: Result | Timed) -> bool:
     """Return whether messages have a size, but cross no bus."""
-    return isinstance(result, Timed) and bool(result.note.shared) and result.case.collective.sized
+    return bool(result.note.shared) and result.case.collective.sized
 
 
 def _relative_halfwidth(result: Timed) -> float:

@@ -5,7 +5,6 @@ For example:
   collbench runs results --op allreduce
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,7 +13,7 @@ from typing import Any
 
 import click
 
-from collbench.cli.options import PATH, STANDARD, JsonCommand, into, json_option, option
+from collbench.cli.options import PATH, STANDARD, JsonCommand, json_option, option, write_json
 from collbench.collectives import find_collective
 from collbench.errors import UsageError, unknown
 from collbench.platforms import platforms
@@ -50,9 +49,7 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, **opti
     entries = list_runs(folder or DEFAULT)
     matching = [entry for entry in entries if chosen.passes(entry)]
     listed = matching[:limit]
-    if as_json:
-        with into(as_json):
-            click.echo(json.dumps([entry.fields() for entry in listed], indent=2))
+    write_json(as_json, [entry.fields() for entry in listed])
     if listed and as_json != STANDARD:
         _print_table(listed)
     if not entries:

@@ -191,7 +191,7 @@ def _run(
     total: int = 0,
 ) -> int:
     """Measure or predict everything, show each row as it arrives, then the conclusion and where everything is."""
-    rows = ResultTable(table.title, table.heading, lambda result: table.row(result, session.results), total)
+    rows = ResultTable(table.title, table.table.heading, lambda result: table.row(result, session.results), total)
     if interrupted := run_session(session, rows):
         return interrupted
     if session.leader:

@@ -1,7 +1,8 @@
 """Tables of fixed columns, printed row by row as results arrive, in as many columns as the terminal has room for.
 
-A table is a format string, as `"{size:>9}  {name:<16} {time:>9}  {check}"`, and the names of the columns that are left
-out first where there is no room; what stands last wraps at words.  In a pipe or a file every column is there in full.
+A table is a format string, as `"{size:>9}  {name:<16} {time:>9}  {check}"`, the headings of columns that are headed
+otherwise than by their names, and the columns that are left out first where there is no room; what stands last wraps at
+words.  In a pipe or a file every column is there in full.
 A table of rich needs all rows to find its widths, wraps cells instead of leaving columns out, and cuts rows in a pipe.
 """
 
@@ -11,11 +12,13 @@ import string
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 NARROWEST = 20  # columns that anything is laid out for
 REST = 12  # characters that the last column needs before any other is left out
 CONTINUED = 11  # blanks before the last column where nothing of it fits next to the others
+WHOLE = 10_000  # columns in which every table fits
 
 
 class Field(NamedTuple):
@@ -31,19 +34,29 @@ class Table(NamedTuple):
 
     form: str
     first_out: Sequence[str] = ()  # the first to be left out first; those not named stay
+    heads: Mapping[str, str] = MappingProxyType({})  # where they differ from the columns' names
+    width: int | None = None  # in characters; by default that of standard output
 
-    def line(self, cells: Mapping[str, str], width: int | None = None) -> str:
-        """Return one row, which may be several lines; `width` is that of standard output by default."""
-        width = width or room()
+    def heading(self, **heads: str) -> str:
+        """Return the names of the columns; `heads` are those that differ from table to table."""
+        return self.row(**self.headings(**heads))
+
+    def headings(self, **heads: str) -> dict[str, str]:
+        """Return the same by column."""
+        return {field.name: field.name for field in self._columns(())} | dict(self.heads) | heads
+
+    def row(self, **cells: object) -> str:
+        """Return one row, which may be several lines, of cells by the names of the columns."""
+        width = self.width or room()
         if width is None:
-            return self.form.format(**cells)
-        *columns, last = self._columns(self.left_out(cells, width))
+            return self.form.format(**cells).rstrip()
+        *columns, last = self._columns(self.left_out(cells))
         start = "".join(f"{field.before}{cells[field.name]:{field.spec}}" for field in columns) + last.before
         return "\n".join(_continued(start, f"{cells[last.name]:{last.spec}}".rstrip(), width))
 
-    def left_out(self, cells: Mapping[str, str], width: int | None = None) -> list[str]:
+    def left_out(self, cells: Mapping[str, object]) -> list[str]:
         """Return the columns that there is no room for."""
-        width = width or room()
+        width = self.width or room()
         gone: list[str] = []
         if not width:
             return gone
@@ -98,7 +111,7 @@ def _continued(start: str, rest: str, width: int) -> Iterator[str]:
 
 def _broken(text: str, width: int) -> list[str]:
     """Return the text broken at blanks, never within a word."""
-    return textwrap.wrap(text, max(1, width), break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(text, max(1, width), break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def wrapped(line: str, width: int) -> str:
@@ -106,6 +119,6 @@ def wrapped(line: str, width: int) -> str:
     if len(line) <= width:
         return line
     indent = " " * (len(line) - len(line.lstrip()))
-    first, *more = _broken(line.strip(), width - len(indent)) or [""]
+    first, *more = _broken(line.strip(), width - len(indent))
     rest = _broken(" ".join(more), width - len(indent) - 2)
     return "\n".join([indent + first, *(f"{indent}  {part}" for part in rest)])

@@ -5,7 +5,6 @@ For example:
   collbench topo dgx-h100 --nodes 4 --out fabric.svg
 """
 
-import json
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,17 @@ from pathlib import Path
 import click
 
 from collbench.api.requests import find_system
-from collbench.cli.options import PICTURE, STANDARD, JsonCommand, Renamed, completed, into, json_option, option, systems
+from collbench.cli.options import (
+    PICTURE,
+    STANDARD,
+    JsonCommand,
+    Renamed,
+    completed,
+    json_option,
+    option,
+    systems,
+    write_json,
+)
 from collbench.errors import PlatformError, UsageError
 from collbench.platforms import find_platform, platforms
 from collbench.topology.discovered import Topology
@@ -73,9 +82,7 @@ def command(
         described = described.of(nodes) if nodes else described
         described = described.part(ranks) if ranks else described
         record, lines = asdict(described), system_lines(described, width)
-    if as_json:
-        with into(as_json):
-            click.echo(json.dumps(record, indent=2))
+    write_json(as_json, record)
     if as_json != STANDARD:
         click.echo("\n".join(lines))
     if output and described:

@@ -19,6 +19,7 @@ from collbench.analysis.plans import UNHIDDEN, cheapest, front, leaving, scaled
 from collbench.api.requests import default_folder, find_system
 from collbench.cli.options import FORMATS, PATH, numbers
 from collbench.cli.running import modelled_session, say_where
+from collbench.cli.tables import WHOLE, Table
 from collbench.errors import UsageError
 from collbench.planner.cost import OnSystem, interconnects, same_cost, sizes
 from collbench.planner.curves import ModelCurves
@@ -285,23 +286,7 @@ class _Answer:
             yield from costs(self._priced, self._deadline)
 
 
-_RANK = (
-    "{rank:>3}  {layout:<{width}} {step:>8} {band:>19} {mfu:>6} {tokens:>9} {memory:>8}  "
-    "{computing:>6} {exposed:>7} {bubble:>6}"
-)
-_ELSEWHERE = (
-    "{system:<{width}} {gpus:>6}  {layout:<{names}} {step:>8} {mfu:>6} {tokens:>9} {computing:>6} {exposed:>6} "
-    "{bubble:>6}{cost}"
-)
-_HEADS = {
-    "layout": "layout",
-    "step": "step",
-    "mfu": "MFU",
-    "tokens": "tokens/s",
-    "computing": "comp.",
-    "exposed": "sent",
-    "bubble": "bubble",
-}
+_HEADS = {"rank": "", "band": "nine in ten", "tokens": "tokens/s", "computing": "comp."}
 LEGEND = (
     "nothing here is measured: step is what is likely, nine in ten the band, of the curves' bands and computing's\n"
     "ranked by the mean over the curves' bands, in which the likely step counts four times\n"
@@ -331,11 +316,15 @@ def heading(plan: Plan) -> Iterator[str]:
 def ranking(plans: Sequence[Planned]) -> Iterator[str]:
     """Yield the table of layouts."""
     width = max(len(plan.layout.name) for plan in plans)
-    yield _RANK.format(rank="", width=width, band="nine in ten", memory="memory", **_HEADS)
+    form = (
+        f"{{rank:>3}}  {{layout:<{width}}} {{step:>8}} {{band:>19}} {{MFU:>6}} {{tokens:>9}} {{memory:>8}}  "
+        "{computing:>6} {sent:>7} {bubble:>6}"
+    )
+    table = Table(form, heads=_HEADS, width=WHOLE)
+    yield table.heading()
     for rank, plan in enumerate(plans, 1):
         band = f"{format_seconds(plan.low)} - {format_seconds(plan.high)}"
-        needed = f"{plan.needed / GIB:.1f} GiB"
-        yield _RANK.format(rank=rank, width=width, band=band, memory=needed, **_cells(plan))
+        yield table.row(rank=rank, band=band, memory=f"{plan.needed / GIB:.1f} GiB", **_cells(plan))
 
 
 def memory(given: Setting, best: Planned) -> Iterator[str]:
@@ -383,29 +372,31 @@ def on_systems(places: Sequence[OnSystem], price: float = 0.0) -> Iterator[str]:
     """Yield the table by system; with a price, what a million tokens cost."""
     width = max([6, *(len(one.system.name) for one in places)])
     names = max([6, *(len(one.best.layout.name) for one in places if one.best)])
-    cost = f" {'of 1M tokens':>12}" if price else ""
-    yield _ELSEWHERE.format(system="system", width=width, gpus="GPUs", names=names, cost=cost, **_HEADS)
+    form = (
+        f"{{system:<{width}}} {{GPUs:>6}}  {{layout:<{names}}} {{step:>8}} {{MFU:>6}} {{tokens:>9}} "
+        f"{{computing:>6}} {{sent:>6}} {{bubble:>6}}{' {cost:>12}' if price else ''}"
+    )
+    table = Table(form, heads=_HEADS | {"cost": "of 1M tokens"}, width=WHOLE)
+    yield table.heading()
     for one in places:
         if not one.best:
             yield f"{one.system.name:<{width}} {one.gpus:>6,}  none: {one.reason}"
             continue
         million = one.gpus * one.price / 3600 / one.best.tokens_per_second * 1e6
-        cost = f" {million:>12.4g}" if price else ""
-        yield _ELSEWHERE.format(
-            system=one.system.name, width=width, gpus=f"{one.gpus:,}", names=names, cost=cost, **_cells(one.best)
-        )
+        cells = {"system": one.system.name, "GPUs": f"{one.gpus:,}", "cost": f"{million:.4g}"}
+        yield table.row(**cells, **_cells(one.best))
 
 
 def _cells(plan: Planned) -> dict[str, str]:
     """Return the cells of a layout that several tables share."""
-    exposed = sum(plan.parts[name] for name in UNHIDDEN)
+    sent = sum(plan.parts[name] for name in UNHIDDEN)
     return {
         "layout": plan.layout.name,
         "step": format_seconds(plan.step),
-        "mfu": f"{plan.utilisation:.1%}",
+        "MFU": f"{plan.utilisation:.1%}",
         "tokens": format_count(plan.tokens_per_second),
         "computing": f"{plan.parts['computing'] / plan.step:.0%}",
-        "exposed": f"{exposed / plan.step:.1%}",
+        "sent": f"{sent / plan.step:.1%}",
         "bubble": f"{plan.parts['bubble'] / plan.step:.1%}",
     }
 

@@ -1,10 +1,10 @@
 """What the analyses say of a run: its machine as a system, the fit of each curve, and whether its numbers are right."""
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,7 +13,7 @@ from collbench.analysis.diagnose import Diagnosis, Health, RunFacts, curve_remar
 from collbench.analysis.fit import Curve, curves
 from collbench.analysis.machine import as_it_ran, machine, remarks, sized
 from collbench.cases import Case
-from collbench.errors import CollbenchError, UsageError
+from collbench.errors import CollbenchError
 from collbench.report.sanitize import SafeRun, safe_text
 from collbench.results import Observed, observed
 from collbench.runfile.store import Run
@@ -70,7 +70,11 @@ def analysed(safe: SafeRun, system_name: str | None) -> AnalysedRun:
     judged = dict(list(rows.items())[:_MOST_CURVES])
     few = tuple(result for result in safe.run.results if (result.case.kind, result.implementation) in judged)
     fits = curves([replace(safe.run, results=few)])
-    facts, notes = _facts(safe.run, why_not)
+    try:
+        facts = RunFacts(safe.run.header.environment.variables, remarks(safe.run), why_not)
+        notes = [*facts.caveats, *(f"{setting} was set" for setting in settings(facts))]
+    except Exception:  # any type may stand in a foreign header
+        facts, notes = RunFacts({}, (), why_not), []
     fit_of = {(curve.case, curve.implementation): curve.fit for curve in fits}
     verdicts = [
         _verdict(kind, samples, system, facts, fit_of.get((kind, name))) for (kind, name), samples in judged.items()
@@ -85,9 +89,13 @@ def _system_of(run: Run, name: str | None) -> tuple[System | None, str]:
     topology = run.header.topology
     if name:
         return as_it_ran(files.load(name), run), ""
+    what = "system" if topology.model else "topology"
     try:
         if topology.model:
-            return _described_system(topology.system), ""
+            # Read like a user's file, so that it is no odder than those.  A calibration would name a file of the
+            # machine that the run comes from.
+            system = replace(msgspec.convert(topology.system, System), calibration="")
+            return files.parse(tomllib.loads(to_toml(system)), Path("the header")), ""
         if len(topology.gpus) > _MOST_GPUS:
             return None, f"more than {_MOST_GPUS} GPUs in one header"
         return machine(run, None), ""
@@ -95,28 +103,7 @@ def _system_of(run: Run, name: str | None) -> tuple[System | None, str]:
         return None, safe_text(str(error))
     except Exception as error:
         # Any type may stand anywhere in a foreign header, so any error may come of reading it.
-        return None, f"the header's topology cannot be read ({safe_text(type(error).__name__)})"
-
-
-def _described_system(record: Mapping[str, Any]) -> System:
-    """Return the system of a predicted run's header, read like a user's file, so that it is no odder than those."""
-    try:
-        # A calibration would name a file of the machine that the run comes from.
-        text = to_toml(replace(msgspec.convert(record, System), calibration=""))
-        return files.parse(tomllib.loads(text), Path("the header"))
-    except UsageError:
-        raise
-    except Exception as error:  # as above
-        raise UsageError(f"the header's system cannot be read ({type(error).__name__})") from None
-
-
-def _facts(run: Run, why_not: str) -> tuple[RunFacts, list[str]]:
-    """Return what the header says that matters to a diagnosis, and the same in words."""
-    try:
-        facts = RunFacts(run.header.environment.variables, remarks(run), why_not)
-        return facts, [*facts.caveats, *(f"{setting} was set" for setting in settings(facts))]
-    except Exception:  # any type may stand in a foreign header
-        return RunFacts({}, (), why_not), []
+        return None, f"the header's {what} cannot be read ({safe_text(type(error).__name__)})"
 
 
 def _verdict(

@@ -45,42 +45,28 @@ def _scaling(results: Sequence[Result]) -> Part:
 
 
 def _overlap(results: Sequence[Result]) -> Part:
-    rows = [
-        (
-            safe_text(found.row.label, 60),
-            safe_text(found.step.way, 40),
-            format_size(found.step.bucket) if found.step.bucket else "all",
-            format_seconds(found.row.typical),
-            found.gain.text("x"),
-        )
-        for found in overlap.overlaps(results)[:_MOST]
-    ]
+    rows = []
+    for found in overlap.overlaps(results)[:_MOST]:
+        name, schedule = safe_text(found.row.label, 60), safe_text(found.step.way, 40)
+        bucket = format_size(found.step.bucket) if found.step.bucket else "all"
+        rows.append((name, schedule, bucket, format_seconds(found.row.typical), found.gain.text("x")))
     heading = ("implementation", "schedule", "bucket", "step", "gain")
     return Part(overlap.verdicts(results), [TextTable("Overlap", heading, rows)] if rows else [])
 
 
 def _stragglers(results: Sequence[Result]) -> Part:
-    tables = [_straggler_table(row.label, moments) for row, moments in stragglers.straggler_rows(results)[:_MOST]]
+    """Return the ranks that cost most, by each row alone; the verdict in words is by all rows."""
+    tables = []
+    for result, moments in stragglers.straggler_rows(results)[:_MOST]:
+        rows = []
+        costly = stragglers.costliest(moments)
+        for rank in costly[:_MOST_LATE]:
+            late, cost = stragglers.late_by(rank, moments.median), f"{moments.cost(rank.rank):.1%}"
+            rows.append((f"{rank.rank}", f"{moments.last_share(rank.rank):.0%}", late, cost, rank.finding.value))
+        more = f"; {len(costly) - _MOST_LATE} ranks cost less" if len(costly) > _MOST_LATE else ""
+        caption = f"Late ranks, {safe_text(result.label, 60)}: {moments.count:,} steps{more}"
+        tables.append(TextTable(caption, ("rank", "was the last", "late", "costs the others", "finding"), rows))
     return Part(stragglers.verdicts(results), tables)
-
-
-def _straggler_table(label: str, moments: stragglers.StepArrays) -> TextTable:
-    """Return the ranks that cost most, by one row alone; the verdict in words is by all rows."""
-    statistics = stragglers.straggler_test([moments]).statistics
-    costly = sorted(statistics, key=lambda rank: moments.cost(rank.rank), reverse=True)
-    rows = [
-        (
-            f"{rank.rank}",
-            f"{moments.last_share(rank.rank):.0%}",
-            stragglers.late_by(rank, moments.median),
-            f"{moments.cost(rank.rank):.1%}",
-            rank.finding.value,
-        )
-        for rank in costly[:_MOST_LATE]
-    ]
-    more = f"; {len(costly) - _MOST_LATE} ranks cost less" if len(costly) > _MOST_LATE else ""
-    caption = f"Late ranks, {safe_text(label, 60)}: {moments.count:,} steps{more}"
-    return TextTable(caption, ("rank", "was the last", "late", "costs the others", "finding"), rows)
 
 
 def _strategies(results: Sequence[Result]) -> Part:

@@ -14,11 +14,9 @@ from collbench.report.sections import distinct
 from collbench.results import (
     PARTS,
     Explanation,
-    Failed,
     Observed,
     PlannedStep,
     Result,
-    Skipped,
     StepRow,
     Timed,
     Trained,
@@ -115,26 +113,26 @@ def _cells(run: SafeRun, result: Result, odd: str, references: dict[Case, Timed]
     """Return a row's status, its numbers, and its check, which is the reason where there are no numbers."""
     if odd:
         return "bad", (), f"not usable: {odd}"
-    if isinstance(result, Skipped | Failed) or result.wrong:
+    if result.problem:
         return "bad" if result.outcome.bad else "plain", (), safe_text(result.problem, 310)
+    note = str(result.note)
     if isinstance(result, Explanation):
-        words = "explained: a library cannot be looked into"
+        words = ["a library cannot be looked into"]
         if result.tracks:
-            words = "explained: " + ", ".join(f"{part} {result.share(part):.0%}" for part in PARTS)
-            words += f", {result.note}" if str(result.note) else ""
-        return "plain", (format_seconds(result.seconds),), words
+            words = [*(f"{part} {result.share(part):.0%}" for part in PARTS), *filter(None, [note])]
+        return "plain", (format_seconds(result.seconds),), f"explained: {', '.join(words)}"
     if isinstance(result, StepRow):
         times = {"computing": result.computing(), "waiting": result.waiting(), "exposed": result.exposed()}
         whole = sum(times.values())
         shares = ", ".join(f"{name} {part / whole:.0%}" for name, part in times.items()) if whole > 0 else ""
-        words = f"{'predicted step' if result.predicted else 'step, ok'}: {shares}"
-        words += f", {result.note}" if str(result.note) else ""
-        return "ok", (format_seconds(result.typical),), words
+        kind = "predicted step" if result.predicted else "step, ok"
+        return "ok", (format_seconds(result.typical),), f"{kind}: {shares}{', ' if note else ''}{note}"
     if isinstance(result, PlannedStep):
         numbers = format_seconds(result.typical), " - ".join(map(format_seconds, result.band))
         return "ok", numbers, f"predicted {result.purpose} plan: MFU {result.utilisation:.0%}"
     if isinstance(result, Trained):
         return "ok", (format_seconds(result.seconds),), f"ok, training to loss {result.least:.4g}"
+    assert isinstance(result, Timed)
     return "ok", _numbers(run, result, references.get(result.case)), check(result)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from collbench.cli.ab import label, paired_heading, paired_rows
+from collbench.cli.ab import TABLE, label, paired_rows
 from collbench.cli.results_table import ESTIMATE, SHARED, expected_heading, heading, legend_lines, row
 from collbench.collectives import COLLECTIVES
 from collbench.results import Failed, Mismatch, Note, Prediction, Skipped
@@ -89,7 +89,7 @@ def test_two_settings_are_two_rows_and_the_second_has_the_ratio() -> None:
     assert second.split()[:4] == ["B", "NCCL_ALGO=Ring", "3", "us"]
     assert second.split()[-5:] == ["1.500x", "1.400", "..", "1.600", "ok"]
     for name, value in (("time", "3 us"), ("B / A", "1.500x"), ("rounds", "1.600")):
-        assert second.index(value) + len(value) == paired_heading().index(name) + len(name)
+        assert second.index(value) + len(value) == TABLE.heading().index(name) + len(name)
 
 
 def test_a_setting_without_a_time_says_why_beside_the_other() -> None:

@@ -105,14 +105,17 @@ def test_no_line_is_too_long_and_no_word_is_broken(
 
 def test_columns_are_left_out_by_their_importance() -> None:
     """The last one wraps at words, below itself, or below the row where there is hardly any room."""
-    assert TABLE.line(CELLS, 120) == "      8 B  mpi           1.5 us     0.01  ok, picked one-shot-ll of them all"
-    assert TABLE.left_out(CELLS, 46) == ["rate"]
-    assert TABLE.line(CELLS, 50).split("\n") == [
+    assert (
+        TABLE._replace(width=120).row(**CELLS)
+        == "      8 B  mpi           1.5 us     0.01  ok, picked one-shot-ll of them all"
+    )
+    assert TABLE._replace(width=46).left_out(CELLS) == ["rate"]
+    assert TABLE._replace(width=50).row(**CELLS).split("\n") == [
         "      8 B  mpi           1.5 us  ok, picked",
         "                                 one-shot-ll of",
         "                                 them all",
     ]
-    assert TABLE.line(CELLS, 40).split("\n") == [
+    assert TABLE._replace(width=40).row(**CELLS).split("\n") == [
         "      8 B  mpi           1.5 us",
         "           ok, picked one-shot-ll of",
         "           them all",
