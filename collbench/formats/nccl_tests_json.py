@@ -6,7 +6,6 @@ It has bare inf and nan, and is cut short where the program was; both are mended
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -20,11 +19,8 @@ from collbench.formats.imported import (
     LeftOut,
     Machine,
     dotted_version,
-    known_collective,
     machine_of,
     make_results,
-    no_collective,
-    require_bandwidths,
     require_ranks,
 )
 from collbench.formats.nccl_tests_text import AMD, AVERAGES
@@ -126,23 +122,15 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     library = _library(args, config)
     left_out = LeftOut()
     ranks = require_ranks(source.name, hints, _count_ranks(config, writer), "it does not tell the number of ranks")
-    platform = clean(writer.get("platform") or "gpu", 16)
-    collective = known_collective(word)
-    rows = list(_rows(entries, config, left_out))
-    for row in rows if not collective else ():
-        left_out.add(no_collective(word), row.number)
-    results = []
-    if collective:
-        require_bandwidths(source.name, rows, collective, ranks)
-        results = make_results(
-            rows,
-            collective,
-            ranks,
-            implementation=clean(writer.get("implementation") or library, 40),
-            platform=platform,
-            statistic=_statistic(args, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
-            left_out=left_out,
-        )
+    machine = _machine(fields, config, ranks, clean(writer.get("platform") or "gpu", 16), library)
+    results = make_results(
+        source.name,
+        _rows(entries, config, word, left_out),
+        machine,
+        implementation=clean(writer.get("implementation") or library, 40),
+        statistic=_statistic(args, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
+        left_out=left_out,
+    )
     is_complete = is_whole and "end_time" in fields
     incomplete = () if is_complete else (f"incomplete: no footer, {len(entries)} rows",)
     settings = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
@@ -151,8 +139,8 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         tool=f"{library}-tests",
         version=f"JSON {clean(fields.get('version'), 8)}",
         file=source.file,
-        machine=replace(_machine(fields, config, ranks, library), platform=platform),
-        results=tuple(results),
+        machine=machine,
+        results=results,
         complete=is_complete,
         started=clean(fields.get("start_time") or "", 32).replace(" ", "T") or None,
         sweep={name: value for name, value in settings.items() if value is not None},
@@ -176,7 +164,7 @@ def _count_ranks(config: Mapping[str, Any], writer: Mapping[str, Any]) -> int | 
     return whole(writer.get("ranks")) or processes * per_process or None
 
 
-def _machine(fields: Mapping[str, Any], config: Mapping[str, Any], ranks: int, library: str) -> Machine:
+def _machine(fields: Mapping[str, Any], config: Mapping[str, Any], ranks: int, platform: str, library: str) -> Machine:
     devices = []
     for entry in as_list(config.get("devices")):
         device = as_mapping(entry)
@@ -185,10 +173,10 @@ def _machine(fields: Mapping[str, Any], config: Mapping[str, Any], ranks: int, l
     code = whole(fields.get("nccl_version") or fields.get("rccl_version"))
     pairs = [setting.partition("=") for setting in as_texts(fields.get("env"))]
     environment = {name: value for name, _, value in pairs}
-    return machine_of(devices, ranks, {library: dotted_version(code or 0)}, environment)
+    return machine_of(devices, ranks, platform, {library: dotted_version(code or 0)}, environment)
 
 
-def _rows(entries: list[Any], config: Mapping[str, Any], left_out: LeftOut) -> Iterator[ForeignRow]:
+def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: LeftOut) -> Iterator[ForeignRow]:
     """Yield the places of all entries that have a value, at least one of each."""
     together = whole(config.get("aggregated_iterations")) or 1
     aggregated = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
@@ -204,6 +192,7 @@ def _rows(entries: list[Any], config: Mapping[str, Any], left_out: LeftOut) -> I
             samples = tuple(seconds_of(time) for time in times)
             yield ForeignRow(
                 number=at,
+                collective=word,
                 nbytes=whole(entry.get("size")),
                 dtype=str(entry.get("type")).strip(),
                 redop=str(entry.get("redop") or "sum").strip(),

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from collbench.collectives import Collective, of_nccl_tests
 from collbench.datatypes import find_datatype
@@ -20,7 +19,6 @@ from collbench.formats.imported import (
     make_results,
     no_collective,
     ranks_of_bandwidths,
-    require_bandwidths,
     require_ranks,
 )
 from collbench.formats.nccl_tests_log import PROGRAM_LINE, SETTINGS, VERSION, LogSection, read_header, sections
@@ -71,27 +69,22 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
         for at in range(len(section.rows)):
             left_out.add(str(error), at)
         return _without_rows(source, section, *left_out.reasons)
-    rows = list(_rows(section))
+    rows = list(_rows(section, collective))
     of_rows = _shares(section) if collective.sharded else ranks_of_bandwidths(rows, collective)
     ranks = require_ranks(source.name, Hints(), listed or of_rows, "it lists no ranks")
-    require_bandwidths(source.name, rows, collective, ranks)
     implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
+    machine = _machine(section, ranks, platform)
+    statistic = _statistic(section)
     results = make_results(
-        rows,
-        collective,
-        ranks,
-        implementation=implementation,
-        platform=platform,
-        statistic=_statistic(section),
-        left_out=left_out,
+        source.name, rows, machine, implementation=implementation, statistic=statistic, left_out=left_out
     )
     return ImportedTest(
         format=NAME,
         tool=section.tool,
         version=clean(section.version),
         file=source.file,
-        machine=replace(_machine(section, ranks), platform=platform),
-        results=tuple(results),
+        machine=machine,
+        results=results,
         complete=section.ended,
         started=section.rows[0].stamp.replace(" ", "T") or None,
         sweep=section.settings,
@@ -199,7 +192,7 @@ def _shares(section: LogSection) -> int | None:
     return nbytes // share if share and nbytes % share == 0 else None
 
 
-def _rows(section: LogSection) -> Iterator[ForeignRow]:
+def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
     """Yield the places of all rows that say anything, at least one of each."""
     columns = section.columns
     if not columns:
@@ -216,6 +209,7 @@ def _rows(section: LogSection) -> Iterator[ForeignRow]:
             notes += [f"largest error {error}" if number(error.rstrip("*")) else ""]
             yield ForeignRow(
                 number=at,
+                collective=collective.name,
                 nbytes=exact(row.case["size"]),
                 dtype=row.case["type"],
                 redop=row.case["redop"] or "sum",
@@ -259,11 +253,11 @@ def _library(section: LogSection) -> str:
     return "rccl" if section.tool == "rccl-tests" or hip or amd else "nccl"
 
 
-def _machine(section: LogSection, ranks: int) -> Machine:
+def _machine(section: LogSection, ranks: int, platform: str) -> Machine:
     distinct = {(device.group, device.rank): device for device in section.devices}
     version = section.above.library or section.library
     versions = {_library(section): version, section.tool: clean(section.version)}
-    return machine_of(list(distinct.values()), ranks, versions, section.variables)
+    return machine_of(list(distinct.values()), ranks, platform, versions, section.variables)
 
 
 def _remarks(section: LogSection, ranks: int) -> Iterator[str]:

@@ -14,10 +14,7 @@ from collbench.formats.imported import (
     ImportedTest,
     LeftOut,
     Machine,
-    known_collective,
     make_results,
-    no_collective,
-    require_bandwidths,
     require_ranks,
 )
 from collbench.formats.nccl_tests_json import proper_json
@@ -33,7 +30,6 @@ from collbench.formats.source import (
     number,
     seconds_of,
 )
-from collbench.results.collectives import Reported
 
 NAME = "rccl"
 NEEDED = {"collective", "size", "type", "time"}
@@ -68,15 +64,18 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         left_out = LeftOut(() if tests else table.bad)
         nodes = exact(rows[0][1].get("nodes", ""))
         name = f"{ranks} x AMD GPU" + (f" on {nodes} nodes" if nodes and nodes > 1 else "")
-        results = _results(source.name, rows, ranks, left_out)
+        machine = Machine(ranks, name, nodes=nodes)
+        results = make_results(
+            source.name, _rows(rows), machine, implementation="rccl", statistic=STATISTIC, left_out=left_out
+        )
         tests.append(
             ImportedTest(
                 format=NAME,
                 tool="rccl-tests",
                 version="JSON lines" if _is_json(source) else "CSV",
                 file=source.file,
-                machine=Machine(ranks, name, nodes=nodes),
-                results=tuple(results),
+                machine=machine,
+                results=results,
                 complete=not torn,
                 left_out=left_out.reasons,
                 remarks=(f"incomplete: torn, {len(table.rows)} rows",) if torn else (),
@@ -131,12 +130,11 @@ def _ranks(row: Mapping[str, str]) -> int | None:
     return gpus or ranks or None
 
 
-def _results(name: str, rows: Sequence[CsvRow], ranks: int, left_out: LeftOut) -> Iterator[Reported]:
-    """Yield the rows collective by collective as they stand there."""
-    by_collective: dict[str, list[ForeignRow]] = {}
+def _rows(rows: Sequence[CsvRow]) -> Iterator[ForeignRow]:
     for at, (_, words) in enumerate(rows):
-        row = ForeignRow(
+        yield ForeignRow(
             number=at,
+            collective=words["collective"],
             nbytes=exact(words["size"]),
             dtype=words["type"],
             redop=words.get("redop") or "sum",
@@ -144,23 +142,6 @@ def _results(name: str, rows: Sequence[CsvRow], ranks: int, left_out: LeftOut) -
             seconds=seconds_of(words["time"]),
             busbw=number(words.get("busbw")),
             wrong=count(words.get("#wrong", "")),
-        )
-        by_collective.setdefault(words["collective"], []).append(row)
-    for word, some in by_collective.items():
-        collective = known_collective(word)
-        if not collective:
-            for row in some:
-                left_out.add(no_collective(word), row.number)
-            continue
-        require_bandwidths(name, some, collective, ranks)
-        yield from make_results(
-            some,
-            collective,
-            ranks,
-            implementation="rccl",
-            platform="gpu",
-            statistic=STATISTIC,
-            left_out=left_out,
         )
 
 
