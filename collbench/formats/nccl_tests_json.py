@@ -5,7 +5,7 @@ It has bare inf and nan, and is cut short where the program was; both are mended
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -17,7 +17,6 @@ from collbench.formats.imported import (
     Hints,
     ImportedTest,
     LeftOut,
-    Machine,
     dotted_version,
     machine_of,
     make_results,
@@ -119,10 +118,18 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     word = hints.collective or PurePath((args or [""])[0]).name
     if not word:
         raise UsageError(f"{source.name} does not say which collective it is of; give --op NAME")
-    library = _library(args, config)
+    devices = [as_mapping(device) for device in as_list(config.get("devices"))]
+    amd = any(AMD.search(clean(device.get("device_info"))) for device in devices)
+    library = "rccl" if amd or "rccl" in " ".join(args[:1]) else "nccl"
     left_out = LeftOut()
-    ranks = require_ranks(source.name, hints, _count_ranks(config, writer), "it does not tell the number of ranks")
-    machine = _machine(fields, config, ranks, clean(writer.get("platform") or "gpu", 16), library)
+    known = whole(writer.get("ranks")) or _count_ranks(config, devices)
+    ranks = require_ranks(source.name, hints, known, "it does not tell the number of ranks")
+    platform = clean(writer.get("platform") or "gpu", 16)
+    code = whole(fields.get("nccl_version") or fields.get("rccl_version")) or 0
+    settings = [setting.partition("=") for setting in as_texts(fields.get("env"))]
+    environment = {name: value for name, _, value in settings}
+    versions = {library: dotted_version(code)}
+    machine = machine_of(list(map(_device, devices)), ranks, platform, versions, environment)
     results = make_results(
         source.name,
         _rows(entries, config, word, left_out),
@@ -133,7 +140,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     )
     is_complete = is_whole and "end_time" in fields
     incomplete = () if is_complete else (f"incomplete: no footer, {len(entries)} rows",)
-    settings = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
+    sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
     test = ImportedTest(
         format=NAME,
         tool=f"{library}-tests",
@@ -143,37 +150,22 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         results=results,
         complete=is_complete,
         started=clean(fields.get("start_time") or "", 32).replace(" ", "T") or None,
-        sweep={name: value for name, value in settings.items() if value is not None},
+        sweep={name: value for name, value in sweep.items() if value is not None},
         left_out=left_out.reasons,
         remarks=(*incomplete, *(f"it says: {clean(error)}" for error in as_list(fields.get("errors")))),
     )
     return [test]
 
 
-def _library(args: list[str], config: Mapping[str, Any]) -> str:
-    devices = [clean(as_mapping(device).get("device_info")) for device in as_list(config.get("devices"))]
-    amd = any(AMD.search(device) for device in devices)
-    return "rccl" if amd or "rccl" in " ".join(args[:1]) else "nccl"
-
-
-def _count_ranks(config: Mapping[str, Any], writer: Mapping[str, Any]) -> int | None:
+def _count_ranks(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> int | None:
     """Return processes times threads times GPUs: the devices that are listed may be one for each process only."""
-    listed = [as_mapping(device) for device in as_list(config.get("devices"))]
-    processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in listed})
-    per_process = (whole(config.get("nthreads")) or 0) * (whole(config.get("ngpus")) or 0)
-    return whole(writer.get("ranks")) or processes * per_process or None
+    processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in devices})
+    return processes * (whole(config.get("nthreads")) or 0) * (whole(config.get("ngpus")) or 0) or None
 
 
-def _machine(fields: Mapping[str, Any], config: Mapping[str, Any], ranks: int, platform: str, library: str) -> Machine:
-    devices = []
-    for entry in as_list(config.get("devices")):
-        device = as_mapping(entry)
-        host, name = clean(device.get("hostname") or "", 64), clean(device.get("device_info") or "", 64)
-        devices.append(Device(whole(device.get("rank")) or 0, host, name))
-    code = whole(fields.get("nccl_version") or fields.get("rccl_version"))
-    pairs = [setting.partition("=") for setting in as_texts(fields.get("env"))]
-    environment = {name: value for name, _, value in pairs}
-    return machine_of(devices, ranks, platform, {library: dotted_version(code or 0)}, environment)
+def _device(entry: Mapping[str, Any]) -> Device:
+    host, name = clean(entry.get("hostname") or "", 64), clean(entry.get("device_info") or "", 64)
+    return Device(whole(entry.get("rank")) or 0, host, name)
 
 
 def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: LeftOut) -> Iterator[ForeignRow]:

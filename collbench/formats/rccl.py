@@ -4,6 +4,7 @@ CSV comes with MPI and without, older and newer; objects have the same columns u
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from collbench.errors import RunFileError
@@ -34,6 +35,7 @@ from collbench.formats.source import (
 NAME = "rccl"
 NEEDED = {"collective", "size", "type", "time"}
 CSV_NAMES = {"name": "collective", "wrong": "#wrong"}  # of the names in JSON
+OBJECT = re.compile(r"\{[^}]*\}?")  # they hold no others; a torn one reaches to the end of the line
 STATISTIC = "mean of some operations, mean over ranks, unless -a said otherwise"
 
 
@@ -91,10 +93,10 @@ def _with_nodes(names: list[str], words: list[str]) -> list[str]:
 
 
 def _json_table(source: Source) -> CsvTable:
-    """Read the JSON as rows of the CSV; objects hold no others, so each ends at the first brace."""
+    """Read the JSON as rows of the CSV."""
     table = CsvTable()
     for line_number, line in source.lines():
-        for text in _objects(line):
+        for text in OBJECT.findall(line):
             row = _row(text)
             if row.keys() >= NEEDED:
                 table.rows.append((line_number, row))
@@ -103,14 +105,6 @@ def _json_table(source: Source) -> CsvTable:
     if not table.rows:
         raise RunFileError(f"{source.name}: JSON of the reporter of rccl-tests without a row of results")
     return table
-
-
-def _objects(line: str) -> Iterator[str]:
-    at = line.find("{")
-    while at >= 0:
-        end = line.find("}", at)
-        yield line[at : end + 1 if end >= 0 else len(line)]
-        at = line.find("{", end) if end >= 0 else -1
 
 
 def _row(text: str) -> Mapping[str, str]:
