@@ -15,8 +15,7 @@ from collbench.analysis.machine import machine, sized
 from collbench.cases import Case
 from collbench.errors import UsageError, writing
 from collbench.model import nccl_terms
-from collbench.model.calibration import calibrate
-from collbench.model.equation import Calibration, Terms
+from collbench.model.equation import Calibration, Terms, calibrate
 from collbench.results import Observed, observed
 from collbench.runfile.store import Run
 from collbench.topology.files import to_toml

@@ -20,7 +20,7 @@ from collbench.api.requests import default_folder, find_system
 from collbench.cli.options import FORMATS, PATH, numbers
 from collbench.cli.running import modelled_session, say_where
 from collbench.errors import UsageError
-from collbench.planner.cost import OnSystem, Size, interconnects, same_cost, sizes
+from collbench.planner.cost import OnSystem, interconnects, same_cost, sizes
 from collbench.planner.curves import ModelCurves
 from collbench.planner.job import MOST_GPUS, Job
 from collbench.planner.layouts import Choices, parse_layout
@@ -354,7 +354,7 @@ def gains(most_first: Sequence[Gain]) -> Iterator[str]:
         yield f"  {gain.resource:<24} gives {gain.factor:.3f}x"
 
 
-def scaling(sizes: Sequence[Size], rows: Sequence[PlannedStep]) -> Iterator[str]:
+def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[str]:
     """Yield the table by number of GPUs; `rows` are those that fit, in their order."""
     curves = scaled(rows)
     width = max((len(row.implementation) for row in rows), default=0)

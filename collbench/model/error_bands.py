@@ -9,8 +9,10 @@ so sizes are looked at with their neighbours (`smoothed`).  Neighbouring sizes a
 errors falls by e over `OCTAVES`.
 """
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from math import hypot, log2
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -22,68 +24,22 @@ from collbench.topology.system import System
 
 SMALL, LARGE = 64 << 10, 64 << 20
 """Bytes below which latency decides, and above which bandwidth does."""
-Factors = tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
-Levels = tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
+Pair = tuple[float, float]
+Levels = tuple[Pair, Pair, Pair]  # below SMALL, between, above LARGE
 
-BANDS: Mapping[str, Factors] = {
-    "one node": ((0.72, 1.32), (0.75, 1.33), (0.92, 1.23)),
-    "one node, before Hopper": ((0.76, 1.27), (0.74, 1.54), (0.83, 2.01)),
-    "PCIe": ((0.73, 1.36), (0.68, 1.64), (0.85, 1.59)),
-    "InfiniBand": ((0.75, 2.68), (0.69, 3.31), (0.82, 1.26)),
-    "RoCE": ((0.58, 2.9), (0.44, 3.23), (0.74, 1.72)),
-    "Slingshot": ((0.48, 3.08), (0.3, 4.91), (0.74, 2.6)),
-    "EFA": ((0.77, 1.7), (0.65, 3.32), (0.71, 1.22)),
-    "TCP": ((0.61, 2.48), (0.34, 5.59), (0.75, 1.97)),
-    "racks": ((0.47, 4.56), (0.26, 7.57), (0.83, 3.01)),
-    "straight, one node": ((0.68, 1.27), (0.72, 2.05), (0.82, 1.75)),
-    "straight, nodes": ((0.6, 3.67), (0.49, 3.75), (0.82, 2.73)),
-}
-"""Factors of low and high end where nothing of the machine was measured; below SMALL, between, above LARGE."""
-CALIBRATED_BANDS: Mapping[str, Factors] = {
-    "one node": ((0.87, 1.42), (0.89, 1.24), (0.91, 1.08)),
-    "one node, before Hopper": ((0.92, 1.21), (0.73, 1.33), (0.87, 1.48)),
-    "PCIe": ((0.92, 1.39), (0.74, 1.41), (0.87, 1.35)),
-    "InfiniBand": ((0.93, 2.6), (0.86, 2.34), (0.86, 1.09)),
-    "RoCE": ((0.55, 2.31), (0.5, 2.07), (0.82, 1.4)),
-    "Slingshot": ((0.41, 2.25), (0.33, 3.1), (0.65, 1.34)),
-    "EFA": ((0.71, 1.35), (0.83, 2.25), (0.8, 1.17)),
-    "TCP": ((0.6, 1.98), (0.49, 2.23), (0.84, 1.25)),
-    "racks": ((0.41, 3.18), (0.3, 3.64), (0.7, 1.44)),
-    "straight, one node": ((0.87, 1.25), (0.82, 1.46), (0.77, 1.23)),
-    "straight, nodes": ((0.42, 2.6), (0.36, 1.94), (0.84, 1.27)),
-}
-"""The same where five sizes of the curve were measured."""
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def _table(name: str) -> Mapping[str, Levels]:
+    return {kind: ((a, b), (c, d), (e, f)) for kind, ((a, b), (c, d), (e, f)) in _TABLES[name].items()}
+
+
+BANDS, CALIBRATED_BANDS = _table("bands"), _table("calibrated_bands")
+"""Factors of low and high end where nothing of the machine was measured, and where five sizes of the curve were."""
+LEVELS, CALIBRATED_LEVELS = _table("levels"), _table("calibrated_levels")
+"""Median and standard deviation of the logarithm of measured over predicted, for the same two cases."""
 HANDWRITTEN = (0.5, 2.0)
 """Factors for hand-written implementations: an estimate, in which all lies that is published of their algorithms."""
-
-LEVELS: Mapping[str, Levels] = {
-    "one node": ((-0.02, 0.17), (0.0, 0.14), (0.01, 0.09)),
-    "one node, before Hopper": ((0.05, 0.17), (0.02, 0.18), (-0.01, 0.17)),
-    "PCIe": ((-0.02, 0.17), (-0.05, 0.25), (0.0, 0.2)),
-    "InfiniBand": ((-0.0, 0.14), (-0.02, 0.21), (-0.03, 0.12)),
-    "RoCE": ((-0.0, 0.16), (-0.0, 0.34), (-0.02, 0.17)),
-    "Slingshot": ((-0.03, 0.21), (0.03, 0.47), (0.03, 0.18)),
-    "EFA": ((0.0, 0.15), (0.06, 0.23), (-0.03, 0.14)),
-    "TCP": ((-0.03, 0.17), (-0.04, 0.63), (-0.0, 0.19)),
-    "racks": ((0.0, 0.17), (0.0, 0.4), (0.02, 0.25)),
-    "straight, one node": ((-0.02, 0.18), (0.02, 0.21), (0.01, 0.12)),
-    "straight, nodes": ((-0.02, 0.44), (0.02, 0.37), (0.03, 0.36)),
-}
-"""Median and standard deviation of the logarithm of measured over predicted; below SMALL, between, above LARGE."""
-CALIBRATED_LEVELS: Mapping[str, Levels] = {
-    "one node": ((0.04, 0.11), (-0.01, 0.1), (-0.01, 0.08)),
-    "one node, before Hopper": ((-0.01, 0.1), (0.01, 0.13), (-0.01, 0.1)),
-    "PCIe": ((0.02, 0.1), (0.01, 0.14), (0.0, 0.11)),
-    "InfiniBand": ((0.01, 0.09), (0.01, 0.11), (-0.01, 0.09)),
-    "RoCE": ((0.02, 0.12), (0.01, 0.16), (0.01, 0.13)),
-    "Slingshot": ((0.02, 0.16), (0.02, 0.3), (-0.0, 0.13)),
-    "EFA": ((0.0, 0.16), (0.02, 0.13), (-0.0, 0.1)),
-    "TCP": ((-0.01, 0.11), (-0.0, 0.17), (-0.0, 0.12)),
-    "racks": ((0.0, 0.13), (0.0, 0.19), (0.0, 0.14)),
-    "straight, one node": ((0.0, 0.12), (0.0, 0.14), (0.0, 0.11)),
-    "straight, nodes": ((-0.01, 0.31), (-0.0, 0.17), (0.01, 0.12)),
-}
-"""The same where five sizes of the curve were measured before."""
 HANDWRITTEN_LEVELS: Levels = ((0.0, 0.42),) * 3
 """The band of hand-written implementations as standard deviations."""
 

@@ -170,7 +170,12 @@ def estimate(system: System, case: Case, name: str) -> Estimate:
 
 def _estimate(system: System, case: Case, name: str) -> Estimate:
     implementation = modelled()[name]
-    _refuse(system, implementation)
+    if system.nodes > 1:
+        raise Unsupported(f"{name} reaches the GPUs of one node; {system.name} has {system.nodes} here")
+    if not system.p2p and system.gpus > 1:
+        raise Unsupported(f"{name} writes to other GPUs' memory, which those of {system.name} do not allow")
+    if implementation.multicast and not system.multicast:
+        raise Unsupported(f"{name} needs switches that add, and {system.name} has none")
     implementation.refuse(case)
     assert implementation.cost
     links = hardware(system)
@@ -180,14 +185,3 @@ def _estimate(system: System, case: Case, name: str) -> Estimate:
     cost = implementation.cost(case)
     seconds = replace(links, link=links.link * reached(system, name)).seconds(cost, case.nbytes)
     return Estimate(seconds, links.floor(cost, case.nbytes), name)
-
-
-def _refuse(system: System, implementation: Implementation) -> None:
-    """Raise Unsupported, saying why, where the implementation's ranks could not reach each other."""
-    name = implementation.name
-    if system.nodes > 1:
-        raise Unsupported(f"{name} reaches the GPUs of one node; {system.name} has {system.nodes} here")
-    if not system.p2p and system.gpus > 1:
-        raise Unsupported(f"{name} writes to other GPUs' memory, which those of {system.name} do not allow")
-    if implementation.multicast and not system.multicast:
-        raise Unsupported(f"{name} needs switches that add, and {system.name} has none")

@@ -15,7 +15,7 @@ from math import ceil, floor, inf
 
 from collbench.model.nccl_releases import INTEL_P2P_OVERHEAD, Release, known_generation
 from collbench.topology.products import socket_rate
-from collbench.topology.system import CUBE_RINGS, Nics, System
+from collbench.topology.system import CUBE_RINGS, System
 
 SLACK = 1e-6  # NCCL rounds what is left of a link to a thousandth
 NEWEST_SLOT = 5  # PCIe generation of CPUs whose rate between sockets is not said
@@ -69,24 +69,17 @@ def node_of(system: System, merges_ports: bool) -> Node:
     cards = system.nics
     if system.nodes == 1 or cards is None:
         return _FABRICS[system.fabric](system, False)
-    number, rate = _seen(system.gpus, cards, merges_ports)
+    number, rate = cards.per_node, cards.rate / 1e9
+    # EFA's plugin shows one card for each GPU.  Twice as many as GPUs are the ports of cards that have two.
+    two_ports = merges_ports and cards.transport in ("ib", "roce") and cards.per_node == 2 * system.gpus
+    if two_ports or (cards.transport == "efa" and cards.per_node > system.gpus):
+        number, rate = system.gpus, rate * cards.per_node / system.gpus
     nic = min(rate, system.pcie_rate / 1e9)
     node = _FABRICS[system.fabric](system, number % system.gpus == 0)
     if system.gpus == 1:
         node = replace(node, chains=lambda speed: PLENTY)
     slots = system.gpus * system.pcie_rate / 1e9 if number >= system.gpus else inf
     return replace(node, nics=number, nic=nic, slots=slots, widest=nic)
-
-
-def _seen(gpus: int, cards: Nics, merges_ports: bool) -> tuple[int, float]:
-    """Number and rate of network cards as NCCL sees them.
-
-    EFA's plugin shows one for each GPU.  Twice as many as GPUs are the ports of cards that have two.
-    """
-    two_ports = merges_ports and cards.transport in ("ib", "roce") and cards.per_node == 2 * gpus
-    if two_ports or (cards.transport == "efa" and cards.per_node > gpus):
-        return gpus, cards.rate / 1e9 * cards.per_node / gpus
-    return cards.per_node, cards.rate / 1e9
 
 
 def _switch(system: System, spread: bool) -> Node:

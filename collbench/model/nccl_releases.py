@@ -227,11 +227,10 @@ def release(version: str) -> Release:
     return RELEASES[max(number for number in RELEASES if number <= max((major, minor), min(RELEASES)))]
 
 
-def generation(arch: str) -> str:
-    """Return the generation of the tables for "sm90" and the like, by compute capability as in NCCL."""
-    return GENERATIONS[sum(capability(arch) >= first for first in (80, 90, 100))]
-
-
 def known_generation(arch: str, release: Release) -> str:
-    """Return the generation that a release takes a GPU for: its newest for GPUs that came later."""
-    return min(generation(arch), release.newest, key=GENERATIONS.index)
+    """Return the generation that a release takes a GPU of "sm90" and the like for, by compute capability as in NCCL.
+
+    GPUs that came later are taken for the newest that the release knows.
+    """
+    generation = GENERATIONS[sum(capability(arch) >= first for first in (80, 90, 100))]
+    return min(generation, release.newest, key=GENERATIONS.index)

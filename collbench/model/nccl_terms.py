@@ -130,22 +130,21 @@ def _network(system: System, option: Option, constants: Constants) -> tuple[floa
 
 
 def _fill(system: System, option: Option, schedule: Schedule, network: float, constants: Constants) -> float:
-    """The root of the seconds that filling an option's pipeline takes, but for those of its bytes.
+    """Return the root of the seconds that filling an option's pipeline takes, but for those of its bytes.
 
-    A ring's chunks are as large however often they go around.
+    They pass until the last rank has its first bytes.  Of a ring these go around once, and chunks are as large, however
+    often it goes around.
     """
-    first = _first(system, option, schedule.rounds, network)
-    passes = schedule.sent(system.ranks) if option.algorithm == "ring" else 1.0
-    return kappa(system, option.algorithm, option.protocol, constants) * sqrt(first / passes)
-
-
-def _first(system: System, option: Option, rounds: int, network: float) -> float:
-    """Seconds until the last rank has its first bytes: a ring's once around, however often it goes around."""
+    passes = 1.0
     if option.algorithm != "ring":
-        return option.base + option.inside + option.inter * _depth(system, option) + network
-    if rounds:
-        return option.base + (option.inside + option.inter) / rounds + network / rounds
-    return option.base + option.inside * (system.ranks - 1) + option.inter * option.hops + network
+        first = option.base + option.inside + option.inter * _depth(system, option) + network
+    else:
+        passes = schedule.sent(system.ranks)
+        if schedule.rounds:
+            first = option.base + (option.inside + option.inter) / schedule.rounds + network / schedule.rounds
+        else:
+            first = option.base + option.inside * (system.ranks - 1) + option.inter * option.hops + network
+    return kappa(system, option.algorithm, option.protocol, constants) * sqrt(first / passes)
 
 
 def _depth(system: System, option: Option) -> float:
@@ -166,7 +165,12 @@ def rate(system: System, collective: str, option: Option, constants: Constants =
         return _nvls_rate(system, constants)
     if system.meets_over_pcie:
         return _pcie_rate(system, collective, option, constants)
-    return option.rate * _eta(system, option, constants) * _rack_factor(system, constants)
+    reached = constants.eta_ring
+    if option.algorithm == "tree":
+        reached = constants.eta_tree
+    elif option.protocol != "simple" and capability(system.arch) < 90:
+        reached = float(getattr(constants, f"eta_{option.protocol}_old"))
+    return option.rate * reached * _rack_factor(system, constants)
 
 
 def limit(system: System, collective: str, algorithm: str = "ring") -> float:
@@ -180,15 +184,6 @@ def limit(system: System, collective: str, algorithm: str = "ring") -> float:
     if system.nodes > 1 and system.nics:
         fastest = min(fastest, system.nics.rate * system.nics.per_node / schedule.sent(system.nodes))
     return float(fastest)
-
-
-def _eta(system: System, option: Option, constants: Constants) -> float:
-    """Return the share of NCCL's figure that is reached within a node of NVLinks."""
-    if option.algorithm == "tree":
-        return constants.eta_tree
-    if option.protocol != "simple" and capability(system.arch) < 90:
-        return float(getattr(constants, f"eta_{option.protocol}_old"))
-    return constants.eta_ring
 
 
 def _nvls_rate(system: System, constants: Constants) -> float:
@@ -278,7 +273,7 @@ def _direct_inside(system: System, constants: Constants) -> float:
 
 
 def _direct_outside(system: System, constants: Constants) -> float:
-    """Return the rate that is reached of a node's network cards."""
+    """Return the share that is reached of a node's network cards."""
     return constants.eta_direct_slingshot if transport(system) == "slingshot" else constants.eta_direct_net
 
 

@@ -78,19 +78,17 @@ class Option:
         """
         sizes = np.asarray(nbytes, dtype=np.float64)
         latency = np.where(sizes >= self.plateau_from, self.plateau, 1.0) * (self.base + self.intra + self.inter)
-        seconds = latency + sizes / (self.rate * self._corrected(sizes))
+        reached = np.ones_like(sizes)
+        if self.correction:
+            place = np.frexp(np.floor(sizes / 64))[1] - 1  # floor(log2), exactly
+            known = (place >= 0) & (place < len(self.correction))
+            reached = np.where(known, np.asarray(self.correction)[np.clip(place, 0, len(self.correction) - 1)], 1.0)
+        seconds = latency + sizes / (self.rate * reached)
         return seconds if seconds.ndim else float(seconds)
 
     def channels_at(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the number of channels that run: fewer for few bytes (`topoGetAlgoInfo` of src/enqueue.cc)."""
         return np.clip(sizes // self.fed, 1, self.running) if self.fed else np.full_like(sizes, self.running)
-
-    def _corrected(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-        if not self.correction:
-            return np.ones_like(sizes)
-        place = np.frexp(np.floor(sizes / 64))[1] - 1  # floor(log2), exactly
-        known = (place >= 0) & (place < len(self.correction))
-        return np.where(known, np.asarray(self.correction)[np.clip(place, 0, len(self.correction) - 1)], 1.0)
 
 
 def protocols(system: System, release: Release, nvlink: bool) -> list[tuple[int, str]]:
@@ -210,7 +208,7 @@ class _Tuner:
         if not self.both_ways:
             return []
         graph = self.graphs.tree
-        speed = min(graph.intra, graph.inter) if self.release.slower_side_rates else self._speed(graph)
+        speed = self._tree_speed(graph)
         full = graph.channels * min(0.92 * speed, self.release.tree[self.generation][self.column])
         capped = graph.channels * self.release.tree_ll128[self.generation][self.column]
         part = 7 / 9 if self.nodes == 1 else 15 / 16
@@ -218,19 +216,16 @@ class _Tuner:
         plain = 0.85 if self.gpus == 1 else 1.0  # one GPU can only be both ends of its tree
         cells = []
         for number, protocol in self.protocols:
+            favoured = self.system.cpu == "power" and number == SIMPLE and not self.graphs.node.nvlink
             latency = _Latency(
                 self.release.base["tree"][number],
-                2 * (self.gpus - 1) * self._tree_step(number),
+                2 * (self.gpus - 1) * self.inside["ring" if favoured else "tree"][number],
                 2 * self.levels * self._net("tree", number),
                 2 * self.levels,
             )
             option = self._option("tree", protocol, graph.channels, plain * busbw[protocol], 0.5, latency)
             cells.append(replace(option, correction=TREE_CORRECTION[protocol]))
         return cells
-
-    def _tree_step(self, number: int) -> float:
-        favoured = self.system.cpu == "power" and number == SIMPLE and not self.graphs.node.nvlink
-        return self.inside["ring" if favoured else "tree"][number]
 
     def nvls(self) -> list[Option]:
         """Return sums in the switch: NVLS within a node, NVLSTree over several."""
@@ -244,7 +239,10 @@ class _Tuner:
         counted = self.nodes - 1 if self.release.nvlstree_chain else self.levels
         latency = _Latency(0.0, self.inside[name][SIMPLE], 2 * counted * self._net(name, SIMPLE), 2 * self.levels)
         option = self._option(name, "simple", graph.channels, graph.channels * speed, ratio, latency)
-        corrected = self.nodes > 1 and self.generation == "blackwell" and self._corrects_nvlstree()
+        cpu, cards = self.system.cpu, self.system.nics
+        fast_arm = cpu != "arm" or (self.gpus == 4 and cards is not None and cards.rate >= FAST_CARD)
+        corrected = self.nodes > 1 and self.generation == "blackwell" and fast_arm
+        corrected = corrected and cpu in self.release.nvlstree_correction
         return [replace(option, correction=TREE_CORRECTION["simple"] if corrected else ())]
 
     def _nvls_efficient(self, graph: Graph) -> tuple[float, float]:
@@ -266,17 +264,12 @@ class _Tuner:
             return within if self.nodes == 2 else between, 0.7 * self.nodes / (2 * (self.nodes - 1))
         return min(within, between / (2 if self.nodes > 2 else 1)), NVLS_SHARE
 
-    def _corrects_nvlstree(self) -> bool:
-        cpu, cards = self.system.cpu, self.system.nics
-        fast_arm = cpu != "arm" or (self.gpus == 4 and cards is not None and cards.rate >= FAST_CARD)
-        return cpu in self.release.nvlstree_correction and fast_arm
-
     def pat(self) -> list[Option]:
         """Return PAT, a tree for each rank, where nodes have one GPU."""
         if not (self.release.pat > 0 and self.rounds == 1 and self.gpus == 1):
             return []
         graph = self.graphs.tree
-        speed = min(graph.intra, graph.inter) if self.release.slower_side_rates else self._speed(graph)
+        speed = self._tree_speed(graph)
         between = self.levels * self._net("pat", SIMPLE) / 3.5
         latency = _Latency(self.release.base["pat"][SIMPLE], 2.8 * self.ranks, between, self.levels)
         return [self._option("pat", "simple", graph.channels, self.release.pat * graph.channels * speed, 1.0, latency)]
@@ -300,6 +293,9 @@ class _Tuner:
             running=channels if in_switch else min(2 * channels, 2 * self.release.max_channels),
             fed=0.0 if in_switch else float(FED[protocol] * each),
         )
+
+    def _tree_speed(self, graph: Graph) -> float:
+        return min(graph.intra, graph.inter) if self.release.slower_side_rates else self._speed(graph)
 
     def _speed(self, graph: Graph) -> float:
         """Speed of a channel: up to 2 nodes, NCCL counts what goes on within them."""

@@ -4,8 +4,12 @@ Nodes are joined by tiers of switches, in two forms.  Rail-optimised: NIC r of e
 the rails never meet.  Fat tree: all NICs of a node are on the same leaf, which the first tier says by the name "tor"
 (top of rack).  The topmost tier joins whatever is below it: its radix is not looked at.
 
-Transfers are followed flow by flow (max_min.py): who sends to whom (PATTERNS), over which links (Clos), and with which
-failures (Fault).
+Transfers are followed flow by flow: who sends to whom (PATTERNS), over which links (Clos), and with which failures
+(Fault).  Their rates are max-min fair, as in a network that treats all flows alike.  Progressive filling (Bertsekas and
+Gallager, Data Networks, 1992, section 6.5.2): the rates of all flows grow together until a link is full; the flows
+through it stop there and the others grow on.  Done literally that is one round for each level.  Here every link that is
+the bottleneck of all its flows is settled in the same round (Ros-Giralt et al., On the Bottleneck Structure of
+Congestion-Controlled Networks, 2019), which takes a few dozen rounds whatever the size.
 """
 
 import re
@@ -15,11 +19,15 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collbench.errors import UsageError
-from collbench.model.max_min import Integers, Paths, Rates, Reals, max_min
 from collbench.topology.system import System, Tier
 
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
+_SAME = 1e-9  # relative difference of two levels that count as equal: they are sums in a different order
 Pairs = tuple[Integers, Integers]  # senders and receivers, as places 0 .. n-1 in the job's order
 
 MOST_FLOWS = 400_000
@@ -31,6 +39,75 @@ _MOST_EVEN = MOST_FLOWS // 4  # flows that stand for the others of an even patte
 _TRIES = 64  # draws of other paths for flows that meet a broken link, before they count as cut off
 _LINK = re.compile(r"([^:]*?)(\d+):([^:]*?)(\d+)")
 _NIC = re.compile(r"nic:(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The links that each flow takes: those of flow f are links[starts[f] : starts[f + 1]]."""
+
+    starts: Integers  # one more than there are flows
+    links: Integers
+
+    @classmethod
+    def of(cls, columns: Sequence[Integers]) -> "Paths":
+        """Build paths from one array for each hop, with an entry for each flow; -1 where a flow has no such hop."""
+        table = np.stack(columns, axis=1)
+        taken = table >= 0
+        starts = np.concatenate([[0], np.cumsum(taken.sum(axis=1))])
+        return cls(starts.astype(np.int64), table[taken])
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The rate of each flow, and the link that allows it no more."""
+
+    rates: Reals  # in the unit of the capacities
+    bottleneck: Integers  # a link for each flow
+
+
+def max_min(paths: Paths, capacity: Reals) -> Rates:
+    """Return the only allocation in which no flow could get more without taking from a flow that has less.
+
+    Raises:
+        ValueError: A flow has no links, a link does not exist, or a capacity is negative or NaN.
+
+    """
+    room = np.array(capacity, dtype=np.float64)
+    if (np.diff(paths.starts) < 1).any():
+        raise ValueError("a flow has no links")
+    if ((paths.links < 0) | (paths.links >= len(capacity))).any():
+        raise ValueError("a link does not exist")
+    if not (room >= 0).all():
+        raise ValueError("a capacity is negative")
+    count = len(paths.starts) - 1
+    rates, bottleneck = np.zeros(count), np.full(count, -1)
+    flows, lengths, links = np.arange(count), np.diff(paths.starts), paths.links
+    while len(flows):
+        demand = np.bincount(links, minlength=len(room))
+        level = np.divide(room, demand, out=np.full(len(room), np.inf), where=demand > 0)
+        least, link = _settled(level, lengths, links)
+        done = link >= 0
+        rates[flows[done]] = least[done]
+        bottleneck[flows[done]] = link[done]
+        gone = np.repeat(done, lengths)
+        spent = np.bincount(links[gone], np.repeat(least[done], lengths[done]), len(room))
+        room = np.maximum(room - spent, 0.0)
+        flows, lengths, links = flows[~done], lengths[~done], links[~gone]
+    return Rates(rates, bottleneck)
+
+
+def _settled(level: Reals, lengths: Integers, links: Integers) -> tuple[Reals, Integers]:
+    """Return for each flow the lowest level on its path, and the link that holds all its flows there or -1.
+
+    A link does so when none of its flows is held lower elsewhere.  The levels of other links only rise as flows are
+    settled, so nothing that comes later can hold these flows lower.
+    """
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    here = level[links]
+    least = np.minimum.reduceat(here, starts)
+    lower_elsewhere = np.repeat(least, lengths) < here * (1 - _SAME)
+    waits = np.bincount(links[lower_elsewhere], minlength=len(level)) > 0
+    return least, np.maximum.reduceat(np.where(waits[links], -1, links), starts)
 
 
 class Pattern(NamedTuple):
@@ -170,7 +247,12 @@ class Clos:
             _apply_faults(lanes, level, faults)
             each_way = lanes.ravel()
             if self.spread:
-                each_way = lanes.sum(axis=1) if adaptive else _even_capacity(lanes)
+                each_way = lanes.sum(axis=1)
+                if not adaptive:
+                    # Every path that works gets the same, so the slowest of them decides.
+                    alive = lanes > 0
+                    slowest = np.where(alive, lanes, lanes.max(axis=1, keepdims=True)).min(axis=1)
+                    each_way = slowest * alive.sum(axis=1)
             capacity += [each_way, each_way]
             self.levels.append(level)
         self.capacity = np.concatenate(capacity)  # bytes/s of each link
@@ -268,13 +350,6 @@ def _apply_faults(lanes: Reals, level: Level, faults: Sequence[Fault]) -> None:
         lanes[group, place * level.paths + path] *= fault.left
 
 
-def _even_capacity(lanes: Reals) -> Reals:
-    """Return what groups of paths carry when every path that works gets the same."""
-    alive = lanes > 0
-    slowest = np.where(alive, lanes, lanes.max(axis=1, keepdims=True)).min(axis=1)
-    return np.asarray(slowest * alive.sum(axis=1), dtype=np.float64)
-
-
 @dataclass(frozen=True)
 class Scenario:
     """A system with injected faults."""
@@ -331,13 +406,7 @@ def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Slowest:
     sender, receiver = (np.repeat(end, flows) for end in avoid_dead_nics(pairs, nics, dead))
     hops = fabric.route(sender, receiver, random)
     paths = Paths.of(hops)
-    alike = even or not scenario.hashed or nics == system.nics.per_node
-    return _slowest(fabric, hops, max_min(paths, fabric.capacity), paths, flows, fair, alike)
-
-
-def _slowest(
-    fabric: Clos, hops: list[Integers], rates: Rates, paths: Paths, flows: int, fair: float, alike: bool
-) -> Slowest:
+    rates = max_min(paths, fabric.capacity)
     transfers = rates.rates.reshape(-1, flows)
     slow = int(rates.rates.argmin())
     link = int(rates.bottleneck[slow])
@@ -350,7 +419,7 @@ def _slowest(
         flows=int((paths.links == link).sum()),
         apart=float(crossing),
         rails=fabric.nics,
-        alike=alike,
+        alike=even or not scenario.hashed or nics == system.nics.per_node,
     )
 
 

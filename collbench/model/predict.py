@@ -14,8 +14,7 @@ from collbench.algorithms import implementations
 from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
 from collbench.model import handwritten, nccl_terms
-from collbench.model.calibration import calibration_of
-from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Floats
+from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Floats, calibration_of
 from collbench.model.error_bands import HANDWRITTEN, band
 from collbench.model.what_if import Effect, effect, pattern_of, slowed
 from collbench.results import Note, Prediction
@@ -102,8 +101,12 @@ def network_curve(
         return predictions
     ratios = _slowdown(system, cases[0], implementation, what_ifs)
     longer = np.exp(np.interp(np.log([max(1, case.nbytes) for case in cases]), np.log(GRID), np.log(ratios)))
-    rows = zip(predictions, longer.tolist(), effects, strict=True)
-    return [_slower(prediction, ratio, effect) for prediction, ratio, effect in rows]
+    rows = []
+    for prediction, ratio, network in zip(predictions, longer.tolist(), effects, strict=True):
+        seconds, low, high = (ratio * value for value in (prediction.seconds, prediction.low, prediction.high))
+        slower = Note.of(f"NICs at {network.factor:.0%}" if network.factor < 1 else "")
+        rows.append(replace(prediction, seconds=seconds, low=low, high=high, note=prediction.note | slower))
+    return rows
 
 
 def _slowdown(system: System, case: Case, implementation: str, what_ifs: tuple[str, ...]) -> Floats:
@@ -127,17 +130,6 @@ def _slowdown(system: System, case: Case, implementation: str, what_ifs: tuple[s
         # Slower NICs may also get slower channels from NCCL's search, which knows a few rates only: not these.
         ratios[there] = np.clip(taken[there], 1.0, 1 / factor)
     return np.asarray(np.maximum.accumulate(without * ratios) / without, np.float64)
-
-
-def _slower(prediction: Prediction, ratio: float, network: Effect) -> Prediction:
-    slower = Note.of(f"NICs at {network.factor:.0%}" if network.factor < 1 else "")
-    return replace(
-        prediction,
-        seconds=prediction.seconds * ratio,
-        low=prediction.low * ratio,
-        high=prediction.high * ratio,
-        note=prediction.note | slower,
-    )
 
 
 def network_effect(system: System, collective: str, algorithm: str, what_ifs: tuple[str, ...] = ()) -> Effect:

@@ -8,6 +8,7 @@ a system whose NICs are as slow as that transfer, for which the equation holds.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from collbench.errors import UsageError, unknown
 from collbench.model.network import PATTERNS, Fault, Scenario, Slowest, drawings, median_drawing, solve
@@ -86,12 +87,8 @@ class WhatIf:
     optional: bool = False  # whether the word may stand without a value
 
 
-def _link_down(now: Scenario, value: str) -> Scenario:
-    return replace(now, faults=(*now.faults, Fault(value, left=0.0)))
-
-
-def _link_half(now: Scenario, value: str) -> Scenario:
-    return replace(now, faults=(*now.faults, Fault(value, left=0.5)))
+def _fault(now: Scenario, link: str, left: float) -> Scenario:
+    return replace(now, faults=(*now.faults, Fault(link, left)))
 
 
 def _oversubscription(now: Scenario, value: str) -> Scenario:
@@ -116,27 +113,26 @@ def _adaptive(now: Scenario, value: str) -> Scenario:
     return _with_tiers(now, *(replace(tier, routing="adaptive") for tier in _tiers(now, "adaptive")))
 
 
-def _in_order(now: Scenario, value: str) -> Scenario:
-    return replace(now, in_order=True)
+def _first_tier(now: Scenario, value: str, word: str, name: str) -> Scenario:
+    first, *above = _tiers(now, word)
+    return _with_tiers(now, replace(first, name=name), *above)
 
 
-def _rail(now: Scenario, value: str) -> Scenario:
-    first, *above = _tiers(now, "rail")
-    return _with_tiers(now, replace(first, name="leaf"), *above)
-
-
-def _fat_tree(now: Scenario, value: str) -> Scenario:
-    first, *above = _tiers(now, "fat-tree")
-    return _with_tiers(now, replace(first, name="tor"), *above)
-
-
+_rail = partial(_first_tier, word="rail", name="leaf")
+_fat_tree = partial(_first_tier, word="fat-tree", name="tor")
 WHAT_IFS = {
-    "link-down": WhatIf("link-down=leaf3:spine1|nic:NODE.NIC", "a link fails", _link_down),
-    "link-half": WhatIf("link-half=leaf3:spine1|nic:NODE.NIC", "a link runs at half its rate", _link_half),
+    "link-down": WhatIf("link-down=leaf3:spine1|nic:NODE.NIC", "a link fails", partial(_fault, left=0.0)),
+    "link-half": WhatIf(
+        "link-half=leaf3:spine1|nic:NODE.NIC", "a link runs at half its rate", partial(_fault, left=0.5)
+    ),
     "oversubscription": WhatIf("oversubscription=RATIO", "fewer links above the first switches", _oversubscription),
     "ecmp": WhatIf("ecmp[=QUEUE_PAIRS]", "each queue pair keeps to one hashed path", _ecmp, optional=True),
     "adaptive": WhatIf("adaptive", "switches spread traffic over all paths", _adaptive),
-    "in-order": WhatIf("in-order", "nodes in the order of the network; else in random order", _in_order),
+    "in-order": WhatIf(
+        "in-order",
+        "nodes in the order of the network; else in random order",
+        lambda now, value: replace(now, in_order=True),
+    ),
     "rail": WhatIf("rail", "each NIC of a node on switches of its own rail", _rail),
     "fat-tree": WhatIf("fat-tree", "all NICs of a node on one switch", _fat_tree),
 }

@@ -1,7 +1,7 @@
 """Formulas of computing: seconds of a layer from its FLOPs and from the bytes that go through memory.
 
-Every formula is a function whose parameters name other formulas and inputs (`step.evaluate` evaluates them).  Of a GPU
-and a micro-batch; arguments are numbers, or arrays with a number for every layout.
+Every formula is a function whose parameters name other formulas and inputs (`search.evaluate` evaluates them, in the
+order of this file).  Of a GPU and a micro-batch; arguments are numbers, or arrays with a number for every layout.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ def tokens(micro: V, sequence: V, context: V) -> V:
 
 
 def micro_batches(batch: V, data: V, micro: V) -> V:
-    """Return how many micro-batches a step has.  Source: Narayanan et al. 2021, arXiv:2104.04473."""
+    """Return how many micro-batches a step has (Narayanan et al. 2021, arXiv:2104.04473)."""
     return batch / (data * micro)
 
 
@@ -41,6 +41,11 @@ def product_rate(peak: V, product_efficiency: V) -> V:
     return peak * product_efficiency
 
 
+def bandwidth(memory_rate: V, memory_efficiency: V) -> V:
+    """Return the bytes/s that computing reads and writes in the memory of a GPU."""
+    return memory_rate * memory_efficiency
+
+
 def product_seconds(product_flops: V, product_rate: V) -> V:
     """Return the seconds of the matrix products of a layer without its routed experts, forward."""
     return product_flops / product_rate
@@ -52,29 +57,25 @@ def layer_experts(routed_parameters: V, tensor: V, expert: V) -> V:
 
 
 def grouped_seconds(
-    grouped_flops: V, product_rate: V, grouped_efficiency: V, layer_experts: V, memory_rate: V, memory_efficiency: V
-) -> V:
+    grouped_flops: V, product_rate: V, grouped_efficiency: V, layer_experts: V, bandwidth: V
+) -> V:  # fmt: skip
     """Return the seconds of the routed experts of a layer, forward.
 
     They compute as products do, or as long as reading their weights takes, of which few tokens make use.
     """
-    return maximum(
-        grouped_flops / (product_rate * grouped_efficiency), 2 * layer_experts / (memory_rate * memory_efficiency)
-    )
+    return maximum(grouped_flops / (product_rate * grouped_efficiency), 2 * layer_experts / bandwidth)
 
 
 def grouped_backward(
     grouped_seconds: V, grouped_flops: V, product_rate: V, grouped_efficiency: V, layer_experts: V, gradient_bytes: V,
-    memory_rate: V, memory_efficiency: V,
+    bandwidth: V,
 ) -> V:  # fmt: skip
     """Return the seconds of the routed experts of a layer, backward.
 
     As much again for what goes on to the layer before, and for gradients, which are read, added to and written.
     """
-    return grouped_seconds + maximum(
-        grouped_flops / (product_rate * grouped_efficiency),
-        2 * gradient_bytes * layer_experts / (memory_rate * memory_efficiency),
-    )
+    added = 2 * gradient_bytes * layer_experts / bandwidth
+    return grouped_seconds + maximum(grouped_flops / (product_rate * grouped_efficiency), added)
 
 
 def attention_flops(tokens: V, sequence: V, queries: V, tensor: V, fused: V) -> V:
@@ -122,19 +123,19 @@ def sorted_bytes(tokens: V, hidden: V, routed: V, spread: V) -> V:
     return 12 * tokens * hidden * routed / spread
 
 
-def sorting_seconds(sorted_bytes: V, memory_rate: V, memory_efficiency: V) -> V:
+def sorting_seconds(sorted_bytes: V, bandwidth: V) -> V:
     """Return the seconds of sorting tokens by expert in a layer, forward."""
-    return sorted_bytes / (memory_rate * memory_efficiency)
+    return sorted_bytes / bandwidth
 
 
-def score_seconds(score_bytes: V, memory_rate: V, memory_efficiency: V) -> V:
+def score_seconds(score_bytes: V, bandwidth: V) -> V:
     """Return the seconds that a layer's scores take through memory, forward."""
-    return score_bytes / (memory_rate * memory_efficiency)
+    return score_bytes / bandwidth
 
 
-def pointwise_seconds(pointwise_bytes: V, memory_rate: V, memory_efficiency: V) -> V:
+def pointwise_seconds(pointwise_bytes: V, bandwidth: V) -> V:
     """Return the seconds that all else of a layer takes through memory, forward."""
-    return pointwise_bytes / (memory_rate * memory_efficiency)
+    return pointwise_bytes / bandwidth
 
 
 def layer_forward(
@@ -142,9 +143,8 @@ def layer_forward(
     sorting_seconds: V, efficiency: V,
 ) -> V:  # fmt: skip
     """Return the seconds of a layer, forward."""
-    return (
-        product_seconds + grouped_seconds + attention_seconds + score_seconds + pointwise_seconds + sorting_seconds
-    ) / efficiency
+    products = product_seconds + grouped_seconds + attention_seconds
+    return (products + score_seconds + pointwise_seconds + sorting_seconds) / efficiency
 
 
 def layer_backward(
@@ -155,14 +155,8 @@ def layer_backward(
 
     Twice the products, sorting as often; fused attention computes its scores once more.
     """
-    return (
-        2 * product_seconds
-        + grouped_backward
-        + where(fused, 2.5, 2) * attention_seconds
-        + 2 * score_seconds
-        + 2 * pointwise_seconds
-        + sorting_seconds
-    ) / efficiency
+    products = 2 * product_seconds + grouped_backward + where(fused, 2.5, 2) * attention_seconds
+    return (products + 2 * score_seconds + 2 * pointwise_seconds + sorting_seconds) / efficiency
 
 
 def layer_again(
@@ -171,56 +165,19 @@ def layer_again(
 ) -> V:  # fmt: skip
     """Return the seconds of what a layer computes once more in its backward pass.
 
-    All of it, or the scores, or where these are fused the norms and activations.
-    Source: Korthikanti et al. 2022, arXiv:2205.05198.
+    All of it, or the scores, or where these are fused the norms and activations (Korthikanti et al. 2022,
+    arXiv:2205.05198).
     """
-    return where(
-        full,
-        layer_forward,
-        selective * where(fused, pointwise_seconds / 2, attention_seconds + score_seconds) / efficiency,
-    )
+    some = where(fused, pointwise_seconds / 2, attention_seconds + score_seconds)
+    return where(full, layer_forward, selective * some / efficiency)
 
 
 def head_seconds(
-    tokens: V, hidden: V, vocabulary: V, tensor: V, peak16: V, product_efficiency: V, memory_rate: V,
-    memory_efficiency: V, efficiency: V,
-) -> V:  # fmt: skip
+    tokens: V, hidden: V, vocabulary: V, tensor: V, peak16: V, product_efficiency: V, bandwidth: V, efficiency: V
+) -> V:
     """Return the seconds of the last stage's output matrix and loss, forward and backward.
 
     6 FLOPs a word, element and token; the scores of the words go through memory ten times in 32 bits.
     """
-    return (
-        (6 * hidden / (peak16 * product_efficiency) + 40 / (memory_rate * memory_efficiency))
-        * tokens
-        * vocabulary
-        / tensor
-        / efficiency
-    )
-
-
-TERMS = (
-    tokens,
-    micro_batches,
-    own_layers,
-    product_flops,
-    grouped_flops,
-    product_rate,
-    product_seconds,
-    layer_experts,
-    grouped_seconds,
-    grouped_backward,
-    attention_flops,
-    attention_efficiency,
-    attention_seconds,
-    score_bytes,
-    pointwise_bytes,
-    sorted_bytes,
-    sorting_seconds,
-    score_seconds,
-    pointwise_seconds,
-    layer_forward,
-    layer_backward,
-    layer_again,
-    head_seconds,
-)
-"""Formulas of this module, in an order in which they can be evaluated."""
+    word = 6 * hidden / (peak16 * product_efficiency) + 40 / bandwidth
+    return word * tokens * vocabulary / tensor / efficiency

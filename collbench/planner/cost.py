@@ -12,15 +12,17 @@ from collbench.topology.system import System
 
 
 @dataclass(frozen=True)
-class Size:
-    """The best layout on a number of GPUs, or the reason for having none."""
+class OnSystem:
+    """The best layout on so many GPUs of a system, or the reason for having none."""
 
+    system: Place
     gpus: int
     best: Planned | None
     reason: str = ""
+    price: float = 0.0  # of a GPU's hour
 
 
-def sizes(given: Setting, fixed: Choices, counts: Sequence[int]) -> Iterator[Size]:
+def sizes(given: Setting, fixed: Choices, counts: Sequence[int]) -> Iterator[OnSystem]:
     """Yield the best layout for each number of GPUs, with the batch unchanged (strong scaling).
 
     A data-parallel size that is fixed follows the number of GPUs.
@@ -29,12 +31,12 @@ def sizes(given: Setting, fixed: Choices, counts: Sequence[int]) -> Iterator[Siz
     for gpus in counts:
         grown = resized(given, gpus)
         if not grown:
-            yield Size(gpus, None, f"{given.machine.name} has no {gpus} GPUs")
+            yield OnSystem(given.machine, gpus, None, f"{given.machine.name} has no {gpus} GPUs")
             continue
         try:
-            yield Size(gpus, plan_on(grown, free, advised=False).best)
+            yield OnSystem(given.machine, gpus, plan_on(grown, free, advised=False).best)
         except CollbenchError as error:
-            yield Size(gpus, None, str(error))
+            yield OnSystem(given.machine, gpus, None, str(error))
 
 
 def on_system(given: Setting, system: System, gpus: int = 0) -> Setting:
@@ -48,17 +50,6 @@ def on_system(given: Setting, system: System, gpus: int = 0) -> Setting:
     stack = machine.stack if given.job.stack == given.machine.stack else given.job.stack
     job = replace(given.job, gpus=count, stack=stack)
     return replace(given, job=job, curves=curves, machine=machine)
-
-
-@dataclass(frozen=True)
-class OnSystem:
-    """The best layout on a system, or the reason for having none."""
-
-    system: Place
-    gpus: int
-    best: Planned | None
-    reason: str = ""
-    price: float = 0.0  # of a GPU's hour
 
 
 def interconnects(given: Setting, fixed: Choices, systems: Sequence[System]) -> list[OnSystem]:

@@ -42,10 +42,6 @@ class Group(NamedTuple):
 class Curve(Protocol):
     """Seconds of one collective in one group, by size."""
 
-    @property
-    def origin(self) -> str:
-        """Where the numbers come from, in a few words."""
-
     def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
         """At sizes of the whole array in bytes, as nccl-tests counts it; or at an edge of the band: LOW or HIGH."""
 
@@ -66,7 +62,7 @@ class Curves(Protocol):
     """A curve for any collective and group: of a described system, or of a run."""
 
     @property
-    def system(self) -> "Place":
+    def system(self) -> Place:
         """System on which the groups are."""
 
     @property
@@ -81,7 +77,6 @@ class Curves(Protocol):
 class TabulatedCurve:
     """A curve by its points: seconds, and the edges of the band, at each of `sizes`."""
 
-    origin: str
     sizes: Array
     points: Mapping[str, Array] = field(repr=False)
 
@@ -122,24 +117,16 @@ def placed(system: System, gpus: int) -> System:
     """
     if gpus <= system.gpus:
         return system.of(1) if gpus == system.gpus else system.of(1).part(gpus)
-    own = system.gpus if gpus % system.gpus == 0 else gcd_below(gpus, system.gpus)
+    own = next(count for count in range(system.gpus, 0, -1) if gpus % count == 0)
     if own == 1 and system.gpus > 1:
         whole = gpus // system.gpus * system.gpus
         raise UsageError(
             f"--gpus {gpus} cannot be dealt out to nodes of {system.gpus} GPUs; give {whole} or {whole + system.gpus}"
         )
-    return (system if own == system.gpus else _some(system, own)).of(gpus // own)
-
-
-def gcd_below(number: int, limit: int) -> int:
-    """Return the largest divisor of a number that is not above the limit."""
-    return next(one for one in range(limit, 0, -1) if gcd(number, one) == one)
-
-
-def _some(system: System, own: int) -> System:
-    """Return nodes of which a job uses some GPUs, and these GPUs all network cards."""
-    part = system.of(1).part(own)
-    return replace(part, nics=system.nics, tiers=system.tiers)
+    if own < system.gpus:
+        # The GPUs that a job uses of a node have all its network cards.
+        system = replace(system.of(1).part(own), nics=system.nics, tiers=system.tiers)
+    return system.of(gpus // own)
 
 
 class ModelCurves:
@@ -157,19 +144,18 @@ class ModelCurves:
     def curve(self, collective: str, group: Group) -> Curve:
         """Return the curve of a collective by its name for a group; Unsupported if there is none."""
         if (collective, group) not in self._known:
-            curve = _modelled(part_of(self.system, group), collective, self.origin)
-            self._known[collective, group] = curve
+            self._known[collective, group] = _modelled(part_of(self.system, group), collective)
         return self._known[collective, group]
 
 
 @lru_cache(maxsize=4096)
-def _modelled(part: System, collective: str, origin: str) -> Curve:
+def _modelled(part: System, collective: str) -> Curve:
     meaning = find_collective(collective)
     reduction = find_reduction("sum") if meaning.reduces else NONE
     first = Case(meaning, 0, find_datatype("half"), reduction, 0, part.ranks, in_place=False)
     rows = network_curve(part, [replace(first, nbytes=int(size)) for size in SIZES])
     points = {edge: np.array([getattr(row, edge) for row in rows]) for edge in (TYPICAL, LOW, HIGH)}
-    return TabulatedCurve(origin, SIZES, points)
+    return TabulatedCurve(SIZES, points)
 
 
 @dataclass
@@ -189,12 +175,13 @@ class Network:
         )
         if sizes.size == 1:
             return self._time_of_one_layout(collective, sizes, int(counts.flat[0]), int(strides.flat[0]))
+        assert isinstance(self.edges, str), "several edges are for a single layout"
         seconds = np.zeros(sizes.shape)
         keys = counts * (1 << 32) + strides
         for key in np.unique(keys[(counts > 1) & (sizes > 0)]):
             there = (keys == key) & (sizes > 0)
             curve = self._curve(collective, int(key >> 32), int(key & 0xFFFFFFFF))
-            seconds[there] = curve.time(sizes[there], self.edges if isinstance(self.edges, str) else TYPICAL)
+            seconds[there] = curve.time(sizes[there], self.edges)
         return seconds
 
     def _time_of_one_layout(self, collective: str, size: Array, count: int, stride: int) -> Array:

@@ -1,7 +1,7 @@
 """Training jobs: the model, the batch, the software, and everything else that is the same for all layouts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
@@ -12,13 +12,8 @@ MOST_GPUS = 2**20
 MOST_BATCH = 2**30
 
 
-class Precision(NamedTuple):
-    """Precision of matrix products; weights, activations and messages have 16 bits in any case."""
-
-    fp8: bool
-
-
-PRECISIONS = {"bf16": Precision(False), "fp8": Precision(True)}
+PRECISIONS = ("bf16", "fp8")
+"""Of matrix products; weights, activations and messages have 16 bits in any case."""
 
 
 class Optimiser(NamedTuple):
@@ -94,11 +89,10 @@ class Job:
         ):
             if not 1 <= value <= most:
                 raise UsageError(f"{what} {value} is impossible; give 1 to {most}")
-        for name, table in (("precision", PRECISIONS), ("optimiser", OPTIMISERS), ("gradients", GRADIENTS)):
+        tables = {"precision": PRECISIONS, "optimiser": OPTIMISERS, "gradients": GRADIENTS, "stack": STACKS}
+        for name, table in tables.items():
             if getattr(self, name) not in table:
                 raise unknown(f"--{name}", getattr(self, name), table)
-        if self.stack not in STACKS:
-            raise unknown("--stack", self.stack, STACKS)
         return self
 
     @property
@@ -110,7 +104,3 @@ class Job:
     def flops(self) -> float:
         """FLOPs of a step, as utilisation is counted."""
         return self.model.flops(self.sequence) * self.tokens
-
-    def on(self, gpus: int) -> "Job":
-        """Return the same job on another number of GPUs."""
-        return replace(self, gpus=gpus)

@@ -6,7 +6,7 @@ chosen.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -133,13 +133,6 @@ def in_words(fixed: Choices) -> str:
     return " ".join(words)
 
 
-def layout_of(values: Choices) -> Layout:
-    """Return the layout with these fields."""
-    names = {field.name for field in fields(Layout)}
-    assert set(values) <= names
-    return Layout(**values)  # type: ignore[arg-type]
-
-
 MICROS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
 SHORTEST = 4096  # tokens of a sample that are left to a GPU where context parallelism cuts it
 MOST_CHUNKS = 32
@@ -187,12 +180,11 @@ def candidates(job: Job, system: Place, fixed: Choices) -> dict[str, Array]:
 
 def layouts(arrays: Mapping[str, Array], places: Iterable[int]) -> list[Layout]:
     """Return the layouts at these places of the arrays."""
-    return [layout_of(_decoded(arrays, int(place))) for place in places]
-
-
-def _decoded(arrays: Mapping[str, Array], place: int) -> Choices:
-    numbers: dict[str, int | str | bool] = {name: int(arrays[name][place]) for name in FIELDS}
-    return numbers | {name: words[int(arrays[name][place])] for name, words in CODES.items()}
+    found = []
+    for place in places:
+        numbers: dict[str, Any] = {name: int(arrays[name][place]) for name in FIELDS}
+        found.append(Layout(**numbers, **{name: words[int(arrays[name][place])] for name, words in CODES.items()}))
+    return found
 
 
 def coded(layout: Layout) -> dict[str, float]:
@@ -288,13 +280,9 @@ def _sensible(arrays: dict[str, Array], system: Place, fixed: Choices) -> np.nda
 
 def node_replicas(arrays: dict[str, Array], system: Place) -> Array:
     """Return the number of replicas of a GPU's weights that are in its node."""
-    stride = data_stride(arrays)
     replicas = np.asarray(arrays["data"] * arrays["context"], np.int64)
-    return np.asarray(np.gcd(replicas, _fit(stride, system)), np.float64)
-
-
-def _fit(stride: Array, system: Place) -> Any:
-    return np.maximum(1, system.gpus // stride).astype(np.int64)
+    fit = np.maximum(1, system.gpus // data_stride(arrays)).astype(np.int64)
+    return np.asarray(np.gcd(replicas, fit), np.float64)
 
 
 def data_stride(arrays: dict[str, Array]) -> Array:
@@ -324,14 +312,15 @@ def _why_none(job: Job, system: Place, fixed: Choices) -> str:
 
 def _way_out(job: Job, system: Place, fixed: Choices) -> str:
     """Return the nearest batch or number of GPUs with which there is a layout, or the fixed choice to leave out."""
-    for least in sorted({data * int(fixed.get("micro", 1)) for data in _data_sizes(job, system, fixed)}):
+    every = _shapes(replace(job, batch=job.gpus), system, {**fixed, "micro": 1})
+    for least in sorted({shape[4] * int(fixed.get("micro", 1)) for shape in every}):
         batch = least * max(1, round(job.batch / least))
         if _any(replace(job, batch=batch), system, fixed):
             return f"give a multiple of {least}, such as --batch {batch}"
     taken = prod(int(fixed.get(name, 1)) for name in ("tensor", "pipeline", "context", "data"))
     counts = sorted({taken * one for one in divisors(job.batch)}, key=lambda gpus: abs(gpus - job.gpus))
     for gpus in counts:
-        if gpus <= MOST_GPUS and _any(job.on(gpus), system, fixed):
+        if gpus <= MOST_GPUS and _any(replace(job, gpus=gpus), system, fixed):
             return f"give --gpus {gpus}"
     for name in fixed:
         if _any(job, system, {other: value for other, value in fixed.items() if other != name}):
@@ -341,8 +330,3 @@ def _way_out(job: Job, system: Place, fixed: Choices) -> str:
 
 def _any(job: Job, system: Place, fixed: Choices) -> bool:
     return next(_shapes(job, system, fixed), None) is not None
-
-
-def _data_sizes(job: Job, system: Place, fixed: Choices) -> set[int]:
-    """Return all data-parallel sizes that the model allows with some batch."""
-    return {shape[4] for shape in _shapes(replace(job, batch=job.gpus), system, dict(fixed) | {"micro": 1})}

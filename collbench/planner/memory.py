@@ -1,9 +1,13 @@
 """Formulas of memory: the bytes that a GPU keeps for its share of the weights and for micro-batches in flight.
 
-Every formula is a function whose parameters name other formulas and inputs (`step.evaluate` evaluates them).  Of the
-GPU that needs most; arguments are numbers, or arrays with a number for every layout.
+Every formula is a function whose parameters name other formulas and inputs (`search.evaluate` evaluates them, in the
+order of this file).  Of the GPU that needs most; arguments are numbers, or arrays with a number for every layout.
+
+Sources: weights, gradients and states by Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054), section 3; activations of
+layers by Korthikanti et al. 2022 (arXiv:2205.05198), section 4.
 """
 
+from inspect import signature
 from typing import Any
 
 from numpy import maximum, minimum, where
@@ -36,14 +40,9 @@ def shards(hybrid: V, replicas: V, node_replicas: V) -> V:
     return where(hybrid, node_replicas, replicas)
 
 
-def sharded_parameters(dense_parameters: V, end_parameters: V, shards: V) -> V:
-    """Return the share of a GPU of what all replicas hold, if it is sharded."""
-    return (dense_parameters + end_parameters) / shards
-
-
-def sharded_experts(expert_parameters: V, shards: V, expert: V) -> V:
-    """Return the share of a GPU of its experts, of which there are fewer replicas, if they are sharded."""
-    return expert_parameters / maximum(1, shards / expert)
+def expert_shards(shards: V, expert: V) -> V:
+    """Return the number of GPUs that share experts, of which there are fewer replicas, if they are sharded."""
+    return maximum(1, shards / expert)
 
 
 def whole(dense_parameters: V, end_parameters: V, expert_parameters: V) -> V:
@@ -51,29 +50,23 @@ def whole(dense_parameters: V, end_parameters: V, expert_parameters: V) -> V:
     return dense_parameters + end_parameters + expert_parameters
 
 
-def share(sharded_parameters: V, sharded_experts: V) -> V:
+def share(dense_parameters: V, end_parameters: V, expert_parameters: V, shards: V, expert_shards: V) -> V:
     """Return the parameters of a GPU if everything is sharded."""
-    return sharded_parameters + sharded_experts
+    return (dense_parameters + end_parameters) / shards + expert_parameters / expert_shards
 
 
 def weights(shard: V, share: V, whole: V) -> V:
-    """Return the bytes of the weights of a GPU, 16 bits each.
-
-    Source: Rajbhandari et al. 2020, arXiv:1910.02054, section 3.
-    """
+    """Return the bytes of the weights of a GPU, 16 bits each."""
     return 2 * where(shard >= 3, share, whole)
 
 
 def gradients(gradient_bytes: V, shard: V, share: V, whole: V) -> V:
-    """Return the bytes of the gradients of a GPU.  Source: Rajbhandari et al. 2020, arXiv:1910.02054, section 3."""
+    """Return the bytes of the gradients of a GPU."""
     return gradient_bytes * where(shard >= 2, share, whole)
 
 
 def optimiser_states(state_bytes: V, shard: V, share: V, whole: V, offload: V) -> V:
-    """Return the bytes of the optimiser's states on a GPU; 0 where the CPU's memory has them.
-
-    Source: Rajbhandari et al. 2020, arXiv:1910.02054, section 3.
-    """
+    """Return the bytes of the optimiser's states on a GPU; 0 where the CPU's memory has them."""
     return where(offload, 0, state_bytes * where(shard >= 1, share, whole))
 
 
@@ -82,30 +75,23 @@ def in_flight(micro_batches: V, pipeline: V, chunks: V) -> V:
     return minimum(micro_batches, pipeline + where(chunks > 1, (pipeline - 1) / chunks, 0))
 
 
-def layer_whole(tokens: V, hidden: V, dropout: V, routed: V, spread: V) -> V:
-    """Return the bytes of a layer's activations that tensor parallelism does not split.
-
-    Norms, inputs of attention and feed-forward, marks of dropout, tokens sent to experts.
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.
-    """
-    return tokens * hidden * (8 + 2 * dropout + 2 * routed) / spread
-
-
-def layer_split(tokens: V, queries: V, keys: V, gated: V, width_worked: V, tensor: V) -> V:
-    """Return the bytes of a layer's activations that tensor parallelism splits.
-
-    Queries, keys, values, input of the projection, feed-forward around its activation.
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.
-    """
-    return tokens * (4 * queries + 4 * keys + where(gated, 6, 4) * width_worked) / tensor
-
-
 def layer_scores(tokens: V, sequence: V, heads: V, dropout: V, tensor: V, fused: V) -> V:
-    """Return the bytes of a layer's attention scores: after softmax, and after dropout with its marks.
-
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.
-    """
+    """Return the bytes of a layer's attention scores: after softmax, and after dropout with its marks."""
     return where(fused, 0, tokens * sequence * heads * (2 + 3 * dropout) / tensor)
+
+
+def layer_activations(
+    tokens: V, hidden: V, dropout: V, routed: V, spread: V, queries: V, keys: V, gated: V, width_worked: V, tensor: V,
+    layer_scores: V,
+) -> V:  # fmt: skip
+    """Return the bytes of all activations of a layer.
+
+    Tensor parallelism splits queries, keys, values, the input of the projection, and the feed-forward part around its
+    activation; it does not split norms, inputs of attention and feed-forward, marks of dropout, tokens sent to experts.
+    """
+    whole = tokens * hidden * (8 + 2 * dropout + 2 * routed) / spread
+    split = tokens * (4 * queries + 4 * keys + where(gated, 6, 4) * width_worked) / tensor
+    return whole + split + layer_scores
 
 
 def layer_remade(tokens: V, hidden: V, width_worked: V, tensor: V, spread: V, fused: V, layer_scores: V) -> V:
@@ -114,28 +100,15 @@ def layer_remade(tokens: V, hidden: V, width_worked: V, tensor: V, spread: V, fu
 
 
 def layer_kept(
-    full: V, selective: V, tokens: V, hidden: V, spread: V, layer_whole: V, layer_split: V, layer_scores: V,
-    layer_remade: V,
+    full: V, selective: V, tokens: V, hidden: V, spread: V, layer_activations: V, layer_remade: V
 ) -> V:  # fmt: skip
-    """Return the bytes of a layer's activations between its forward and its backward pass.
-
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.
-    """
-    return where(
-        full,
-        2 * tokens * hidden / spread,
-        layer_whole + layer_split + layer_scores - where(selective, layer_remade, 0),
-    )
+    """Return the bytes of a layer's activations between its forward and its backward pass."""
+    return where(full, 2 * tokens * hidden / spread, layer_activations - where(selective, layer_remade, 0))
 
 
-def activations(
-    in_flight: V, own_layers: V, layer_kept: V, full: V, layer_whole: V, layer_split: V, layer_scores: V
-) -> V:
-    """Return the bytes of all micro-batches in flight, and of the layer that is computed once more.
-
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.
-    """
-    return in_flight * own_layers * layer_kept + where(full, layer_whole + layer_split + layer_scores, 0)
+def activations(in_flight: V, own_layers: V, layer_kept: V, full: V, layer_activations: V) -> V:
+    """Return the bytes of all micro-batches in flight, and of the layer that is computed once more."""
+    return in_flight * own_layers * layer_kept + where(full, layer_activations, 0)
 
 
 def end_activations(
@@ -144,11 +117,9 @@ def end_activations(
     """Return the bytes of activations outside the layers.
 
     Marks of the embedding's dropout; norm, output and scores where the stage is the last, too.
-    Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.
     """
-    return tokens * (
-        in_flight * dropout * hidden / spread + where(pipeline > 1, 0, 4 * hidden / spread + 4 * vocabulary / tensor)
-    )
+    last = where(pipeline > 1, 0, 4 * hidden / spread + 4 * vocabulary / tensor)
+    return tokens * (in_flight * dropout * hidden / spread + last)
 
 
 def buffers(
@@ -184,43 +155,5 @@ def needed(
     return weights + gradients + optimiser_states + activations + end_activations + buffers + context_memory + fragments
 
 
-PARTS = (
-    "weights",
-    "gradients",
-    "optimiser_states",
-    "activations",
-    "end_activations",
-    "buffers",
-    "context_memory",
-    "fragments",
-)
+PARTS = tuple(signature(needed).parameters)
 """What `needed` is the sum of."""
-
-
-TERMS = (
-    dense_parameters,
-    expert_parameters,
-    end_parameters,
-    replicas,
-    shards,
-    sharded_parameters,
-    sharded_experts,
-    whole,
-    share,
-    weights,
-    gradients,
-    optimiser_states,
-    in_flight,
-    layer_whole,
-    layer_split,
-    layer_scores,
-    layer_remade,
-    layer_kept,
-    activations,
-    end_activations,
-    buffers,
-    context_memory,
-    fragments,
-    needed,
-)
-"""Formulas of this module, in an order in which they can be evaluated."""

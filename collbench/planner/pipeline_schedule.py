@@ -118,52 +118,36 @@ def _dealt(stages: int, chunks: int, micro_batches: int) -> list[tuple[int, int]
 
 def _simulated(pipeline: Pipeline, orders: Sequence[Iterator[Task]]) -> list[Event]:
     """Return the events of all stages: each is advanced as far as it can, until all are done."""
-    done = _Done(pipeline)
+    stages, places = pipeline.stages, pipeline.stages * pipeline.chunks  # chunks of the model in its order
+    count = pipeline.micro_batches
+    apart = pipeline.weights if zero_bubble(pipeline) else 0.0
+    takes = {
+        FORWARD: pipeline.forward / pipeline.chunks,
+        BACKWARD: (pipeline.backward - apart) / pipeline.chunks,
+        WEIGHTS: apart,
+    }
+    # When each micro-batch has passed each chunk of each stage; infinite until that is known.
+    forward, backward = ([[inf] * count for _ in range(places)] for _ in range(2))
+    done = {FORWARD: forward, BACKWARD: backward, WEIGHTS: [[inf] * count] * places}
+    needed = {FORWARD: [[0.0] * count, *forward[:-1]], BACKWARD: [*backward[1:], forward[-1]], WEIGHTS: backward}
     rows: list[list[Event]] = [[] for _ in orders]
     tasks = [next(order, None) for order in orders]
-    waiting = list(range(pipeline.stages))
+    waiting = list(range(stages))
     while waiting:
         before = sum(map(len, rows))
         for stage in waiting:
-            tasks[stage] = done.advance(stage, tasks[stage], orders[stage], rows[stage])
+            task, row = tasks[stage], rows[stage]
+            now = row[-1].end if row else 0.0
+            while task:
+                kind, chunk, one = task
+                place = chunk * stages + stage
+                start = max(now, needed[kind][place][one])
+                if start == inf:
+                    break
+                done[kind][place][one] = now = start + takes[kind]
+                row.append(Event(stage, chunk, one, kind, start, takes[kind]))
+                task = next(orders[stage], None)
+            tasks[stage] = task
         waiting = [stage for stage in reversed(waiting) if tasks[stage]]
         assert sum(map(len, rows)) > before, "stages that wait for each other"
     return [event for row in rows for event in row]
-
-
-class _Done:
-    """When each micro-batch has passed each chunk of each stage; infinite until that is known."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        places = pipeline.stages * pipeline.chunks  # chunks of the model in its order
-        self._stages, count = pipeline.stages, pipeline.micro_batches
-        forward, backward = ([[inf] * count for _ in range(places)] for _ in range(2))
-        self._done = {FORWARD: forward, BACKWARD: backward, WEIGHTS: [[inf] * count] * places}
-        self._needed = {
-            FORWARD: [[0.0] * count, *forward[:-1]],
-            BACKWARD: [*backward[1:], forward[-1]],
-            WEIGHTS: backward,
-        }
-        apart = pipeline.weights if zero_bubble(pipeline) else 0.0
-        self._seconds = {
-            FORWARD: pipeline.forward / pipeline.chunks,
-            BACKWARD: (pipeline.backward - apart) / pipeline.chunks,
-            WEIGHTS: apart,
-        }
-
-    def advance(self, stage: int, task: Task | None, order: Iterator[Task], row: list[Event]) -> Task | None:
-        """Let a stage do its tasks; return the first whose input is not there yet, or None at the end."""
-        now = row[-1].end if row else 0.0
-        while task:
-            kind, chunk, one = task
-            place = chunk * self._stages + stage
-            start = self._needed[kind][place][one]
-            if start == inf:
-                return task
-            if start < now:
-                start = now
-            seconds = self._seconds[kind]
-            self._done[kind][place][one] = now = start + seconds
-            row.append(Event(stage, chunk, one, kind, start, seconds))
-            task = next(order, None)
-        return None

@@ -17,49 +17,41 @@ _DTYPES = {2: "bfloat16", 4: "float"}
 
 
 def row(planned: Planned, purpose: str, system: str, price: float = 0.0, total: float = 0.0) -> PlannedStep:
-    """Return an evaluated layout as a row of a run file; `total` is the number of tokens of the whole run."""
-    return PlannedStep(
-        case_of(planned),
-        planned.layout.name,
-        purpose=purpose,
-        system=system,
-        parts=planned.parts,
-        memory=planned.memory,
-        capacity=float(planned.values["capacity"]),
-        low=planned.low,
-        high=planned.high,
-        tokens=float(planned.job.tokens),
-        utilisation=planned.utilisation,
-        pipeline=_pipeline(planned),
-        price=price,
-        total=total,
-    )
+    """Return an evaluated layout as a row of a run file; `total` is the number of tokens of the whole run.
 
-
-def case_of(planned: Planned) -> Case:
-    """Return the all-reduce of the layout's gradients as a case."""
-    size = int(planned.values["gradient_bytes"])
-    nbytes = round(float(planned.values["whole"])) * size
-    return Case(
-        find_collective("allreduce"), nbytes, find_datatype(_DTYPES[size]), find_reduction("sum"), 0,
-        planned.layout.gpus, in_place=True,
-    )  # fmt: skip
-
-
-def _pipeline(planned: Planned) -> Pipeline:
-    """Return the layout's pipeline; exposed communication counts as part of its micro-batch."""
+    The case is the all-reduce of the layout's gradients.  In the pipeline, exposed communication counts as part of its
+    micro-batch.
+    """
     values, layout = planned.values, planned.layout
+    size = int(values["gradient_bytes"])
+    nbytes = round(float(values["whole"])) * size
+    sums = find_datatype(_DTYPES[size]), find_reduction("sum")
     forward, backward = float(values["stage_forward"]), float(values["stage_backward"])
     longer = float(values["micro_seconds"]) / (forward + backward)
     again = float(values["own_layers"]) * float(values["layer_again"])
-    weights = (backward - again) / 2 if layout.schedule == "zb" else 0.0
-    return Pipeline(
+    pipeline = Pipeline(
         stages=layout.pipeline,
         chunks=layout.chunks,
         micro_batches=int(values["micro_batches"]),
         forward=forward * longer,
         backward=backward * longer,
-        weights=weights,
+        weights=(backward - again) / 2 if layout.schedule == "zb" else 0.0,
+    )
+    return PlannedStep(
+        Case(find_collective("allreduce"), nbytes, *sums, 0, layout.gpus, in_place=True),
+        layout.name,
+        purpose=purpose,
+        system=system,
+        parts=planned.parts,
+        memory=planned.memory,
+        capacity=float(values["capacity"]),
+        low=planned.low,
+        high=planned.high,
+        tokens=float(planned.job.tokens),
+        utilisation=planned.utilisation,
+        pipeline=pipeline,
+        price=price,
+        total=total,
     )
 
 

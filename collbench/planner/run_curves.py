@@ -44,14 +44,6 @@ LEAST = 4  # sizes of a curve
 
 
 @dataclass(frozen=True)
-class MeasuredOn:
-    """Name and number of ranks of what the run was measured on."""
-
-    name: str
-    gpus: int
-
-
-@dataclass(frozen=True)
 class Points:
     """A measured curve: median seconds and band at sizes in bytes."""
 
@@ -77,11 +69,11 @@ class RunCurves:
 
     def curve(self, collective: str, group: Group) -> Curve:
         """Return the curve of the measured number of ranks that is nearest, scaled to the group."""
-        return _scaled(self._curves, collective, group.ranks, self.origin)
+        return _scaled(self._curves, collective, group.ranks)
 
 
 @lru_cache(maxsize=1024)
-def _scaled(known: tuple[Points, ...], collective: str, ranks: int, origin: str) -> Curve:
+def _scaled(known: tuple[Points, ...], collective: str, ranks: int) -> Curve:
     points, share = _nearest(known, collective, ranks)
     sizes = np.array(points.sizes)
     meaning = find_collective(points.collective)
@@ -98,8 +90,7 @@ def _scaled(known: tuple[Points, ...], collective: str, ranks: int, origin: str)
         * np.maximum.accumulate(np.array(values) * bytes_of + least * max(0, waits - bytes_of))
         for edge, values in edges.items()
     }
-    from_what = "" if same else f", from its {points.collective} of {points.ranks} ranks"
-    return TabulatedCurve(f"{origin}{from_what}", sizes, times)
+    return TabulatedCurve(sizes, times)
 
 
 def _nearest(known: Sequence[Points], collective: str, ranks: int) -> tuple[Points, float]:
@@ -134,15 +125,11 @@ def _chosen(collective: str, ranks: int, rows: Sequence[Observed], fitted: bool)
     sizes = sorted(best)
     if fitted:
         return _fitted(collective, ranks, sizes, [best[size].times for size in sizes])
-    bands = [_band(best[size]) for size in sizes]
-    columns = zip(*((best[size].typical, *band) for size, band in zip(sizes, bands, strict=True)), strict=True)
-    typical, low, high = (tuple(np.maximum.accumulate(column).tolist()) for column in columns)
-    return Points(collective, ranks, tuple(map(float, sizes)), typical, low, high)
-
-
-def _band(row: Observed) -> tuple[float, float]:
-    """Return where nine of ten samples are, or the only figure where there are no samples."""
-    return stats.percentile(row.times, 5), stats.percentile(row.times, 95)
+    rows = [best[size] for size in sizes]
+    typical = [row.typical for row in rows]
+    low, high = ([stats.percentile(row.times, share) for row in rows] for share in (5, 95))
+    columns = (tuple(np.maximum.accumulate(column).tolist()) for column in (typical, low, high))
+    return Points(collective, ranks, tuple(map(float, sizes)), *columns)
 
 
 def _fitted(collective: str, ranks: int, sizes: Sequence[int], samples: Sequence[Sequence[float]]) -> Points:
@@ -191,35 +178,24 @@ def setting_of(run: Run, job: Callable[[str], Job], options: Given, loader: floa
 
 
 def _of_ranks(run: Run, job: Callable[[str], Job], options: Given, loader: float, why_not: str) -> Setting:
-    topology = run.header.topology
+    """Return the setting of ranks on a CPU: they compute as the options say, or as measured here if the run was."""
+    topology, host = run.header.topology, run.header.environment.host
     if topology.platform != "cpu" or not topology.ranks:
         raise UsageError(why_not)
-    box = MeasuredOn(topology.name, topology.ranks)
-    product = _product(run, options, topology.ranks)
-    source = "as given" if options.tflops else "measured here"
-    there = Machine(
-        topology.name, topology.ranks, product, REACHED, pcie_rate=1e10, process=PROCESS, unit="ranks",
-        note=f"a rank computes {product.flops / 1e9:.3g} GFLOP/s, {source}",
-    )  # fmt: skip
-    return Setting(job("modern"), RunCurves(run, box, str(run.path), options.fitted), there, loader)
-
-
-def _product(run: Run, options: Given, ranks: int) -> Product:
-    """Return what a rank of a CPU can do: as the options say, or measured here if the run was measured here."""
-    here = run.header.environment.host in ("", socket.gethostname())
-    if not here and not (options.tflops and options.memory):
+    if host not in ("", socket.gethostname()) and not (options.tflops and options.memory):
         raise UsageError(
-            f"{run.path} was measured on another machine ({run.header.environment.host}), whose ranks' computing is "
-            "not known; give --tflops and --memory of a rank"
+            f"{run.path} was measured on another machine ({host}), whose ranks' computing is not known; give --tflops "
+            "and --memory of a rank"
         )
     flops = options.tflops * 1e12 if options.tflops else flops_of(1, MATRIX) / seconds_of_a_product("cpu", MATRIX)
-    memory = options.memory * GIB if options.memory else _memory() / ranks
-    return Product(flops, flops, memory, _copied())
-
-
-def _memory() -> float:
-    """Return the bytes of memory of this machine."""
-    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    whole = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    memory = options.memory * GIB if options.memory else whole / topology.ranks
+    source = "as given" if options.tflops else "measured here"
+    there = Machine(
+        topology.name, topology.ranks, Product(flops, flops, memory, _copied()), REACHED, pcie_rate=1e10,
+        process=PROCESS, unit="ranks", note=f"a rank computes {flops / 1e9:.3g} GFLOP/s, {source}",
+    )  # fmt: skip
+    return Setting(job("modern"), RunCurves(run, there, str(run.path), options.fitted), there, loader)
 
 
 def _copied() -> float:

@@ -3,11 +3,12 @@
 `plan` is the front for programs; `collbench train` is the same for people.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from math import inf
+from functools import cache, cached_property
+from inspect import isfunction, signature
+from math import hypot, inf
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,7 @@ from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Net
 from collbench.planner.job import Job
 from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts, parse_layout
 from collbench.planner.models import Model, load_model
-from collbench.planner.setting import Inputs, Machine, Setting, choices, inputs, machine_of
-from collbench.planner.step import evaluate
+from collbench.planner.setting import Setting, choices, inputs, machine_of
 from collbench.topology.system import System
 from collbench.units import format_size
 
@@ -69,14 +69,39 @@ class Planned:
         return self.job.tokens / self.step
 
 
-WITHOUT_CURVES = (*compute.TERMS, *memory.TERMS)
-WITH_CURVES = (*communication.TERMS, *step.TERMS)
+Formula = Callable[..., Any]
+
+
+def _formulas(module: ModuleType) -> tuple[Formula, ...]:
+    """Return the formulas that a module defines, in its order, in which they can be evaluated."""
+    return tuple(one for one in vars(module).values() if isfunction(one) and one.__module__ == module.__name__)
+
+
+WITHOUT_CURVES = (*_formulas(compute), *_formulas(memory))
+WITH_CURVES = (*_formulas(communication), *_formulas(step))
 TERMS = (*WITHOUT_CURVES, *WITH_CURVES)
 """All formulas of a plan, in the order in which they are evaluated."""
 
 
+def evaluate(terms: Iterable[Formula], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values together with those of all terms, each evaluated with the values that its parameters name.
+
+    A term whose value is given already is not evaluated again.
+    """
+    known = dict(values)
+    for term in terms:
+        if term.__name__ not in known:
+            known[term.__name__] = term(*[known[name] for name in _parameters(term)])
+    return known
+
+
+@cache
+def _parameters(term: Formula) -> tuple[str, ...]:
+    return tuple(signature(term).parameters)
+
+
 EDGES = (TYPICAL, LOW, HIGH, TYPICAL, TYPICAL)
-"""Of the curves, in the five books of a layout: as expected, curves at their edges, computing faster and slower."""
+"""Of the curves, in the five evaluations of a layout: expected, curves at their edges, computing faster and slower."""
 
 
 def evaluate_layout(given: Setting, layout: Layout) -> Planned:
@@ -88,16 +113,11 @@ def evaluate_layout(given: Setting, layout: Layout) -> Planned:
     spread = 1 + (constants.spread_experts if given.job.model.experts else constants.spread)
     known = inputs(given) | choices({name: np.asarray(value) for name, value in coded(layout).items()}, given)
     known["efficiency"] = given.job.efficiency * np.array([1, 1, 1, spread, 1 / spread])
-    books = evaluate(TERMS, known | {"network": Network(given.curves, EDGES)})
-    step, fast_curves, slow_curves, fast, slow = np.broadcast_to(books["step"], len(EDGES)).tolist()
-    values = {name: value if name == "network" else np.asarray(value).flat[0] for name, value in books.items()}
-    low = step - math.hypot(step - fast_curves, step - fast)
-    return Planned(layout, given.job, values, max(0.0, low), step + math.hypot(slow_curves - step, slow - step))
-
-
-def mean_of(low: Array, likely: Array, high: Array) -> Array:
-    """Return the mean over a band, of which the likely value counts four times (Malcolm et al. 1959, PERT)."""
-    return (low + 4 * likely + high) / 6
+    found = evaluate(TERMS, known | {"network": Network(given.curves, EDGES)})
+    step, fast_curves, slow_curves, fast, slow = np.broadcast_to(found["step"], len(EDGES)).tolist()
+    values = {name: value if name == "network" else np.asarray(value).flat[0] for name, value in found.items()}
+    low = step - hypot(step - fast_curves, step - fast)
+    return Planned(layout, given.job, values, max(0.0, low), step + hypot(slow_curves - step, slow - step))
 
 
 @dataclass(frozen=True)
@@ -131,36 +151,39 @@ def search(given: Setting, fixed: Choices) -> SearchResult:
     A layout is not timed where another that recomputes or offloads less, and is otherwise the same, fits: it is slower.
     """
     arrays = candidates(given.job, given.curves.system, fixed)
-    known, count = inputs(given), len(arrays["data"])
-    needs = np.concatenate([_needed(given, known, part) for part in _parts(arrays, np.arange(count))])
+    everything = np.arange(len(arrays["data"]))
+    needs = np.concatenate([_spread(known["needed"], known) for known in _evaluated(given, arrays, everything)])
     fitting = np.flatnonzero(needs <= given.capacity)
     timed = fitting[_worth_timing(arrays, fitting)]
-    times = [_times(given, known, part) for part in _parts(arrays, timed)]
+    times = [_mean_and_likely(given, known) for known in _evaluated(given, arrays, timed)]
     means, steps = np.concatenate(times, axis=1) if times else np.zeros((2, 0))
     order = np.argsort(means, kind="stable")
     return SearchResult(arrays, means[order], steps[order], timed[order], needs, len(fitting))
 
 
-def _parts(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> Iterator[dict[str, Array]]:
-    """Yield the arrays at these places, as many at once as memory allows."""
+def _evaluated(given: Setting, arrays: Mapping[str, Array], places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+    """Yield the values of all formulas without curves at these places, as many at once as memory allows."""
+    known = inputs(given)
     for start in range(0, len(places), AT_ONCE):
-        own = places[start : start + AT_ONCE]
-        yield {name: array[own] for name, array in arrays.items()}
+        part = {name: array[places[start : start + AT_ONCE]] for name, array in arrays.items()}
+        yield evaluate(WITHOUT_CURVES, known | choices(part, given))
 
 
-def _needed(given: Setting, known: Inputs, part: dict[str, Array]) -> Array:
-    values = evaluate(WITHOUT_CURVES, {**known, **choices(part, given)})
-    return np.broadcast_to(values["needed"], part["data"].shape)
+def _mean_and_likely(given: Setting, known: Mapping[str, Any]) -> Array:
+    """Return the mean and the likely step of every layout, as two rows.
 
-
-def _times(given: Setting, known: Inputs, part: dict[str, Array]) -> Array:
-    """Return mean and likely steps, as two rows."""
-    alike = evaluate(WITHOUT_CURVES, {**known, **choices(part, given)})
-    low, step, high = (
-        evaluate(WITH_CURVES, {**alike, "network": Network(given.curves, edge)})["busy"]  # starving or not
+    The mean over a band counts the likely value four times (Malcolm et al. 1959, PERT).
+    """
+    low, likely, high = (
+        evaluate(WITH_CURVES, {**known, "network": Network(given.curves, edge)})["busy"]  # starving or not
         for edge in (LOW, TYPICAL, HIGH)
     )
-    return np.array([np.broadcast_to(seconds, part["data"].shape) for seconds in (mean_of(low, step, high), step)])
+    return np.array([_spread((low + 4 * likely + high) / 6, known), _spread(likely, known)])
+
+
+def _spread(value: Any, known: Mapping[str, Any]) -> Array:
+    """Return a value as an array with a number for every layout."""
+    return np.broadcast_to(value, known["data"].shape)
 
 
 def _worth_timing(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -271,11 +294,19 @@ def plan(
 def plan_on(given: Setting, fixed: Choices, advised: bool = True) -> Plan:
     """Return the plan for a setting; UsageError if nothing fits, with how much is missing and what would fit."""
     searched = search(given, fixed)
-    if not len(searched.means):
-        near = float(searched.needs[searched.smallest]) < HOPELESS * given.capacity
-        way_out = _what_fits(given, fixed) if near else "give a smaller model"
-        raise UsageError(_why_nothing_fits(given, searched) + (f"; {way_out}" if advised else ""))
-    return Plan(given, fixed, searched)
+    if len(searched.means):
+        return Plan(given, fixed, searched)
+    needed = float(searched.needs[searched.smallest])
+    short = format_size(2**20 * round((needed - given.capacity) / 2**20 + 0.5))
+    (nearest,) = layouts(searched.arrays, [searched.smallest])
+    reason = (
+        f"no layout of {given.job.model.name} on {given.job.gpus} GPUs fits {format_size(given.capacity)}: {short} "
+        f"short with {nearest.name}"
+    )
+    if not advised:
+        raise UsageError(reason)
+    near = needed < HOPELESS * given.capacity
+    raise UsageError(f"{reason}; {_what_fits(given, fixed) if near else 'give a smaller model'}")
 
 
 def best_of(given: Setting, fixed: Choices) -> Planned:
@@ -285,65 +316,44 @@ def best_of(given: Setting, fixed: Choices) -> Planned:
     return evaluate_layout(given, layouts(searched.arrays, [place])[0])
 
 
-def _why_nothing_fits(given: Setting, searched: SearchResult) -> str:
-    missing = float(searched.needs[searched.smallest]) - given.capacity
-    short = format_size(2**20 * round(missing / 2**20 + 0.5))
-    capacity = format_size(given.capacity)
-    (nearest,) = layouts(searched.arrays, [searched.smallest])
-    return (
-        f"no layout of {given.job.model.name} on {given.job.gpus} GPUs fits {capacity}: {short} short with "
-        f"{nearest.name}"
-    )
-
-
 def _what_fits(given: Setting, fixed: Choices) -> str:
     """Return what would make it possible: fewer fixed choices, another optimiser, newer software, or more GPUs."""
-    relaxed = [{**fixed, name: value} for name, value in SMALLER.items() if fixed.get(name, value) != value]
-    ways = [f'--layout "{in_words(other)}"' for other in relaxed if fits(given, other)]
-    if fixed and not ways and fits(given, {}):
+    ways = []
+    for name, smaller in SMALLER.items():
+        relaxed = {**fixed, name: smaller}
+        if fixed.get(name, smaller) != smaller and _fits(given, relaxed):
+            ways.append(f'--layout "{in_words(relaxed)}"')
+    if fixed and not ways and _fits(given, {}):
         ways.append("another --layout")
-    for name, value in (("optimiser", "adam8bit"), ("stack", "modern"), ("gradients", "bf16")):
-        changed = _changed(given.job, name, value)
-        if changed != given.job and fits(replace(given, job=changed), fixed):
-            ways.append(f"--{name} {value}")
-    more = _enough(given, fixed)
-    ways += [f"--gpus {more}"] if more else []
+    for name, job in (
+        ("optimiser", replace(given.job, optimiser="adam8bit")),
+        ("stack", replace(given.job, stack="modern")),
+        ("gradients", replace(given.job, gradients="bf16")),
+    ):
+        if job != given.job and _fits(replace(given, job=job), fixed):
+            ways.append(f"--{name} {getattr(job, name)}")
+    free = {name: value for name, value in fixed.items() if name != "data"}
+    for gpus in (given.job.gpus * 2**power for power in range(1, 13)):
+        grown = resized(given, gpus)
+        if grown and _fits(grown, free):
+            ways.append(f"--gpus {gpus}")
+            break
     return f"these fit: {', '.join(ways)}" if ways else "give more GPUs, or GPUs with more memory"
 
 
-def _changed(job: Job, name: str, value: str) -> Job:
-    return replace(job, **{name: value})  # type: ignore[arg-type]
-
-
-def fits(given: Setting, fixed: Choices) -> Layout | None:
-    """Return a layout that fits, or None."""
+def _fits(given: Setting, fixed: Choices) -> bool:
     try:
-        searched = search(given, fixed)
+        return search(given, fixed).fits > 0
     except UsageError:
-        return None
-    return layouts(searched.arrays, searched.fitting[:1])[0] if len(searched.fitting) else None
-
-
-def _enough(given: Setting, fixed: Choices) -> int:
-    """Return the next doubling of GPUs on which a layout fits, or 0."""
-    gpus = given.job.gpus
-    for _ in range(12):
-        gpus *= 2
-        grown = resized(given, gpus)
-        if grown and fits(grown, {name: value for name, value in fixed.items() if name != "data"}):
-            return gpus
-    return 0
+        return False
 
 
 def resized(given: Setting, gpus: int) -> Setting | None:
     """Return the setting on another number of GPUs, or None where there are not as many."""
-    if isinstance(given.curves, ModelCurves):
-        try:
-            curves = ModelCurves(given.curves.whole, gpus)
-        except UsageError:
-            return None
-        return replace(given, job=given.job.on(gpus), curves=curves)
-    return replace(given, job=given.job.on(gpus))
-
-
-__all__ = ["Machine", "Plan", "best_of", "plan", "plan_on", "resized"]
+    resized = replace(given, job=replace(given.job, gpus=gpus))
+    if not isinstance(given.curves, ModelCurves):
+        return resized
+    try:
+        return replace(resized, curves=ModelCurves(given.curves.whole, gpus))
+    except UsageError:
+        return None

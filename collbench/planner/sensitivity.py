@@ -63,7 +63,7 @@ def anchored(given: Setting, anchor: Anchor, fixed: Choices) -> tuple[Setting, P
     request = replace(request, loader=inf, job=replace(request.job, batch=anchor.batch or request.job.batch).checked())
     named = fixed if anchor.fixed is None else anchor.fixed
     layout = best_of(request, named)
-    requested = _seconds(anchor, layout)
+    requested = layout.step * layout.utilisation / anchor.value if anchor.utilisation else anchor.value
     low, high = FASTEST, SLOWEST
     for _ in range(50):
         middle = (low * high) ** 0.5
@@ -75,10 +75,6 @@ def anchored(given: Setting, anchor: Anchor, fixed: Choices) -> tuple[Setting, P
             f"and {fastest:.3g} s without computing; give layout= and gpus= of the run that was measured"
         )
     return replace(given, job=replace(given.job, efficiency=middle)), _at(request, layout, middle)
-
-
-def _seconds(anchor: Anchor, layout: Planned) -> float:
-    return layout.step * layout.utilisation / anchor.value if anchor.utilisation else anchor.value
 
 
 def _at(given: Setting, layout: Planned, efficiency: float) -> Planned:
@@ -126,10 +122,6 @@ class _Shorter:
     known: Curve
     factor: float
 
-    @property
-    def origin(self) -> str:
-        return self.known.origin
-
     def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
         """Return the seconds at these sizes: latency stays, all beyond it is shorter."""
         seconds = self.known.time(nbytes, edge)
@@ -140,24 +132,15 @@ class _Shorter:
 Change = Callable[[Setting, float], Setting | None]
 
 
-def _computing(given: Setting, factor: float) -> Setting:
-    product = given.machine.product
-    faster = replace(product, flops=product.flops * factor, flops_fp8=product.flops_fp8 * factor)
-    return replace(given, machine=replace(given.machine, product=faster))
+def _product(*names: str) -> Change:
+    """Return the change that multiplies these figures of a GPU."""
 
+    def changed(given: Setting, factor: float) -> Setting:
+        product = given.machine.product
+        more = replace(product, **{name: getattr(product, name) * factor for name in names})
+        return replace(given, machine=replace(given.machine, product=more))
 
-def _memory_rate(given: Setting, factor: float) -> Setting:
-    product = replace(given.machine.product, memory_rate=given.machine.product.memory_rate * factor)
-    return replace(given, machine=replace(given.machine, product=product))
-
-
-def _capacity(given: Setting, factor: float) -> Setting:
-    product = replace(given.machine.product, memory=given.machine.product.memory * factor)
-    return replace(given, machine=replace(given.machine, product=product))
-
-
-def _described(given: Setting) -> System | None:
-    return given.curves.system if isinstance(given.curves, ModelCurves) else None
+    return changed
 
 
 def _fabric(given: Setting, factor: float) -> Setting | None:
@@ -175,13 +158,14 @@ def _loader(given: Setting, factor: float) -> Setting | None:
 
 
 RESOURCES: dict[str, Change] = {
-    "FLOP/s": _computing,
-    "memory bandwidth": _memory_rate,
+    "FLOP/s": _product("flops", "flops_fp8"),
+    "memory bandwidth": _product("memory_rate"),
     "links inside a node": _fabric,
     "network cards": _cards,
     "rate of loading samples": _loader,
 }
 """What there can be more of, and how a setting changes with it; memory is another matter: it changes what fits."""
+_CAPACITY = _product("memory")
 
 
 def sensitivities(given: Setting, layout: Layout, fixed: Choices) -> list[Gain]:
@@ -189,31 +173,25 @@ def sensitivities(given: Setting, layout: Layout, fixed: Choices) -> list[Gain]:
     before = evaluate_layout(given, layout).step
     changed = {name: change(given, MORE) for name, change in RESOURCES.items()}
     gains = [Gain(name, before / evaluate_layout(one, layout).step) for name, one in changed.items() if one]
-    larger = best_of(_capacity(given, MORE), fixed).step
-    gains.append(Gain("memory", max(1.0, before / larger)))
+    larger = _CAPACITY(given, MORE)
+    assert larger
+    gains.append(Gain("memory", max(1.0, before / best_of(larger, fixed).step)))
     return sorted(gains, key=lambda gain: -gain.factor)
 
 
 def explain_best(plan: Plan) -> list[str]:
     """Return sentences: what the best layout spends its step on, what bounds it, and what its neighbours lose."""
     best = plan.best
+    shares = {name: seconds / best.step for name, seconds in best.parts.items()}
+    largest = sorted(shares.items(), key=lambda item: -item[1])
+    listed = ", ".join(f"{words(name)} {share:.0%}" for name, share in largest if share >= 0.005)
     return [
-        _largest(best),
+        f"{best.layout.name}: {listed}",
         *_exposed(plan.setting, best),
         *_neighbours(plan.setting, best),
         *_bolder(plan.boldest, best),
         *_starving(plan.setting, best),
     ]
-
-
-def _largest(best: Planned) -> str:
-    shares = {name: seconds / best.step for name, seconds in best.parts.items()}
-    listed = ", ".join(
-        f"{words(name)} {share:.0%}"
-        for name, share in sorted(shares.items(), key=lambda item: -item[1])
-        if share >= 0.005
-    )
-    return f"{best.layout.name}: {listed}"
 
 
 def _exposed(given: Setting, best: Planned) -> Iterator[str]:
@@ -223,17 +201,6 @@ def _exposed(given: Setting, best: Planned) -> Iterator[str]:
     if share < 0.005:
         yield "next bottleneck: computing; no communication takes half a per cent of the step"
         return
-    resource = _bound(given, best, name)
-    change = RESOURCES[resource]
-    doubled = change(given, 2.0)
-    gain = best.step / evaluate_layout(doubled, best.layout).step if doubled else 1.0
-    system = _described(given)
-    rates = f" ({_rates(system, resource)})" if system else ""
-    what = f"{share:.1%} exposed {words(name)}, bound by {resource}"
-    yield f"next bottleneck: {what}: twice that{rates} gives {gain:.2f}x"
-
-
-def _bound(given: Setting, best: Planned, name: str) -> str:
     layout, values = best.layout, best.values
     ranks, stride = {
         "tensor_parallel": (layout.tensor, 1),
@@ -242,7 +209,13 @@ def _bound(given: Setting, best: Planned, name: str) -> str:
         "pipeline_parallel": (layout.pipeline, int(values["stage_stride"])),
         "data_parallel": (int(values["replicas"]), int(values["data_stride"])),
     }[name]
-    return "network cards" if group_of(ranks, stride, given.curves.system.gpus).nodes > 1 else "links inside a node"
+    across = group_of(ranks, stride, given.curves.system.gpus).nodes > 1
+    resource = "network cards" if across else "links inside a node"
+    doubled = RESOURCES[resource](given, 2.0)
+    gain = best.step / evaluate_layout(doubled, best.layout).step if doubled else 1.0
+    rates = f" ({_rates(given.curves.system, resource)})" if isinstance(given.curves, ModelCurves) else ""
+    what = f"{share:.1%} exposed {words(name)}, bound by {resource}"
+    yield f"next bottleneck: {what}: twice that{rates} gives {gain:.2f}x"
 
 
 def _rates(system: System, resource: str) -> str:
@@ -264,9 +237,8 @@ def _neighbours(given: Setting, best: Planned) -> Iterator[str]:
                 other = best_of(given, same)
             except UsageError:
                 continue
-            yield _compared(
-                best, other, f"{short}{size} instead of {short}{getattr(best.layout, name)}", given.capacity
-            )
+            what = f"{short}{size} instead of {short}{getattr(best.layout, name)}"
+            yield _compared(best, other, what, given.capacity)
 
 
 def _compared(best: Planned, other: Planned, what: str, capacity: float) -> str:

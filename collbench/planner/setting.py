@@ -1,6 +1,5 @@
 """What is planned: the job, the machine, and both as the values that formulas take."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -8,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from collbench.model.steps import CONTENTION, slowest
-from collbench.planner.curves import Curves, ModelCurves
-from collbench.planner.job import GRADIENTS, OPTIMISERS, PRECISIONS, STACKS, Job
-from collbench.planner.layouts import CODES, SHARDINGS, data_stride, node_replicas
+from collbench.planner.curves import Curves
+from collbench.planner.job import GRADIENTS, OPTIMISERS, STACKS, Job
+from collbench.planner.layouts import CODES, RECOMPUTE, SCHEDULES, SHARDINGS, data_stride, node_replicas
 from collbench.topology.products import GIB, TERA, Product, capability
 from collbench.topology.system import System, is_named, product_of
 
@@ -62,20 +61,18 @@ class Machine:
 
 OLDER = "megatron-2021"
 """The software of GPUs up to Ampere's A100: that of the published runs that their constants are fitted to."""
-_LAST_OLDER = 80  # their compute capability
 
 
 def machine_of(system: System) -> Machine:
     """Return the machine of a described system."""
-    constants = constants_of(system.arch)
     return Machine(
         system.name,
         system.gpus,
         product_of(system),
-        constants,
+        constants_of(system.arch),
         system.pcie_rate,
         known=is_named(system),
-        stack=OLDER if capability(system.arch) <= _LAST_OLDER else "modern",
+        stack=OLDER if capability(system.arch) <= capability("sm80") else "modern",
     )
 
 
@@ -88,9 +85,6 @@ def with_user_rates(machine: Machine, tera: float | None, gibibytes: float | Non
     if gibibytes:
         product = replace(product, memory=gibibytes * GIB)
     return replace(machine, product=product)
-
-
-Inputs = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -108,41 +102,28 @@ class Setting:
         return self.machine.product.memory
 
 
-def setting(job: Job, curves: ModelCurves, loader: float = inf) -> Setting:
-    """Return the setting of a job on a described system."""
-    return Setting(job.checked(), curves, machine_of(curves.system), loader)
-
-
 def inputs(given: Setting) -> dict[str, Any]:
-    """Return the inputs of formulas that are the same for all layouts."""
-    return _of_model(given.job) | _of_software(given.job) | _of_hardware(given)
-
-
-def _of_model(job: Job) -> dict[str, Any]:
-    model = job.model
+    """Return the inputs of formulas that are the same for all layouts: of the model, the software and the hardware."""
+    job, model = given.job, given.job.model
     moe = model.moe_layers / model.layers
-    worked = (model.worked - model.attention_weights - moe * model.hidden * model.experts) / model.matrices
+    stack, optimiser = STACKS[job.stack], OPTIMISERS[job.optimiser]
+    known, gpu = given.machine.constants, given.machine.product
+    on_8_bits = job.precision == "fp8" and gpu.flops_fp8 > gpu.flops
     names = ("layers", "hidden", "heads", "queries", "keys", "vocabulary", "matrices", "gated", "worked", "top_k")
-    more = ("layer_parameters", "routed_parameters", "embedding", "output")
+    more = ("layer_parameters", "routed_parameters", "embedding", "output", "routed")
     return {name: getattr(model, name) for name in (*names, *more)} | {
-        "width_worked": worked / model.hidden,
+        "width_worked": (model.worked - model.attention_weights - moe * model.hidden * model.experts)
+        / model.matrices
+        / model.hidden,
         "moe_share": moe,
-        "routed": model.routed,
         "grouped_worked": model.routed * model.expert_weights,
-        "dropout": 0 if model.gated or STACKS[job.stack].fused_attention else 1,
+        "dropout": 0 if model.gated or stack.fused_attention else 1,
         "sequence": job.sequence,
         "batch": job.batch,
         "gpus": job.gpus,
-    }
-
-
-def _of_software(job: Job) -> dict[str, Any]:
-    stack, optimiser = STACKS[job.stack], OPTIMISERS[job.optimiser]
-    return {
         "fused": stack.fused_attention,
         "hidden_tensor": stack.tensor,
         "hidden_pipeline": stack.pipeline,
-        "hidden_expert": 0.0,
         "overlapped": stack.data,
         "gather_rate": stack.gather,
         "gradient_bytes": GRADIENTS[job.gradients],
@@ -152,15 +133,8 @@ def _of_software(job: Job) -> dict[str, Any]:
         "efficiency": job.efficiency,
         "slowing": CONTENTION,
         "slowest": slowest(job.gpus, job.noise),
-    }
-
-
-def _of_hardware(given: Setting) -> dict[str, Any]:
-    known, gpu = given.machine.constants, given.machine.product
-    fp8 = PRECISIONS[given.job.precision].fp8
-    return {
         "peak16": gpu.flops,
-        "peak": gpu.flops_fp8 * known.fp8 if fp8 and gpu.flops_fp8 > gpu.flops else gpu.flops,
+        "peak": gpu.flops_fp8 * known.fp8 if on_8_bits else gpu.flops,
         "product_efficiency": known.products,
         "grouped_efficiency": known.grouped,
         "fused_efficiency": known.fused,
@@ -183,16 +157,17 @@ def choices(arrays: dict[str, Any], given: Setting) -> dict[str, Any]:
     place = np.asarray(arrays["sharding"], np.int64)
     stride = data_stride(arrays)
     inside = node_replicas(arrays, given.curves.system)
+    sequential, recompute = np.asarray(arrays["sequential"]) == 1, np.asarray(arrays["recompute"])
     apart = arrays["tensor"] * arrays["context"] * np.where(np.asarray(arrays["placement"]) == 1, 1.0, arrays["data"])
     return {name: arrays[name] for name in arrays if name not in CODES} | {
         "shard": levels[place],
         "hybrid": hybrids[place],
-        "full": np.asarray(arrays["recompute"]) == 2,
-        "selective": np.asarray(arrays["recompute"]) == 1,
-        "sequential": np.asarray(arrays["sequential"]) == 1,
-        "spread": np.where(np.asarray(arrays["sequential"]) == 1, arrays["tensor"], 1.0),
+        "full": recompute == RECOMPUTE.index("full"),
+        "selective": recompute == RECOMPUTE.index("selective"),
+        "sequential": sequential,
+        "spread": np.where(sequential, arrays["tensor"], 1.0),
         "offload": np.asarray(arrays["offload"]) == 1,
-        "zero_bubble": np.asarray(arrays["schedule"]) == CODES["schedule"].index("zb"),
+        "zero_bubble": np.asarray(arrays["schedule"]) == SCHEDULES.index("zb"),
         "data_stride": stride,
         "stage_stride": apart,
         "node_replicas": inside,

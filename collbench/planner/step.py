@@ -1,12 +1,10 @@
-"""Formulas of a step: computing and communication put together in time; and the evaluation of formulas.
+"""Formulas of a step: computing and communication put together in time.
 
-Every formula is a function whose parameters name other formulas and inputs.  Arguments are numbers, or arrays with a
-number for every layout.
+Every formula is a function whose parameters name other formulas and inputs (`search.evaluate` evaluates them, in the
+order of this file).  Arguments are numbers, or arrays with a number for every layout.
 """
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from inspect import signature
 from typing import Any
 
 from numpy import maximum, where
@@ -19,14 +17,11 @@ def micro_computing(stage_forward: V, stage_backward: V) -> V:
     return stage_forward + stage_backward
 
 
-def micro_exposed(tensor_exposed: V, context_exposed: V, expert_exposed: V, shard_exposed: V, stage_exposed: V) -> V:
-    """Return the seconds of communication of a micro-batch in a stage that no computing hides."""
-    return tensor_exposed + context_exposed + expert_exposed + shard_exposed + stage_exposed
-
-
-def micro_seconds(micro_computing: V, micro_exposed: V) -> V:
-    """Return the seconds of a micro-batch in a stage."""
-    return micro_computing + micro_exposed
+def micro_seconds(
+    micro_computing: V, tensor_exposed: V, context_exposed: V, expert_exposed: V, shard_exposed: V, stage_exposed: V
+) -> V:
+    """Return the seconds of a micro-batch in a stage: computing, and communication that no computing hides."""
+    return micro_computing + (tensor_exposed + context_exposed + expert_exposed + shard_exposed + stage_exposed)
 
 
 def head_excess(head_seconds: V, micro_seconds: V, own_layers: V, layers: V, pipeline: V) -> V:
@@ -42,40 +37,13 @@ def bubble(
     Zero-bubble schedules compute gradients of weights then (Qi et al. 2023, arXiv:2401.10241, table 1: ZB-H1).
     Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2.
     """
-    return (pipeline - 1) * where(
-        zero_bubble, micro_seconds - (stage_backward - own_layers * layer_again), micro_seconds / chunks
-    )
+    without_weights = micro_seconds - (stage_backward - own_layers * layer_again)
+    return (pipeline - 1) * where(zero_bubble, without_weights, micro_seconds / chunks)
 
 
 def filling(pipeline: V, stage_once: V, hidden_pipeline: V) -> V:
     """Return the seconds of sending the first micro-batch through all stages and back, which nothing hides."""
     return 2 * (pipeline - 1) * stage_once * hidden_pipeline
-
-
-def optimiser_seconds(
-    shard: V, share: V, whole: V, state_traffic: V, gradient_bytes: V, memory_rate: V, memory_efficiency: V, offload: V
-) -> V:
-    """Return the seconds of the optimiser on a GPU: all that it reads and writes, once."""
-    return where(
-        offload,
-        0,
-        where(shard >= 1, share, whole) * (state_traffic + gradient_bytes + 4) / (memory_rate * memory_efficiency),
-    )
-
-
-def offload_seconds(
-    offload: V, shard: V, share: V, whole: V, gradient_bytes: V, state_traffic: V, pcie_rate: V, host_rate: V
-) -> V:
-    """Return the seconds of the optimiser on a CPU.
-
-    Gradients go down, weights come up, and all states go through the CPU's memory.
-    """
-    return where(
-        offload,
-        where(shard >= 1, share, whole)
-        * ((gradient_bytes + 2) / pcie_rate + (state_traffic + gradient_bytes) / host_rate),
-        0,
-    )
 
 
 def computing(micro_batches: V, micro_computing: V, head_excess: V) -> V:
@@ -113,9 +81,18 @@ def data_parallel(micro_batches: V, shard_exposed: V, gradient_exposed: V, conte
     return micro_batches * shard_exposed + gradient_exposed + contention
 
 
-def optimiser(optimiser_seconds: V, offload_seconds: V) -> V:
-    """Return the seconds of changing the weights in a step."""
-    return optimiser_seconds + offload_seconds
+def optimiser(
+    shard: V, share: V, whole: V, state_traffic: V, gradient_bytes: V, bandwidth: V, offload: V, pcie_rate: V,
+    host_rate: V,
+) -> V:  # fmt: skip
+    """Return the seconds of changing the weights in a step.
+
+    On a GPU all that the optimiser reads and writes, once.  On a CPU gradients go down, weights come up, and all states
+    go through the CPU's memory.
+    """
+    on_cpu = (gradient_bytes + 2) / pcie_rate + (state_traffic + gradient_bytes) / host_rate
+    changed = where(shard >= 1, share, whole)
+    return where(offload, changed * on_cpu, changed * (state_traffic + gradient_bytes + 4) / bandwidth)
 
 
 def busy(
@@ -123,17 +100,8 @@ def busy(
     bubble: V, optimiser: V, stragglers: V,
 ) -> V:  # fmt: skip
     """Return the seconds of a step whose samples are always there."""
-    return (
-        computing
-        + tensor_parallel
-        + context_parallel
-        + expert_parallel
-        + pipeline_parallel
-        + data_parallel
-        + bubble
-        + optimiser
-        + stragglers
-    )
+    active = computing + tensor_parallel + context_parallel + expert_parallel + pipeline_parallel + data_parallel
+    return active + bubble + optimiser + stragglers
 
 
 def loading(batch: V, loader: V, busy: V) -> V:
@@ -146,57 +114,5 @@ def step(busy: V, loading: V) -> V:
     return busy + loading
 
 
-PARTS = (
-    "computing",
-    "tensor_parallel",
-    "context_parallel",
-    "expert_parallel",
-    "pipeline_parallel",
-    "data_parallel",
-    "bubble",
-    "optimiser",
-    "stragglers",
-    "loading",
-)
+PARTS = (*signature(busy).parameters, "loading")
 """What `step` is the sum of."""
-
-
-TERMS = (
-    micro_computing,
-    micro_exposed,
-    micro_seconds,
-    head_excess,
-    bubble,
-    filling,
-    optimiser_seconds,
-    offload_seconds,
-    computing,
-    stragglers,
-    tensor_parallel,
-    context_parallel,
-    expert_parallel,
-    pipeline_parallel,
-    data_parallel,
-    optimiser,
-    busy,
-    loading,
-    step,
-)
-"""Formulas of this module, in an order in which they can be evaluated."""
-
-
-def evaluate(terms: Iterable[Callable[..., Any]], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values together with those of all terms, each evaluated with the values that its parameters name.
-
-    A term whose value is given already is not evaluated again.
-    """
-    known = dict(values)
-    for term in terms:
-        if term.__name__ not in known:
-            known[term.__name__] = term(*[known[name] for name in _parameters(term)])
-    return known
-
-
-@cache
-def _parameters(term: Callable[..., Any]) -> tuple[str, ...]:
-    return tuple(inspect.signature(term).parameters)

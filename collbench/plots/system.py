@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collbench.errors import UsageError
-from collbench.plots.axes import Axes, Figure
+from collbench.plots.axes import Axes, Figure, new_figure
 from collbench.plots.save import save
 from collbench.plots.style import FORMATS, style
 from collbench.topology.render import fabric_words, nic_words, tiers
@@ -61,7 +61,7 @@ def figure(system: System) -> Figure:
     nodes = min(system.nodes, 2)
     network = tiers(system) if system.nodes > 1 else []
     width, height = NODE * nodes + GAP * (nodes - 1), frame.height + 1.3 * len(network) + 0.5
-    drawn = Figure(figsize=((width + 0.4) * SCALE, (height + 0.3) * SCALE))
+    drawn = new_figure((width + 0.4) * SCALE, (height + 0.3) * SCALE, layout=None)
     axes = drawn.add_axes((0, 0, 1, 1))
     axes.set(xlim=(-0.2, width + 0.2), ylim=(-0.15, height + 0.15))
     axes.set_axis_off()

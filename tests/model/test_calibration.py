@@ -8,8 +8,7 @@ import pytest
 
 from collbench.analysis.fit import calibration, write
 from collbench.errors import UsageError
-from collbench.model.calibration import SPREAD, calibrate, calibration_of
-from collbench.model.equation import Calibration
+from collbench.model.equation import SPREAD, Calibration, calibrate, calibration_of
 from collbench.model.nccl_terms import terms
 from collbench.model.predict import curve, predict
 from collbench.results import Measurement

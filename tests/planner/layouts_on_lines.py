@@ -10,9 +10,8 @@ from collbench.planner.curves import TYPICAL, Array, Curve, Group, Network
 from collbench.planner.job import Job
 from collbench.planner.layouts import RECOMPUTE, SCHEDULES, SHARDINGS, Layout, coded
 from collbench.planner.models import Model
-from collbench.planner.search import TERMS, Planned
+from collbench.planner.search import TERMS, Planned, evaluate
 from collbench.planner.setting import Constants, Setting, choices, inputs, machine_of
-from collbench.planner.step import evaluate
 from collbench.topology.files import load
 from collbench.topology.system import System
 from tests.planner.closed_forms import bus_factor
@@ -45,7 +44,6 @@ class Line:
     of: Lines
     collective: str
     group: Group
-    origin: str = "made up"
 
     def time(self, nbytes: Array, edge: str = TYPICAL) -> Array:
         sizes = np.asarray(nbytes, np.float64)

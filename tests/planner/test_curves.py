@@ -16,7 +16,6 @@ from tests.conftest import case
 from tests.planner.layouts_on_lines import SYSTEM
 
 TABLE = TabulatedCurve(
-    "made up",
     np.array([1e3, 1e6, 1e9]),
     {TYPICAL: np.array([1e-5, 4e-5, 1e-2]), LOW: np.array([1e-5] * 3), HIGH: np.array([2e-5, 8e-5, 2e-2])},
 )
@@ -89,7 +88,7 @@ def test_whole_nodes_take_what_the_model_predicts_and_bands_contain_it() -> None
             for edge in (TYPICAL, LOW, HIGH):
                 model = predicted(SYSTEM.of(nodes), collective, edge)
                 assert curve.time(SIZES[::6], edge) == pytest.approx(model, rel=1e-9), collective
-            assert curve.origin == "model of DGX H100"
+        assert curves.origin == "model of DGX H100"
         for group in (Group(4, 4), Group(16, 8), Group(16, 1, 2)):
             low, typical, high = (curves.curve(collective, group).time(SIZES, edge) for edge in (LOW, TYPICAL, HIGH))
             assert (low <= typical).all(), collective

@@ -27,6 +27,7 @@ from collbench.planner.search import (
     TERMS,
     Plan,
     best_of,
+    evaluate,
     evaluate_layout,
     plan,
     plan_on,
@@ -34,8 +35,7 @@ from collbench.planner.search import (
     search,
 )
 from collbench.planner.sensitivity import RESOURCES, anchored, explain_best, largest_batch, parse_anchor, sensitivities
-from collbench.planner.setting import FITTED, Setting, choices, constants_of, inputs, setting
-from collbench.planner.step import evaluate
+from collbench.planner.setting import FITTED, Setting, choices, constants_of, inputs, machine_of
 from collbench.topology.files import load
 from collbench.topology.products import ARCHITECTURES
 from tests.planner.layouts_on_lines import (
@@ -126,9 +126,10 @@ def test_constants_are_of_the_newest_generation_that_is_known() -> None:
         older = [one for one in FITTED if one <= int(arch[2:])] or [min(FITTED)]
         assert constants_of(arch) == FITTED[max(older)], arch
         assert 0 < constants_of(arch).products < 1, arch
-    given = setting(Job(GPT, 8, 8, 1024), ModelCurves(load("dgx-a100")), loader=10.0)
+    curves = ModelCurves(load("dgx-a100"))
+    given = Setting(Job(GPT, 8, 8, 1024), curves, machine_of(curves.system))
     fitted = FITTED[80]
-    assert (given.machine.constants, given.capacity, given.loader) == (fitted, 80 * 2**30, 10.0)
+    assert (given.machine.constants, given.capacity) == (fitted, 80 * 2**30)
     values = evaluated(given, Layout(data=8)).values
     assert values["slowing"] == CONTENTION
     for name, term in (("products", "product"), ("unfused", "unfused"), ("fused", "fused"), ("grouped", "grouped")):

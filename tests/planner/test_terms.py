@@ -14,9 +14,9 @@ from collbench.planner.curves import Group
 from collbench.planner.job import GRADIENTS, OPTIMISERS, STACKS
 from collbench.planner.layouts import RECOMPUTE, SHARDINGS, Layout
 from collbench.planner.models import MODELS, Model
-from collbench.planner.search import Planned
+from collbench.planner.search import TERMS, Planned
 from collbench.planner.setting import machine_of, with_user_rates
-from collbench.planner.step import PARTS, TERMS
+from collbench.planner.step import PARTS
 from collbench.topology.system import product_of
 from tests.planner.closed_forms import (
     bubble_share,
@@ -154,7 +154,7 @@ def test_other_needs_are_the_process_buffers_gathered_layers_and_what_is_held_ba
     assert tuple(alone) == memory.PARTS
     for plan in (books(layout, MIXED) for layout in (Layout(), Layout(2, 2, 4, 1, 2, sharding="zero3", offload=True))):
         assert plan.needed == exactly(sum(plan.memory.values()))
-    assert {*memory.PARTS} <= {term.__name__ for term in memory.TERMS}
+    assert {*memory.PARTS} <= {term.__name__ for term in TERMS}
 
 
 RATE = 1e9

@@ -7,9 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from collbench.model.calibration import calibrate, least_squares, soft
 from collbench.model.constants import Constants
-from collbench.model.equation import DEFAULT, Calibration, Floats
+from collbench.model.equation import DEFAULT, Calibration, Floats, calibrate, least_squares, soft
 from collbench.model.error_bands import kind_of, regime, smoothed
 from collbench.model.nccl_terms import terms
 from tools.model.prior import PRIOR, SPREAD

@@ -137,16 +137,17 @@ def ship(known: Constants, found: dict[str, list[Errors]]) -> None:
     for name, value in _short(known).items():
         text = re.sub(rf"(?m)^(    {name}: float = )\S+", lambda match, value=value: f"{match[1]}{value!r}", text)
     path.write_text(text)
-    path = SHIPPED / "error_bands.py"
+    path = SHIPPED / "error_bands.toml"
+    lines = [line for line in path.read_text().splitlines() if line.startswith("#")]
     for name, table in (
-        ("BANDS", bands(found["nothing"])),
-        ("CALIBRATED_BANDS", bands(found["five sizes"])),
-        ("LEVELS", levels(found["nothing"])),
-        ("CALIBRATED_LEVELS", levels(found["five sizes"])),
+        ("bands", bands(found["nothing"])),
+        ("calibrated_bands", bands(found["five sizes"])),
+        ("levels", levels(found["nothing"])),
+        ("calibrated_levels", levels(found["five sizes"])),
     ):
-        rows = "".join(f"    {json.dumps(kind)}: {tuple(sizes)!r},\n" for kind, sizes in table.items())
-        start = rf"(?ms)^({name}: Mapping\[str, \w+\] = ).*?^}}\n"
-        path.write_text(re.sub(start, lambda match, rows=rows: f"{match[1]}{{\n{rows}}}\n", path.read_text(), count=1))
+        lines += ["", f"[{name}]"]
+        lines += [f"{json.dumps(kind)} = {[list(pair) for pair in sizes]!r}" for kind, sizes in table.items()]
+    path.write_text("\n".join(lines) + "\n")
 
 
 def _short(known: Constants) -> dict[str, float]:

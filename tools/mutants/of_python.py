@@ -89,8 +89,12 @@ MODEL = (
         "model",
         "tests/model",
         "model/steps.py",
-        ("a bucket goes out before it is computed", "slowed * place / len(sent)", "slowed * (place - 1) / len(sent)"),
-        ("the last bucket slows computing too", "sum(sent[:-1])", "sum(sent)"),
+        (
+            "a bucket goes out before it is computed",
+            "slowed * place / len(buckets)",
+            "slowed * (place - 1) / len(buckets)",
+        ),
+        ("the last bucket slows computing too", "sum(buckets[:-1])", "sum(buckets)"),
     ),
     *of(
         "model",
@@ -316,8 +320,8 @@ PLANNER = (
         ("utilisation of all GPUs as of one", " / self.step / self.layout.gpus / ", " / self.step / "),
         (
             "the slow edge for the fast one",
-            "math.hypot(step - fast_curves, step - fast)",
-            "math.hypot(step - fast_curves, step - slow)",
+            "hypot(step - fast_curves, step - fast)",
+            "hypot(step - fast_curves, step - slow)",
         ),
     ),
     *of(
@@ -333,8 +337,8 @@ PLANNER = (
         "planner/communication.py",
         (
             "keys of one GPU instead of all",
-            "return 4 * tokens * context * keys / tensor",
-            "return 4 * tokens * keys / tensor",
+            "nbytes = 4 * tokens * context * keys / tensor",
+            "nbytes = 4 * tokens * keys / tensor",
         ),
         (
             "recomputation does not hide anything",
@@ -364,8 +368,8 @@ PLANNER = (
         ),
         (
             "experts sharded among all replicas",
-            "expert_parameters / maximum(1, shards / expert)",
-            "expert_parameters / maximum(1, shards)",
+            "return maximum(1, shards / expert)",
+            "return maximum(1, shards)",
         ),
     ),
     *of(

@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 
 from collbench.errors import UsageError
-from collbench.model.max_min import Integers, Paths, Reals, max_min
 from collbench.model.network import (
     PATTERNS,
     Clos,
     Fault,
+    Integers,
+    Paths,
+    Reals,
     Scenario,
     avoid_dead_nics,
     double_tree,
+    max_min,
     median_drawing,
     on_nics,
     solve,

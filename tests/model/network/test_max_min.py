@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collbench.model.max_min import Paths, Reals, max_min
+from collbench.model.network import Paths, Reals, max_min
 
 Network = tuple[list[list[int]], Reals]
 
