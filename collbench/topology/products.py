@@ -27,7 +27,7 @@ class Architecture(NamedTuple):
     nvlink: float = 0.0  # rate that NCCL takes for an NVLink
     spec: float = 0.0  # rate that the data sheet promises of an NVLink
     adds: bool = False  # whether its NVSwitches add
-    usual: str = ""  # one of PRODUCTS, that a system's GPUs are taken for if it does not name them
+    usual: str = ""  # the product (products.py) that a system's GPUs are taken for if it does not name them
 
 
 ARCHITECTURES = {
@@ -133,7 +133,9 @@ def product_named(name: str) -> Product | None:
 
 
 def usual_product(arch: str) -> Product:
-    """Return the usual product of an architecture."""
-    product = product_named(ARCHITECTURES[arch].usual)
-    assert product
-    return product
+    """Return the usual product of an architecture, or of the newest before it that has one."""
+    for older in sorted(ARCHITECTURES, key=capability, reverse=True):
+        product = product_named(ARCHITECTURES[older].usual) if ARCHITECTURES[older].usual else None
+        if product and capability(older) <= capability(arch):
+            return product
+    return PRODUCTS[0][1]
