@@ -32,20 +32,12 @@ class ExportSelection:
 class ExportLine:
     """A row of another tool's table: out of place and in place, of which one may be missing."""
 
-    out: Observed | None = None
-    inside: Observed | None = None
-
-    @property
-    def places(self) -> tuple[Observed | None, Observed | None]:
-        """Both places."""
-        return self.out, self.inside
+    places: tuple[Observed | None, ...]
 
     @property
     def any(self) -> Observed:
         """The first place that is there."""
-        result = self.out or self.inside
-        assert result
-        return result
+        return next(place for place in self.places if place)
 
     @property
     def case(self) -> Case:
@@ -112,7 +104,7 @@ def parts(selection: ExportSelection) -> list[Part]:
     Rows of foreign tests come as those tests had them.  Predictions are left out: such files hold what was measured.
     """
     tests = selection.header.imported.tests
-    lines: dict[object, dict[object, ExportLine]] = {}
+    lines: dict[object, dict[object, list[Observed | None]]] = {}
     test_of: dict[object, ForeignTest] = {}
     seen, room = Counter[object](), MOST_LISTED
     for result in selection.results:
@@ -134,12 +126,13 @@ def parts(selection: ExportSelection) -> list[Part]:
         room -= needed
         test_of[key] = test
         # Both places of a row stand side by side; a repetition becomes another row.
-        name = "inside" if case.in_place else "out"
-        rows = lines.setdefault(key, {})
-        repetition = seen[key, row, name]
-        seen[key, row, name] += 1
-        rows[row, repetition] = replace(rows.get((row, repetition), ExportLine()), **{name: result})
-    return [Part(test_of[key], tuple(rows.values())) for key, rows in lines.items()]
+        repetition = seen[key, row, case.in_place]
+        seen[key, row, case.in_place] += 1
+        places = lines.setdefault(key, {}).setdefault((row, repetition), [None, None])
+        places[case.in_place] = result
+    return [
+        Part(test_of[key], tuple(ExportLine(tuple(places)) for places in rows.values())) for key, rows in lines.items()
+    ]
 
 
 def mean_seconds(result: Observed) -> float:

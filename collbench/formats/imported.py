@@ -67,6 +67,7 @@ class ForeignRow:
     """A result as another tool printed it: one place of one line."""
 
     number: int  # of its line among those of the test
+    collective: str  # as the tool calls it
     nbytes: int | None  # of the whole array
     dtype: str
     redop: str = "sum"
@@ -153,45 +154,52 @@ def make_case(
 
 
 def make_results(
+    name: str,
     rows: Iterable[ForeignRow],
-    collective: Collective,
-    ranks: int,
+    machine: Machine,
     *,
     implementation: str,
-    platform: str,
     statistic: str,
     left_out: LeftOut,
-) -> list[Reported]:
-    """Return the rows as results; those that cannot be imported are added to `left_out`."""
-    results = []
+) -> tuple[Reported, ...]:
+    """Return the rows of a test as results, collective by collective; what cannot be imported goes to `left_out`.
+
+    Raises:
+        UsageError: The bus bandwidths in the file of that name are of another number of ranks or another collective.
+
+    """
+    by_collective: dict[str, list[ForeignRow]] = {}
     for row in rows:
-        try:
-            case = make_case(collective, row.nbytes, row.dtype, row.redop, row.root, ranks, row.in_place)
-        except UnfitRow as error:
-            left_out.add(str(error), row.number)
-            continue
-        ratio = row.bandwidth_ratio(collective.bus_factor(ranks))
-        if ratio is not None and abs(ratio - 1) > ROW_TOLERANCE:  # it was glued together wrongly
-            time = f"{row.seconds * 1e6:.6g} us"
-            left_out.add(f"{row.nbytes} bytes in {time} are not {row.busbw} GB/s of bus bandwidth", row.number)
-            continue
-        results.append(
-            Reported(
-                case,
-                implementation,
-                platform,
-                row.seconds,
-                statistic,
-                row.wrong,
-                row.samples,
-                {"row": row.number, **row.printed},
-                note=Note.of(row.note),
-            )
-        )
-    return results
+        by_collective.setdefault(row.collective, []).append(row)
+    results = []
+    for word, alike in by_collective.items():
+        collective = known_collective(word)
+        if collective:
+            _require_bandwidths(name, alike, collective, machine.ranks)
+        for row in alike:
+            try:
+                case = _plausible_case(row, collective, machine.ranks)
+            except UnfitRow as error:
+                left_out.add(str(error), row.number)
+                continue
+            printed, note = {"row": row.number, **row.printed}, Note.of(row.note)
+            about = implementation, machine.platform, row.seconds, statistic, row.wrong, row.samples
+            results.append(Reported(case, *about, printed, note=note))
+    return tuple(results)
 
 
-def require_bandwidths(name: str, rows: Iterable[ForeignRow], collective: Collective, ranks: int) -> None:
+def _plausible_case(row: ForeignRow, collective: Collective | None, ranks: int) -> Case:
+    if not collective:
+        raise UnfitRow(no_collective(row.collective))
+    case = make_case(collective, row.nbytes, row.dtype, row.redop, row.root, ranks, row.in_place)
+    ratio = row.bandwidth_ratio(collective.bus_factor(ranks))
+    if ratio is not None and abs(ratio - 1) > ROW_TOLERANCE:  # it was glued together wrongly
+        time = f"{row.seconds * 1e6:.6g} us"
+        raise UnfitRow(f"{row.nbytes} bytes in {time} are not {row.busbw} GB/s of bus bandwidth")
+    return case
+
+
+def _require_bandwidths(name: str, rows: Iterable[ForeignRow], collective: Collective, ranks: int) -> None:
     """Check the number of ranks, and the collective, against the bus bandwidths that were printed.
 
     Lists of ranks are trimmed and logs are mislabelled; the bus bandwidth is size over time, times a factor of both.
@@ -238,7 +246,11 @@ def require_ranks(name: str, hints: Hints, ranks: int | None, why: str) -> int:
 
 
 def machine_of(
-    devices: Sequence[Device], ranks: int, versions: Mapping[str, str], environment: Mapping[str, str]
+    devices: Sequence[Device],
+    ranks: int,
+    platform: str,
+    versions: Mapping[str, str],
+    environment: Mapping[str, str],
 ) -> Machine:
     """Return the machine of a list of devices, with the variables of the environment that change measurements."""
     hosts = list(dict.fromkeys(device.host for device in devices))
@@ -249,6 +261,7 @@ def machine_of(
     relevant = {clean(name): clean(value, 1000) for name, value in variables(environment).items()}
     return Machine(
         ranks=ranks,
+        platform=platform,
         name=what + (f" on {len(hosts)} nodes" if len(hosts) > 1 else ""),
         host=hosts[0] if hosts else "",
         nodes=len(hosts) or None,

@@ -5,8 +5,7 @@ It has bare inf and nan, and is cut short where the program was; both are mended
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -18,13 +17,9 @@ from collbench.formats.imported import (
     Hints,
     ImportedTest,
     LeftOut,
-    Machine,
     dotted_version,
-    known_collective,
     machine_of,
     make_results,
-    no_collective,
-    require_bandwidths,
     require_ranks,
 )
 from collbench.formats.nccl_tests_text import AMD, AVERAGES
@@ -123,72 +118,57 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     word = hints.collective or PurePath((args or [""])[0]).name
     if not word:
         raise UsageError(f"{source.name} does not say which collective it is of; give --op NAME")
-    library = _library(args, config)
+    devices = [as_mapping(device) for device in as_list(config.get("devices"))]
+    amd = any(AMD.search(clean(device.get("device_info"))) for device in devices)
+    library = "rccl" if amd or "rccl" in " ".join(args[:1]) else "nccl"
     left_out = LeftOut()
-    ranks = require_ranks(source.name, hints, _count_ranks(config, writer), "it does not tell the number of ranks")
+    known = whole(writer.get("ranks")) or _count_ranks(config, devices)
+    ranks = require_ranks(source.name, hints, known, "it does not tell the number of ranks")
     platform = clean(writer.get("platform") or "gpu", 16)
-    collective = known_collective(word)
-    rows = list(_rows(entries, config, left_out))
-    for row in rows if not collective else ():
-        left_out.add(no_collective(word), row.number)
-    results = []
-    if collective:
-        require_bandwidths(source.name, rows, collective, ranks)
-        results = make_results(
-            rows,
-            collective,
-            ranks,
-            implementation=clean(writer.get("implementation") or library, 40),
-            platform=platform,
-            statistic=_statistic(args, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
-            left_out=left_out,
-        )
+    code = whole(fields.get("nccl_version") or fields.get("rccl_version")) or 0
+    settings = [setting.partition("=") for setting in as_texts(fields.get("env"))]
+    environment = {name: value for name, _, value in settings}
+    versions = {library: dotted_version(code)}
+    machine = machine_of(list(map(_device, devices)), ranks, platform, versions, environment)
+    results = make_results(
+        source.name,
+        _rows(entries, config, word, left_out),
+        machine,
+        implementation=clean(writer.get("implementation") or library, 40),
+        statistic=_statistic(args, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
+        left_out=left_out,
+    )
     is_complete = is_whole and "end_time" in fields
     incomplete = () if is_complete else (f"incomplete: no footer, {len(entries)} rows",)
-    settings = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
+    sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
     test = ImportedTest(
         format=NAME,
         tool=f"{library}-tests",
         version=f"JSON {clean(fields.get('version'), 8)}",
         file=source.file,
-        machine=replace(_machine(fields, config, ranks, library), platform=platform),
-        results=tuple(results),
+        machine=machine,
+        results=results,
         complete=is_complete,
         started=clean(fields.get("start_time") or "", 32).replace(" ", "T") or None,
-        sweep={name: value for name, value in settings.items() if value is not None},
+        sweep={name: value for name, value in sweep.items() if value is not None},
         left_out=left_out.reasons,
         remarks=(*incomplete, *(f"it says: {clean(error)}" for error in as_list(fields.get("errors")))),
     )
     return [test]
 
 
-def _library(args: list[str], config: Mapping[str, Any]) -> str:
-    devices = [clean(as_mapping(device).get("device_info")) for device in as_list(config.get("devices"))]
-    amd = any(AMD.search(device) for device in devices)
-    return "rccl" if amd or "rccl" in " ".join(args[:1]) else "nccl"
-
-
-def _count_ranks(config: Mapping[str, Any], writer: Mapping[str, Any]) -> int | None:
+def _count_ranks(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> int | None:
     """Return processes times threads times GPUs: the devices that are listed may be one for each process only."""
-    listed = [as_mapping(device) for device in as_list(config.get("devices"))]
-    processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in listed})
-    per_process = (whole(config.get("nthreads")) or 0) * (whole(config.get("ngpus")) or 0)
-    return whole(writer.get("ranks")) or processes * per_process or None
+    processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in devices})
+    return processes * (whole(config.get("nthreads")) or 0) * (whole(config.get("ngpus")) or 0) or None
 
 
-def _machine(fields: Mapping[str, Any], config: Mapping[str, Any], ranks: int, library: str) -> Machine:
-    devices = []
-    for entry in as_list(config.get("devices")):
-        device = as_mapping(entry)
-        host, name = clean(device.get("hostname") or "", 64), clean(device.get("device_info") or "", 64)
-        devices.append(Device(whole(device.get("rank")) or 0, host, name))
-    code = whole(fields.get("nccl_version") or fields.get("rccl_version"))
-    pairs = [setting.partition("=") for setting in as_texts(fields.get("env"))]
-    environment = {name: value for name, _, value in pairs}
-    return machine_of(devices, ranks, {library: dotted_version(code or 0)}, environment)
+def _device(entry: Mapping[str, Any]) -> Device:
+    host, name = clean(entry.get("hostname") or "", 64), clean(entry.get("device_info") or "", 64)
+    return Device(whole(entry.get("rank")) or 0, host, name)
 
 
-def _rows(entries: list[Any], config: Mapping[str, Any], left_out: LeftOut) -> Iterator[ForeignRow]:
+def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: LeftOut) -> Iterator[ForeignRow]:
     """Yield the places of all entries that have a value, at least one of each."""
     together = whole(config.get("aggregated_iterations")) or 1
     aggregated = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
@@ -204,6 +184,7 @@ def _rows(entries: list[Any], config: Mapping[str, Any], left_out: LeftOut) -> I
             samples = tuple(seconds_of(time) for time in times)
             yield ForeignRow(
                 number=at,
+                collective=word,
                 nbytes=whole(entry.get("size")),
                 dtype=str(entry.get("type")).strip(),
                 redop=str(entry.get("redop") or "sum").strip(),

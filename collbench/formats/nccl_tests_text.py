@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from collbench.collectives import Collective, of_nccl_tests
 from collbench.datatypes import find_datatype
@@ -20,7 +19,6 @@ from collbench.formats.imported import (
     make_results,
     no_collective,
     ranks_of_bandwidths,
-    require_bandwidths,
     require_ranks,
 )
 from collbench.formats.nccl_tests_log import PROGRAM_LINE, SETTINGS, VERSION, LogSection, read_header, sections
@@ -54,7 +52,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
             tests.append(_read_test(source, section, hints, alone=False))
         except UsageError as error:  # the other tests are read without this one
             errors.append(error)
-            tests.append(_without_rows(source, section, f"{len(section.rows)} rows: {error}"))
+            tests.append(_without_rows(source, f"{len(section.rows)} rows: {error}"))
     if len(errors) == len(tests):
         raise errors[0]
     return tests
@@ -63,35 +61,31 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
 def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool) -> ImportedTest:
     left_out = LeftOut(f"line {at} is no whole row ({clean(line, 40)!r})" for at, line in section.bad)
     if not section.rows:
-        return _without_rows(source, section, *left_out.reasons)
+        return _without_rows(source, *left_out.reasons)
     listed = _listed_ranks(section, hints)
     try:
         collective = _find_collective(source.name, section, hints, listed, alone=alone)
     except UnfitRow as error:
         for at in range(len(section.rows)):
             left_out.add(str(error), at)
-        return _without_rows(source, section, *left_out.reasons)
-    rows = list(_rows(section))
+        return _without_rows(source, *left_out.reasons)
+    rows = list(_rows(section, collective))
     of_rows = _shares(section) if collective.sharded else ranks_of_bandwidths(rows, collective)
     ranks = require_ranks(source.name, Hints(), listed or of_rows, "it lists no ranks")
-    require_bandwidths(source.name, rows, collective, ranks)
     implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
+    machine = _machine(section, ranks, platform)
+    over = AVERAGES.get(section.above.average, "mean over ranks, unless -a said otherwise")
+    statistic = f"{section.figure} of {section.settings.get('iters', 'some')} operations, {over}"
     results = make_results(
-        rows,
-        collective,
-        ranks,
-        implementation=implementation,
-        platform=platform,
-        statistic=_statistic(section),
-        left_out=left_out,
+        source.name, rows, machine, implementation=implementation, statistic=statistic, left_out=left_out
     )
     return ImportedTest(
         format=NAME,
         tool=section.tool,
         version=clean(section.version),
         file=source.file,
-        machine=replace(_machine(section, ranks), platform=platform),
-        results=tuple(results),
+        machine=machine,
+        results=results,
         complete=section.ended,
         started=section.rows[0].stamp.replace(" ", "T") or None,
         sweep=section.settings,
@@ -101,17 +95,8 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     )
 
 
-def _without_rows(source: Source, section: LogSection, *left_out: str) -> ImportedTest:
-    machine = Machine(1, "unknown")
-    return ImportedTest(
-        format=NAME,
-        tool=section.tool,
-        file=source.file,
-        machine=machine,
-        results=(),
-        complete=section.ended,
-        left_out=left_out,
-    )
+def _without_rows(source: Source, *left_out: str) -> ImportedTest:
+    return ImportedTest(format=NAME, file=source.file, machine=Machine(1, "unknown"), results=(), left_out=left_out)
 
 
 def _listed_ranks(section: LogSection, hints: Hints) -> int | None:
@@ -199,11 +184,14 @@ def _shares(section: LogSection) -> int | None:
     return nbytes // share if share and nbytes % share == 0 else None
 
 
-def _rows(section: LogSection) -> Iterator[ForeignRow]:
+def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
     """Yield the places of all rows that say anything, at least one of each."""
     columns = section.columns
     if not columns:
         return
+    together, groups = section.settings.get("aggregated", 1), len({device.group for device in section.devices})
+    of_all = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
+    of_all += [f"{groups} groups at once"] if groups > 1 else []
     for at, row in enumerate(section.rows):
         printed = {"line": row.line} | row.appended | ({"timestamp": row.stamp} if row.stamp else {})
         places = [
@@ -212,10 +200,11 @@ def _rows(section: LogSection) -> Iterator[ForeignRow]:
         for place in places or [0]:
             words = row.places[place]
             on_cpu, error = "cputime" in words, words.get("error", "")
-            notes = [_note(section), "CPU time of the call (-C)" if on_cpu else ""]
-            notes += [f"largest error {error}" if number(error.rstrip("*")) else ""]
+            notes = [*of_all, "CPU time of the call (-C)"] if on_cpu else [*of_all]
+            notes += [f"largest error {error}"] if number(error.rstrip("*")) else []
             yield ForeignRow(
                 number=at,
+                collective=collective.name,
                 nbytes=exact(row.case["size"]),
                 dtype=row.case["type"],
                 redop=row.case["redop"] or "sum",
@@ -224,7 +213,7 @@ def _rows(section: LogSection) -> Iterator[ForeignRow]:
                 seconds=seconds_of(words["cputime" if on_cpu else "time"], columns.unit),
                 busbw=None if on_cpu else number(words.get("busbw")),
                 wrong=_wrong(words),
-                note=", ".join(filter(None, notes)),
+                note=", ".join(notes),
                 printed=printed | words,
             )
 
@@ -239,18 +228,6 @@ def _wrong(words: dict[str, str]) -> int | None:
     return 0 if number(error) == 0 else None
 
 
-def _note(section: LogSection) -> str:
-    """Return what a reader must know of every row."""
-    together, groups = section.settings.get("aggregated", 1), len({device.group for device in section.devices})
-    notes = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
-    return ", ".join([*notes, f"{groups} groups at once"] if groups > 1 else notes)
-
-
-def _statistic(section: LogSection) -> str:
-    over = AVERAGES.get(section.above.average, "mean over ranks, unless -a said otherwise")
-    return f"{section.figure} of {section.settings.get('iters', 'some')} operations, {over}"
-
-
 def _library(section: LogSection) -> str:
     """Whose collectives were timed; the layouts are the same."""
     columns = section.columns
@@ -259,11 +236,11 @@ def _library(section: LogSection) -> str:
     return "rccl" if section.tool == "rccl-tests" or hip or amd else "nccl"
 
 
-def _machine(section: LogSection, ranks: int) -> Machine:
+def _machine(section: LogSection, ranks: int, platform: str) -> Machine:
     distinct = {(device.group, device.rank): device for device in section.devices}
     version = section.above.library or section.library
     versions = {_library(section): version, section.tool: clean(section.version)}
-    return machine_of(list(distinct.values()), ranks, versions, section.variables)
+    return machine_of(list(distinct.values()), ranks, platform, versions, section.variables)
 
 
 def _remarks(section: LogSection, ranks: int) -> Iterator[str]:

@@ -180,38 +180,32 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
     if test.exactly and hints.collective == test.exactly:
         collective = COLLECTIVES[test.exactly]
     on_gpu = section.library in ("NCCL", "RCCL") or bool(section.device)
-    platform = "gpu" if on_gpu else "cpu"
     statistic = "mean of a message's share of a window of messages in flight"
     if any(TIME.fullmatch(name) for name in section.columns):
         statistic = "mean of the operations, mean over ranks"
-    ranks, results, remarks = hints.ranks or 1, [], []
+    ranks, rows = hints.ranks or 1, []
     if collective:
         ranks = 2
         if not test.pair:
             known = 2 * section.pairs if section.pairs else section.started
             ranks = require_ranks(source.name, hints, known, "tables of OSU do not tell the number of ranks")
-        results = make_results(
-            _rows(source, section, test, collective, ranks, left_out),
-            collective,
-            ranks,
-            implementation=LIBRARIES[section.library],
-            platform=platform,
-            statistic=statistic,
-            left_out=left_out,
-        )
-        remarks = [] if on_gpu else ["buffers taken to be the host's, since its title names no device"]
+        rows = list(_rows(source, section, test, collective, ranks, left_out))
     else:
         for at in range(len(section.rows)):
             left_out.add(no_collective(section.title), at)
+    machine = Machine(ranks, f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}", "gpu" if on_gpu else "cpu")
+    library = LIBRARIES[section.library]
+    results = make_results(source.name, rows, machine, implementation=library, statistic=statistic, left_out=left_out)
+    of_host = ("buffers taken to be the host's, since its title names no device",)
     return ImportedTest(
         format=NAME,
         tool="OSU Micro-Benchmarks",
         version=clean(section.version, 20),
         file=source.file,
-        machine=Machine(ranks, f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}", platform),
-        results=tuple(results),
+        machine=machine,
+        results=results,
         left_out=left_out.reasons,
-        remarks=tuple(remarks),
+        remarks=of_host if collective and not on_gpu else (),
     )
 
 
@@ -233,6 +227,7 @@ def _rows(
         notes = (note, failed, "" if section.dtype else "type not said")
         yield ForeignRow(
             number=at,
+            collective=collective.name,
             nbytes=size * (ranks if test.per_rank else 1),
             dtype=dtype,
             seconds=seconds,

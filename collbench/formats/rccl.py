@@ -4,6 +4,7 @@ CSV comes with MPI and without, older and newer; objects have the same columns u
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from collbench.errors import RunFileError
@@ -14,10 +15,7 @@ from collbench.formats.imported import (
     ImportedTest,
     LeftOut,
     Machine,
-    known_collective,
     make_results,
-    no_collective,
-    require_bandwidths,
     require_ranks,
 )
 from collbench.formats.nccl_tests_json import proper_json
@@ -33,11 +31,11 @@ from collbench.formats.source import (
     number,
     seconds_of,
 )
-from collbench.results.collectives import Reported
 
 NAME = "rccl"
 NEEDED = {"collective", "size", "type", "time"}
 CSV_NAMES = {"name": "collective", "wrong": "#wrong"}  # of the names in JSON
+OBJECT = re.compile(r"\{[^}]*\}?")  # they hold no others; a torn one reaches to the end of the line
 STATISTIC = "mean of some operations, mean over ranks, unless -a said otherwise"
 
 
@@ -68,15 +66,18 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         left_out = LeftOut(() if tests else table.bad)
         nodes = exact(rows[0][1].get("nodes", ""))
         name = f"{ranks} x AMD GPU" + (f" on {nodes} nodes" if nodes and nodes > 1 else "")
-        results = _results(source.name, rows, ranks, left_out)
+        machine = Machine(ranks, name, nodes=nodes)
+        results = make_results(
+            source.name, _rows(rows), machine, implementation="rccl", statistic=STATISTIC, left_out=left_out
+        )
         tests.append(
             ImportedTest(
                 format=NAME,
                 tool="rccl-tests",
                 version="JSON lines" if _is_json(source) else "CSV",
                 file=source.file,
-                machine=Machine(ranks, name, nodes=nodes),
-                results=tuple(results),
+                machine=machine,
+                results=results,
                 complete=not torn,
                 left_out=left_out.reasons,
                 remarks=(f"incomplete: torn, {len(table.rows)} rows",) if torn else (),
@@ -92,10 +93,10 @@ def _with_nodes(names: list[str], words: list[str]) -> list[str]:
 
 
 def _json_table(source: Source) -> CsvTable:
-    """Read the JSON as rows of the CSV; objects hold no others, so each ends at the first brace."""
+    """Read the JSON as rows of the CSV."""
     table = CsvTable()
     for line_number, line in source.lines():
-        for text in _objects(line):
+        for text in OBJECT.findall(line):
             row = _row(text)
             if row.keys() >= NEEDED:
                 table.rows.append((line_number, row))
@@ -104,14 +105,6 @@ def _json_table(source: Source) -> CsvTable:
     if not table.rows:
         raise RunFileError(f"{source.name}: JSON of the reporter of rccl-tests without a row of results")
     return table
-
-
-def _objects(line: str) -> Iterator[str]:
-    at = line.find("{")
-    while at >= 0:
-        end = line.find("}", at)
-        yield line[at : end + 1 if end >= 0 else len(line)]
-        at = line.find("{", end) if end >= 0 else -1
 
 
 def _row(text: str) -> Mapping[str, str]:
@@ -131,12 +124,11 @@ def _ranks(row: Mapping[str, str]) -> int | None:
     return gpus or ranks or None
 
 
-def _results(name: str, rows: Sequence[CsvRow], ranks: int, left_out: LeftOut) -> Iterator[Reported]:
-    """Yield the rows collective by collective as they stand there."""
-    by_collective: dict[str, list[ForeignRow]] = {}
+def _rows(rows: Sequence[CsvRow]) -> Iterator[ForeignRow]:
     for at, (_, words) in enumerate(rows):
-        row = ForeignRow(
+        yield ForeignRow(
             number=at,
+            collective=words["collective"],
             nbytes=exact(words["size"]),
             dtype=words["type"],
             redop=words.get("redop") or "sum",
@@ -144,23 +136,6 @@ def _results(name: str, rows: Sequence[CsvRow], ranks: int, left_out: LeftOut) -
             seconds=seconds_of(words["time"]),
             busbw=number(words.get("busbw")),
             wrong=count(words.get("#wrong", "")),
-        )
-        by_collective.setdefault(words["collective"], []).append(row)
-    for word, some in by_collective.items():
-        collective = known_collective(word)
-        if not collective:
-            for row in some:
-                left_out.add(no_collective(word), row.number)
-            continue
-        require_bandwidths(name, some, collective, ranks)
-        yield from make_results(
-            some,
-            collective,
-            ranks,
-            implementation="rccl",
-            platform="gpu",
-            statistic=STATISTIC,
-            left_out=left_out,
         )
 
 

@@ -36,16 +36,7 @@ ARCHITECTURES = {
     "sm75": Architecture("Turing", 6, r"RTX 20\d\d|Quadro RTX|T4\b", 0.62e12, 39e9, 3, 2, 20.0e9, 25e9, usual="T4"),
     "sm80": Architecture("Ampere", 7, r"A100|A800|A30\b", 2.0e12, 87.7e9, 4, 12, 20.0e9, 25e9, usual="A100"),
     "sm86": Architecture(
-        "Ampere",
-        7,
-        r"RTX 30\d\d|RTX A\d000|A40\b|A10\b|A16\b|A2\b",
-        0.7e12,
-        87.7e9,
-        4,
-        4,
-        12.0e9,
-        14.0625e9,
-        usual="A40",
+        "Ampere", 7, r"RTX (30\d\d|A\d000)|A(40|10|16|2)\b", 0.7e12, 87.7e9, 4, 4, 12.0e9, 14.0625e9, usual="A40"
     ),
     "sm89": Architecture("Ada", 8, r"RTX 40\d\d|L4\b|L40|Ada", 1.0e12, 87.7e9, 4, usual="L40S"),
     "sm90": Architecture(

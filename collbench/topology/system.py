@@ -377,7 +377,8 @@ class _Machine:
     def _direct(self, counts: dict[tuple[int, int], int], every: Sequence[tuple[int, int]]) -> tuple[str, int]:
         """NVLinks from GPU to GPU."""
         size = len(self._gpus)
-        if counts == _cube(size):
+        cube = {(a, b): count for a, ends in enumerate(CUBE) for b, count in ends.items() if a < b < size}
+        if size <= 8 and counts == cube:  # the first GPUs of a DGX-1 with V100
             return ("hybrid-cube", CUBE_RINGS[size]) if CUBE_RINGS[size] else ("pcie", 0)
         least = min(counts.values())
         if size % 2 == 0 and all(a ^ 1 == b for a, b in counts) and len(counts) == size // 2:
@@ -418,11 +419,6 @@ class _Machine:
         nodes = [(node, len(list(gpus))) for node, gpus in groupby(gpu.numa for gpu in self._gpus)]
         apart = len({node for node, _ in nodes}) < len(nodes) or None in dict(nodes)
         return 0 if apart or len({count for _, count in nodes}) > 1 else nodes[0][1]
-
-
-def _cube(size: int) -> dict[tuple[int, int], int]:
-    """NVLinks between the first GPUs of a DGX-1 with V100."""
-    return {(a, b): count for a in range(size) for b, count in CUBE[a].items() if a < b < size} if size <= 8 else {}
 
 
 def _switches(gpus: int, links: Sequence[Link]) -> tuple[tuple[int, ...], ...]:

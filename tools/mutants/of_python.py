@@ -418,7 +418,7 @@ FORMATS = (
         ),
         ("any count cuts a size", "if share and nbytes % share == 0 else None", "if share else None"),
         ("ranks counted from 1", "max(max(numbers) + 1, per_process,", "max(max(numbers), per_process,"),
-        ("columns do not matter", "if not shape.fits(collective):", "if False:"),
+        ("columns do not matter", "if not _fits(collective, section, ranks):", "if False:"),
     ),
     *of(
         "formats",
