@@ -8,10 +8,20 @@ from itertools import cycle
 import numpy as np
 import pytest
 
-from collbench.analysis.diagnose import Diagnosis, Health, Reason, RunFacts, diagnose, judge, likely_reasons
+from collbench.analysis.diagnose import (
+    FREEDOM,
+    Diagnosis,
+    Health,
+    Reason,
+    RunFacts,
+    diagnose,
+    judge,
+    likely_reasons,
+    log_likelihood,
+)
 from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.roofline import traffic, traffic_in_words
-from collbench.model.error_bands import error_levels, error_model
+from collbench.model.error_bands import ErrorModel, error_levels, error_model
 from collbench.model.predict import curve
 from collbench.results import Measurement
 from collbench.topology import files
@@ -96,6 +106,31 @@ def test_what_comes_no_nearer_or_is_hardly_possible_is_no_reason() -> None:
     reasons = [Reason(HYPOTHESES[0], off, weight, ()) for off, weight in made]
     found = [(reason.off, reason.weight) for reason in likely_reasons(reversed(reasons), math.log(2))]
     assert found == [(1.1, 20.0), (1.2, 15.0)]
+
+
+def test_a_likelihood_is_students_which_is_a_normal_one_of_an_uncertain_scale() -> None:
+    """Times equally far off at three sizes, against the integral over the scales of a normal distribution."""
+    inverse = np.linspace(1e-4, 40, 400_001)
+    scales = inverse ** (FREEDOM / 2 - 1) * np.exp(-FREEDOM / 2 * inverse)
+    found, expected = [], []
+    for off, mean, spread in ((0.3, 0.1, 0.2), (0.3, -0.2, 0.2), (1.5, 0.1, 0.2), (0.3, 0.1, 0.5)):
+        covariance = spread**2 * np.array([[1, 0.6, 0.3], [0.6, 1, 0.6], [0.3, 0.6, 1]])
+        found.append(log_likelihood(np.full(3, off), ErrorModel(np.full(3, mean), covariance)))
+        far = np.full(3, off - mean) @ np.linalg.inv(covariance) @ np.full(3, off - mean)
+        normal = inverse**1.5 / np.sqrt(np.linalg.det(covariance)) * np.exp(-inverse * far / 2)
+        expected.append(math.log(np.sum(scales * normal)))
+    assert np.diff(found) == pytest.approx(np.diff(expected), abs=1e-3)
+
+
+def test_a_rare_reason_weighs_less_and_one_with_several_variants_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    degraded = measured_on(replace(H100, nvls=False))
+    usual = diagnose(degraded, H100, QUIET).reasons[0].hypothesis
+    rare = replace(usual, name="rare", prior=usual.prior / 10)
+    twice = replace(usual, name="twice", changed=lambda system: [*usual.changed(system), *usual.changed(system)])
+    monkeypatch.setattr("collbench.analysis.diagnose.HYPOTHESES", (usual, rare, twice))
+    weights = {reason.hypothesis.name: reason.weight for reason in diagnose(degraded, H100, QUIET).reasons}
+    assert weights["rare"] == pytest.approx(weights[usual.name] - math.log(10))
+    assert weights["twice"] == pytest.approx(weights[usual.name])
 
 
 def test_a_constant_more_is_bound_by_launches_and_scatter_is_a_busy_gpu() -> None:
