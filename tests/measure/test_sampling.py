@@ -14,7 +14,7 @@ from collbench.algorithms import Implementation
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, Unsupported
-from collbench.measure.checks import left_out
+from collbench.measure.checks import left_out, too_fast
 from collbench.measure.sampling import Reference, measure
 from collbench.platforms.checking import Plan
 from collbench.platforms.interface import Limits, Prepared
@@ -274,6 +274,19 @@ def test_an_operation_faster_than_the_hardware_is_implausible() -> None:
         (result,) = run(ToyPlatform({"a": constant(seconds)}, limits=Limits(1e-9, 1024e9 / 1.0, "")), iters=3)
         assert result.right == right
     assert str(result.mismatch).startswith("implausible: 1 KiB received in 0.9 ns is 1,138 GB/s; more than")
+
+
+def test_what_lies_there_already_and_every_message_of_an_operation_count_for_its_speed() -> None:
+    """At 1 GB/s two ranks receive half of an all-gather in place, a rank alone nothing; a ping-pong is two messages."""
+    slow, far = Limits(1e-9, 1e9), Limits(1e-6, 1e15)
+    for ranks, in_place, seconds in ((2, False, 1024e-9), (2, True, 512e-9), (1, False, 1024e-9), (1, True, 0.0)):
+        gather = case("allgather", 1024, ranks=ranks, in_place=in_place)
+        assert too_fast(gather, seconds, slow) is None, gather
+        assert seconds == 0 or too_fast(gather, 0.9 * seconds, slow), gather
+    assert too_fast(case("allreduce", 1024, ranks=1, in_place=True), 0.0, slow) is None
+    assert too_fast(case("pingpong", 8), 0.6e-6, far) is None
+    assert too_fast(case("pingpong", 8), 0.4e-6, far)
+    assert too_fast(case("allreduce", 8), 0.6e-6, far)
 
 
 def test_a_loop_that_is_faster_than_its_operations_one_by_one_leaves_some_out() -> None:

@@ -181,6 +181,9 @@ def test_overlap_is_never_below_the_longer_part_nor_above_both() -> None:
             own = step(ranks, "stream", bucket=GIB // part)
             assert own.typical - own.waiting() >= longer, (ranks, part)
         assert step(ranks, "stream", bucket=GIB // 8).typical < step(ranks).typical, ranks
+    whole = step(64, "stream")  # a bucket goes out when all is computed, so nothing slows computing
+    assert whole.computing() == 0.1
+    assert step(64, "stream", bucket=GIB // 2).computing() > 0.1
     bucket = GIB // 8
     own = step(64, "stream", seconds=1e-6, bucket=bucket)
     alone = network_curve(on_ranks(H100, 64), [default_case(nbytes=bucket, ranks=64)], "nccl")[0].seconds
