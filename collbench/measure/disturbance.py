@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collbench.results import Result
+from collbench.topology.discover_cpu import read_text
 
 BUSY = 0.25  # of the cores that other programs use before a run: more than a shell and an editor take
 WAITED = 0.10  # of the time in which something that could run had no core
@@ -73,7 +74,7 @@ class Watch:
         spent = now.spent - self._first.spent
         if spent > 0 and (share := (now.stolen - self._first.stolen) / spent) > STOLEN:
             yield f"the hypervisor gave {share:.0%} of the cores' time to others (steal)"
-        governor = self._text("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
+        governor = read_text(self._root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
         if governor and governor != "performance":
             yield f"the frequency governor is `{governor}`, so clocks change (cpupower frequency-set -g performance)"
         clocks = (*self._first.clocks, *now.clocks)
@@ -83,26 +84,20 @@ class Watch:
     def _whole(self, cores: Collection[int]) -> int:
         """Cores that these hardware threads belong to."""
         folder = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-        return len({self._text(folder.format(core)).strip() or str(core) for core in cores})
+        return len({read_text(self._root / folder.format(core)) or str(core) for core in cores})
 
     def _look(self) -> _Glance:
-        waited = re.search(r"^some .*total=(\d+)", self._text("proc/pressure/cpu"), re.MULTILINE)
-        words = self._text("proc/stat").partition("\n")[0].split()[1:]
+        waited = re.search(r"^some .*total=(\d+)", read_text(self._root / "proc/pressure/cpu"), re.MULTILINE)
+        words = read_text(self._root / "proc/stat").partition("\n")[0].split()[1:]
         ticks = [int(word) for word in words if word.isdecimal()]
         stolen = ticks[STEAL] if len(ticks) > STEAL else 0
         folder = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
-        shown = [self._text(folder.format(core)).strip() for core in sorted(os.sched_getaffinity(0))]
+        shown = [read_text(self._root / folder.format(core)) for core in sorted(os.sched_getaffinity(0))]
         clocks = tuple(int(word) for word in shown if word.isdecimal() and int(word))
         waits = int(waited[1]) / 1e6 if waited else None
         return _Glance(time.monotonic(), waits, sum(ticks[: STEAL + 1]), stolen, clocks)
 
     def _loaded(self) -> float | None:
         """Return the mean number of programs that ran or were ready to, over the last minute."""
-        word = (self._text("proc/loadavg").split() or [""])[0]
+        word = (read_text(self._root / "proc/loadavg").split() or [""])[0]
         return float(word) if re.fullmatch(r"\d+\.\d+", word) else None
-
-    def _text(self, name: str) -> str:
-        try:
-            return (self._root / name).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""

@@ -41,7 +41,7 @@ def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collectio
     """
     records = _cpuinfo(root)
     counted = tuple(int(record["processor"]) for record in records if record.get("processor", "").isdigit())
-    cpus = cpu_list(_text(root / "sys/devices/system/cpu/online")) or counted or tuple(range(os.cpu_count() or 1))
+    cpus = cpu_list(read_text(root / "sys/devices/system/cpu/online")) or counted or tuple(range(os.cpu_count() or 1))
     if usable is None:  # macOS has no such mask
         usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else cpus
     sockets = _sockets(root, cpus, records)
@@ -54,16 +54,16 @@ def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collectio
         cpu_limit=_cpu_limit(root),
         caches=_caches(root, cpus),
         numa=_numa(root),
-        memory=_kilobytes(_text(root / "proc/meminfo"), "MemTotal"),
+        memory=_kilobytes(read_text(root / "proc/meminfo"), "MemTotal"),
         shm_free=_free(root / "dev/shm"),
     )
     return Topology("cpu", ranks or host.capacity, sockets=sockets, links=shared, host=host)
 
 
-def _text(path: Path) -> str:
-    """The text of a file; empty if it cannot be read."""
+def read_text(path: Path) -> str:
+    """Return the text of a file of /proc or /sys, empty if it cannot be read."""
     try:
-        return path.read_text(errors="replace").strip()
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
 
@@ -76,7 +76,7 @@ def cpu_list(text: str) -> tuple[int, ...]:
 
 def _cpuinfo(root: Path) -> list[dict[str, str]]:
     """The blocks of /proc/cpuinfo: a block for each CPU (on some systems followed by one for the board)."""
-    blocks = _text(root / "proc/cpuinfo").split("\n\n")
+    blocks = read_text(root / "proc/cpuinfo").split("\n\n")
     pairs = ([line.partition(":") for line in block.splitlines() if ":" in line] for block in blocks)
     return [{key.strip(): value.strip() for key, _, value in block} for block in pairs if block]
 
@@ -106,10 +106,10 @@ def _sockets(root: Path, cpus: tuple[int, ...], records: list[dict[str, str]]) -
 def _place(root: Path, cpu: int) -> tuple[int, str] | None:
     """The package of a CPU, and an identifier of its core."""
     folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-    package = _text(folder / "physical_package_id")
+    package = read_text(folder / "physical_package_id")
     # The siblings rather than core_id: arm64 counts core_id anew in each cluster.
-    siblings = _text(folder / "core_cpus_list") or _text(folder / "thread_siblings_list")
-    core = siblings or _text(folder / "core_id")
+    siblings = read_text(folder / "core_cpus_list") or read_text(folder / "thread_siblings_list")
+    core = siblings or read_text(folder / "core_id")
     return (int(package), core) if core and re.fullmatch(r"-?\d+", package) else None
 
 
@@ -129,8 +129,8 @@ def _caches(root: Path, cpus: tuple[int, ...]) -> tuple[Cache, ...]:
     caches: dict[str, dict[str, int]] = {}
     for cpu in cpus:
         for folder in sorted((root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
-            level, kind = _text(folder / "level"), _CACHE_TYPES.get(_text(folder / "type"))
-            sharers, size = _text(folder / "shared_cpu_list"), _size(_text(folder / "size"))
+            level, kind = read_text(folder / "level"), _CACHE_TYPES.get(read_text(folder / "type"))
+            sharers, size = read_text(folder / "shared_cpu_list"), _size(read_text(folder / "size"))
             if level and kind is not None and sharers and size:
                 caches.setdefault(f"L{level}{kind}", {})[sharers] = size
     return tuple(
@@ -149,8 +149,8 @@ def _size(text: str) -> int:
 def _numa(root: Path) -> tuple[NumaNode, ...]:
     nodes = []
     for folder in (root / "sys/devices/system/node").glob("node[0-9]*"):
-        memory = _kilobytes(_text(folder / "meminfo"), "MemTotal")
-        nodes.append(NumaNode(int(folder.name[4:]), cpu_list(_text(folder / "cpulist")), memory))
+        memory = _kilobytes(read_text(folder / "meminfo"), "MemTotal")
+        nodes.append(NumaNode(int(folder.name[4:]), cpu_list(read_text(folder / "cpulist")), memory))
     return tuple(sorted(nodes, key=lambda node: node.number))
 
 
@@ -170,7 +170,7 @@ def _free(folder: Path) -> int | None:
 def _cpu_limit(root: Path) -> float | None:
     """CPUs' worth of time that the control groups above this process allow; the lowest limit counts."""
     limits = []
-    for line in _text(root / "proc/self/cgroup").splitlines() or ["0::/"]:
+    for line in read_text(root / "proc/self/cgroup").splitlines() or ["0::/"]:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if not controllers:
@@ -187,9 +187,9 @@ def _limits(mount: Path, path: str) -> list[float]:
     for group in (folder, *folder.parents):
         if group != mount and mount not in group.parents:
             break
-        quota, _, period = _text(group / "cpu.max").partition(" ")
+        quota, _, period = read_text(group / "cpu.max").partition(" ")
         if not quota:  # control groups version 1
-            quota, period = _text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us")
+            quota, period = read_text(group / "cpu.cfs_quota_us"), read_text(group / "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit() and int(period):
             limits.append(int(quota) / int(period))
     return limits

@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from collbench.platforms.cpu.window import read_text
-from collbench.topology.discover_cpu import cpu_list
+from collbench.topology.discover_cpu import cpu_list, read_text
 
 _LOOK = 0.1  # seconds between two readings of /proc/stat, which counts in hundredths of a second
 _BUSY = 0.3  # share of that time from which on a core is in use by another program

@@ -96,7 +96,7 @@ def beyond(case: Case, cache: int | None) -> bool:
     return cache is not None and nbytes >= BEYOND * cache
 
 
-def ways(case: Case, send: int, receive: int) -> Sequence[Copy]:
+def copies(case: Case, send: int, receive: int) -> Sequence[Copy]:
     """Return the copies of a rank's share of the bytes that must be read and written, one for each kind of stores."""
     read, written = (np.uint64(nbytes // (case.ranks * LINE)) for nbytes in case.traffic)
     return [(np.uint64(send), read, np.uint64(receive), written, np.uint32(streamed)) for streamed in (0, 1, 2)]

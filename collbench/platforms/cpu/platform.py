@@ -93,7 +93,7 @@ class CpuClock(Clock):
         if self._memory.nodes > 1 or not traffic.beyond(case, self._cache):
             return ()
         kernel = compiler.host_kernel(traffic.KERNELS, "traffic")
-        shares = traffic.ways(case, *buffers(self._memory, case, self._memory.rank))
+        shares = traffic.copies(case, *buffers(self._memory, case, self._memory.rank))
         return [Prepared(kernel.bind(*share)) for share in shares]
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from collbench.errors import CaseFailed, PlatformError
+from collbench.topology.discover_cpu import read_text
 from collbench.units import format_size
 
 T = TypeVar("T")
@@ -166,14 +167,6 @@ def _above(mount: Path, path: str, limit: str, usage: str, reclaimable: str) -> 
         cached = re.search(rf"^{reclaimable} (\d+)$", read_text(folder / "memory.stat"), re.MULTILINE)
         free = int(most) - int(taken) + int(cached[1] if cached else 0)
         yield Room(max(0, free), "its control group", "raise its limit (docker: --memory)")
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a small file, or nothing where there is none to read."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
 
 
 NBYTES = 512  # of a monitor; glibc's mutex has 40 or 48 bytes, its condition variable 48

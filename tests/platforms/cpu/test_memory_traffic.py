@@ -91,5 +91,5 @@ def test_ranks_measure_floors_of_every_case_beyond_the_caches_and_spoil_no_resul
 def test_shares_of_the_ranks_add_up() -> None:
     """Each moves as many lines, in each kind of stores."""
     one = case("allgather", 4 * MIB, ranks=4)
-    for way, streamed in zip(memory_traffic.ways(one, 4096, 8192), (0, 1, 2), strict=True):
+    for way, streamed in zip(memory_traffic.copies(one, 4096, 8192), (0, 1, 2), strict=True):
         assert way == (4096, 4 * MIB // 4 // 64, 8192, 4 * 4 * MIB // 4 // 64, streamed)
