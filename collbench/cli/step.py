@@ -26,9 +26,12 @@ from collbench.plots import perfetto
 from collbench.results import StepTimes
 
 
-@click.group()
-def command() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
     """Measure or predict training steps: scaling, overlap, stragglers, and strategies of synchronisation."""
+    if not context.invoked_subcommand:
+        click.echo(context.get_help())
 
 
 def _implementations(default: str) -> click.Option:

@@ -39,6 +39,13 @@ def test_bare_collbench_prints_its_help_and_is_no_error(here: Command) -> None:
         assert re.fullmatch(r"collbench, version \d+\.\d+\.\d+(\.dev\d+)?\n", here(option).stdout)
 
 
+def test_a_bare_group_of_commands_prints_its_help_line_by_line_too(here: Command) -> None:
+    bare = here("step")
+    assert (bare.returncode, bare.stderr) == (0, "")
+    assert bare.stdout == here("step", "--help").stdout
+    assert len(bare.stdout.splitlines()) > 10
+
+
 def test_list_names_everything(here: Command) -> None:
     done = here("list")
     assert done.returncode == 0
