@@ -106,7 +106,7 @@ def summary(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Return lines of Markdown: the verdict first, then what it rests on."""
     yield from ("## collbench compare", "", f"**{in_words(comparisons)}**")
     for comparison in comparisons:
-        new, base = (_escaped(str(run.path)) for run in (comparison.new, comparison.base))
+        new, base = (escaped(str(run.path)) for run in (comparison.new, comparison.base))
         yield from ("", f"{new} against {base}: {counts_in_words(comparison)}")
         yield from _listed("Regressions", comparison.regressions)
         yield from _listed("Could hide a regression", comparison.hidden)
@@ -122,7 +122,7 @@ def _listed(heading: str, rows: Sequence[Line]) -> Iterator[str]:
     if not rows:
         return
     yield from ("", f"### {heading}", "", "| row | found |", "|---|---|")
-    yield from (f"| {_escaped(name(row))} | {_escaped(message(row))} |" for row in rows[:_SHOWN])
+    yield from (f"| {escaped(name(row))} | {escaped(message(row))} |" for row in rows[:_SHOWN])
     if len(rows) > _SHOWN:
         yield f"| and {len(rows) - _SHOWN} more | |"
 
@@ -130,6 +130,6 @@ def _listed(heading: str, rows: Sequence[Line]) -> Iterator[str]:
 _MARKUP = frozenset("\\|`*_~<>[]&#@$!")  # also signs that address people and other pages
 
 
-def _escaped(text: str) -> str:
-    """Names and reasons may hold anything; nothing of it may be markup."""
+def escaped(text: str) -> str:
+    """Return a text of which nothing is Markdown: names and reasons may hold anything."""
     return "".join(f"&#{ord(sign)};" if sign in _MARKUP else sign for sign in printable(text))

@@ -174,6 +174,17 @@ def systems() -> Iterable[str]:
     return names()
 
 
+def parse_share(context: click.Context, parameter: click.Parameter, text: str) -> float:
+    """Return the share that `5%` or `0.05` is: a number between 0 and 1, neither included."""
+    try:
+        share = float(text.strip()[:-1]) / 100 if text.strip().endswith("%") else float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise click.BadParameter(f"{text!r} is no share; write it like 5% or 0.05", context, parameter)
+    return share
+
+
 def numbers(text: str) -> list[int]:
     """Return the numbers of `64,96` or `8..8192`, which doubles, each once and ascending; none of any other text."""
     found: set[int] = set()

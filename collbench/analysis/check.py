@@ -1,0 +1,298 @@
+"""The verdict of a check: whether everything was right, and as fast as expected, in one word and one line.
+
+Rows of several rounds are held against an expectation by a sequential test (`judge_rounds`), or against the model of
+their system by the verdict of `diagnose` (`judge_by_model`), which knows how far the model may be off.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from statistics import fmean, harmonic_mean, median
+
+from collbench.analysis.diagnose import Diagnosis, Health
+from collbench.analysis.expectations import Expectation, Expected, rounds
+from collbench.analysis.sequential import Decision, SequentialTest, deviations, median_variance
+from collbench.cases import Case
+from collbench.results import Result
+from collbench.results.base import Observed
+from collbench.results.collectives import Measurement
+from collbench.units import format_rate, format_seconds, format_size
+
+BANDWIDTH = 64 * 1024
+"""Bytes from which on a size is spoken of by its bandwidth, and below by its time."""
+
+
+class Status(Enum):
+    """The word of a verdict."""
+
+    OK = "OK"
+    UNKNOWN = "UNKNOWN"
+    WARN = "WARN"
+    FAIL = "FAIL"
+
+    @property
+    def severity(self) -> int:
+        """How bad it is: the worst of several verdicts is that of all."""
+        return list(Status).index(self)
+
+
+@dataclass(frozen=True)
+class CheckedSize:
+    """A case by an implementation: its rounds joined, what was expected, and what is known of both."""
+
+    row: Observed
+    expected: float  # seconds; NaN where nothing is expected
+    decision: Decision
+    rounds: int  # that were held against the expectation
+    off: float = math.nan  # measured over expected time, the median of the rounds
+
+    @property
+    def figure(self) -> str:
+        """The measured and the expected figure: `472 of 478 GB/s expected at 1 GiB (99 %)`."""
+        size = format_size(self.row.case.nbytes)
+        if math.isnan(self.expected):
+            return f"{self._shown(self.row.typical)} at {size}"
+        share = f"{100 / self.off:.0f} %" if self.row.case.nbytes >= BANDWIDTH else f"{self.off:.2f}x"
+        measured, expected = self._shown(self.expected * self.off), self._shown(self.expected)
+        number, _, unit = measured.partition(" ")
+        measured = number if expected.endswith(f" {unit}") else measured
+        return f"{measured} of {expected} expected at {size} ({share})"
+
+    def _shown(self, seconds: float) -> str:
+        if self.row.case.nbytes < BANDWIDTH or not self.row.busbw:
+            return format_seconds(seconds)
+        return f"{format_rate(self.row.busbw * self.row.typical / seconds)} GB/s"
+
+
+@dataclass(frozen=True)
+class CheckedCurve:
+    """All sizes of a collective by an implementation."""
+
+    sizes: tuple[CheckedSize, ...]
+    status: Status
+    remark: str = ""  # why it is not OK
+    reasons: tuple[tuple[str, str], ...] = ()  # the likeliest first, each with what to do
+    resolution: float = math.nan  # times slower than expected, up to which nothing can be told
+
+    @property
+    def implementation(self) -> str:
+        """The implementation of all rows."""
+        return self.sizes[0].row.implementation
+
+    @property
+    def telling(self) -> CheckedSize:
+        """The size to speak of: the slowest that is too slow, or the largest that is as expected."""
+        slow = [size for size in self.sizes if size.decision is Decision.SLOW]
+        if slow:
+            return max(slow, key=lambda size: size.off)
+        sure = [size for size in self.sizes if size.decision is Decision.AS_EXPECTED]
+        return (sure or list(self.sizes))[-1]
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The verdict of a check, and all that it rests on."""
+
+    where: str  # the topology: `8 x NVIDIA H100 80GB HBM3, NVSwitch`
+    compared: str  # what times were held against: `the model of DGX H100`; empty for nothing
+    collectives: tuple[str, ...]
+    curves: tuple[CheckedCurve, ...]
+    broken: tuple[Result, ...] = ()  # what was wrong or failed, a row for each case
+    disturbed: int = 0  # rows that were not counted, since their ranks were off their cores
+    rows: int = 0  # that were measured
+    nodes: int = 1
+    rounds: int = 1
+    seconds: float = math.nan  # that it took
+    hint: str = ""  # what to do for a better answer
+
+    @property
+    def status(self) -> Status:
+        """The worst status; FAIL where anything is wrong or failed, UNKNOWN where nothing was measured."""
+        if self.broken:
+            return Status.FAIL
+        return max((curve.status for curve in self.curves), key=lambda status: status.severity, default=Status.UNKNOWN)
+
+    @property
+    def correctness(self) -> str:
+        """How many sizes were right: the first line of every verdict."""
+        count = len(self.sizes) + len(self.broken)
+        if not self.broken:
+            return f"right: {count} of {count} sizes"
+        first = self.broken[0]
+        where = f"{first.case.collective.name} of {format_size(first.case.nbytes)} by {first.implementation}"
+        more = f" (and {len(self.broken) - 1} more)" if len(self.broken) > 1 else ""
+        return f"NOT right: {len(self.broken)} of {count} sizes: {where}: {first.problem}{more}"
+
+    @property
+    def sizes(self) -> list[CheckedSize]:
+        """All sizes that were right."""
+        return [size for curve in self.curves for size in curve.sizes]
+
+    @property
+    def worst(self) -> CheckedCurve | None:
+        """The curve to speak of."""
+        return max(self.curves, key=lambda curve: curve.status.severity, default=None)
+
+    @property
+    def line(self) -> str:
+        """The verdict in one line."""
+        head = f"collbench: {self.status.value} {','.join(self.collectives)} {self.where}"
+        if self.broken:
+            return f"{head}: {self.correctness}"
+        worst = self.worst
+        if not worst:
+            return f"{head}: nothing was measured"
+        return f"{head}: {worst.telling.figure}, {self.counts}"
+
+    @property
+    def counts(self) -> str:
+        """How many sizes were right, and how many as expected."""
+        right, fast = len(self.sizes), sum(size.decision is Decision.AS_EXPECTED for size in self.sizes)
+        if fast == right:
+            return f"{fast} of {right} sizes right and as expected"
+        slow = sum(size.decision is Decision.SLOW for size in self.sizes)
+        words = [f"{right} sizes right", f"{fast} as expected"]
+        words += [f"{slow} slow"] if slow else []
+        words += [f"{right - fast - slow} undecided"] if right > fast + slow else []
+        return ", ".join(words)
+
+
+def joined(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
+    """Return rows that are right by case and implementation, in their order."""
+    found: dict[tuple[Case, str], list[Observed]] = {}
+    for row in rows:
+        if row.right and row.case.nbytes > 0:
+            found.setdefault((row.case, row.implementation), []).append(row)
+    return found
+
+
+def one_row(rows: Sequence[Observed]) -> Observed:
+    """Return the rounds of a case as one row."""
+    calm = [row for row in rows if not row.disturbed] or list(rows)
+    measured = [row for row in calm if isinstance(row, Measurement)]
+    return measured[-1].joined(measured) if len(measured) > 1 else calm[-1]
+
+
+def judge_rounds(rows: Iterable[Observed], expectation: Expectation, test: SequentialTest) -> list[CheckedCurve]:
+    """Hold the rounds of every case against what is expected, and return the curves.
+
+    Args:
+        rows: Rows of all rounds, of any cases and implementations.
+        expectation: What each should take.
+        test: Its `sizes` are set here: false alarms are shared by all sizes.
+
+    """
+    cases = joined(rows)
+    test = replace(test, sizes=max(1, len(cases)))
+    curves: dict[object, list[tuple[Case, str]]] = {}
+    for case, implementation in cases:
+        curves.setdefault((case.kind, implementation), []).append((case, implementation))
+    return [_judge_curve({key: cases[key] for key in keys}, expectation, test) for keys in curves.values()]
+
+
+@dataclass(frozen=True)
+class _Held:
+    """The rounds of a case held against their expectation."""
+
+    logs: list[float]  # measured over expected times
+    expected: float  # seconds, the median of what was expected
+    error: float
+    rounds: float  # of the expectation
+    slower: float | None
+
+
+def _held(rows: Sequence[Observed], expectation: Expectation) -> _Held | None:
+    """Return the rounds of which something is expected; where expectations differ in error, those of the least."""
+    known: list[tuple[float, Expected]] = []
+    for row in rows:
+        expected = None if row.disturbed else expectation.of(row)
+        if expected:
+            known.extend((each.log - math.log(expected.seconds), expected) for each in rounds(row))
+    if not known:
+        return None
+    least = min(expected.error for _, expected in known)
+    used = [(log, expected) for log, expected in known if expected.error == least]
+    seconds = median(expected.seconds for _, expected in used)
+    counts = [expected.rounds for _, expected in used]
+    finite = [count for count in counts if math.isfinite(count)]
+    return _Held(
+        [log for log, _ in used], seconds, least, harmonic_mean(finite) if finite else math.inf, used[0][1].slower
+    )
+
+
+def _judge_curve(
+    cases: Mapping[tuple[Case, str], Sequence[Observed]], expectation: Expectation, test: SequentialTest
+) -> CheckedCurve:
+    held = {key: _held(rows, expectation) for key, rows in sorted(cases.items(), key=lambda item: item[0][0].nbytes)}
+    known = {key: found for key, found in held.items() if found}
+    scatter = dict(zip(known, deviations([found.logs for found in known.values()]), strict=True))
+    sizes = []
+    for key, found in held.items():
+        row = one_row(cases[key])
+        if not found:
+            sizes.append(CheckedSize(row, math.nan, Decision.UNDECIDED, 0))
+            continue
+        centre = median(found.logs)
+        variance = median_variance(scatter[key], len(found.logs), found.rounds)
+        own = test if found.slower is None else replace(test, slower=found.slower)
+        decision = own.decide(centre, variance, found.error)
+        sizes.append(CheckedSize(row, found.expected, decision, len(found.logs), math.exp(centre)))
+    if not known:
+        return CheckedCurve(tuple(sizes), Status.UNKNOWN, "nothing is known to compare it with")
+    error = max(found.error for found in known.values())
+    whole = _together(known, scatter, test, error)
+    resolution = math.exp(max(math.log1p(test.slower), test.resolution(error)))
+    return CheckedCurve(tuple(sizes), *_status(sizes, whole, resolution), resolution=resolution)
+
+
+def _together(
+    known: Mapping[tuple[Case, str], _Held],
+    scatter: Mapping[tuple[Case, str], float],
+    test: SequentialTest,
+    error: float,
+) -> Decision:
+    """Decide of all sizes as one: of their mean."""
+    variances = [median_variance(scatter[key], len(found.logs), found.rounds) for key, found in known.items()]
+    centre = fmean(median(found.logs) for found in known.values())
+    shares = {found.slower for found in known.values()}
+    share = next(iter(shares)) if len(shares) == 1 else None
+    test = test if share is None else replace(test, slower=share)
+    return test.decide(centre, fmean(variances) / len(variances), error)
+
+
+def _status(sizes: Sequence[CheckedSize], whole: Decision, resolution: float) -> tuple[Status, str]:
+    """Return the status of a curve, and why it is not OK."""
+    slow = [size for size in sizes if size.decision is Decision.SLOW]
+    undecided = [size for size in sizes if size.decision is Decision.UNDECIDED]
+    if slow:
+        named = ", ".join(f"{format_size(size.row.case.nbytes)} {size.off:.2f}x" for size in slow[:3])
+        more = f" and {len(slow) - 3} more" if len(slow) > 3 else ""
+        return Status.FAIL, f"{len(slow)} of {len(sizes)} sizes are slower than expected: {named}{more}"
+    if whole is Decision.SLOW:
+        return Status.FAIL, "all sizes together are slower than expected"
+    if undecided and (whole is Decision.UNDECIDED or 2 * len(undecided) > len(sizes)):
+        count = f"{len(undecided)} of {len(sizes)} sizes are undecided"
+        return Status.UNKNOWN, f"{count}: they may be {resolution:.2f}x slower than expected, or not"
+    return Status.OK, ""
+
+
+def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
+    """Return the curve that `diagnose` held against the model of its system."""
+    status = {
+        Health.SLOW: Status.FAIL,
+        Health.UNKNOWN: Status.UNKNOWN,
+        Health.AS_EXPECTED: Status.OK,
+        Health.FASTER: Status.OK,
+    }[diagnosis.verdict]
+    sizes = []
+    for place, row in enumerate(diagnosis.measured):
+        if not diagnosis.expected:
+            sizes.append(CheckedSize(row, math.nan, Decision.UNDECIDED, 0))
+            continue
+        expected = diagnosis.expected[place]
+        slow = status is Status.FAIL and row.typical > expected.high
+        decision = Decision.SLOW if slow else Decision.AS_EXPECTED
+        sizes.append(CheckedSize(row, expected.seconds, decision, 1, row.typical / expected.seconds))
+    limit = diagnosis.limit or math.nan
+    return CheckedCurve(tuple(sizes), status, diagnosis.remark, tuple(diagnosis.likely()), limit)

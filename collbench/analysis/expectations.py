@@ -1,0 +1,227 @@
+"""What a check expects: of a run that was right, of floors in a TOML file, or of a CPU's own latency and copy speed.
+
+An expectation answers for a measured row, not for a case: where the cores of ranks lie changes a small message's time
+three times, from one start to the next on a virtual machine.  A barrier that every row carries tells these states
+apart, so a row is held against rounds of the run in the same state.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Literal, NamedTuple, Protocol
+
+import msgspec
+from msgspec import Meta, Struct
+
+from collbench.algorithms import find
+from collbench.cases import Case
+from collbench.collectives import find_collective
+from collbench.errors import UsageError
+from collbench.host import sanitize
+from collbench.platforms import platforms
+from collbench.platforms.cost import FITTED
+from collbench.results.base import Observed
+from collbench.results.collectives import Measurement
+from collbench.units import parse_size
+
+BETWEEN_RUNS = 0.02
+"""What two runs of a healthy machine differ by besides their rounds: a standard deviation (docs/checking.md)."""
+SAME_STATE = math.log(1.25)
+"""How far barriers may be apart in one state of the machine; between states they were three times as long."""
+FITTED_BARRIER = 128e-9
+"""Seconds of a barrier by flags on the CPU that hand-written costs are fitted to: there, 8 bytes by packets take 77 ns,
+and on two states of another CPU 0.6 of a barrier."""
+CALIBRATED_ERROR = 0.4
+"""Standard deviation of the logarithm of times over calibrated costs (docs/checking.md)."""
+IN_CACHES = 4 * 2**20
+"""Bytes up to which a message is taken to stay in the caches, unless the copies of the row were timed."""
+NEAR_FLOOR = 0.02
+"""A time is surely above or below a floor if it is so by this share."""
+
+
+class Expected(NamedTuple):
+    """What a row should take."""
+
+    seconds: float
+    error: float = 0.0  # standard deviation of its logarithm, the same in every round
+    rounds: float = math.inf  # that it is the median of
+    slower: float | None = None  # share that is too much, where the expectation itself says so
+
+
+class Expectation(Protocol):
+    """Says what measured rows should take."""
+
+    @property
+    def name(self) -> str:
+        """What times are compared with, in words."""
+
+    def of(self, row: Observed) -> Expected | None:
+        """Return what the row should take; None if nothing is expected of it."""
+
+
+class Round(NamedTuple):
+    """The median time of a round, and of a barrier meanwhile."""
+
+    log: float
+    barrier: float | None
+
+
+def rounds(row: Observed) -> list[Round]:
+    """Return the rounds of a row: a single one where it was not measured in several."""
+    if isinstance(row, Measurement):
+        return [Round(math.log(median(samples)), row.barrier) for samples in row.by_round() if samples]
+    return [Round(math.log(row.typical), None)]
+
+
+@dataclass(frozen=True)
+class RunExpectation:
+    """The times of a run that was right, of the same case in the same state of the machine."""
+
+    name: str
+    known: Mapping[tuple[Case, str], Sequence[Round]]
+
+    @classmethod
+    def of_rows(cls, name: str, rows: Iterable[Observed]) -> "RunExpectation":
+        """Return the expectation of these rows, of which only right and undisturbed ones count."""
+        known: dict[tuple[Case, str], list[Round]] = {}
+        for row in rows:
+            if row.right and not row.disturbed and row.typical > 0:
+                known.setdefault((row.case, row.implementation), []).extend(rounds(row))
+        return cls(name, known)
+
+    def of(self, row: Observed) -> Expected | None:
+        """Return the median of the rounds in the same state; None where there were none."""
+        barrier = row.barrier if isinstance(row, Measurement) else None
+        alike = [each for each in self.known.get((row.case, row.implementation), ()) if _alike(each.barrier, barrier)]
+        if not alike:
+            return None
+        return Expected(math.exp(median(each.log for each in alike)), BETWEEN_RUNS, len(alike))
+
+
+def _alike(one: float | None, other: float | None) -> bool:
+    return not one or not other or abs(math.log(one / other)) < SAME_STATE
+
+
+@dataclass(frozen=True)
+class FirstOf:
+    """Several expectations, of which the first counts that knows a row."""
+
+    name: str
+    parts: Sequence[Expectation]
+
+    def of(self, row: Observed) -> Expected | None:
+        """Return what the first expectation says that knows the row."""
+        return next(filter(None, (part.of(row) for part in self.parts)), None)
+
+
+# ------------------------------------------------------------------------------------------------------------- floors
+
+
+class Floor(Struct, forbid_unknown_fields=True):
+    """The least bus bandwidth or the longest time of a case: a value with tolerances, as in ReFrame's references."""
+
+    collective: str
+    size: str | int
+    value: Annotated[float, Meta(gt=0)]
+    unit: Literal["GB/s", "us", "ms", "s"]  # GB/s: of bus bandwidth, 1e9 bytes
+    lower: Annotated[float, Meta(ge=-1, le=0)] = 0.0  # share of the value by which a bandwidth may be less
+    upper: Annotated[float, Meta(ge=0)] = 0.0  # share of the value by which a time may be longer
+    ranks: Annotated[int, Meta(ge=1)] | None = None  # None: any number
+    implementation: str = ""  # none: any
+
+    def takes(self, row: Observed) -> bool:
+        """Return whether the floor is of that row."""
+        same = row.case.collective is find_collective(self.collective) and row.case.nbytes == self.nbytes
+        return same and self.ranks in (None, row.case.ranks) and self.implementation in ("", row.implementation)
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes."""
+        return parse_size(str(self.size))
+
+    def longest(self, row: Observed) -> float:
+        """Return the seconds that the row may take."""
+        if self.unit == "GB/s":
+            least = self.value * (1 + self.lower) * 1e9
+            return row.case.nbytes * row.case.collective.bus_factor(row.case.ranks) / least
+        return self.value * (1 + self.upper) * _SECONDS[self.unit]
+
+
+class FloorFile(Struct, forbid_unknown_fields=True):
+    """A file of floors."""
+
+    floor: Annotated[list[Floor], Meta(min_length=1)]
+
+
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+@dataclass(frozen=True)
+class FloorExpectation:
+    """Floors that somebody set."""
+
+    name: str
+    floors: tuple[Floor, ...] = field(repr=False)
+
+    def of(self, row: Observed) -> Expected | None:
+        """Return the time of the floor; None if the row has no floor."""
+        for floor in self.floors:
+            if floor.takes(row):
+                share = (1 + NEAR_FLOOR) / (1 - NEAR_FLOOR) - 1
+                return Expected(floor.longest(row) * (1 - NEAR_FLOOR), slower=share)
+        return None
+
+
+def read_floors(path: Path) -> FloorExpectation:
+    r"""Read floors from a TOML file; UsageError names the file, the place in it and what belongs there.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "floors.toml"
+    >>> _ = file.write_text('[[floor]]\ncollective="allreduce"\nsize="1G"\nvalue=440\nlower=-0.05\nunit="GB/s"')
+    >>> read_floors(file).floors[0].nbytes
+    1073741824
+
+    """
+    try:
+        floors = msgspec.convert(sanitize.read_toml(path, UsageError), FloorFile).floor
+        for floor in floors:
+            find_collective(floor.collective)
+            parse_size(str(floor.size))
+    except (msgspec.ValidationError, UsageError) as error:
+        raise UsageError(f"{path}: {error}; docs/checking.md shows a file of floors") from None
+    return FloorExpectation(f"the floors of {path}", tuple(floors))
+
+
+# --------------------------------------------------------------------------------------------------------------- CPUs
+
+
+@dataclass(frozen=True)
+class CalibratedExpectation:
+    """Costs of hand-written implementations on this CPU, by its own barrier and its own copies.
+
+    What an implementation spends is counted (platforms/cost.py).  What a wait takes here is known from the barrier of
+    the row, and what bytes beyond the caches take from the copies that were timed meanwhile.
+    """
+
+    name: str = "this CPU's own latency and copy speed"
+
+    def of(self, row: Observed) -> Expected | None:
+        """Return what the row should take; None of a library, and where no barrier was timed."""
+        if not isinstance(row, Measurement) or not row.barrier:
+            return None
+        implementation = find(row.note.picked or row.implementation)
+        platform = platforms().get(row.platform)
+        if not implementation or not implementation.cost or not platform or not platform.fitted:
+            return None
+        if not row.floor and row.case.nbytes > IN_CACHES:
+            return None
+        cost = implementation.cost(row.case)
+        slower = row.barrier / FITTED_BARRIER
+        waits = cost.steps * FITTED.waits.get(cost.wait, math.inf) * slower
+        moved = row.case.nbytes * max(cost.memory / FITTED.memory, cost.packets / FITTED.packets * slower)
+        if row.floor:
+            least = sum(row.case.traffic) / row.case.ranks / row.case.nbytes
+            moved = max(moved, row.floor * cost.memory / least)
+        return Expected(waits + moved, CALIBRATED_ERROR)

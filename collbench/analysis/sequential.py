@@ -1,0 +1,104 @@
+"""Whether an operation is as fast as expected, or slower by a stated share: measured round by round until that is sure.
+
+Wald's test of two hypotheses (A. Wald, Sequential Tests of Statistical Hypotheses, 1945) on the logarithm of measured
+over expected times: 0, or the logarithm of 1 + `slower`.  After every round the likelihood of the second over the first
+is held against two bounds, which are the stated error rates; between them the answer is another round.
+
+What rounds scatter by is not known beforehand, and some rounds are disturbed.  So the statistic is the median of the
+rounds; its variance comes from the rounds' median distance to it, together with those of the curve's other sizes and
+with what repeats usually scatter by (a moderated variance: G. Smyth, 2004).  How often that is wrong is simulated
+(tools/check_errors.py, docs/checking.md).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from statistics import NormalDist, fmean, median
+
+PRIOR_DEVIATION = 0.03
+"""What repeats scatter by before any round was seen: a standard deviation of logarithms (docs/checking.md)."""
+PRIOR_ROUNDS = 4.0  # that the other sizes and the prior count as, beside the rounds of the size itself
+FEWEST = 3  # rounds before which nothing is decided, unless there can only be a single one
+MEDIAN = math.pi / 2  # variance of a median over that of a mean, of many normal values
+TO_DEVIATION = 1 / NormalDist().inv_cdf(0.75)  # from the median distance to the standard deviation
+
+
+class Decision(Enum):
+    """What is known of one size."""
+
+    AS_EXPECTED = "as expected"
+    SLOW = "slow"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class SequentialTest:
+    """The two hypotheses, and how often each may be chosen although the other is true."""
+
+    slower: float = 0.10  # share of the expected time that is too much
+    alarm: float = 0.01  # false alarms: a check of as many sizes as `sizes` that calls any of them slow
+    miss: float = 0.05  # sizes slower by that share which are called as expected
+    sizes: int = 1
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Logarithms of the likelihood ratio, below which a size is as expected and above which it is slow."""
+        alarm = self.alarm / self.sizes
+        return math.log(self.miss / (1 - alarm)), math.log((1 - self.miss) / alarm)
+
+    def resolution(self, error: float) -> float:
+        """Return the logarithm of the smallest slowness that an expectation of that error can tell.
+
+        However many rounds there are, its variance is left, by which the ratio of likelihoods comes no further than
+        distance**2 / (2 * error**2) where one of the two hypotheses is true.
+        """
+        return error * math.sqrt(2 * max(map(abs, self.bounds)))
+
+    def decide(self, centre: float, variance: float, error: float = 0.0) -> Decision:
+        """Decide from the median of logarithms of measured over expected times.
+
+        Args:
+            centre: The median.
+            variance: Of that median, by its rounds and those of the expectation.
+            error: Standard deviation of what the expectation is off by, in every round alike.
+
+        """
+        distance = max(math.log1p(self.slower), self.resolution(error))
+        ratio = distance / (variance + error**2) * (centre - distance / 2)
+        least, most = self.bounds
+        if ratio <= least:
+            return Decision.AS_EXPECTED
+        return Decision.SLOW if ratio >= most else Decision.UNDECIDED
+
+
+def median_variance(deviation: float, *rounds: float) -> float:
+    """Return the variance of the median of so many rounds; of several medians, that of their difference."""
+    return MEDIAN * deviation**2 * sum(1 / count for count in rounds)
+
+
+def deviations(curve: Sequence[Sequence[float]]) -> list[float]:
+    """Return what the rounds of each size of a curve scatter by: a standard deviation of logarithms for each size."""
+    distances = [[abs(log - median(logs)) for log in logs] for logs in curve if len(logs) > 1]
+    own = [_variance(logs) for logs in curve]
+    known = [variance for variance in own if variance is not None]
+    common = PRIOR_DEVIATION**2
+    if known:
+        weight = sum(map(len, distances))
+        common = (PRIOR_ROUNDS * common + weight * fmean(known)) / (PRIOR_ROUNDS + weight)
+    found = []
+    for logs, variance in zip(curve, own, strict=True):
+        freedom = len(logs) - 1
+        pooled = PRIOR_ROUNDS * common + (freedom * variance if variance is not None else 0.0)
+        found.append(math.sqrt(pooled / (PRIOR_ROUNDS + max(0, freedom))))
+    return found
+
+
+def _variance(logs: Sequence[float]) -> float | None:
+    """Return the variance by the median distance to the median; None of fewer than three values, of which it is 0."""
+    if len(logs) < FEWEST:
+        return None
+    centre = median(logs)
+    distance = median(abs(log - centre) for log in logs)
+    # Of few values the median distance is too small: by that factor, on average (simulated for normal values).
+    return (TO_DEVIATION * distance) ** 2 * len(logs) / (len(logs) - 1.5)

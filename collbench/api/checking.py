@@ -1,0 +1,354 @@
+"""`collbench.check`: measure briefly, in rounds, until it is sure whether all is right and as fast as expected."""
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from collbench.algorithms import implementations
+from collbench.analysis.check import CheckedCurve, CheckResult, Status, joined, judge_by_model, judge_rounds, one_row
+from collbench.analysis.diagnose import RunFacts
+from collbench.analysis.diagnose import diagnose as diagnose_curve
+from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
+from collbench.analysis.machine import machine, remarks, sized
+from collbench.analysis.sequential import Decision, SequentialTest
+from collbench.api.measuring import measuring_session
+from collbench.api.notices import started
+from collbench.api.requests import Names, Size, SweepRequest, split_names
+from collbench.collectives import find_collective
+from collbench.errors import CollbenchError, UsageError
+from collbench.host.launcher import launched
+from collbench.platforms import on_auto
+from collbench.results import Result, observed
+from collbench.results.base import Observed
+from collbench.runfile import kept
+from collbench.runfile.header import Header
+from collbench.runfile.store import Run, Writer, read
+from collbench.topology import files
+from collbench.topology.system import System
+
+FEWEST = 3  # rounds of every check
+SURE = 6  # rounds before which nothing is called slow: what disturbs a machine for a moment is over by then
+TO_KEEP = 10  # rounds of a run that later checks are compared with
+DISTURBED = 4  # a run is not kept of whose rows more than one in so many were disturbed
+CASE = 0.1  # seconds of a round for a case
+ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """What to check, and what to compare it with."""
+
+    sweep: SweepRequest
+    reference: Path | None = None  # a run that was right, or floors in TOML
+    on: str | None = None  # the system, where the topology does not say it
+    nodes: int | None = None  # of that system
+    slower: float = 0.10  # share of the expected time that is too much
+    budget: float = 60.0  # seconds after which no further round begins
+    renew: bool = False  # whether this run, if it is right, replaces those that were kept
+
+
+@dataclass
+class Rounds:
+    """What has been measured so far."""
+
+    header: Header
+    results: list[Result] = field(default_factory=list)
+    count: int = 0
+
+    @property
+    def rows(self) -> list[Observed]:
+        """All rows that have a time."""
+        return list(observed(self.results))
+
+    @property
+    def broken(self) -> tuple[Result, ...]:
+        """What was wrong or failed, once for each case and implementation."""
+        found = {(row.case, row.implementation): row for row in reversed(self.results) if row.outcome.bad}
+        return tuple(reversed(found.values()))
+
+
+def check(
+    op: Names = "allreduce",
+    *,
+    run: Run | Path | str | None = None,
+    impl: Names = "",
+    reference: Path | str | None = None,
+    on: str | None = None,
+    nodes: int | None = None,
+    slower: float = 0.10,
+    budget: float = 60.0,
+    ranks: int | None = None,
+    minbytes: Size = 8,
+    maxbytes: Size | None = None,
+    stepfactor: float = 8.0,
+    renew: bool = False,
+    out: Path | str | None = None,
+    each: Callable[[int, CheckResult], object] = lambda count, result: None,
+) -> CheckResult | None:
+    """Measure briefly, first for correctness, then for speed, and say whether it is as expected.
+
+    Times are compared with the reference; without any, with the model of the system that the topology matches; without
+    that, with this machine's earlier good runs, which are kept; and on a CPU without those, with its own latency and
+    copy speed.
+
+    Args:
+        op: Collectives.
+        run: A run, or its path, to judge instead of measuring.
+        impl: Implementations; by default the library on GPUs, and on a CPU `auto`.
+        reference: A run that was right, or FILE.toml with floors (docs/checking.md).
+        on: The system to compare with: a preset or FILE.toml.
+        nodes: How many nodes of it the ranks are spread over.
+        slower: Share of the expected time that is too much, for example 0.1 for 10 %.
+        budget: Seconds after which no further round is measured.
+        ranks: Number of ranks; by default every GPU, and 2 on a CPU.
+        minbytes: Smallest message.
+        maxbytes: Largest message; by default 2 MiB on a CPU, and on GPUs what memory allows, up to 128 MiB.
+        stepfactor: Factor between sizes.
+        renew: Keep this run, if it is right, instead of the earlier good ones.
+        out: New folder in which the run is stored.
+        each: Called after every round with the number of rounds and the verdict so far.
+
+    Returns:
+        The verdict: `status`, `line`, and `curves` with all sizes; None on all but the first process of a launcher.
+
+    Raises:
+        UsageError: Something does not exist or cannot be.
+        PlatformError: The hardware cannot do it.
+
+    >>> import collbench
+    >>> result = collbench.check(run="results/cpu-2-ranks", reference="results/cpu-2-ranks", slower=0.3)
+    >>> result.status.value
+    'OK'
+
+    """
+    if run is not None:
+        whole = run if isinstance(run, Run) else read(Path(run))
+        return check_run(whole, Path(reference) if reference else None, on, nodes, slower)
+    names = impl or default_implementations(op)
+    sweep = SweepRequest.parse(
+        op,
+        impl=names,
+        ranks=ranks,
+        minbytes=minbytes,
+        maxbytes=maxbytes or default_largest(),
+        stepfactor=stepfactor,
+        budget=CASE,
+        starts=1,
+    )
+    path = Path(reference) if reference else None
+    request = CheckRequest(sweep, path, on, nodes, slower, budget, renew)
+    return run_check(request, Path(out) if out else None, each)
+
+
+def default_implementations(op: Names) -> str:
+    """Return the library on GPUs; on a CPU `auto`, of which it is known what it should take, where it does the job."""
+    if on_auto() != "cpu":
+        return "library"
+    able = implementations()["auto"].collectives
+    names = ["all"] if op == "all" else [find_collective(name).name for name in split_names(op)]
+    return "auto" if set(names) <= set(able) else "library,auto"
+
+
+def default_largest() -> Size | None:
+    """Return 2 MiB on a CPU, whose caches hold as much: larger messages would leave time for a few rounds only."""
+    return ON_CACHES if on_auto() == "cpu" else None
+
+
+def run_check(
+    request: CheckRequest,
+    out: Path | None = None,
+    each: Callable[[int, CheckResult], object] = lambda count, result: None,
+) -> CheckResult | None:
+    """Measure rounds until the verdict is sure or the budget is spent, and return it; see `check`."""
+    begun = time.monotonic()
+    judge: Judge | None = None
+    result: CheckResult | None = None
+    rounds = Rounds(Header())
+    leader = True
+    for leader in _measured(request.sweep, rounds):
+        if leader:
+            judge = judge or Judge.of(request, rounds.header)
+            result = judge.verdict(rounds, time.monotonic() - begun)
+            each(rounds.count, result)
+        spent = time.monotonic() - begun
+        more = bool(result and judge) and spent * (1 + 1 / rounds.count) < request.budget
+        if not _agreed(more and judge is not None and result is not None and not judge.sure(rounds, result)):
+            break
+    if not leader or not result or not judge:
+        return None
+    if out:
+        _store(out, rounds)
+    return judge.kept(rounds, result)
+
+
+def _measured(sweep: SweepRequest, rounds: Rounds) -> Iterator[bool]:
+    """Measure round after round, each with ranks that are started anew; yield whether this process is the leader."""
+    while True:
+        session = measuring_session(sweep, lambda sweep: None).session
+        with started(session):
+            rounds.header = rounds.header if rounds.count else session.header
+            rounds.results += session.run()
+        rounds.count += 1
+        yield session.leader
+
+
+def _agreed(more: bool) -> bool:
+    """Return what the first process of a launcher says; without a launcher what this process says."""
+    joined_ranks = launched()
+    if not joined_ranks or joined_ranks[1] == 1:
+        return more
+    from collbench.measure.external_launcher import world  # the ranks' side of MPI
+
+    return bool(world().broadcast(more))
+
+
+def _store(folder: Path, rounds: Rounds) -> None:
+    with Writer(folder) as writer:
+        writer.header(rounds.header)
+        for row in rounds.results:
+            writer.append(row)
+        writer.end(rounds.header.started, 1 if rounds.broken else 0)
+
+
+# ------------------------------------------------------------------------------------------------------------ verdicts
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What times are compared with, and how."""
+
+    test: SequentialTest
+    compared: str
+    expectation: Expectation | None = None  # of rounds; else the model of the system
+    system: System | None = None
+    nodes: int | None = None
+    facts: RunFacts = field(default_factory=lambda: RunFacts({}))
+    folder: Path | None = None  # where good runs of this machine are kept
+    renew: bool = False
+
+    @classmethod
+    def of(cls, request: CheckRequest, header: Header) -> "Judge":
+        """Return what a measurement with that header is compared with."""
+        test = SequentialTest(request.slower)
+        if request.reference:
+            expectation = _reference(request.reference)
+            return cls(test, expectation.name, expectation)
+        run = Run(Path("this check"), header, (), True)
+        system, why = _system(run, request.on)
+        if system:
+            facts = RunFacts(header.environment.variables, remarks(run))
+            return cls(test, f"the model of {system.title}", system=system, nodes=request.nodes, facts=facts)
+        folder = kept.folder_of(header, header.sweep.implementations)
+        earlier = kept.kept_runs(folder)
+        calibrated = CalibratedExpectation()
+        if not earlier or request.renew:
+            name = calibrated.name if header.topology.platform == "cpu" else ""
+            return cls(test, name, calibrated, folder=folder, renew=request.renew, facts=RunFacts({}, (), why))
+        name = f"{len(earlier)} earlier good run{'s' if len(earlier) > 1 else ''} of this machine ({folder})"
+        rows = [row for run in earlier for row in observed(run.results)]
+        chain = FirstOf(name, (RunExpectation.of_rows(name, rows), calibrated))
+        return cls(test, name, chain, folder=folder)
+
+    def verdict(self, rounds: Rounds, seconds: float) -> CheckResult:
+        """Return the verdict of what has been measured so far."""
+        rows = rounds.rows
+        return CheckResult(
+            where=rounds.header.topology.name,
+            compared=self.compared,
+            collectives=tuple(dict.fromkeys(row.case.collective.name for row in rounds.results)),
+            curves=tuple(self._curves(rows)),
+            broken=rounds.broken,
+            disturbed=sum(row.disturbed for row in rounds.results),
+            rows=len(rounds.results),
+            rounds=rounds.count,
+            seconds=seconds,
+        )
+
+    def _curves(self, rows: Sequence[Observed]) -> list[CheckedCurve]:
+        if self.expectation:
+            return judge_rounds(rows, self.expectation, self.test)
+        curves: dict[object, list[Observed]] = {}
+        for (case, implementation), same in joined(rows).items():
+            curves.setdefault((case.kind, implementation), []).append(one_row(same))
+        judged = []
+        for curve in curves.values():
+            part = sized(self.system, curve[0].case.ranks, self.nodes) if self.system else None
+            judged.append(judge_by_model(diagnose_curve(curve, part, self.facts)))
+        return judged
+
+    def sure(self, rounds: Rounds, result: CheckResult) -> bool:
+        """Return whether another round would change nothing."""
+        if rounds.broken:
+            return True
+        if rounds.count < FEWEST:
+            return False
+        if not self.expectation:  # the model is less sure than three rounds
+            return True
+        if result.status is Status.FAIL:
+            return rounds.count >= SURE
+        if self._keeps and rounds.count < TO_KEEP:
+            return False
+        return all(size.decision is not Decision.UNDECIDED for size in result.sizes)
+
+    @property
+    def _keeps(self) -> bool:
+        return bool(self.folder) and (self.renew or len(kept.kept_runs(self.folder or Path())) < kept.MOST)
+
+    def kept(self, rounds: Rounds, result: CheckResult) -> CheckResult:
+        """Keep the run if it is good, and return the verdict, which says so."""
+        unknown = all(math.isnan(size.expected) for size in result.sizes)
+        calm = result.sizes and DISTURBED * result.disturbed <= result.rows
+        good = calm and not rounds.broken and (unknown or result.status is Status.OK)
+        if not self.folder or not good:
+            return result
+        try:
+            path = kept.keep(self.folder, rounds.header, rounds.results, self.renew)
+        except CollbenchError as error:
+            warnings.warn(f"this run is not kept for the next check: {error}", kept.NotKept, stacklevel=2)
+            return result
+        return replace(result, hint=f"kept for the next check: {path.parent}") if path else result
+
+
+def _reference(path: Path) -> Expectation:
+    """Return floors, or a run that was right."""
+    if path.suffix == ".toml":
+        return read_floors(path)
+    run = read(path)
+    rows = [row for row in observed(run.results) if row.right]
+    if not rows:
+        raise UsageError(
+            f"--reference {path} has no right row with a time; give a run that was right, or floors in TOML"
+        )
+    return RunExpectation.of_rows(f"the run {path}", rows)
+
+
+def _system(run: Run, on: str | None) -> tuple[System | None, str]:
+    """Return the system of a run, or why it is not known; UsageError where the user named a wrong one."""
+    if on:
+        files.load(on)  # raises for a system that there is not
+    try:
+        return machine(run, on), ""
+    except UsageError as error:
+        if on:
+            raise
+        return None, str(error)
+
+
+def check_run(
+    run: Run, reference: Path | None = None, on: str | None = None, nodes: int | None = None, slower: float = 0.10
+) -> CheckResult:
+    """Return the verdict of a run that was measured before, or imported."""
+    test = SequentialTest(slower)
+    if reference:
+        expectation = _reference(reference)
+        judge = Judge(test, expectation.name, expectation)
+    else:
+        system, why = _system(run, on)
+        facts = RunFacts(run.header.environment.variables, remarks(run), why)
+        judge = Judge(test, f"the model of {system.title}" if system else "", None, system, nodes, facts)
+    if not run.results:
+        raise UsageError(f"{run.path} has no results to check")
+    return judge.verdict(Rounds(run.header, list(run.results), 1), 0.0)

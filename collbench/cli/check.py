@@ -1,0 +1,199 @@
+"""Say in one line whether this machine is right: measured briefly, checked, and compared with what is expected.
+
+For example:
+  collbench check
+  collbench check --op allreduce,allgather --reference floors.toml
+  collbench check --run run.jsonl --on dgx-h100
+  collbench check --exit nagios --metrics /var/lib/node_exporter/collbench.prom
+"""
+
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
+from typing import Any
+
+import click
+
+from collbench.analysis.check import CheckedCurve, CheckResult
+from collbench.api.checking import CASE, CheckRequest, check_run, default_implementations, default_largest, run_check
+from collbench.cli.options import (
+    NODES,
+    PATH,
+    STANDARD,
+    JsonCommand,
+    json_option,
+    machine_option,
+    option,
+    parse_share,
+    shared,
+    sweep_request,
+    write_json,
+)
+from collbench.cli.progress import waiting
+from collbench.cli.tables import Table
+from collbench.errors import UsageError
+from collbench.host import signals
+from collbench.report import verdicts
+from collbench.runfile.store import read
+from collbench.units import format_rate, format_seconds, format_size
+
+_SIZE = Table(
+    "{size:>9} {time:>9} {expected:>9} {ratio:>7} {busbw:>8}  {verdict}",
+    ("busbw", "expected"),
+    {"verdict": ""},
+)
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min)?")
+
+
+def _seconds(context: click.Context, parameter: click.Parameter, text: str) -> float:
+    """`60s`, `2m` or `60`: seconds above 0."""
+    match = _TIME.fullmatch(text.strip())
+    seconds = float(match[1]) * (60 if match[2] in ("m", "min") else 1) if match else 0.0
+    if not 0 < seconds < math.inf:
+        raise click.BadParameter(f"{text!r} is no time; write it like 60s or 2m", context, parameter)
+    return seconds
+
+
+_OPTIONS = [
+    *shared("op"),
+    option("--impl", "Implementations.  [default: the library on GPUs, auto on a CPU]", metavar="NAME[,NAME]"),
+    *shared("ranks", "minbytes"),
+    option("-e --maxbytes", "Largest message; default: 2M on a CPU, else 128M or what memory allows.", metavar="SIZE"),
+    *shared(stepfactor=8.0),
+    option("--run", "Judge this run instead of measuring.", type=PATH, metavar="RUN"),
+    option("--reference", "Compare with a run that was right, or with floors.", type=PATH, metavar="RUN|FILE.toml"),
+    machine_option("what the topology matches", "The system to compare with."),
+    NODES,
+    option(
+        "--slower",
+        "How much slower than expected is too slow.",
+        callback=parse_share,
+        default="10%",
+        metavar="SHARE",
+        show_default=True,
+    ),
+    option(
+        "--budget",
+        "Time after which no further round begins.",
+        callback=_seconds,
+        default="60s",
+        metavar="TIME",
+        show_default=True,
+    ),
+    option("--renew", "Keep this run, if it is right, instead of earlier good ones.", is_flag=True),
+    option("--out", "Folder to make for the run file.", type=PATH),
+    option(
+        "--exit exits",
+        "Whom the exit status is for: plain 0 (OK, WARN), 3 FAIL, 4 UNKNOWN; nagios 0, 1, 2, 3; npd 0, 0, 1, 2.",
+        type=click.Choice(list(verdicts.EXITS)),
+        default="plain",
+        show_default=True,
+    ),
+    option("--drain-reason", "Print a reason for Slurm, or nothing unless it is FAIL; and no more.", is_flag=True),
+    option("-q --quiet", "Print the line of the verdict and no more.", is_flag=True),
+    json_option("all of it"),
+    *(option(f"--{output.option}", output.meaning, type=PATH, metavar=output.metavar) for output in verdicts.OUTPUTS),
+]
+
+
+@click.command("check", cls=JsonCommand, params=_OPTIONS)
+def command(**options: Any) -> int:
+    """Measure in rounds until it is sure whether everything is right and as fast as expected, and say so in one line.
+
+    Expected is what --reference has; else what the model says of the system that the topology matches, or of --on; else
+    what earlier good runs of this machine took, which are kept; on a CPU without those, what its own latency and copy
+    speed come to.
+    """
+    files = [(output, options[output.option]) for output in verdicts.OUTPUTS if options[output.option]]
+    for output, path in files:
+        if not path.parent.is_dir():
+            raise UsageError(f"--{output.option} {path}: there is no folder {path.parent}; make it first")
+    brief = options["quiet"] or options["drain_reason"] or options["exits"] != "plain"
+    with redirect_stdout(sys.stderr if options["as_json"] == STANDARD else sys.stdout):
+        try:
+            result = _result(options)
+        except KeyboardInterrupt as cause:
+            click.echo("\ninterrupted: no verdict", err=True)
+            return signals.status(cause)
+        if result and not brief:
+            click.echo("\n".join(_lines(result)))
+    if not result:  # the first process of the launcher has it
+        return 0
+    for output, path in files:
+        verdicts.write(output, path, result)
+    write_json(options["as_json"], verdicts.document(result), allow_nan=False)
+    _print_line(result, options)
+    return verdicts.EXITS[options["exits"]][result.status]
+
+
+def _print_line(result: CheckResult, options: Mapping[str, Any]) -> None:
+    if options["drain_reason"]:
+        if reason := verdicts.drain_reason(result):
+            click.echo(reason)
+    elif options["as_json"] != STANDARD:
+        click.echo(verdicts.line(result, options["exits"]))
+
+
+def _result(options: Mapping[str, Any]) -> CheckResult | None:
+    if options["run"]:
+        run = read(options["run"])
+        return check_run(run, options["reference"], options["on"], options["nodes"], options["slower"])
+    words = dict(options) | {
+        "impl": options["impl"] or default_implementations(options["op"]),
+        "maxbytes": options["maxbytes"] or default_largest(),
+        "on": "auto",
+        "nodes": None,
+        "budget": CASE,
+    }
+    request = CheckRequest(
+        sweep_request(words, starts=1),
+        options["reference"],
+        options["on"],
+        options["nodes"],
+        options["slower"],
+        options["budget"],
+        options["renew"],
+    )
+    with waiting("measuring"):
+        return run_check(request, options["out"])
+
+
+def _lines(result: CheckResult) -> Iterator[str]:
+    """Yield the verdict at length: correctness first."""
+    yield result.correctness
+    yield f"compared with {result.compared}" if result.compared else "compared with nothing: no system matches"
+    for curve in result.curves:
+        yield ""
+        yield from _curve(curve)
+    yield ""
+    if result.disturbed:
+        yield (
+            f"disturbed: in {result.disturbed} of {result.rows} rows ranks were off their cores, and these do not "
+            "count; end other programs"
+        )
+    if result.hint:
+        yield result.hint
+
+
+def _curve(curve: CheckedCurve) -> Iterator[str]:
+    case = curve.sizes[0].row.case
+    yield f"{case.title}, {curve.implementation}"
+    yield _SIZE.heading()
+    for size in curve.sizes:
+        known = not math.isnan(size.expected)
+        yield _SIZE.row(
+            size=format_size(size.row.case.nbytes),
+            time=format_seconds(size.row.typical),
+            expected=format_seconds(size.expected) if known else "",
+            ratio=f"{size.off:.2f}x" if known else "",
+            busbw=format_rate(size.row.busbw),
+            verdict=size.decision.value,
+        )
+    if curve.remark:
+        yield f"{curve.status.value}: {curve.remark}"
+    for number, (why, fix) in enumerate(curve.reasons, 1):
+        yield from (f"  {number}. {why}", f"     {fix}")
+    if not math.isnan(curve.resolution):
+        yield f"less than {curve.resolution:.2f}x slower cannot be told from healthy here"
