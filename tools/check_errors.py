@@ -44,6 +44,7 @@ class Machine:
     noise: Mapping[str, Noise]
     sizes: Sequence[tuple[int, str]]
     most: int
+    day: float = 0.01  # by which sizes differ between two runs besides their starts, a standard deviation: assumed
 
 
 _SIZES = [(8 * 8**power, SMALL if power < 4 else MIDDLE if power < 8 else LARGE) for power in range(10)]
@@ -74,19 +75,21 @@ MACHINES = (
         {SMALL: Noise(0.01, 0.04, 0.05, 0.10), MIDDLE: Noise(0.02, 0.06, 0.05, 0.10)},
         _SIZES[:7],
         30,
+        0.02,
     ),
 )
 TRIALS = 400
 
 
 def rounds(machine: Machine, slower: Mapping[str, float], draw: random.Random) -> Iterator[list[Observed]]:
-    """Yield rounds for ever; `slower` has by regime how many times as long operations take."""
+    """Yield rounds of a run for ever; `slower` has by regime how many times as long operations take."""
+    days = {nbytes: draw.gauss(0, machine.day) for nbytes, _ in machine.sizes}
     while True:
         shared = {regime: draw.gauss(0, noise.start) for regime, noise in machine.noise.items()}
         rows: list[Observed] = []
         for nbytes, regime in machine.sizes:
             noise = machine.noise[regime]
-            log = shared[regime] + draw.gauss(0, noise.core)
+            log = days[nbytes] + shared[regime] + draw.gauss(0, noise.core)
             if draw.random() < noise.excess:
                 log += draw.expovariate(1 / noise.mean)
             seconds = (1e-6 + nbytes / 1e11) * slower.get(regime, 1.0) * math.exp(log)

@@ -239,7 +239,9 @@ def _judge_curve(
         decision = own.decide(centre, variance, found.error)
         sizes.append(CheckedSize(row, found.expected, decision, len(found.logs), math.exp(centre)))
     if not known:
-        return CheckedCurve(tuple(sizes), Status.UNKNOWN, "nothing is known to compare it with")
+        calm = any(not row.disturbed for rows in cases.values() for row in rows)
+        why = "nothing is known to compare it with" if calm else "ranks were off their cores in every round"
+        return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
     error = max(found.error for found in known.values())
     whole = _together(known, scatter, test, error)
     resolution = math.exp(max(math.log1p(test.slower), test.resolution(error)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from collbench.algorithms import implementations
+from collbench.algorithms import implementations, libraries
 from collbench.analysis.check import CheckedCurve, CheckResult, Status, joined, judge_by_model, judge_rounds, one_row
 from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
@@ -60,8 +60,8 @@ class Rounds:
 
     @property
     def rows(self) -> list[Observed]:
-        """All rows that have a time."""
-        return list(observed(self.results))
+        """All collectives with a time that was right, disturbed ones too."""
+        return [row for row in self.results if isinstance(row, Observed) and row.right and not row.case.step]
 
     @property
     def broken(self) -> tuple[Result, ...]:
@@ -145,11 +145,12 @@ def check(
 
 def default_implementations(op: Names) -> str:
     """Return the library on GPUs; on a CPU `auto`, of which it is known what it should take, where it does the job."""
+    library = ",".join(name for name in libraries() if on_auto() in implementations()[name].platforms)
     if on_auto() != "cpu":
-        return "library"
+        return library
     able = implementations()["auto"].collectives
     names = ["all"] if op == "all" else [find_collective(name).name for name in split_names(op)]
-    return "auto" if set(names) <= set(able) else "library,auto"
+    return "auto" if set(names) <= set(able) else f"{library},auto"
 
 
 def default_largest() -> Size | None:
