@@ -1,5 +1,8 @@
 """Whether somebody else started the ranks."""
 
+import pytest
+
+from collbench.errors import UsageError
 from collbench.host.launcher import launched, neighbours, unlaunched
 
 STEP = {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}
@@ -19,7 +22,8 @@ PLACES: tuple[tuple[dict[str, str], tuple[int, int] | None], ...] = (
     ({"PMI_SIZE": "1", "PMI_RANK": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}, (1, 2)),
     ({"PMI_SIZE": "2"}, None),
     ({"WORLD_SIZE": "", "RANK": ""}, None),
-    ({"WORLD_SIZE": "four", "RANK": "0"}, None),
+    ({"RANK": "gold"}, None),
+    ({"PMI_SIZE": "2", "PMI_RANK": "0", "WORLD_SIZE": "four", "RANK": "0"}, (0, 2)),
 )
 NEIGHBOURS: tuple[tuple[dict[str, str], int], ...] = (
     ({}, 1),
@@ -43,6 +47,19 @@ NEIGHBOURS: tuple[tuple[dict[str, str], int], ...] = (
 def test_a_run_is_launched_by_who_started_several_processes() -> None:
     for environment, place in PLACES:
         assert launched(environment) == place, environment
+
+
+def test_what_no_launcher_says_is_refused_with_the_variable_and_the_fix() -> None:
+    for environment, complaint in (
+        ({"WORLD_SIZE": "many"}, "WORLD_SIZE=many is no whole number of 1 or more; unset it"),
+        ({"PMI_SIZE": "-1", "PMI_RANK": "0"}, "PMI_SIZE=-1"),
+        ({"WORLD_SIZE": "0", "RANK": "0"}, "WORLD_SIZE=0"),
+        ({"WORLD_SIZE": "2", "RANK": "first"}, "RANK=first is no whole number of 0 or more"),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, "RANK=2 is no rank of WORLD_SIZE=2"),
+        ({"SLURM_STEP_NUM_TASKS": "9" * 5000, "SLURM_PROCID": "0"}, "SLURM_STEP_NUM_TASKS=999"),
+    ):
+        with pytest.raises(UsageError, match=complaint):
+            launched(environment)
 
 
 def test_launchers_say_how_many_processes_are_here() -> None:
