@@ -4,8 +4,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
-from collbench.errors import UsageError
-
 _SIZE_RANK_AND_LOCAL_SIZE = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
@@ -27,7 +25,6 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | N
 
     One process alone does not count as launched: a shell by `srun --pty bash` has all variables of a step, and
     `mpirun -n 1 collbench` does what `collbench` does.  Of nested launchers the one counts that started several.
-    UsageError if a variable of theirs is no number.
     """
     return next(((rank, count) for rank, count, _ in _launchers(environment)), None)
 
@@ -44,19 +41,29 @@ def neighbours(environment: Mapping[str, str] = os.environ) -> int:
 def _launchers(environment: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
     """Yield rank and number of processes by every launcher that started several, and its words on how many are here."""
     for size_name, rank_name, local_name in _SIZE_RANK_AND_LOCAL_SIZE:
-        size = _number(environment, size_name, 1) or 1
-        if size > 1 and (rank := _number(environment, rank_name, 0)) is not None:
-            if rank >= size:
-                raise UsageError(f"{rank_name}={rank} is no rank of {size_name}={size}; {_FIX}")
+        size, rank = _number(environment.get(size_name, "")), _number(environment.get(rank_name, ""))
+        if size is not None and size > 1 and rank is not None:
             yield rank, size, environment.get(local_name, "")
 
 
-def _number(environment: Mapping[str, str], name: str, least: int) -> int | None:
-    """Return what the variable says, or None where it is not set or empty; UsageError for what no launcher says."""
-    word = environment.get(name, "")
-    if word and (not re.fullmatch("[0-9]{1,9}", word) or int(word) < least):
-        raise UsageError(f"{name}={word} is no whole number of {least} or more; {_FIX}")
-    return int(word) if word else None
+def complaint(environment: Mapping[str, str] = os.environ) -> str:
+    """Return what no launcher sets its variables to, and the fix; empty if there is nothing of the kind.
+
+    Behind the launcher that started several processes nothing is looked at.
+    """
+    for size_name, rank_name, _ in _SIZE_RANK_AND_LOCAL_SIZE:
+        size, rank = environment.get(size_name, ""), environment.get(rank_name, "")
+        if size and not _number(size):
+            return f"{size_name}={size} is no number of processes, which is 1 or more; {_FIX}"
+        if size and rank and _number(rank) is None:
+            return f"{rank_name}={rank} is no rank of {size_name}={size} processes, which is 0 or more; {_FIX}"
+        if rank and size not in ("", "1"):
+            break
+    return ""
+
+
+def _number(word: str) -> int | None:
+    return int(word) if re.fullmatch("[0-9]{1,9}", word) else None
 
 
 def unlaunched(environment: Mapping[str, str]) -> dict[str, str]:

@@ -227,8 +227,9 @@ class Workers:
             self._process.wait(5)  # the launcher says how a rank ended once all others have
         printed = self._log.read_text(encoding="utf-8", errors="replace")
         if killed := signal_of(printed):
-            shared = small_shared_memory(free(Path("/dev/shm"))) if killed in _WITHOUT_ROOM else ""
-            return "; ".join(filter(None, (f"a rank was ended by signal {killed} ({signal.strsignal(killed)})", shared)))
+            ended = f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"
+            sentence = killed in _WITHOUT_ROOM and small_shared_memory(free(Path("/dev/shm")))
+            return f"{ended}; {sentence}" if sentence else ended
         errors = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)\b.*)$", printed, re.MULTILINE)
         words = f": {errors[-1]}" if errors else self._printed()
         return f"a rank ended with status {self._process.returncode}{words}"

@@ -1,7 +1,7 @@
 """`sweep --mpi`: real ranks of several MPI libraries.
 
-Every machine has two: MPICH's wheel, and a copy of it in a folder of its own.  Debian's MPICH, whose library has another
-name than mpi4py needs, is measured in continuous integration and where it is installed (`apt install mpich`).
+Every machine has two: MPICH's wheel, and a copy of it in a folder of its own.  Debian's MPICH, whose library has not
+the name that mpi4py needs, is measured in continuous integration and where it is installed (`apt install mpich`).
 """
 
 import os
@@ -80,7 +80,7 @@ def debian() -> str:
 def test_the_mpich_of_debian_is_measured_beside_the_wheel_and_under_its_launcher(
     here: Command, debian: str, tmp_path: Path
 ) -> None:
-    """Whether collbench starts its ranks, or mpirun.mpich starts collbench, by itself and where a user names the file."""
+    """Its ranks are started by collbench, or collbench by mpirun.mpich, also where the user names the library."""
     few = (*QUICK[:-2], "-e", "8", "--impl", "mpi")
     done = here(*few, "--mpi", f"mpich,{debian}", "--out", "both")
     assert done.returncode == 0, done.stderr

@@ -98,7 +98,7 @@ def trials() -> Iterator[Trial]:
     # The run file has room; the pictures, of some 16 and 24 KiB, have not.
     words = (*full_of("full/out", PLOTTED), "-n", "2")
     yield Trial("a disk of 28 KiB while plotting", words, (BAD,), prepare=disk(28 << 10), check=unplotted)
-    small = "unshare --mount sh -c 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec \"$@\"' sh \"$@\""
+    small = 'unshare --mount sh -c \'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"\' sh "$@"'
     yield Trial("a /dev/shm of 1 MiB", SHORT, (USAGE,), shell=small, check=enlarged)
     both = '( "$@"; echo $? >first ) & ( "$@" >/dev/null 2>&1; echo $? >second ); wait; exit 0'
     yield Trial("two runs into one folder", SHORT, (GOOD,), shell=both, check=two_at_once)
