@@ -18,7 +18,7 @@ from collbench.api.requests import (
 )
 from collbench.cases import Sweep
 from collbench.errors import Notice, UsageError
-from collbench.host.launcher import launched
+from collbench.host.launcher import complaint, launched
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.interleave import LIBRARY_PLATFORM, MultiLibrary
 from collbench.measure.session import Session, exit_status
@@ -47,6 +47,8 @@ def measuring_session(request: SweepRequest, folder: Callable[[Sweep], Path | No
         UsageError: The request makes no sweep on this machine.
 
     """
+    if wrong := complaint():
+        raise UsageError(wrong)
     joined = launched()
     libraries = _mpi_libraries(request, joined)
     platform, sweep = measured_sweep(request, joined, max(1, len(libraries)))

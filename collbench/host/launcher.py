@@ -17,6 +17,7 @@ _NAMES = re.compile(
     r"|(PBS_NODEFILE|COBALT_NODEFILE|PE_HOSTFILE)$"
 )
 """Names of variables of launchers and batch systems; MCA are settings of Open MPI that a user may have made."""
+_FIX = "unset it, or leave it to a launcher (mpirun, srun, torchrun)"
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
@@ -40,9 +41,29 @@ def neighbours(environment: Mapping[str, str] = os.environ) -> int:
 def _launchers(environment: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
     """Yield rank and number of processes by every launcher that started several, and its words on how many are here."""
     for size_name, rank_name, local_name in _SIZE_RANK_AND_LOCAL_SIZE:
+        size, rank = _number(environment.get(size_name, "")), _number(environment.get(rank_name, ""))
+        if size is not None and size > 1 and rank is not None:
+            yield rank, size, environment.get(local_name, "")
+
+
+def complaint(environment: Mapping[str, str] = os.environ) -> str:
+    """Return what no launcher sets its variables to, and the fix; empty if there is nothing of the kind.
+
+    Behind the launcher that started several processes nothing is looked at.
+    """
+    for size_name, rank_name, _ in _SIZE_RANK_AND_LOCAL_SIZE:
         size, rank = environment.get(size_name, ""), environment.get(rank_name, "")
-        if size.isdecimal() and rank.isdecimal() and int(size) > 1:
-            yield int(rank), int(size), environment.get(local_name, "")
+        if size and not _number(size):
+            return f"{size_name}={size} is no number of processes, which is 1 or more; {_FIX}"
+        if size and rank and _number(rank) is None:
+            return f"{rank_name}={rank} is no rank of {size_name}={size} processes, which is 0 or more; {_FIX}"
+        if rank and size not in ("", "1"):
+            break
+    return ""
+
+
+def _number(word: str) -> int | None:
+    return int(word) if re.fullmatch("[0-9]{1,9}", word) else None
 
 
 def unlaunched(environment: Mapping[str, str]) -> dict[str, str]:

@@ -37,12 +37,11 @@ def world() -> Processes:
     """Return all processes of the launcher; the first call starts MPI."""
     rank, size = launched() or (0, 1)
     try:
-        file = mpi_libraries.of_launcher()
+        if file := mpi_libraries.of_launcher():  # not the library that mpi4py would find
+            os.environ[mpi_libraries.LIBMPI] = str(mpi_libraries.loadable(file))
     except PlatformError as error:
         error.agreed = True  # all processes have that launcher
         raise
-    if file:  # not the library that mpi4py would find
-        os.environ[mpi_libraries.LIBMPI] = str(file)
     with guarded(rank, WATCHDOG.seconds) if size > 1 else nullcontext():
         return Processes.of_world()
 

@@ -34,6 +34,8 @@ from collbench.results import Result
 from collbench.results.collectives import Failed, Skipped
 from collbench.runfile.environment import UNCHANGED, Setting
 from collbench.runfile.schema import case_fields, sweep_fields, to_result
+from collbench.topology.discover_cpu import free
+from collbench.topology.discovered import small_shared_memory
 
 SCRATCH = "scratch"  # within the folder of a run, for whatever its processes need for a moment
 LOCAL_ONLY = {
@@ -51,6 +53,7 @@ _EXIT_BY_SIGNAL = re.compile(
     r"EXIT STRING: .+? \(signal (\d+)\)|^\[\d+\]\d+:Return code = \d+, signaled with (.+)$", re.MULTILINE
 )
 _TO_THE_OTHERS = (signal.SIGINT, signal.SIGQUIT)  # by which a launcher asks the other ranks to follow
+_WITHOUT_ROOM = (signal.SIGBUS, signal.SIGSEGV)  # how MPICH ends where /dev/shm is full
 
 _STOPPING = 5.0  # seconds for ranks to end by themselves
 _DYING = 10.0  # seconds for a killed process to be gone, unless it hangs in a driver
@@ -224,7 +227,9 @@ class Workers:
             self._process.wait(5)  # the launcher says how a rank ended once all others have
         printed = self._log.read_text(encoding="utf-8", errors="replace")
         if killed := signal_of(printed):
-            return f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"
+            ended = f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"
+            sentence = killed in _WITHOUT_ROOM and small_shared_memory(free(Path("/dev/shm")))
+            return f"{ended}; {sentence}" if sentence else ended
         errors = re.findall(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)\b.*)$", printed, re.MULTILINE)
         words = f": {errors[-1]}" if errors else self._printed()
         return f"a rank ended with status {self._process.returncode}{words}"

@@ -87,20 +87,26 @@ def main() -> None:
     channel = None
     try:
         channel = protocol.connect(folder) if world.leader else None
-        serve(world, channel, protocol.Heartbeat(folder))
+        try:
+            serve(world, channel, protocol.Heartbeat(folder))
+        except CollbenchError as error:
+            _say_why(error, channel)
+            world.abort()
     except protocol.Closed:
         time.sleep(2 * _GRACE)  # the supervisor is gone: the thread that watches tidies up, which an abort would not
         world.abort()
-    except CollbenchError as error:
-        if channel:
-            kind = "failed" if isinstance(error, CaseFailed) else "refused"
-            files = sorted(processes.shared_files())
-            channel.send({kind: str(error), "start": isinstance(error, StartFailed), "files": files})
-            channel.receive(seconds=_GRACE)
-        else:
-            sys.stderr.write(f"{type(error).__name__}: {error}\n")  # for the log, should rank 0 have nothing to say
-            time.sleep(_GRACE)
-        world.abort()
+
+
+def _say_why(error: CollbenchError, channel: protocol.Channel | None) -> None:
+    """Tell the supervisor, and leave it the time to end the ranks; `protocol.Closed` if it is gone."""
+    if channel:
+        kind = "failed" if isinstance(error, CaseFailed) else "refused"
+        files = sorted(processes.shared_files())
+        channel.send({kind: str(error), "start": isinstance(error, StartFailed), "files": files})
+        channel.receive(seconds=_GRACE)
+    else:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")  # for the log, should rank 0 have nothing to say
+        time.sleep(_GRACE)
 
 
 def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Heartbeat) -> None:

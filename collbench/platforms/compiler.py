@@ -138,10 +138,19 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once: one compiles, the others wait
         if found := find(own, stem, ".so"):
             return found
-        with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:  # of ranks, in the folder of their run
+        with _scratch(lock.fileno()) as scratch:
             product = Path(scratch, f"{stem}.so")
             _compile(command, text, product)
             return keep(product, own, stem, ".so")
+
+
+def _scratch(lock: int) -> "tempfile.TemporaryDirectory[str]":
+    """Return a folder for whoever holds that lock; a process that was killed while it held it has left one."""
+    held = os.fstat(lock)
+    prefix = f"collbench-{held.st_dev:x}-{held.st_ino:x}-"
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix=prefix)  # of ranks, in the folder of their run
 
 
 def _compile(command: Sequence[str], text: str, product: Path) -> None:
@@ -231,6 +240,7 @@ def ask(command: Sequence[str], seconds: float, hint: str, scratch: Path | None 
             command,
             stdin=subprocess.DEVNULL,
             cwd=scratch,
+            env=os.environ | {"TMPDIR": str(scratch)} if scratch else None,  # a killed compiler's files go with it
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",

@@ -55,7 +55,7 @@ def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collectio
         caches=_caches(root, cpus),
         numa=_numa(root),
         memory=_kilobytes(read_text(root / "proc/meminfo"), "MemTotal"),
-        shm_free=_free(root / "dev/shm"),
+        shm_free=free(root / "dev/shm"),
     )
     return Topology("cpu", ranks or host.capacity, sockets=sockets, links=shared, host=host)
 
@@ -160,7 +160,8 @@ def _kilobytes(text: str, key: str) -> int | None:
     return int(match[1]) * 1024 if match else None
 
 
-def _free(folder: Path) -> int | None:
+def free(folder: Path) -> int | None:
+    """Return the bytes that are free in the file system of a folder; None where there is no such folder."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:

@@ -353,6 +353,14 @@ def join(nodes: Sequence[Topology], places: Sequence[int]) -> Topology:
 SMALL_SHM = 2**28  # bytes of /dev/shm; containers get 64 MiB by default
 
 
+def small_shared_memory(free: int | None) -> str:
+    """Return a sentence on so many bytes free in /dev/shm, with what to do; none if they are enough or not known."""
+    if free is None or free >= SMALL_SHM:
+        return ""
+    where = f"only {format_size(free)} free in /dev/shm, where MPI libraries share memory"
+    return f"{where}; in Docker: --shm-size=1g, elsewhere: mount -o remount,size=1g /dev/shm"
+
+
 def caveats(topology: Topology) -> tuple[str, ...]:
     """Return sentences on what spoils numbers measured on a topology, the worst first."""
     sentences = [topology.unseen] if topology.unseen else []
@@ -394,6 +402,5 @@ def _host_caveats(topology: Topology, host: Host) -> Iterator[str]:
         yield f"{topology.ranks} ranks on {cores} cores: some share one core's units and caches"
     if host.cpu_limit is not None and host.cpu_limit < len(host.usable):
         yield f"the control group allows {host.cpu_limit:.3g} CPUs' worth of time: ranks that spin get paused"
-    if host.shm_free is not None and host.shm_free < SMALL_SHM:
-        free = format_size(host.shm_free)
-        yield f"only {free} free in /dev/shm, where MPI libraries share memory; in Docker: --shm-size=1g"
+    if sentence := small_shared_memory(host.shm_free):
+        yield sentence

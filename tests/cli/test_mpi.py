@@ -1,9 +1,10 @@
 """`sweep --mpi`: real ranks of several MPI libraries.
 
-Every machine has two: MPICH's wheel, and a copy of it in a folder of its own.  Others are measured where they are
-installed (`apt install openmpi-bin`).
+Every machine has two: MPICH's wheel, and a copy of it in a folder of its own.  Debian's MPICH, whose library has not
+the name that mpi4py needs, is measured in continuous integration and where it is installed (`apt install mpich`).
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -62,3 +63,38 @@ def test_each_library_is_loaded_from_its_own_folder(copied: Path, tmp_path: Path
     command = [*library.command(2), sys.executable, "-c", look]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert set(done.stdout.split()) == {str(copied / "lib" / "libmpi.so.12")}
+
+
+@pytest.fixture
+def debian() -> str:
+    """The launcher of Debian's MPICH; without it a reason to skip on a user's machine, and a failure in CI."""
+    launcher = shutil.which("mpirun.mpich")
+    if not launcher:
+        missing = "mpirun.mpich is not installed (Debian's package mpich)"
+        if "CI" in os.environ:
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return launcher
+
+
+def test_the_mpich_of_debian_is_measured_beside_the_wheel_and_under_its_launcher(
+    here: Command, debian: str, tmp_path: Path
+) -> None:
+    """Its ranks are started by collbench, or collbench by mpirun.mpich, also where the user names the library."""
+    few = (*QUICK[:-2], "-e", "8", "--impl", "mpi")
+    done = here(*few, "--mpi", f"mpich,{debian}", "--out", "both")
+    assert done.returncode == 0, done.stderr
+    rows = list(read(tmp_path / "both").results)
+    assert [row.implementation for row in rows] == ["mpi", "mpi@mpich"]
+    for out, variables in (("found", {}), ("named", {"MPI4PY_LIBMPI": str(find(debian).file)})):
+        command = [debian, "-n", "2", sys.executable, "-m", "collbench", *few, "--out", out]
+        environment = of_a_user() | variables
+        under = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert under.returncode == 0, under.stderr
+        rows += read(tmp_path / out).results
+    for row in rows:
+        assert isinstance(row, Measurement)
+        assert row.right
+    _, *of_debian = [row.library for row in rows]
+    assert len(of_debian) == 3
+    assert len(set(of_debian)) == 1

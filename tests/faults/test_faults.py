@@ -20,7 +20,13 @@ def place() -> Iterator[Ground]:
         yield made
 
 
-@pytest.mark.parametrize("name", ["INT while sampling", "TERM while sampling", "a disk of 8 KiB"])
+COMMONEST = (
+    *("INT while sampling", "TERM while sampling", "KILL to the command while compiling"),
+    *("a disk of 8 KiB", "a /dev/shm of 1 MiB"),
+)
+
+
+@pytest.mark.parametrize("name", COMMONEST)
 def test_the_commonest_faults_are_survived(place: Ground, name: str) -> None:
     (trial,) = [trial for trial in every() if trial.name == name]
     assert not place.carry_out(trial).complaints

@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-from tools.faults.signals import replacing, sampling, starting
+from tools.faults.signals import compiling, replacing, sampling, slow_compiler, starting
 from tools.faults.trial import BAD, GOOD, LONG, USAGE, Done, Scene, Trial
 
 MOMENTS = {"when ranks start": starting, "while sampling": sampling}
@@ -113,6 +113,9 @@ def commands() -> Iterator[Trial]:
     for moment, when in moments.items():
         fault = strike(when, lambda scene: [scene.pid], signal.SIGKILL)
         yield Trial(f"KILL to the command {moment}", LONG, (137,), fault, killed=True)
+    variables = {"CXX": "@/cxx", "COLLBENCH_CACHE": "@/home/cache"}
+    fault = strike(compiling, lambda scene: [scene.pid], signal.SIGKILL)
+    yield Trial("KILL to the command while compiling", LONG, (137,), fault, slow_compiler, variables, killed=True)
     for name, who in {"last rank": last, "launcher": launcher}.items():
         fault = strike_after_stop(who, signal.SIGKILL)
         yield Trial(f"KILL to the command with a stopped {name}", LONG, (137,), fault, killed=True)

@@ -65,6 +65,10 @@ def unplotted(scene: Scene, done: Done) -> str:
         return f"the run file is lost: {error}; {done.errors[-300:]}"
 
 
+def enlarged(scene: Scene, done: Done) -> str:
+    return "" if "--shm-size=" in done.errors else f"the fix is not named: {done.errors[-300:]!r}"
+
+
 def two_at_once(scene: Scene, done: Done) -> str:
     """One of them measured, the other was refused."""
     statuses = sorted((scene.folder / name).read_text().strip() for name in ("first", "second"))
@@ -94,6 +98,8 @@ def trials() -> Iterator[Trial]:
     # The run file has room; the pictures, of some 16 and 24 KiB, have not.
     words = (*full_of("full/out", PLOTTED), "-n", "2")
     yield Trial("a disk of 28 KiB while plotting", words, (BAD,), prepare=disk(28 << 10), check=unplotted)
+    small = 'unshare --mount sh -c \'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"\' sh "$@"'
+    yield Trial("a /dev/shm of 1 MiB", SHORT, (USAGE,), shell=small, check=enlarged)
     both = '( "$@"; echo $? >first ) & ( "$@" >/dev/null 2>&1; echo $? >second ); wait; exit 0'
     yield Trial("two runs into one folder", SHORT, (GOOD,), shell=both, check=two_at_once)
     for where in ("/proc/x", "file/x"):

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from collbench.errors import PlatformError, UsageError, unknown
+from collbench.platforms import compiler
 
 _MPICH_FILES = ("libmpi.so.12", "libmpich.so.12", "libmpi.so")
 _HYDRA = ("mpiexec.hydra", "mpiexec", "mpirun")
@@ -159,7 +160,7 @@ class Library:
         variables = {**self.kind.environment, **changed}
         if self.file:
             variables.pop(ABI, None)
-            variables[LIBMPI] = str(self.file)
+            variables[LIBMPI] = str(loadable(self.file))
         return variables
 
     @property
@@ -170,6 +171,19 @@ class Library:
         usual = own()
         file = usual.file or _file_of(usual.kind, usual.launcher)
         return file is not None and file.resolve() == self.file.resolve()
+
+
+@cache
+def loadable(file: Path) -> Path:
+    """Return the library that mpi4py is told to load for this one: itself if it has the name that mpi4py needs.
+
+    mpi4py's build for MPICH's interface needs libmpi.so.12, and the linker knows what is loaded by the name that it
+    gives itself: Debian's is libmpich.so.12, Cray's libmpi_gnu.so.12.  An empty library of the right name leads there.
+    """
+    if not re.match(r"libmpi(ch|_gnu)\b.*\.so", file.resolve().name):
+        return file
+    linked = ("-Wl,-soname,libmpi.so.12", "-Wl,--no-as-needed", f"-Wl,-rpath,{file.parent}", str(file))
+    return compiler.host_library(str(compiler.own_folder() / "host/libmpi.cpp"), linked)
 
 
 def own(environment: Mapping[str, str] = os.environ) -> Library:
@@ -289,10 +303,11 @@ def _kind_of_file(file: Path) -> Kind | None:
 def of_launcher(environment: Mapping[str, str] = os.environ) -> Path | None:
     """The library of the launcher that started this process, where mpi4py would load another one; else None.
 
-    PlatformError if the two cannot work together and that library is not to be found.
+    If MPI4PY_LIBMPI names a file, that one.  PlatformError if the two cannot work together and the library is not to
+    be found.
     """
-    if environment.get(LIBMPI) or environment.get(ABI):
-        return None  # the user knows better
+    if environment.get(LIBMPI) or environment.get(ABI):  # the user knows better
+        return Path(environment[LIBMPI]) if os.sep in environment.get(LIBMPI, "") else None
     by_open_mpi, usual = _OPEN_MPI in environment, None
     with suppress(PlatformError):  # srun's ranks need no mpiexec
         usual = own(environment)

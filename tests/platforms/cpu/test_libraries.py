@@ -166,7 +166,8 @@ def test_under_a_launcher_the_library_that_belongs_to_it_is_loaded(
     monkeypatch.setattr(mpi_libraries, "_ancestors", lambda: iter([system / "bin" / "orted"]))
     assert of_launcher(openmpi) == system / PLACES["openmpi"] / "libmpi.so.40"
     assert of_launcher(mpich) == system / "lib" / "libmpi.so.12"
-    assert of_launcher(openmpi | {LIBMPI: "/some/libmpi.so.40"}) is None
+    assert of_launcher(openmpi | {LIBMPI: "/some/libmpi.so.40"}) == Path("/some/libmpi.so.40")
+    assert of_launcher(openmpi | {LIBMPI: "libmpi.so.40"}) is None
     monkeypatch.setattr(mpi_libraries, "_ancestors", lambda: iter([alone / "python" / "bin" / "hydra_pmi_proxy"]))
     assert of_launcher(mpich) is None
     monkeypatch.setattr(mpi_libraries, "_ancestors", lambda: iter([alone / "nowhere" / "orted"]))
