@@ -8,13 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collbench.api.checking import check
     from collbench.api.measuring import predict, sweep
     from collbench.api.reading import compare, diagnose, plot, read
 
 __version__ = "0.2.0.dev0"
-__all__ = ["compare", "diagnose", "plot", "predict", "read", "sweep"]
+__all__ = ["check", "compare", "diagnose", "plot", "predict", "read", "sweep"]
 
 _MODULES = {
+    "check": "checking",
     "compare": "reading",
     "diagnose": "reading",
     "plot": "reading",

@@ -3,10 +3,11 @@
 import hashlib
 import os
 import re
+import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from collbench.errors import Notice, UsageError
+from collbench.errors import CollbenchError, Notice, UsageError
 from collbench.results import Result
 from collbench.runfile.header import Header
 from collbench.runfile.listing import list_runs
@@ -64,12 +65,15 @@ def keep(folder: Path, header: Header, results: Iterable[Result], renew: bool = 
     there = list_runs(folder)
     if len(there) >= MOST and not renew:
         return None
-    name = re.sub(r"[^0-9T]", "", header.started.partition("+")[0]) or "run"
-    with Writer(folder / f"{name}-{os.getpid()}") as writer:
-        writer.header(header)
-        for result in results:
-            writer.append(result)
-        writer.end(header.started, 0)
+    name = re.sub(r"[^0-9T]", "", header.started.partition("+")[0])
+    try:
+        with Writer(folder / f"{name}-{uuid.uuid4().hex[:8]}") as writer:
+            writer.header(header)
+            for result in results:
+                writer.append(result)
+            writer.end(header.started, 0)
+    except CollbenchError as error:
+        raise UsageError(f"{error}; or set COLLBENCH_STATE to a folder that can be written to") from None
     if renew:
         for entry in there:
             entry.path.unlink(missing_ok=True)

@@ -61,7 +61,8 @@ def test_floors_are_the_worst_that_their_tolerances_allow(tmp_path: Path) -> Non
     file.write_text(FLOORS)
     floors = read_floors(file)
     bandwidth, latency = floors.of(measurement(nbytes=2**20)), floors.of(measurement(nbytes=8))
-    assert bandwidth and latency
+    assert bandwidth
+    assert latency
     assert bandwidth.seconds == pytest.approx(2**20 / 9e9, rel=0.03)
     assert latency.seconds == pytest.approx(6e-6, rel=0.03)
     assert floors.of(measurement(nbytes=2**20, ranks=4)) is None
@@ -82,7 +83,7 @@ def test_a_wrong_file_of_floors_is_refused_by_the_place_of_the_error(tmp_path: P
     }
     for what, text in wrong.items():
         file.write_text(text)
-        with pytest.raises(UsageError, match="floors.toml"):
+        with pytest.raises(UsageError, match=r"floors\.toml"):
             pytest.fail(f"{what}: {read_floors(file)}")
 
 
@@ -91,7 +92,8 @@ def test_a_cpu_is_measured_by_its_own_barrier_and_copies() -> None:
     row = replace(measurement("two-shot"), barrier=130e-9)
     slow, large = replace(row, barrier=390e-9), replace(measurement("two-shot", nbytes=2**27), barrier=130e-9)
     near, far = calibrated.of(row), calibrated.of(slow)
-    assert near and far
+    assert near
+    assert far
     assert 2 < far.seconds / near.seconds < 3.1
     assert calibrated.of(large) is None
     copied = calibrated.of(replace(large, floor=0.02))
