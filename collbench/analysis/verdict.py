@@ -1,7 +1,4 @@
-"""What a verdict on measured times rests on: whether the results are right, and which sizes are far out of line.
-
-`diagnose` and `check` say both in these words.
-"""
+"""What a verdict on measured times rests on: whether the results are right, and which sizes are far out of line."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +11,7 @@ from collbench.results.base import Expected
 from collbench.units import format_size, printable
 
 FAR = 1.25
-"""Times the upper end of its band from which on a size is an exception: one in ten is outside by chance, but not so far.
+"""Times the upper end of its band from which on a size is an exception: one in ten is outside, but not so far.
 
 Of published healthy machines that the model has not seen, 5 of 1837 sizes are, each where the library's tuning jumps.
 """
@@ -22,13 +19,13 @@ LISTED = 3  # exceptions or faults that are named; the others are counted
 
 
 class Health(Enum):
-    """Of a curve, or of a run by the worst of its curves."""
+    """Of a curve, or of a run by the worst of its curves; the worst first."""
 
-    AS_EXPECTED = "as expected"
-    SLOW = "slow"
-    FASTER = "faster than modelled"
-    UNKNOWN = "unknown"
     WRONG = "wrong"  # a result is wrong, or missing because a case failed; no time makes up for it
+    SLOW = "slow"
+    UNKNOWN = "unknown"
+    FASTER = "faster than modelled"
+    AS_EXPECTED = "as expected"
 
 
 @dataclass(frozen=True)
