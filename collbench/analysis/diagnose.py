@@ -14,8 +14,7 @@ without a core.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import fmean, median
 from typing import NamedTuple
@@ -26,6 +25,7 @@ from collbench import stats
 from collbench.algorithms import implementations
 from collbench.analysis.curve_fit import CurveFit, Unfit, fit
 from collbench.analysis.hypotheses import HYPOTHESES, Hypothesis, Variables
+from collbench.analysis.verdict import Correctness, Exceptional, Health, but_for, exceptions
 from collbench.cases import Case
 from collbench.errors import CollbenchError, Unsupported
 from collbench.model.equation import Floats
@@ -52,24 +52,14 @@ ANYTHING = 1.5
 ANYTHING_OCTAVES = 12.0
 """Octaves over which its correlation falls by e."""
 NOTICED = 1.02  # times that a reason must make longer somewhere to be one
-NOISY = 0.10  # how far times scatter about their neighbours, or samples about their median, on a machine at rest
+NOISY = 0.10  # how far times scatter on a machine at rest: about neighbours, a median or a fit
 NEARER = 0.9  # of the distance to the expected times, the most that may be left under a reason
 HARDLY = math.log(10**6)  # by which a reason may be less likely than the first
 STATED = math.log(1000)  # what a fact of the header adds to a reason's weight
 LISTED = 3  # reasons
-WIDE = 0.10  # half the interval of a median, relative
 APART = 2.0  # a measured time over the expected one that is worth a remark
 
 Expect = Callable[[System, Sequence[Case], str], list[Prediction]]
-
-
-class Health(Enum):
-    """Of one curve."""
-
-    AS_EXPECTED = "as expected"
-    SLOW = "slow"
-    FASTER = "faster than modelled"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -98,34 +88,53 @@ class Diagnosis:
     implementation: str
     measured: tuple[Observed, ...]  # by size
     expected: tuple[Prediction, ...]  # as many, or none
-    verdict: Health
+    speed: Health  # by its times alone
     remark: str = ""  # why it is unknown, or where it is slow
     reasons: tuple[Reason, ...] = ()  # the likeliest first
     off: float = 1.0  # a typical ratio of measured to expected times, or its inverse
     limit: float = 0.0  # times slower than its kind that it would have to be to be called slow; 0: nothing to say
+    correctness: Correctness = field(default_factory=Correctness)  # of all its rows
+
+    @property
+    def verdict(self) -> Health:
+        """Wrong if a row is; else what its times say."""
+        return Health.WRONG if self.correctness.faults else self.speed
+
+    @property
+    def exceptions(self) -> tuple[Exceptional, ...]:
+        """Sizes far above their bands, of a curve that is not slow as a whole."""
+        judged = self.speed in (Health.AS_EXPECTED, Health.FASTER)
+        return exceptions(self.measured, self.expected) if judged else ()
+
+    @property
+    def headline(self) -> str:
+        """The verdict in words: what is wrong before what is slow, and its exceptions."""
+        speed = self.speed.value + but_for(self.exceptions, len(self.measured))
+        speed += f": {self.remark}" if self.remark else ""
+        if self.verdict is Health.WRONG:
+            return f"{self.verdict.value}: {self.correctness.in_words('sizes', named=False)}; speed: {speed}"
+        return speed
 
     def likely(self) -> Iterator[tuple[str, str]]:
         """Return the first reasons in words, each with what to do; later ones are hardly ever right."""
         for reason in self.reasons[:LISTED]:
             facts = f"; {'; '.join(reason.facts)}" if reason.facts else ""
-            yield (
-                f"{reason.hypothesis.name}: then {reason.off:.2f}x off instead of {self.off:.2f}x{facts}",
-                reason.hypothesis.fix,
-            )
+            fits = f"times are then {reason.off:.2f}x off, not {self.off:.2f}x"
+            yield f"{reason.hypothesis.name} ({fits}{facts})", reason.hypothesis.fix
 
     @property
     def unexplained(self) -> str:
         """What to say of a slow curve without a reason; empty for any other."""
-        if self.verdict is not Health.SLOW or self.reasons:
+        if self.speed is not Health.SLOW or self.reasons:
             return ""
-        return f"reason: unknown; times are {self.off:.2f}x off, and nothing that the model can change explains them"
+        return f"reason unknown: times are {self.off:.2f}x off, and nothing that the model can change explains it"
 
     @property
     def resolution(self) -> str:
         """What could not have been seen, of a curve that was judged; empty for any other."""
-        if self.verdict not in (Health.AS_EXPECTED, Health.FASTER):
+        if self.speed not in (Health.AS_EXPECTED, Health.FASTER):
             return ""
-        return f"less than {self.limit:.1f}x slower cannot be distinguished from healthy on this kind of machine"
+        return f"a machine of this kind that is up to {self.limit:.1f}x slower would pass too"
 
 
 def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
@@ -200,8 +209,8 @@ def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Verdict:
 
 
 def _stretch_in_words(stretch: Stretch, bound: float, most: str) -> str:
-    usual = f"machines of this kind that are right take {most} {bound:.2f} times it"
-    return f"{np.exp(stretch.off):.2f} times the time of its kind{stretch.where}; {usual}"
+    usual = f"healthy ones take {most} {bound:.2f}x"
+    return f"{np.exp(stretch.off):.2f}x the usual time of such machines{stretch.where}; {usual}"
 
 
 def _stretches(sizes: Sequence[int], off: Floats, covariance: Floats) -> Iterator[Stretch]:
@@ -364,28 +373,37 @@ def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> It
         known: The fit to just these rows, if there is one.
 
     """
-    yield from dict.fromkeys(f"the rows say: {row.note}" for row in rows if str(row.note))
-    wide = [row for row in rows if _halfwidth(row) > WIDE]
+    notes = dict.fromkeys(str(row.note) for row in rows if str(row.note))
+    if notes:
+        yield f"noted with its rows: {'; '.join(notes)}"
+    wide = [row for row in rows if _halfwidth(row) > NOISY]
     if wide:
         worst = max(wide, key=_halfwidth)
-        where = f"{format_size(worst.case.nbytes)}, ± {_halfwidth(worst):.0%}"
-        yield f"noisy samples at {len(wide)} of {len(rows)} sizes (worst at {where}): something else ran"
+        where = f"{format_size(worst.case.nbytes)} by {_halfwidth(worst):.0%}"
+        yield f"noisy: {len(wide)} of {len(rows)} sizes uncertain by more than {NOISY:.0%} ({where})"
     for before, after in pairwise(rows):
-        if after.percentile(100) < before.percentile(0):
+        if (1 + NOISY) * after.percentile(100) < before.percentile(0):
             smaller, larger = (format_size(row.case.nbytes) for row in (before, after))
-            yield f"{larger} takes less than {smaller}: another algorithm there, or one of both was disturbed"
+            yield f"{larger} takes less time than {smaller}: the algorithm changes, or {smaller} was disturbed"
+    yield from _against_fit(rows, known)
+    yield from _against_costs(rows)
+
+
+def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[str]:
     try:
         fitted = known or fit([row.case.nbytes for row in rows], [row.times for row in rows])
     except Unfit as error:
-        yield f"its own curve has no fit: {error}"
-    else:
-        rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to see a rate"
-        yield f"by its own curve: latency {format_seconds(fitted.latency)}, {rate}"
-        for row, off in zip(rows, fitted.residuals.tolist(), strict=True):
-            low, high = fitted.prediction_interval(row.case.nbytes)
-            if not low <= row.typical <= high:
-                yield f"{format_size(row.case.nbytes)} is {off:+.0%} off that curve, out of line with the other sizes"
-    yield from _against_costs(rows)
+        yield f"no fit: {error}"
+        return
+    rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to see a rate"
+    yield f"by its own fit: latency {format_seconds(fitted.latency)}, {rate}"
+    far = []
+    for row, off in zip(rows, fitted.residuals.tolist(), strict=True):
+        low, high = fitted.prediction_interval(row.case.nbytes)
+        if abs(off) > NOISY and not low <= row.typical <= high:
+            far.append(f"{format_size(row.case.nbytes)} {off:+.0%}")
+    if far:
+        yield f"off that fit: {', '.join(far)}"
 
 
 def _halfwidth(row: Observed) -> float:
@@ -407,5 +425,5 @@ def _against_costs(rows: Sequence[Observed]) -> Iterator[str]:
     except (Unsupported, TypeError):
         return
     typical = stats.percentile(ratios, 50)
-    words = "about as fast as" if 1 / APART < typical < APART else f"{typical:.2g} times the time of"
-    yield f"small and large together: {words} the CPU that the costs of hand-written implementations were fitted to"
+    if not 1 / APART < typical < APART:
+        yield f"takes {typical:.2g}x the time that it takes on the CPU which the cost model was fitted on"

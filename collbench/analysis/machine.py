@@ -17,8 +17,48 @@ def machine(run: Run, name: str | None) -> System:
         return as_it_ran(files.load(name), run)
     topology = discovered(run)
     if not topology or not topology.devices:
-        raise UsageError("the run file does not say what the machine is; name it with --on SYSTEM or --on FILE.toml")
+        raise UsageError(f"the run file does not say what the machine is; {_how_to_name_it(run)}")
     return as_it_ran(as_system(topology), run)
+
+
+def _how_to_name_it(run: Run) -> str:
+    """Return what to give after --on: presets with the GPUs that the header of a foreign log names, if it names any."""
+    topology = run.header.topology
+    named = _NAMED.fullmatch(topology.name)
+    nodes = int(named["nodes"] or 1) if named else 1
+    found = matching(named["gpu"], -(-topology.ranks // nodes), nodes > 1) if named and nodes else []
+    if not named or not found:
+        return "name it with --on SYSTEM (see `collbench list`) or --on FILE.toml"
+    others = f", or with the same GPUs: {', '.join(found[1:])}" if found[1:] else ""
+    spread = f" --nodes {nodes}" if nodes > 1 else ""
+    return f"for {named[0]} name it with --on {found[0]}{spread}{others}"
+
+
+_NAMED = re.compile(r"\d+ x (?P<gpu>[\w /-]+?)(?: on (?P<nodes>\d{1,6}) nodes)?")  # as formats/imported.py writes it
+_FORM, _MEMORY = re.compile(r"SXM\d?|PCIE|NVL"), re.compile(r"\d+GB")
+
+
+def matching(gpu: str, of_node: int, network: bool) -> list[str]:
+    """Return the presets of such GPUs, with so many in a node at least; those with just so many first."""
+    systems = [(name, files.load(name)) for name in files.names()]
+    found = [
+        (system.gpus != of_node, name)
+        for name, system in systems
+        if _same(gpu, system.gpu) and system.gpus >= of_node and (system.nics or not network)
+    ]
+    return [name for _, name in sorted(found)]
+
+
+def _same(gpu: str, preset: str) -> bool:
+    """Return whether a driver's name of a GPU, NVIDIA A100-SXM4-40GB, may be that of a preset, A100 SXM4."""
+    there, wanted = (set(text.upper().replace("-", " ").split()) for text in (gpu, preset))
+    for variant in (_FORM, _MEMORY):
+        is_there, is_wanted = ({word for word in words if variant.fullmatch(word)} for words in (there, wanted))
+        wanted -= is_wanted
+        unnamed = not is_there and not is_wanted & {"PCIE", "NVL"}  # which drivers name, other than SXM
+        if is_wanted and is_there != is_wanted and not unnamed:
+            return False
+    return bool(wanted) and wanted <= there
 
 
 def as_it_ran(system: System, run: Run) -> System:

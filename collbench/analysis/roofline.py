@@ -57,14 +57,14 @@ def traffic_in_words(system: System, measured: Observed, expected: Prediction) -
     wire = traffic(system, expected.case, expected.algorithm)
     rate, usual = (wire.per_byte * measured.case.nbytes / seconds for seconds in (measured.typical, expected.seconds))
     words = [
-        f"on the wire at {format_size(measured.case.nbytes)}: {format_rate(rate)} GB/s each way through {wire.where}, "
-        f"{rate / wire.line:.0%} of the line's {format_rate(wire.line)}; usual there: {usual / wire.line:.0%}"
+        f"at {format_size(measured.case.nbytes)} {format_rate(rate)} GB/s each way go through {wire.where}: "
+        f"{rate / wire.line:.0%} of their {format_rate(wire.line)} (usual: {usual / wire.line:.0%})"
     ]
     bus = measured.case.collective.bus_factor(measured.case.ranks)
     if measured.busbw > wire.line and wire.per_byte < bus:
         words.append(
-            f"busbw, {format_rate(measured.busbw)}, may be above the line: it counts {bus:.3g} bytes for each byte of "
-            f"the array, as a ring sends, and {expected.algorithm} sends {wire.per_byte:.3g}"
+            f"busbw may be above that: it counts {bus:.3g} bytes sent for each byte of the array, as a ring sends; "
+            f"{expected.algorithm} sends {wire.per_byte:.3g}"
         )
     return words
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from collbench.algorithms import find
@@ -13,10 +13,11 @@ from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.fit import measured
 from collbench.analysis.machine import machine, remarks, sized
 from collbench.analysis.matching import selection
+from collbench.analysis.verdict import Correctness, Health, status
 from collbench.api.requests import Names, split_names
 from collbench.cases import Case
 from collbench.errors import UsageError, unknown
-from collbench.results import Observed
+from collbench.results import Observed, Result
 from collbench.runfile import store
 from collbench.runfile.store import Run, cut_off_notes, why_none
 from collbench.topology.files import load
@@ -119,10 +120,25 @@ class Diagnosed:
     facts: RunFacts  # what else is known of the machine, and was set
     cut_off: str  # words for a run that stops before its end, else ""
     curves: tuple[tuple[Diagnosis, System | None], ...]  # with the machine of as many ranks; None if it is not known
+    correctness: Correctness  # of all rows, also of what has no curve since no row is right
+
+    @property
+    def verdict(self) -> Health:
+        """The worst of all curves; wrong if any row is."""
+        found = {diagnosis.verdict for diagnosis, _ in self.curves}
+        if self.correctness.faults:
+            found.add(Health.WRONG)
+        return next(health for health in Health if health in found)
+
+    @property
+    def status(self) -> int:
+        """The exit status of `diagnose --gate`: 0 passed, 3 slow or wrong, 4 unknown, or with exceptions."""
+        verdicts = [(diagnosis.verdict, bool(diagnosis.exceptions)) for diagnosis, _ in self.curves]
+        return status([*verdicts, (self.verdict, bool(self.cut_off))])
 
 
 def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None) -> Diagnosed:
-    """Hold every curve of a run against the model: as expected, slow, faster than modelled, or unknown, and why.
+    """Hold every curve of a run against the model: wrong, slow, unknown, faster than modelled, or as expected; and why.
 
     Args:
         run: A run or its path.
@@ -130,11 +146,12 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
         nodes: How many nodes the ranks are spread over.
 
     Returns:
-        Of each curve `verdict` is one word, `measured` and `expected` have seconds by size, and `likely()` yields
-        reasons, best explained first, each with what to do.
+        Of each curve `verdict` is one word, `measured` and `expected` have seconds by size, `exceptions` are sizes far
+        above their bands, and `likely()` yields reasons, best explained first, each with what to do.  `correctness`
+        counts what is right and names what is not, of a curve and of the run.
 
     Raises:
-        UsageError: The run has no right measurements, or the system does not exist.
+        UsageError: The run has no measurements, or the system does not exist.
 
     >>> import collbench
     >>> diagnosis, machine = collbench.diagnose("results/cpu-2-ranks").curves[0]
@@ -146,7 +163,8 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
     curves: dict[object, list[Observed]] = {}
     for row in measured([whole_run]):
         curves.setdefault((row.case.kind, row.implementation), []).append(row)
-    if not curves:
+    correctness = Correctness.of(whole_run.results)
+    if not curves and not correctness.faults:
         raise UsageError(f"nothing to diagnose: {why_none([whole_run])}")
     whole, why = None, ""
     try:
@@ -156,11 +174,16 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
             raise
         why = str(error)
     facts = RunFacts(whole_run.header.environment.variables, remarks(whole_run), why)
+    every: dict[object, list[Result]] = {}  # also what is wrong
+    for result in whole_run.results:
+        if result.case.nbytes > 0:
+            every.setdefault((result.case.kind, result.implementation), []).append(result)
     diagnosed = []
-    for rows in curves.values():
+    for key, rows in curves.items():
         part = sized(whole, rows[0].case.ranks, nodes) if whole else None
-        diagnosed.append((diagnose_curve(rows, part, facts), part))
-    return Diagnosed(facts, whole_run.cut_off, tuple(diagnosed))
+        diagnosis = diagnose_curve(rows, part, facts)
+        diagnosed.append((replace(diagnosis, correctness=Correctness.of(every[key])), part))
+    return Diagnosed(facts, whole_run.cut_off, tuple(diagnosed), correctness)
 
 
 def plot(

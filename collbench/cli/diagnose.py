@@ -5,36 +5,78 @@ For example:
   collbench diagnose run.jsonl --on dgx-h100
 """
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
-from collbench.analysis import roofline
+from collbench.analysis import gate, roofline
 from collbench.analysis.diagnose import Diagnosis, curve_remarks, settings
-from collbench.api.reading import diagnose
-from collbench.cli.options import NODES, RUN, machine_option
+from collbench.analysis.verdict import FAR, Correctness
+from collbench.api.reading import Diagnosed, diagnose
+from collbench.cli.options import NODES, RUN, STANDARD, JsonCommand, json_option, machine_option, option, print_answer
+from collbench.runfile.schema import case_fields
 from collbench.topology.system import System
 from collbench.units import format_rate, format_seconds, format_size
 
+_GATE = {gate.PASSED: "passed", gate.REGRESSION: "failed", gate.INCONCLUSIVE: "inconclusive"}
+_OPTIONS = [
+    RUN,
+    machine_option(),
+    NODES,
+    json_option("all of it"),
+    option("--gate gated", "Exit with 3 if slow or wrong, 4 if unknown or with exceptions.", is_flag=True),
+]
 
-@click.command("diagnose", params=[RUN, machine_option(), NODES])
-def command(run: Path, on: str | None, nodes: int | None) -> int:
+
+@click.command("diagnose", cls=JsonCommand, params=_OPTIONS)
+def command(run: Path, on: str | None, nodes: int | None, as_json: Path | None, gated: bool) -> int:
     """Hold each curve of a run against what the model expects: as expected, slow, faster than modelled, or unknown.
 
-    RUN is a run file or the folder that holds it.  Where a curve is slow, the likely reasons follow, best explained
-    first: each is the machine with something changed, and said is how well its times fit.
+    RUN is a run file or the folder that holds it.  Rows that are wrong or failed come first: with one, no curve is as
+    expected.  Where a curve is slow, the likely reasons follow, best explained first: each is the machine with
+    something changed, and said is how well its times fit.
     """
     diagnosed = diagnose(run, on, nodes=nodes)
+    form = "json" if as_json == STANDARD else "table"
+    print_answer(form, as_json, lambda: _show(diagnosed), (), (), _document(diagnosed))
+    if not gated:
+        return 0
+    click.echo(f"gate: {diagnosed.verdict.value}: {_GATE[diagnosed.status]}", err=form != "table")
+    return diagnosed.status
+
+
+def _show(diagnosed: Diagnosed) -> None:
+    click.echo(f"results: {diagnosed.correctness.in_words()}")
     notes = [f"the run was {diagnosed.cut_off}"] if diagnosed.cut_off else []
-    notes += diagnosed.facts.caveats
-    notes += [f"{setting} was set" for setting in settings(diagnosed.facts)]
-    for note in notes:
+    for note in (*notes, *_notes(diagnosed)):
         click.echo(f"note: {note}")
     for curve, system in diagnosed.curves:
+        click.echo()
         for line in _lines(curve, system):
             click.echo(line)
-    return 0
+    click.echo(f"\nverdict of the run: {_headline(diagnosed)}")
+
+
+def _headline(diagnosed: Diagnosed) -> str:
+    """Return the verdict of a run with how many curves share it, and what else must be known of it."""
+    curves = [diagnosis for diagnosis, _ in diagnosed.curves]
+    verdicts = Counter(curve.verdict.value for curve in curves)
+    words = [diagnosed.verdict.value]
+    if len(verdicts) > 1:
+        words.append(f"curves: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.most_common())}")
+    if excepted := sum(bool(curve.exceptions) for curve in curves):
+        words.append(f"sizes far above their bands in {excepted} of {len(curves)} curves")
+    if any(system is None for _, system in diagnosed.curves):
+        words.append(diagnosed.facts.no_system)
+    return "; ".join(words)
+
+
+def _notes(diagnosed: Diagnosed) -> tuple[str, ...]:
+    return (*diagnosed.facts.caveats, *(f"{setting} was set" for setting in settings(diagnosed.facts)))
 
 
 def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
@@ -42,7 +84,9 @@ def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
     yield f"{case.title}, {diagnosis.implementation}" + (f", as {system.title}" if system else "")
     if diagnosis.expected:
         yield from _table(diagnosis)
-    yield f"verdict: {diagnosis.verdict.value}" + (f": {diagnosis.remark}" if diagnosis.remark else "")
+    if not system:
+        diagnosis = replace(diagnosis, remark="")  # why it is unknown is said once, of the run
+    yield f"verdict: {diagnosis.headline}"
     if diagnosis.resolution:
         yield f"  {diagnosis.resolution}"
     if system and diagnosis.expected:
@@ -57,7 +101,6 @@ def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
     if not diagnosis.expected:
         for remark in curve_remarks(diagnosis.measured):
             yield f"  {remark}"
-    yield ""
 
 
 def _table(diagnosis: Diagnosis) -> Iterator[str]:
@@ -67,10 +110,51 @@ def _table(diagnosis: Diagnosis) -> Iterator[str]:
         ratio = measured.typical / expected.seconds
         mark = ""
         if measured.typical > expected.high:
-            mark = " slow"
+            mark = " far above" if measured.typical > FAR * expected.high else " above"
         elif measured.typical < expected.low:
-            mark = " fast"
+            mark = " below"
         yield (
             f"{format_size(measured.case.nbytes):>9} {format_seconds(measured.typical):>9} "
             f"{format_seconds(expected.seconds):>9} {band:>19} {ratio:>6.2f}x {format_rate(measured.busbw):>8}{mark}"
         )
+
+
+def _document(diagnosed: Diagnosed) -> dict[str, Any]:
+    """Return all that is shown, in seconds and bytes."""
+    return {
+        "verdict": diagnosed.verdict.value,
+        "gate": diagnosed.status,
+        "results": _correctness(diagnosed.correctness),
+        "cut_off": diagnosed.cut_off,
+        "notes": list(_notes(diagnosed)),
+        "curves": [_curve(diagnosis, system) for diagnosis, system in diagnosed.curves],
+    }
+
+
+def _correctness(found: Correctness) -> dict[str, Any]:
+    faults = [
+        {"implementation": fault.implementation, **case_fields(fault.case), "problem": fault.problem}
+        for fault in found.faults
+    ]
+    counts = {"rows": found.total, "right": found.right, "not_checked": found.unchecked, "disturbed": found.disturbed}
+    return counts | {"faults": faults}
+
+
+def _curve(diagnosis: Diagnosis, system: System | None) -> dict[str, Any]:
+    kind = case_fields(diagnosis.measured[0].case)
+    del kind["nbytes"]
+    rows = [{"nbytes": row.case.nbytes, "seconds": row.typical} for row in diagnosis.measured]
+    for row, expected in zip(rows, diagnosis.expected, strict=False):
+        row |= {"expected_seconds": expected.seconds, "low": expected.low, "high": expected.high}
+    reasons = [
+        {"name": reason.hypothesis.name, "fix": reason.hypothesis.fix, "off": reason.off, "facts": list(reason.facts)}
+        for reason in diagnosis.reasons
+    ]
+    judged = {"verdict": diagnosis.verdict.value, "speed": diagnosis.speed.value, "remark": diagnosis.remark}
+    exceptions = [exceptional._asdict() for exceptional in diagnosis.exceptions]
+    return (
+        {"implementation": diagnosis.implementation, "system": system.title if system else None}
+        | kind
+        | judged
+        | {"results": _correctness(diagnosis.correctness), "exceptions": exceptions, "reasons": reasons, "rows": rows}
+    )

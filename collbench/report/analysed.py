@@ -9,9 +9,10 @@ from typing import NamedTuple
 import msgspec
 
 from collbench.analysis.curve_fit import CurveFit
-from collbench.analysis.diagnose import Diagnosis, Health, RunFacts, curve_remarks, diagnose, settings
+from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
 from collbench.analysis.fit import Curve, curves
 from collbench.analysis.machine import as_it_ran, machine, remarks, sized
+from collbench.analysis.verdict import Health, but_for
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.report.sanitize import SafeRun, safe_text
@@ -126,6 +127,8 @@ def _verdict(
 
 
 def _because(diagnosis: Diagnosis, fit: CurveFit | None) -> Iterator[str]:
+    if diagnosis.exceptions:
+        yield but_for(diagnosis.exceptions, len(diagnosis.measured)).strip()
     if diagnosis.remark:
         yield diagnosis.remark
     if diagnosis.resolution:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from collbench.algorithms import is_library, libraries
 from collbench.analysis.crossover import contests, format_span, rivals, winners
-from collbench.analysis.diagnose import Health
 from collbench.analysis.fit import Curve
+from collbench.analysis.verdict import Health
 from collbench.cases import Case
 from collbench.report.analysed import AnalysedRun
 from collbench.report.sanitize import SafeRun, safe_text

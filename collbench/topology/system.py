@@ -280,7 +280,9 @@ def as_system(topology: Topology) -> System:
     """
     gpus = topology.gpus
     if not gpus:
-        raise UsageError(f"the {topology.platform} platform has no GPUs to make a system of; fit its own measurements")
+        raise UsageError(
+            f"the {topology.platform} platform has no GPUs to make a system of; compare and fit take its measurements"
+        )
     if topology.shared:
         raise UsageError(f"{topology.name}: no system has several ranks on one GPU; give at most {len(gpus)} ranks")
     if topology.sliced:

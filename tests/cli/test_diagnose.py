@@ -1,5 +1,7 @@
 """`collbench diagnose`: its words, and how it says no."""
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from collbench.cli.diagnose import command
 from collbench.model.predict import curve
-from collbench.results import Measurement, Prediction, Skipped
+from collbench.results import Failed, Measurement, Mismatch, Prediction, Skipped
 from collbench.runfile.header import Header
 from collbench.runfile.store import Writer
 from collbench.topology import files
@@ -17,25 +19,40 @@ from tests.cli.conftest import refusal
 from tests.conftest import ROOT, case
 
 
-def run_file(folder: Path, system: System, header: dict[str, Any], samples: int = 7) -> Path:
-    """What a machine like this one measures, by the model; a header with nothing else than what is given."""
+def run_file(
+    folder: Path,
+    system: System,
+    header: dict[str, Any] | None = None,
+    samples: int = 7,
+    slower: Mapping[int, float] | None = None,
+    broken: Sequence[Measurement | Failed] = (),
+) -> Path:
+    """What a machine like this one measures, by the model; a header with nothing else than what is given.
+
+    `slower` has factors by size in bytes; `broken` are rows instead of those of their sizes.
+    """
+    instead = {result.case.nbytes: result for result in broken}
     with Writer(folder) as writer:
-        writer.header(Header.from_json(header))
+        writer.header(Header.from_json(header or {}))
         for expectation in curve(system, [case(nbytes=2**power, ranks=system.ranks) for power in range(3, 34, 2)]):
-            writer.append(Measurement(expectation.case, "nccl", "gpu", 1, (expectation.seconds,) * samples))
+            size = expectation.case.nbytes
+            seconds = expectation.seconds * (slower or {}).get(size, 1.0)
+            right = Measurement(expectation.case, "nccl", "gpu", 1, (seconds,) * samples)
+            writer.append(instead.get(size, right))
+        writer.end("2026-01-01T00:00:00+00:00", 0)
     return folder
 
 
 def diagnose(*arguments: object) -> Result:
-    return CliRunner().invoke(command, [str(argument) for argument in arguments])
+    return CliRunner().invoke(command, [str(argument) for argument in arguments], standalone_mode=False)
 
 
 def test_a_right_run_is_as_expected(tmp_path: Path) -> None:
     """Also a foreign log with one sample a size and no topology, once the machine is named."""
-    out = diagnose(run_file(tmp_path / "run", files.load("dgx-h100"), {}, samples=1), "--as", "dgx-h100").stdout
+    out = diagnose(run_file(tmp_path / "run", files.load("dgx-h100"), samples=1), "--as", "dgx-h100").stdout
     assert "as DGX H100" in out
     assert "verdict: as expected" in out
-    assert "on the wire at 8 GiB" in out
+    assert "at 8 GiB" in out
     assert "busbw" in out
 
 
@@ -50,21 +67,101 @@ def test_a_slow_run_names_reason_fix_and_what_was_set(tmp_path: Path) -> None:
     assert "unset NCCL_NVLS_ENABLE" in out
 
 
+MIB = 1 << 20
+WRONG = Measurement(case(nbytes=2 * MIB, ranks=8), "nccl", "gpu", 1, (1e-4,), mismatch=Mismatch(1, 5, 0, "3", "4", 7))
+FAILED = Failed(case(nbytes=8 * MIB, ranks=8), "nccl", "gpu", "rank 1 crashed")
+
+
+def test_wrong_and_failed_rows_come_first_and_no_such_run_is_as_expected(tmp_path: Path) -> None:
+    """Though all other sizes are as fast as they should be; also where nothing at all is right."""
+    run = run_file(tmp_path / "run", files.load("dgx-h100"), broken=(WRONG, FAILED))
+    found = diagnose(run, "--on", "dgx-h100", "--gate")
+    assert found.return_value == 3
+    first, *_ = found.stdout.splitlines()
+    assert first.startswith("results: 14 of 16 rows right; 2 MiB allreduce nccl: WRONG: rank 1, element 5")
+    assert first.endswith("8 MiB allreduce nccl: FAILED: rank 1 crashed")
+    assert "verdict: wrong: 14 of 16 sizes right; 2 MiB: WRONG" in found.stdout
+    assert "speed: as expected" in found.stdout
+    assert "verdict of the run: wrong" in found.stdout
+    assert "verdict: wrong: 14 of 16 sizes right" in diagnose(run).stdout
+    with Writer(tmp_path / "none") as writer:
+        writer.header(Header())
+        writer.append(FAILED)
+    none = diagnose(tmp_path / "none", "--gate")
+    assert none.return_value == 3
+    assert none.stdout.startswith("results: 0 of 1 rows right; 8 MiB")
+
+
+def test_a_size_far_above_its_band_is_named_and_does_not_pass(tmp_path: Path) -> None:
+    """One just above it passes: so are some of a healthy machine."""
+    h100 = files.load("dgx-h100")
+    (size,) = curve(h100, [case(nbytes=2 * MIB, ranks=8)])
+    above = 1.1 * size.high / size.seconds
+    for slower, status, words in (
+        ({2 * MIB: 13.4, 8 * MIB: above}, 4, "verdict: as expected but for 1 of 16 sizes: 2 MiB 13.4x slow\n"),
+        ({2 * MIB: above}, 0, "verdict: as expected\n"),
+    ):
+        run = run_file(tmp_path / str(status), h100, slower=slower)
+        found = diagnose(run, "--on", "dgx-h100", "--gate")
+        assert found.return_value == status
+        assert words in found.stdout
+        assert found.stdout.count(" far above\n") == (status == 4)
+        assert found.stdout.count(" above\n") == len(slower)
+
+
+def test_the_gate_passes_what_is_as_expected_and_json_says_all(tmp_path: Path) -> None:
+    h100 = files.load("dgx-h100")
+    good = run_file(tmp_path / "good", h100, broken=())
+    slow = run_file(tmp_path / "slow", replace(h100, nvls=False))
+    wrong = run_file(tmp_path / "wrong", h100, broken=(WRONG,))
+    for run, status in ((good, 0), (slow, 3), (wrong, 3)):
+        found = diagnose(run, "--on", "dgx-h100", "--gate", "--json")
+        document = json.loads(found.stdout)
+        assert (found.return_value, document["gate"]) == (status, status), run.name
+        assert "gate: " in found.stderr
+    assert diagnose(slow, "--on", "dgx-h100").return_value == 0
+    assert diagnose(good, "--gate").return_value == 4
+    (curve_of_it,) = document["curves"]
+    assert (curve_of_it["verdict"], curve_of_it["speed"]) == ("wrong", "as expected")
+    assert [fault["nbytes"] for fault in document["results"]["faults"]] == [2 * MIB]
+    assert curve_of_it["rows"][0].keys() == {"nbytes", "seconds", "expected_seconds", "low", "high"}
+    cut_off = tmp_path / "cut.jsonl"
+    cut_off.write_text("".join(good.joinpath("run.jsonl").read_text().splitlines(keepends=True)[:-1]))
+    assert diagnose(cut_off, "--on", "dgx-h100", "--gate").return_value == 4
+
+
+def test_a_log_that_names_its_gpus_is_offered_the_systems_that_have_them(tmp_path: Path) -> None:
+    """Those with other memory, in other slots, or fewer in a node are not."""
+    for name, offered, not_offered in (
+        ("16 x NVIDIA A100-SXM4-40GB on 2 nodes", "--on aws-p4d --nodes 2, or ", "p4de"),
+        ("16 x NVIDIA A100-SXM4-40GB on 2 nodes", "dgx-a100", "hgx-a100-4"),
+        ("16 x NVIDIA H100 80GB HBM3 on 2 nodes", "dgx-h100", "h100-nvl"),
+        ("16 x NVIDIA H100 PCIe on 2 nodes", "--on SYSTEM", "dgx-h100"),
+        ("16 x unknown GPU", "--on SYSTEM", "dgx-h100"),
+    ):
+        header = {"topology": {"name": name, "platform": "gpu", "ranks": 16}}
+        run = run_file(tmp_path / name.replace(" ", "") / offered[:6], files.load("dgx-h100").of(2), header)
+        *_, last = diagnose(run).stdout.splitlines()
+        assert offered in last, name
+        assert not_offered not in last, name
+
+
 def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_path: Path) -> None:
     """Sixteen ranks of a DGX are two of them, unless it is said otherwise."""
-    run = run_file(tmp_path / "run", files.load("dgx-h100").of(2), {})
+    run = run_file(tmp_path / "run", files.load("dgx-h100").of(2))
     assert "as DGX H100, 2 nodes of 8 GPUs\n" in diagnose(run, "--on", "dgx-h100").stdout
     assert "as DGX H100, 4 nodes of 4 GPUs\n" in diagnose(run, "--on", "dgx-h100", "--nodes", "4").stdout
     out = diagnose(run).stdout
-    assert "verdict: unknown: the run file does not say what the machine is; name it with --on" in out
+    assert "unknown; the run file does not say what the machine is; name it with --on" in out
 
 
 def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
-    """Its own curve, its noise, and how it compares with the CPU that the costs were fitted to."""
-    out = diagnose(ROOT / "results" / "cpu-2-ranks-epyc").stdout
-    assert out.count("verdict: unknown: the cpu platform has no GPUs") == 10
-    assert "by its own curve: latency" in out
-    assert "about as fast as the CPU that the costs of hand-written implementations were fitted to" in out
+    """Its own curve, its noise, and how it compares with the CPU that the costs were fitted to; why is said once."""
+    out = diagnose(ROOT / "results" / "cpu-2-ranks").stdout
+    assert out.count("\nverdict: unknown\n") == 11
+    assert out.count("the cpu platform has no GPUs") == 1
+    assert "by its own fit: latency" in out
+    assert "3.1x the time that it takes on the CPU which the cost model was fitted on" in out
 
 
 def test_ranks_without_cores_are_told() -> None:
@@ -72,12 +169,12 @@ def test_ranks_without_cores_are_told() -> None:
     out = diagnose(ROOT / "results" / "cpu-4-ranks-busy").stdout
     assert "note: 4 ranks on 2 usable CPUs: they take turns" in out
     assert "note: --spin busy: waiting ranks keep their cores" in out
-    assert "the rows say: oversubscribed" in out
+    assert "noted with its rows: oversubscribed" in out
 
 
 def test_errors_are_one_line(tmp_path: Path) -> None:
     """No run, an unknown system, ranks that the system cannot have, nothing measured."""
-    run = run_file(tmp_path / "run", files.load("dgx-h100"), {})
+    run = run_file(tmp_path / "run", files.load("dgx-h100"))
     assert "cannot read" in refusal(diagnose(tmp_path / "nowhere"))
     assert "unknown system 'dgx-x'" in refusal(diagnose(run, "--on", "dgx-x"))
     alone = tmp_path / "alone.toml"

@@ -1,0 +1,118 @@
+"""What a verdict on measured times rests on: whether the results are right, and which sizes are far out of line."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Self
+
+from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
+from collbench.results import Outcome, Reported, Result, Timed
+from collbench.results.base import Expected
+from collbench.units import format_size, printable
+
+FAR = 1.25
+"""Times the upper end of its band from which on a size is an exception: one in ten is outside, but not so far.
+
+Of published healthy machines that the model has not seen, 5 of 1837 sizes are, each where the library's tuning jumps.
+"""
+LISTED = 3  # exceptions or faults that are named; the others are counted
+
+
+class Health(Enum):
+    """Of a curve, or of a run by the worst of its curves; the worst first."""
+
+    WRONG = "wrong"  # a result is wrong, or missing because a case failed; no time makes up for it
+    SLOW = "slow"
+    UNKNOWN = "unknown"
+    FASTER = "faster than modelled"
+    AS_EXPECTED = "as expected"
+
+
+@dataclass(frozen=True)
+class Correctness:
+    """What became of the rows of a curve or of a run."""
+
+    right: int = 0  # with a time, and nothing known to be wrong
+    unchecked: int = 0  # of these, reported by a tool that did not check
+    disturbed: int = 0  # of these, with times that say more of the machine, which are not judged
+    faults: tuple[Result, ...] = ()  # wrong or failed
+    untried: int = 0  # skipped by an implementation that has faults
+
+    @classmethod
+    def of(cls, results: Iterable[Result]) -> Self:
+        """Count results; those that an implementation cannot do by its nature, and predictions, are not counted."""
+        found = [result for result in results if result.outcome is not Outcome.PREDICTED]
+        faults = tuple(result for result in found if result.outcome.bad)
+        broken = {fault.implementation for fault in faults}
+        right = [result for result in found if not result.outcome.bad and result.outcome is not Outcome.SKIPPED]
+        skipped = [result for result in found if result.outcome is Outcome.SKIPPED]
+        return cls(
+            right=len(right),
+            unchecked=sum(isinstance(result, Reported) and result.wrong_elements is None for result in right),
+            disturbed=sum(result.outcome is Outcome.DISTURBED for result in right),
+            faults=faults,
+            untried=sum(result.implementation in broken for result in skipped),
+        )
+
+    @property
+    def total(self) -> int:
+        """Rows that should be right."""
+        return self.right + len(self.faults) + self.untried
+
+    def in_words(self, what: str = "rows", named: bool = True) -> str:
+        """Return `28 of 30 rows right; WRONG: 1 MiB, ring-flags: rank 1, ...`; `named` with the implementations."""
+        words = [f"{self.right - self.unchecked} of {self.total} {what} right"]
+        if self.unchecked == self.total > 0:
+            words = [f"{self.total} {what}, none of them checked"]
+        elif self.unchecked:
+            words.append(f"{self.unchecked} not checked")
+        if self.disturbed:
+            words.append(f"{self.disturbed} disturbed, so not judged")
+        words += [_fault(fault, named) for fault in self.faults[:LISTED]]
+        if len(self.faults) > LISTED:
+            words.append(f"and {len(self.faults) - LISTED} more wrong or failed")
+        if self.untried:
+            words.append(f"{self.untried} not tried after that")
+        return "; ".join(words)
+
+
+def _fault(fault: Result, named: bool) -> str:
+    name = (fault.case.collective.name, fault.implementation) if named else ()
+    return printable(f"{' '.join((format_size(fault.case.nbytes), *name))}: {fault.problem}")
+
+
+class Exceptional(NamedTuple):
+    """A size that is far above its band."""
+
+    nbytes: int
+    ratio: float  # measured over expected seconds
+
+    def __str__(self) -> str:
+        return f"{format_size(self.nbytes)} {self.ratio:.1f}x slow"
+
+
+def exceptions(rows: Sequence[Timed], expected: Sequence[Expected]) -> tuple[Exceptional, ...]:
+    """Return the sizes of a curve whose times are far above their bands, the worst first."""
+    found = [
+        Exceptional(row.case.nbytes, row.typical / other.typical)
+        for row, other in zip(rows, expected, strict=True)
+        if row.typical > FAR * other.band[1]
+    ]
+    return tuple(sorted(found, key=lambda size: -size.ratio))
+
+
+def but_for(found: Sequence[Exceptional], sizes: int) -> str:
+    """Return ` but for 2 of 30 sizes: 1 MiB 13.4x slow, 4 MiB 2.1x slow`; empty where there is no exception."""
+    if not found:
+        return ""
+    more = [f"{len(found) - LISTED} more"] if len(found) > LISTED else []
+    return f" but for {len(found)} of {sizes} sizes: {', '.join([*map(str, found[:LISTED]), *more])}"
+
+
+def status(verdicts: Iterable[tuple[Health, bool]]) -> int:
+    """Return the exit status for verdicts, each with whether it has exceptions: that of `compare --gate`."""
+    found = list(verdicts)
+    if any(health in (Health.SLOW, Health.WRONG) for health, _ in found):
+        return REGRESSION
+    unsure = not found or any(health is Health.UNKNOWN or excepted for health, excepted in found)
+    return INCONCLUSIVE if unsure else PASSED
