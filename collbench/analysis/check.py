@@ -6,13 +6,14 @@ their system by the verdict of `diagnose` (`judge_by_model`), which knows how fa
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from statistics import fmean, harmonic_mean, median
 
-from collbench.analysis.diagnose import Diagnosis, Health
+from collbench.analysis.diagnose import Diagnosis
 from collbench.analysis.expectations import Expectation, Expected, rounds
 from collbench.analysis.sequential import Decision, SequentialTest, deviations, median_variance
+from collbench.analysis.verdict import Correctness, Health, but_for
 from collbench.cases import Case
 from collbench.results import Result
 from collbench.results.base import Observed
@@ -98,7 +99,7 @@ class CheckResult:
     compared: str  # what times were held against: `the model of DGX H100`; empty for nothing
     collectives: tuple[str, ...]
     curves: tuple[CheckedCurve, ...]
-    broken: tuple[Result, ...] = ()  # what was wrong or failed, a row for each case
+    correctness: Correctness = field(default_factory=Correctness)  # of all sizes, in all rounds
     disturbed: int = 0  # rows that were not counted, since their ranks were off their cores
     rows: int = 0  # that were measured
     nodes: int = 1
@@ -109,20 +110,9 @@ class CheckResult:
     @property
     def status(self) -> Status:
         """The worst status; FAIL where anything is wrong or failed, UNKNOWN where nothing was measured."""
-        if self.broken:
+        if self.correctness.faults:
             return Status.FAIL
         return max((curve.status for curve in self.curves), key=lambda status: status.severity, default=Status.UNKNOWN)
-
-    @property
-    def correctness(self) -> str:
-        """How many sizes were right: the first line of every verdict."""
-        count = len(self.sizes) + len(self.broken)
-        if not self.broken:
-            return f"right: {count} of {count} sizes"
-        first = self.broken[0]
-        where = f"{first.case.collective.name} of {format_size(first.case.nbytes)} by {first.implementation}"
-        more = f" (and {len(self.broken) - 1} more)" if len(self.broken) > 1 else ""
-        return f"NOT right: {len(self.broken)} of {count} sizes: {where}: {first.problem}{more}"
 
     @property
     def sizes(self) -> list[CheckedSize]:
@@ -138,8 +128,8 @@ class CheckResult:
     def line(self) -> str:
         """The verdict in one line."""
         head = f"collbench: {self.status.value} {','.join(self.collectives)} {self.where}"
-        if self.broken:
-            return f"{head}: {self.correctness}"
+        if self.correctness.faults:
+            return f"{head}: {self.correctness.in_words('sizes')}"
         worst = self.worst
         if not worst:
             return f"{head}: nothing was measured"
@@ -156,6 +146,16 @@ class CheckResult:
         words += [f"{slow} slow"] if slow else []
         words += [f"{right - fast - slow} undecided"] if right > fast + slow else []
         return ", ".join(words)
+
+
+def worst_of_each(results: Iterable[Result]) -> list[Result]:
+    """Return a result for each case and implementation: the first that is wrong or failed, else the last."""
+    found: dict[tuple[Case, str], Result] = {}
+    for result in results:
+        key = result.case, result.implementation
+        if key not in found or not found[key].outcome.bad:
+            found[key] = result
+    return list(found.values())
 
 
 def joined(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
@@ -281,20 +281,20 @@ def _status(sizes: Sequence[CheckedSize], whole: Decision, resolution: float) ->
 
 def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
     """Return the curve that `diagnose` held against the model of its system."""
-    status = {
-        Health.SLOW: Status.FAIL,
-        Health.UNKNOWN: Status.UNKNOWN,
-        Health.AS_EXPECTED: Status.OK,
-        Health.FASTER: Status.OK,
-    }[diagnosis.verdict]
+    status = {Health.SLOW: Status.FAIL, Health.UNKNOWN: Status.UNKNOWN}.get(diagnosis.speed, Status.OK)
+    remark = diagnosis.remark
+    if status is Status.OK and diagnosis.exceptions:
+        status = Status.WARN
+        remark = diagnosis.speed.value + but_for(diagnosis.exceptions, len(diagnosis.measured))
     sizes = []
     for place, row in enumerate(diagnosis.measured):
         if not diagnosis.expected:
             sizes.append(CheckedSize(row, math.nan, Decision.UNDECIDED, 0))
             continue
         expected = diagnosis.expected[place]
-        slow = status is Status.FAIL and row.typical > expected.high
+        far = any(size.nbytes == row.case.nbytes for size in diagnosis.exceptions)
+        slow = far or (status is Status.FAIL and row.typical > expected.high)
         decision = Decision.SLOW if slow else Decision.AS_EXPECTED
         sizes.append(CheckedSize(row, expected.seconds, decision, 1, row.typical / expected.seconds))
     limit = diagnosis.limit or math.nan
-    return CheckedCurve(tuple(sizes), status, diagnosis.remark, tuple(diagnosis.likely()), limit)
+    return CheckedCurve(tuple(sizes), status, remark, tuple(diagnosis.likely()), limit)

@@ -2,18 +2,27 @@
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from collbench.algorithms import implementations, libraries
-from collbench.analysis.check import CheckedCurve, CheckResult, Status, joined, judge_by_model, judge_rounds, one_row
+from collbench.analysis.check import (
+    CheckedCurve,
+    CheckResult,
+    Status,
+    joined,
+    judge_by_model,
+    judge_rounds,
+    one_row,
+    worst_of_each,
+)
 from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
 from collbench.analysis.machine import machine, remarks, sized
 from collbench.analysis.sequential import Decision, SequentialTest
+from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
 from collbench.api.notices import started
 from collbench.api.requests import Names, Size, SweepRequest, split_names
@@ -64,10 +73,9 @@ class Rounds:
         return [row for row in self.results if isinstance(row, Observed) and row.right and not row.case.step]
 
     @property
-    def broken(self) -> tuple[Result, ...]:
-        """What was wrong or failed, once for each case and implementation."""
-        found = {(row.case, row.implementation): row for row in reversed(self.results) if row.outcome.bad}
-        return tuple(reversed(found.values()))
+    def correctness(self) -> Correctness:
+        """Whether all sizes were right in all rounds."""
+        return Correctness.of(worst_of_each(self.results))
 
 
 def check(
@@ -211,7 +219,7 @@ def _store(folder: Path, rounds: Rounds) -> None:
         writer.header(rounds.header)
         for row in rounds.results:
             writer.append(row)
-        writer.end(rounds.header.started, 1 if rounds.broken else 0)
+        writer.end(rounds.header.started, 1 if rounds.correctness.faults else 0)
 
 
 # ------------------------------------------------------------------------------------------------------------ verdicts
@@ -261,7 +269,7 @@ class Judge:
             compared=self.compared,
             collectives=tuple(dict.fromkeys(row.case.collective.name for row in rounds.results)),
             curves=tuple(self._curves(rows)),
-            broken=rounds.broken,
+            correctness=rounds.correctness,
             disturbed=sum(row.disturbed for row in rounds.results),
             rows=len(rounds.results),
             rounds=rounds.count,
@@ -282,7 +290,7 @@ class Judge:
 
     def sure(self, rounds: Rounds, result: CheckResult) -> bool:
         """Return whether another round would change nothing."""
-        if rounds.broken:
+        if result.correctness.faults:
             return True
         if rounds.count < FEWEST:
             return False
@@ -302,14 +310,13 @@ class Judge:
         """Keep the run if it is good, and return the verdict, which says so."""
         unknown = all(math.isnan(size.expected) for size in result.sizes)
         calm = result.sizes and DISTURBED * result.disturbed <= result.rows
-        good = calm and not rounds.broken and (unknown or result.status is Status.OK)
+        good = calm and not result.correctness.faults and (unknown or result.status is Status.OK)
         if not self.folder or not good:
             return result
         try:
             path = kept.keep(self.folder, rounds.header, rounds.results, self.renew)
         except CollbenchError as error:
-            warnings.warn(f"this run is not kept for the next check: {error}", kept.NotKept, stacklevel=2)
-            return result
+            return replace(result, hint=f"not kept for the next check: {error}")
         return replace(result, hint=f"kept for the next check: {path.parent}") if path else result
 
 

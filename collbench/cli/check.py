@@ -162,7 +162,7 @@ def _result(options: Mapping[str, Any]) -> CheckResult | None:
 
 def _lines(result: CheckResult) -> Iterator[str]:
     """Yield the verdict at length: correctness first."""
-    yield result.correctness
+    yield result.correctness.in_words("sizes")
     yield f"compared with {result.compared}" if result.compared else "compared with nothing: no system matches"
     for curve in result.curves:
         yield ""

@@ -97,7 +97,7 @@ def document(result: CheckResult) -> dict[str, Any]:
         "rounds": result.rounds,
         "seconds": _number(result.seconds),
         "disturbed": result.disturbed,
-        "wrong_or_failed": [_row_fields(row) | {"problem": row.problem} for row in result.broken],
+        "wrong_or_failed": [_row_fields(row) | {"problem": row.problem} for row in result.correctness.faults],
         "curves": [
             {
                 "implementation": curve.implementation,
@@ -147,7 +147,7 @@ class _Test(NamedTuple):
 
 def _tests(result: CheckResult) -> Iterator[_Test]:
     states = {Decision.AS_EXPECTED: "passed", Decision.SLOW: "failed", Decision.UNDECIDED: "other"}
-    for row in result.broken:
+    for row in result.correctness.faults:
         yield _Test(_name(row), "failed", printable(row.problem), 0.0)
     for size in result.sizes:
         yield _Test(_name(size.row), states[size.decision], f"{size.figure}, {size.decision.value}", size.row.typical)
@@ -206,7 +206,7 @@ def ctrf(result: CheckResult) -> str:
 
 def summary(result: CheckResult) -> str:
     """Return Markdown, as in GitHub's step summaries."""
-    lines = ["## collbench check", "", f"**{escaped(result.line)}**", "", escaped(result.correctness)]
+    lines = ["## collbench check", "", f"**{escaped(result.line)}**", "", escaped(result.correctness.in_words("sizes"))]
     if result.compared:
         lines += ["", f"compared with {escaped(result.compared)}"]
     lines += ["", "| case | figure | verdict |", "|---|---|---|"]
@@ -242,13 +242,18 @@ def metrics(result: CheckResult) -> str:
     known = {labels: size for labels, size in sizes.items() if not math.isnan(size.expected)}
     measured = [(labels, size.row.busbw / 1e9) for labels, size in sizes.items()]
     expected = [(labels, _expected_busbw(size) / 1e9) for labels, size in known.items()]
+    wrong = len(result.correctness.faults)
     node = f'{{node="{_quoted(socket.gethostname())}"}}'
     code = EXITS["nagios"][result.status]
     families: tuple[tuple[str, str, list[tuple[str, float]]], ...] = (
         ("nccl_bus_bandwidth_gbs", "Bus bandwidth in GB/s.", measured),
         ("collbench_expected_bus_bandwidth_gbs", "Bus bandwidth in GB/s that is expected here.", expected),
         ("collbench_check_status", "Verdict of the last check: 0 OK, 1 WARN, 2 FAIL, 3 UNKNOWN.", [(node, code)]),
-        ("collbench_check_wrong_sizes", "Sizes with a wrong result, or none.", [(node, len(result.broken))]),
+        (
+            "collbench_check_wrong_sizes",
+            "Sizes with a wrong result, or none.",
+            [(node, wrong)],
+        ),
         ("collbench_check_timestamp_seconds", "When the last check ended.", [(node, time.time())]),
         ("collbench_check_duration_seconds", "How long the last check took.", [(node, _number(result.seconds) or 0)]),
     )

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from collbench.errors import CollbenchError, Notice, UsageError
+from collbench.errors import CollbenchError, UsageError
 from collbench.results import Result
 from collbench.runfile.header import Header
 from collbench.runfile.listing import list_runs
@@ -78,7 +78,3 @@ def keep(folder: Path, header: Header, results: Iterable[Result], renew: bool = 
         for entry in there:
             entry.path.unlink(missing_ok=True)
     return writer.path
-
-
-class NotKept(Notice):
-    """A good run could not be kept, so that the next check has nothing of this machine to be compared with."""

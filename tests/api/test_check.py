@@ -127,7 +127,7 @@ def test_a_wrong_or_missing_result_fails_at_once_and_is_said_first(ranks: type[R
         assert result.status is Status.FAIL
         assert result.rounds == 1
         assert "512 B" in result.line
-        assert "6 of 7" in result.correctness
+        assert "6 of 7" in result.correctness.in_words()
         setattr(ranks, name, None)
     assert not list(tmp_path.rglob("run.jsonl"))
 
