@@ -338,7 +338,9 @@ def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> dict[int, tuple[f
     sizes = sorted(found)
     squares = [fmean(found[nbytes]) if found[nbytes] else None for nbytes in sizes]
     everywhere = _moderated(squares)
-    near = [_moderated(squares[max(0, place - NEAR) : place + NEAR + 1]) for place, _ in enumerate(sizes)]
+    last = max(0, len(sizes) - 2 * NEAR - 1)  # first of as many sizes as are near any other
+    firsts = [min(max(0, place - NEAR), last) for place, _ in enumerate(sizes)]
+    near = [_moderated(squares[first : first + 2 * NEAR + 1]) for first in firsts]
     return {nbytes: max(everywhere, here) for nbytes, here in zip(sizes, near, strict=True)}
 
 

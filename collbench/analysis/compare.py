@@ -93,6 +93,7 @@ class Row(Judged):
     interval: tuple[float, float]
     verdict: Verdict
     remark: str = ""
+    limit: float = math.inf  # that the ratio of this row alone stays below with the comparison's confidence
 
     @property
     def case(self) -> Case:
@@ -110,8 +111,12 @@ class Row(Judged):
         return min(len(self.base.times), len(self.new.times)) >= FEWEST
 
     def hides(self, margin: float) -> bool:
-        """Return whether a regression cannot be excluded."""
-        return not self.regression(margin) and not self.interval[1] <= 1 + margin
+        """Return whether a regression cannot be excluded.
+
+        What passes has no row that hides one, so each row needs no more confidence than all of them: if any one is
+        slower, that one alone must be taken for passing wrongly (an intersection-union test: R. Berger, 1982).
+        """
+        return not self.regression(margin) and not min(self.interval[1], self.limit) <= 1 + margin
 
 
 @dataclass(frozen=True)
@@ -321,7 +326,8 @@ def _judged_rows(
     for base, new in pairs:
         if found := known.get(id(base)):
             estimate, extra = found
-            rows.append(judged(base, new, estimate.log, estimate.interval(single, *extra), margin))
+            row = judged(base, new, estimate.log, estimate.interval(single, *extra), margin)
+            rows.append(replace(row, limit=estimate.interval(2 * confidence - 1, *extra)[1]))
         else:
             rows.append(_unknown(base, new))
     return rows, [together([(row, known[id(row)][0]) for row in curve], single, margin) for curve in curves]

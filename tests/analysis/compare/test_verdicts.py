@@ -87,6 +87,8 @@ def test_a_regression_is_slower_by_more_than_the_margin_and_hidden_where_that_ca
     ):
         assert Row(base, base, 1e-6, 1e-6, ratio, interval, said).hides(0.05) is hidden, (ratio, interval)
     assert Row(base, base, 1e-6, 1e-6, 0.97, (0.9, 1.04), INCONCLUSIVE).hides(0.03)
+    assert not Row(base, base, 1e-6, 1e-6, 0.97, (0.9, 1.04), INCONCLUSIVE, limit=1.02).hides(0.03)
+    assert Row(base, base, 1e-6, 1e-6, 1.2, (math.nan, math.nan), UNKNOWN, limit=1.02).hides(0.03)
 
 
 def test_a_curve_takes_four_sizes_and_those_that_are_alike_are_worth_fewer_looks() -> None:
@@ -131,6 +133,8 @@ def test_intervals_are_for_all_rows_and_curves_together_and_scatter_is_told_from
     reach = student(1 - 0.05 / 14 / 2, 11) * 0.2 / math.sqrt(1.5)
     for row in found.rows:
         assert row.interval == pytest.approx((row.ratio * math.exp(-reach), row.ratio * math.exp(reach)), rel=1e-6)
+        alone = student(0.95, 11) * 0.2 / math.sqrt(1.5)
+        assert row.limit == pytest.approx(row.ratio * math.exp(alone), rel=1e-6), "one side, and this row alone"
     (whole,) = found.together  # 13 looks, as no size is like the one before
     error = 0.1 * math.sqrt(1 - 1 / 13**2) * math.sqrt(13 / 12) / math.sqrt(13)
     assert math.log(whole.interval[1] / whole.ratio) == pytest.approx(student(1 - 0.05 / 14 / 2, 12) * error)
