@@ -1,6 +1,7 @@
 """What a comparison means for continuous integration: an exit status, a JUnit file, a summary in Markdown."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -29,18 +30,24 @@ def in_words(comparisons: Sequence[Comparison]) -> str:
     hidden = [row for comparison in comparisons for row in comparison.hidden]
     slower = f"slower by more than {100 * min(comparison.margin for comparison in comparisons):.3g}%"
     if regressions:
-        lost = [row for row in regressions if isinstance(row, Unmatched)]
-        found = ((len(regressions) - len(lost), slower), (len(lost), "no longer right"))
-        return "gate: regression: " + ", ".join(f"{_rows(count)} {what}" for count, what in found if count)
+        kinds = Counter(map(type, regressions))
+        found = (
+            (kinds[Row], f"row {slower}"),
+            (kinds[Together], f"curve {slower} on average"),
+            (kinds[Unmatched], "row no longer right"),
+        )
+        return "gate: regression: " + ", ".join(_count(*part) for part in found if part[0])
     if empty := [comparison for comparison in comparisons if not comparison.rows]:
         return f"gate: inconclusive: nothing of {empty[0].new.path} can be compared with {empty[0].base.path}"
     if hidden:
-        return f"gate: inconclusive: {_rows(len(hidden))} may be {slower}; {_advice(hidden)}"
+        return f"gate: inconclusive: {_count(len(hidden), 'row')} may be {slower}; {_advice(hidden)}"
     return f"gate: passed: no row is {slower}"
 
 
-def _rows(count: int) -> str:
-    return f"{count} row{'s' if count > 1 else ''}"
+def _count(count: int, what: str) -> str:
+    """Return `2 rows slower`, given `row slower`."""
+    noun, *more = what.split(" ")
+    return " ".join([str(count), noun + ("s" if count > 1 else ""), *more])
 
 
 def _advice(hidden: Sequence[Row | Unmatched]) -> str:
