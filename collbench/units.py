@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta
@@ -89,6 +90,15 @@ def format_figure(value: float) -> str:
     if not math.isfinite(value):
         return "?"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def format_interval(low: float, high: float, form: Callable[[float], str] = format_figure) -> str:
+    """Return ` (1.58 .. 1.66)`, to stand behind a value; of what is not known nothing is said."""
+    if math.isfinite(low) and math.isfinite(high):
+        return f" ({form(low)} .. {form(high)})"
+    if math.isfinite(low):
+        return f" (at least {form(low)})"
+    return f" (at most {form(high)})" if math.isfinite(high) else ""
 
 
 def printable(text: str) -> str:

@@ -1,17 +1,30 @@
 """Text for people and back."""
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.errors import UsageError
-from collbench.units import format_rate, format_seconds, format_size, parse_size
+from collbench.units import format_interval, format_rate, format_seconds, format_size, parse_size
 
 
 def test_sizes_are_binary_however_they_are_written() -> None:
     """Every suffix means powers of 1024, as in nccl-tests."""
     sizes = {"8": 8, "64K": 65536, "64k": 65536, "128KB": 131072, "2MiB": 2**21, "1.5G": 3 * 2**29, "1T": 2**40}
     assert {text: parse_size(text) for text in sizes} == sizes
+
+
+def test_an_end_of_an_interval_that_is_not_known_is_not_shown() -> None:
+    for ends, text in (
+        ((1.58, 1.66), " (1.58 .. 1.66)"),
+        ((1.58, math.inf), " (at least 1.58)"),
+        ((-math.inf, 1.66), " (at most 1.66)"),
+        ((-math.inf, math.inf), ""),
+        ((math.nan, math.nan), ""),
+    ):
+        assert format_interval(*ends) == text, ends
 
 
 def test_what_is_no_size_is_refused_with_an_example() -> None:

@@ -11,6 +11,8 @@ Of two runs that follow each other, each ratio has an error of its own and an er
   cannot be distinguished from a change of what is measured.
 
 Of the halves of an interleaved run, rounds are paired: what is common to a round cancels in its ratio.
+
+A log's means have no samples.  What they vary by is seen in the ratios of neighbouring sizes alone (`of_means`).
 """
 
 import math
@@ -24,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from collbench.results.collectives import Measurement
-from collbench.stats import Pool, percentile, student
+from collbench.stats import Pool, Spread, percentile, student
 
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
@@ -315,3 +317,35 @@ def _excess(distances: Sequence[tuple[int, float, float]], reach: float) -> tupl
         middle = (low + high) / 2
         low, high = (middle, high) if too_little(middle) else (low, middle)
     return math.sqrt(high), places
+
+
+PUBLISHED = Spread(0.013, 1)
+"""How far ratios of two logs of one machine scatter before any was seen, as a standard deviation of logarithms, and how
+many degrees of freedom that is worth: fitted to 139 published repeats (docs/analysis.md)."""
+
+
+def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> dict[int, tuple[float, float]]:
+    """Return the standard error of a ratio of two means at each size, with its degrees of freedom.
+
+    A curve is (nbytes, logarithm of the ratio) by size.  As in `scatter` a ratio is compared with the middle of its
+    neighbours, and a size counts once.  No sample shows which distance is an outlier, so all count, and PUBLISHED is
+    added to them (a moderated variance: G. Smyth, 2004).  The rougher of all sizes and those near a size is taken.
+    """
+    found: dict[int, list[float]] = {nbytes: [] for curve in curves for nbytes, _ in curve}
+    for curve in curves:
+        for (_, left), (nbytes, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False):
+            found[nbytes].append((middle - (left + right) / 2) ** 2 / 1.5)
+    sizes = sorted(found)
+    squares = [fmean(found[nbytes]) if found[nbytes] else None for nbytes in sizes]
+    everywhere = _moderated(squares)
+    last = max(0, len(sizes) - 2 * NEAR - 1)  # first of as many sizes as are near any other
+    firsts = [min(max(0, place - NEAR), last) for place, _ in enumerate(sizes)]
+    near = [_moderated(squares[first : first + 2 * NEAR + 1]) for first in firsts]
+    return {nbytes: max(everywhere, here) for nbytes, here in zip(sizes, near, strict=True)}
+
+
+def _moderated(squares: Sequence[float | None]) -> tuple[float, float]:
+    """Return a standard error and its degrees of freedom, given the squares of sizes that have neighbours."""
+    known = [square for square in squares if square is not None]
+    freedom = PUBLISHED.freedom + len(known)
+    return math.sqrt((PUBLISHED.freedom * PUBLISHED.deviation**2 + sum(known)) / freedom), freedom

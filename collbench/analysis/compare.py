@@ -5,18 +5,23 @@ Intervals hold for all of a comparison together (Bonferroni: the error probabili
 by the number of rows and curves that have an interval).  The rules are in docs/analysis.md.
 """
 
+import html
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from statistics import fmean, median, stdev
+from typing import TypeVar
 
 from collbench.analysis.bootstrap import (
     FEWEST,
+    PUBLISHED,
     Estimate,
     Scatter,
     between_starts,
+    of_means,
     paired,
     pooled,
     scatter,
@@ -35,6 +40,8 @@ CONFIDENCE = 0.95
 CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
 """What a log's figure is compared with, of the other run's samples."""
 FEWEST_SIZES = 4  # that a mean over sizes is made of
+_IN_TURN = "sweep --ab measures both in turn, so that this cancels"
+_SURE = 10**6  # degrees of freedom of what the user states
 NOTABLE = 0.02  # scatter between runs from which on it is said
 _SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
 _FELT = 3.0
@@ -86,6 +93,7 @@ class Row(Judged):
     interval: tuple[float, float]
     verdict: Verdict
     remark: str = ""
+    limit: float = math.inf  # that the ratio of this row alone stays below with the comparison's confidence
 
     @property
     def case(self) -> Case:
@@ -97,9 +105,18 @@ class Row(Judged):
         """The same in both runs."""
         return self.base.implementation
 
+    @property
+    def sampled(self) -> bool:
+        """Whether both runs have enough samples to judge by."""
+        return min(len(self.base.times), len(self.new.times)) >= FEWEST
+
     def hides(self, margin: float) -> bool:
-        """Return whether a regression cannot be excluded."""
-        return not self.regression(margin) and not self.interval[1] <= 1 + margin
+        """Return whether a regression cannot be excluded.
+
+        What passes has no row that hides one, so each row needs no more confidence than all of them: if any one is
+        slower, that one alone must be taken for passing wrongly (an intersection-union test: R. Berger, 1982).
+        """
+        return not self.regression(margin) and not min(self.interval[1], self.limit) <= 1 + margin
 
 
 @dataclass(frozen=True)
@@ -119,7 +136,10 @@ class Together(Judged):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs, row by row in the order of BASE, and what stands in one of them only."""
+    """Two runs, row by row in the order of BASE, and what stands in one of them only.
+
+    In a notebook it shows as a table of its rows.
+    """
 
     base: Run
     new: Run
@@ -130,6 +150,28 @@ class Comparison:
     margin: float
     confidence: float
     remarks: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.base.path} -> {self.new.path}: {self.counts})"
+
+    def _repr_html_(self) -> str:
+        """Return the rows as a table, for notebooks; a run file may hold anything, so every cell is escaped."""
+        table: list[tuple[str, ...]] = [
+            ("case", "bytes", "implementation", "base s", "new s", "ratio", "low", "high", "verdict")
+        ]
+        for row in self.rows:
+            known = (row.before, row.after, row.ratio, *row.interval)
+            numbers = [f"{number:.4g}".replace("nan", "") for number in known]
+            name = row.case.title, str(row.case.nbytes), row.implementation
+            table.append((*name, *numbers, row.verdict.value))
+        lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in cells) for cells in table]
+        return f"<p>{html.escape(repr(self))}</p><table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+    @property
+    def counts(self) -> str:
+        """How many rows have each verdict, in words."""
+        counts = Counter(row.verdict.value for row in self.rows)
+        return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "no rows"
 
     @property
     def regressions(self) -> list[Row | Together | Unmatched]:
@@ -146,7 +188,12 @@ class Comparison:
 
 
 def compare(
-    base: Run, new: Run, margin: float = MARGIN, confidence: float = CONFIDENCE, selected: Selected = None
+    base: Run,
+    new: Run,
+    margin: float = MARGIN,
+    confidence: float = CONFIDENCE,
+    selected: Selected = None,
+    assume: float | None = None,
 ) -> Comparison:
     """Compare every case and implementation that both runs have a time of.
 
@@ -156,21 +203,25 @@ def compare(
         margin: Relative slowdown that still counts as equal, for example 0.05 for 5 %.
         confidence: Of all intervals together.
         selected: Says of a case and an implementation whether it is compared; by default all are.
+        assume: Relative standard deviation of a time without samples; by default ratios of neighbouring sizes tell it.
 
     Returns:
         A ratio of times (new / base) with an interval and a verdict for every row, and for all sizes of a curve.
 
     """
     pairs = _pairs(base, new, selected)
-    copied = base.header == new.header and base.results == new.results
+    copied = base.results == new.results and (base.header == new.header or _is_log(base))
     halves = bool(base.header.interleaved.id) and base.header.interleaved.id == new.header.interleaved.id
     interleaved = halves and not copied
     wholes: list[Together] = []
     if copied:
         rows = [Row(one, other, one.typical, other.typical, 1.0, (1.0, 1.0), Verdict.SAME) for one, other in pairs]
-        remarks = ["BASE and NEW are one and the same run: nothing is compared"]
+        remarks = ["BASE and NEW hold the same times: they are one run"]
     else:
-        rows, wholes, remarks = _judged_rows(pairs, interleaved, base.header.sweep.starts, margin, confidence)
+        starts = max(1, base.header.sweep.starts) if interleaved else 0
+        known, remarks = _estimates(pairs, starts, assume)
+        rows, wholes = _judged_rows(pairs, known, margin, confidence)
+        remarks += [_unknowns(*reason) for reason in Counter(row.remark for row in rows if row.remark).items()]
     return Comparison(
         base=base,
         new=new,
@@ -198,38 +249,88 @@ def _timed(result: Observed) -> bool:
     return result.right and not result.disturbed and result.case.nbytes > 0 and min(result.times) > 0
 
 
-def _judged_rows(
-    pairs: Sequence[tuple[Observed, Observed]], interleaved: bool, starts: int, margin: float, confidence: float
-) -> tuple[list[Row], list[Together], list[str]]:
+def _is_log(run: Run) -> bool:
+    """Return whether a run is what another tool printed, and so many figures that no other run prints the same."""
+    return len(run.results) >= FEWEST_SIZES and all(isinstance(result, Reported) for result in run.results)
+
+
+T = TypeVar("T")
+Known = tuple[Estimate, tuple[float, int]]
+"""A ratio with its own errors, and the scatter between the runs near its size."""
+
+
+def _estimates(
+    pairs: Sequence[tuple[Observed, Observed]], starts: int, assume: float | None
+) -> tuple[dict[int, Known], list[str]]:
+    """Return what is known of each ratio, by the identity of its first row, and remarks on how.
+
+    `starts` are those of an interleaved run's ranks; 0 for runs that were measured one after the other.
+    """
     sampled = [(base, new) for base, new in pairs if min(len(base.times), len(new.times)) >= FEWEST]
-    curves = by_curve([base for base, _ in sampled])
+    known, remarks = _from_samples(sampled, starts)
+    rest = [(base, new) for base, new in pairs if id(base) not in known]
+    if rest and assume is not None:
+        error = assume * math.sqrt(2)
+        known |= {id(base): (Estimate(_log(base, new), error, error, _SURE), (0.0, 0)) for base, new in rest}
+        remarks.append(f"rows without samples ({len(rest)}): intervals come from --assume, {assume:.1%} of each time")
+    elif means := [(base, new) for base, new in rest if _are_means(base, new)]:
+        known |= _from_means(means)
+        remarks.append(_without_samples([known[id(base)][0] for base, _ in means]))
+    return known, remarks
+
+
+def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> tuple[dict[int, Known], list[str]]:
     rounds = []
     for base, new in sampled:
         if isinstance(base, Measurement) and isinstance(new, Measurement) and _rounds_match(base, new):
             rounds.append(paired(base.by_round(), new.by_round(), starts))
-    if interleaved and sampled and len(rounds) == len(sampled):
+    if starts and sampled and len(rounds) == len(sampled):
         estimates = pooled(rounds)
         if starts > 1:
             estimates = with_starts(estimates, rounds, [_curve_of(base) for base, _ in sampled])
-        extra, remarks = Scatter(), ["halves of one interleaved run: rounds are paired, so drift cancels"]
+        extra, remarks = Scatter(), ["both were measured in turn, round by round, so that drift of the machine cancels"]
     else:
         estimates = [_separate(base, new) for base, new in sampled]
-        points: dict[object, list[tuple[int, Estimate]]] = {}
-        for (base, _), estimate in zip(sampled, estimates, strict=True):
-            points.setdefault(_curve_of(base), []).append((base.case.nbytes, estimate))
-        extra = scatter([sorted(curve, key=lambda point: point[0]) for curve in points.values()])
+        points = zip((base for base, _ in sampled), estimates, strict=True)
+        extra = scatter(_by_size(points))
         remarks = list(_unlike_machines(sampled, extra.everywhere[0]))
-    single = 1 - (1 - confidence) / max(1, len(sampled) + len(curves))
-    known = {id(base): estimate for (base, _), estimate in zip(sampled, estimates, strict=True)}
+    known = {
+        id(base): (estimate, extra.at(base.case.nbytes)) for (base, _), estimate in zip(sampled, estimates, strict=True)
+    }
+    return known, remarks
+
+
+def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, Known]:
+    errors = of_means(_by_size((base, _log(base, new)) for base, new in means))
+    known = {}
+    for base, new in means:
+        error, freedom = errors[base.case.nbytes]
+        known[id(base)] = Estimate(_log(base, new), error, error, freedom), (0.0, 0)
+    return known
+
+
+def _by_size(rows: Iterable[tuple[Observed, T]]) -> list[list[tuple[int, T]]]:
+    """Return sizes with what is known at each, curve by curve."""
+    curves: dict[object, list[tuple[int, T]]] = {}
+    for row, value in rows:
+        curves.setdefault(_curve_of(row), []).append((row.case.nbytes, value))
+    return [sorted(curve, key=lambda point: point[0]) for curve in curves.values()]
+
+
+def _judged_rows(
+    pairs: Sequence[tuple[Observed, Observed]], known: Mapping[int, Known], margin: float, confidence: float
+) -> tuple[list[Row], list[Together]]:
+    curves = by_curve([base for base, _ in pairs if id(base) in known])
+    single = 1 - (1 - confidence) / max(1, len(known) + len(curves))
     rows = []
     for base, new in pairs:
         if found := known.get(id(base)):
-            interval = found.interval(single, *extra.at(base.case.nbytes))
-            rows.append(judged(base, new, found.log, interval, margin))
+            estimate, extra = found
+            row = judged(base, new, estimate.log, estimate.interval(single, *extra), margin)
+            rows.append(replace(row, limit=estimate.interval(2 * confidence - 1, *extra)[1]))
         else:
             rows.append(_unknown(base, new))
-    wholes = [together([(row, known[id(row)]) for row in curve], single, margin) for curve in curves]
-    return rows, wholes, remarks
+    return rows, [together([(row, known[id(row)][0]) for row in curve], single, margin) for curve in curves]
 
 
 def _rounds_match(base: Measurement, new: Measurement) -> bool:
@@ -264,7 +365,7 @@ def _barriers(base: Observed, new: Observed) -> float:
 
 def judged(base: Observed, new: Observed, log: float, interval: tuple[float, float], margin: float) -> Row:
     """Return the row of a ratio that is given as a logarithm."""
-    return Row(base, new, base.typical, new.typical, math.exp(log), interval, verdict(interval, margin))
+    return Row(base, new, *_figures(base, new), math.exp(log), interval, verdict(interval, margin))
 
 
 def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
@@ -308,27 +409,62 @@ def _independent(logs: Sequence[float]) -> float:
     return max(2.0, len(logs) * (1 - alike) / (1 + alike))
 
 
+def _logged(*results: Observed) -> set[str]:
+    """Return which statistics the logs without samples among the results hold."""
+    return {result.figure for result in results if isinstance(result, Reported) and not result.samples}
+
+
+def _are_means(base: Observed, new: Observed) -> bool:
+    """Return whether a log without samples can be compared: with the same statistic, also of the other's samples."""
+    sampled = all(_logged(result) or len(result.times) >= FEWEST for result in (base, new))
+    return sampled and len(_logged(base, new)) == 1
+
+
+def _figures(base: Observed, new: Observed) -> tuple[float, float]:
+    """Return the seconds to compare: medians, or of samples the statistic that a log without samples holds."""
+    kinds = sorted(_logged(base, new))
+    if not kinds:
+        return base.typical, new.typical
+    centre = CENTRES.get(kinds[0], fmean)
+    return centre(base.times), centre(new.times)
+
+
+def _log(base: Observed, new: Observed) -> float:
+    before, after = _figures(base, new)
+    return math.log(after / before)
+
+
 def _unknown(base: Observed, new: Observed) -> Row:
-    """Return a row whose ratio has no interval; where one of the times is a mean, it is a ratio of means."""
-    reported = [result for result in (base, new) if isinstance(result, Reported) and not result.samples]
-    if reported:
-        kinds = list(dict.fromkeys(result.figure for result in reported))
-        plurals = [kind + ("s" if kind in ("mean", "median", "figure") else "") for kind in kinds]
-        words = f"a log of {' or '.join(plurals)} has no samples, so nothing can be concluded"
-        if len(kinds) > 1:
-            words += f"; one time is a {kinds[0]}, the other a {kinds[1]}"
-        elif len(reported) == 1:
-            words += f"; compared with the {kinds[0] if kinds[0] in CENTRES else 'mean'} of the other run's samples"
-        centre = CENTRES.get(kinds[0], fmean)
-        before, after = centre(base.times), centre(new.times)
-    else:
-        fewer = min(len(base.times), len(new.times))
-        words = f"{fewer} sample{'s' if fewer > 1 else ''}, {FEWEST} are needed: nothing can be concluded"
-        before, after = base.typical, new.typical
-    return Row(base, new, before, after, after / before, (math.nan, math.nan), Verdict.UNKNOWN, words)
+    """Return a row whose ratio has no interval, and why."""
+    before, after = _figures(base, new)
+    kinds = sorted(_logged(base, new))
+    why = f"fewer than {FEWEST} samples; measure more"
+    if len(kinds) > 1:
+        why = f"a {kinds[0]} and a {kinds[1]} are no pair; give logs of one statistic"
+    return Row(base, new, before, after, after / before, (math.nan, math.nan), Verdict.UNKNOWN, why)
 
 
 # Remarks on what a comparison cannot tell.
+
+
+def _without_samples(estimates: Sequence[Estimate]) -> str:
+    """Return what the intervals of logs rest on."""
+    rows = f"rows without samples ({len(estimates)})"
+    if max(estimate.freedom for estimate in estimates) == PUBLISHED.freedom:
+        return (
+            f"{rows}: so few sizes do not show how much times vary, so intervals come from published repeats "
+            f"({PUBLISHED.deviation:.1%}, hardly known), or from what you state (--assume 5%)"
+        )
+    typical = math.expm1(median(estimate.error for estimate in estimates))
+    return (
+        f"{rows}: intervals come from how far the ratios of neighbouring sizes scatter, {typical:.1%} "
+        "(or state how much each time varies: --assume 5%)"
+    )
+
+
+def _unknowns(why: str, rows: int) -> str:
+    """Return what to do about rows that are unknown for one reason."""
+    return f"unknown rows ({rows}): {why}, or state how much each time varies (--assume 5%)"
 
 
 def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -> Iterator[str]:
@@ -336,14 +472,13 @@ def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -
     if extra >= NOTABLE:
         yield (
             f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain: the "
-            "machine was not the same in both runs, and intervals are wider by it; an interleaved run (sweep --ab) "
-            "would cancel it"
+            f"machine changed between the runs, so intervals are wider; {_IN_TURN}"
         )
     typical = median([_barriers(base, new) for base, new in pairs] or [1.0])
     if abs(math.log(typical)) > _SAME_PLACE:
         yield (
-            f"a barrier of the ranks takes {typical:.2f}x as long in NEW: the machine is another (a "
-            "hypervisor moves virtual cores), so intervals are wider; an interleaved run (sweep --ab) would cancel it"
+            f"a barrier of the ranks takes {typical:.2f}x as long in NEW: the machine changed (perhaps a "
+            f"hypervisor moved virtual cores), so intervals are wider; {_IN_TURN}"
         )
 
 
@@ -360,8 +495,7 @@ def _shared_move(rows: Sequence[Row]) -> list[str]:
         return []
     return [
         f"nearly all rows of all {len(typical)} implementations are {moved[0].verdict.value} (typically "
-        f"{median(typical):.2f}x): a machine that runs slower or faster as a whole looks like this too; "
-        "an interleaved run (sweep --ab) would tell"
+        f"{median(typical):.2f}x): perhaps the whole machine was; {_IN_TURN}"
     ]
 
 
@@ -373,11 +507,11 @@ def _libraries(pairs: Sequence[tuple[Observed, Observed]]) -> list[str]:
         if base.library == new.library:
             continue
         if base.library and new.library:
-            found.append(f"{name} calls {base.library} in BASE and {new.library} in NEW: what differs is the library")
+            found.append(f"{name} calls {base.library} in BASE and {new.library} in NEW: two libraries are compared")
         else:
             found.append(
-                f"{'NEW' if base.library else 'BASE'} does not say which library {name} calls: before runs said so, it "
-                "was called from Python, as mpi-python is now"
+                f"{'NEW' if base.library else 'BASE'} does not say which library {name} calls: the run is old, and "
+                "called it from Python, as mpi-python does now"
             )
     return list(dict.fromkeys(found))
 

@@ -26,17 +26,35 @@ def status(comparisons: Sequence[Comparison]) -> int:
 
 def in_words(comparisons: Sequence[Comparison]) -> str:
     """Return the status as a sentence."""
-    regressions = sum(len(comparison.regressions) for comparison in comparisons)
-    hidden = sum(len(comparison.hidden) for comparison in comparisons)
-    rows = f"{regressions or hidden} row{'s' if (regressions or hidden) > 1 else ''}"
-    least = min(comparison.margin for comparison in comparisons)
+    regressions = [row for comparison in comparisons for row in comparison.regressions]
+    hidden = [row for comparison in comparisons for row in comparison.hidden]
+    slower = f"slower by more than {100 * min(comparison.margin for comparison in comparisons):.3g}%"
     if regressions:
-        return f"gate: {rows} slower by more than {least:.0%}, or right no longer: regression"
+        kinds = Counter(map(type, regressions))
+        found = (
+            (kinds[Row], f"row {slower}"),
+            (kinds[Together], f"curve {slower} on average"),
+            (kinds[Unmatched], "row no longer right"),
+        )
+        return "gate: regression: " + ", ".join(_count(*part) for part in found if part[0])
     if empty := [comparison for comparison in comparisons if not comparison.rows]:
-        return f"gate: nothing of {empty[0].new.path} can be compared with {empty[0].base.path}: inconclusive"
+        return f"gate: inconclusive: nothing of {empty[0].new.path} can be compared with {empty[0].base.path}"
     if hidden:
-        return f"gate: {rows} may be slower by more than {least:.0%}: inconclusive; measure longer (--budget)"
-    return f"gate: no row is slower by more than {least:.0%}: passed"
+        return f"gate: inconclusive: {_count(len(hidden), 'row')} may be {slower}; {_advice(hidden)}"
+    return f"gate: passed: no row is {slower}"
+
+
+def _count(count: int, what: str) -> str:
+    """Return `2 rows slower`, given `row slower`."""
+    noun, *more = what.split(" ")
+    return " ".join([str(count), noun + ("s" if count > 1 else ""), *more])
+
+
+def _advice(hidden: Sequence[Row | Unmatched]) -> str:
+    """Return what makes such rows conclusive; a log cannot be measured longer."""
+    if all(isinstance(row, Unmatched) or row.sampled for row in hidden):
+        return "measure longer (sweep --budget), or allow more (--margin)"
+    return "allow more (--margin 10%), or state how much each time varies (--assume 2%)"
 
 
 def span(row: Row | Together) -> str:
@@ -107,15 +125,9 @@ def summary(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield from ("## collbench compare", "", f"**{in_words(comparisons)}**")
     for comparison in comparisons:
         new, base = (escaped(str(run.path)) for run in (comparison.new, comparison.base))
-        yield from ("", f"{new} against {base}: {counts_in_words(comparison)}")
+        yield from ("", f"{new} against {base}: {comparison.counts}")
         yield from _listed("Regressions", comparison.regressions)
         yield from _listed("Could hide a regression", comparison.hidden)
-
-
-def counts_in_words(comparison: Comparison) -> str:
-    """Return how many rows have each verdict."""
-    counts = Counter(row.verdict.value for row in comparison.rows)
-    return ", ".join(f"{count} {word}" for word, count in counts.most_common()) or "no rows"
 
 
 def _listed(heading: str, rows: Sequence[Line]) -> Iterator[str]:

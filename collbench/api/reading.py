@@ -63,7 +63,13 @@ def as_run(run: RunOrPath) -> Run:
 
 
 def compare(
-    base: RunOrPath, new: RunOrPath, *, margin: float = 0.05, confidence: float = 0.95, only: str | None = None
+    base: RunOrPath,
+    new: RunOrPath,
+    *,
+    margin: float = 0.05,
+    confidence: float = 0.95,
+    only: str | None = None,
+    assume: float | None = None,
 ) -> Comparison:
     """Compare two runs case by case.
 
@@ -73,6 +79,7 @@ def compare(
         margin: Share up to which a change does not matter, for example 0.05 for 5 %.
         confidence: Probability that no row of the comparison is called wrongly.
         only: Rows to compare, as `collbench compare --only` selects them: "allreduce,ring-flags,1M..".
+        assume: Share by which each time of a log without samples varies; by default neighbouring sizes tell it.
 
     Returns:
         For every case with a time in both runs a row: the ratio of times NEW/BASE with an interval, and a `verdict`
@@ -90,7 +97,7 @@ def compare(
 
     """
     runs = as_run(base), as_run(new)
-    return compare_runs(*runs, margin, confidence, selected(only, runs))
+    return compare_runs(*runs, margin, confidence, selected(only, runs), assume)
 
 
 def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:

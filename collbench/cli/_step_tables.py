@@ -47,7 +47,7 @@ def _check(result: StepRow | Trained) -> str:
 
 def _half_width(result: StepRow) -> str:
     low, high = result.band
-    return f"{(high - low) / 2 / result.typical:.1%}" if math.isfinite(high - low) else "?"
+    return f"{(high - low) / 2 / result.typical:.1%}" if math.isfinite(high - low) else ""
 
 
 # Scaling.
@@ -228,7 +228,7 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
             rank=rank,
             last=f"{steps.last_share(rank):.0%}",
             late=signed(statistics.late * steps.median),
-            interval=lateness_interval(statistics, steps.median),
+            interval=lateness_interval(statistics, steps.median).lstrip(),
             p99=p99,
             p999=p999,
             computes=format_seconds(float(np.median(steps.computing[rank]))),

@@ -6,14 +6,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 import click
 
-from collbench.analysis import gate
-from collbench.analysis.compare import compare
+from collbench.analysis.compare import Comparison, compare
 from collbench.api.requests import SweepRequest, cut_short, default_folder, measured_sweep
 from collbench.cases import USUAL_STARTS
+from collbench.cli.compare import legend, rows
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import NAME, cells_of, halfwidth, legend_lines, remarks, row
 from collbench.cli.running import Outputs, draw_plots, finish, run_session
@@ -21,22 +20,16 @@ from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure import protocol
-from collbench.measure.interleave import ratios
 from collbench.measure.session import COPIES, PairedSession
 from collbench.platforms import find_platform, platforms
 from collbench.results import Measurement, Result, Skipped
 from collbench.runfile import store
 from collbench.runfile.environment import Setting
-from collbench.runfile.store import Run
-from collbench.stats import percentile
 from collbench.units import format_size
 
 AS_IS = "as-is"  # the folder of the environment as it is
 LETTERS = ("A", "B")
-LEGEND = (
-    "time: median of one operation on the slowest rank, ± half its 95 % interval\n"
-    "B / A: the median of the rounds' ratios, below 1 where B is faster; rounds: the least and the greatest of them"
-)
+LEGEND = "time: median of one operation on the slowest rank, ± half its 95 % interval; BASE is A, NEW is B"
 _FORM = "write NAME=VALUE, NAME= (empty) or -NAME (not set), as in --ab 'NCCL_ALGO=Ring NCCL_PROTO=LL'"
 _WORD = re.compile(r"(?:-(?P<unset>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)=(?P<value>.*))", re.ASCII | re.DOTALL)
 _RESERVED = (protocol.FOLDER, protocol.SUPERVISOR, protocol.PLATFORM)
@@ -44,9 +37,9 @@ _LONGEST_NAME = 100  # characters of a folder
 _LABEL = 18  # characters of a setting's name in a row
 TABLE = Table(
     f"{{size:>9}}  {{name:<{NAME}}} {{label:<{_LABEL}}} {{time:>9}} {{interval:>7}} {{algbw:>8}} {{busbw:>8}}"
-    " {ratio:>8}  {spread:>16}  {check}",
-    ("algbw", "busbw", "interval", "spread", "ratio"),
-    {"name": "", "label": "setting", "interval": "± 95 %", "ratio": "B / A", "spread": "rounds"},
+    "  {check}",
+    ("algbw", "busbw", "interval"),
+    {"name": "", "label": "setting", "interval": "± 95 %"},
 )
 
 
@@ -143,12 +136,8 @@ class PairedTable(LiveTable):
 
     def add(self, pair: tuple[Result, Result]) -> None:
         """Print the results of both settings."""
-        base, other = pair
-        rounds = []
-        if isinstance(base, Measurement) and isinstance(other, Measurement) and base.right and other.right:
-            rounds = ratios(base, other)
-        lines = paired_rows(pair, [label(*setting) for setting in self._settings], rounds)
-        self.show(base.case.title, TABLE.heading(), list(zip(pair, lines, strict=False)))
+        lines = paired_rows(pair, [label(*setting) for setting in self._settings])
+        self.show(pair[0].case.title, TABLE.heading(), list(zip(pair, lines, strict=False)))
 
 
 def label(letter: str, setting: str) -> str:
@@ -157,11 +146,8 @@ def label(letter: str, setting: str) -> str:
     return f"{letter} {words if len(words) <= room else '…' + words[1 - room :]}"
 
 
-def paired_rows(pair: tuple[Result, Result], labels: Sequence[str], ratios: Sequence[float]) -> Iterator[str]:
-    """Yield a row for each of two settings, or one for both where they are skipped alike.
-
-    `ratios` are those of the rounds, none where one of the settings has no time.
-    """
+def paired_rows(pair: tuple[Result, Result], labels: Sequence[str]) -> Iterator[str]:
+    """Yield a row for each of two settings, or one for both where they are skipped alike."""
     if isinstance(pair[0], Skipped) and pair[0] == pair[1]:
         yield row(pair[0], None)
         return
@@ -170,22 +156,20 @@ def paired_rows(pair: tuple[Result, Result], labels: Sequence[str], ratios: Sequ
         if not isinstance(result, Measurement) or result.wrong:
             yield f"{size:>9}  {name:<{NAME}} {setting:<{_LABEL}} {result.describe()}"
             continue
-        ratio = f"{_factor(percentile(ratios, 50))}x" if number and ratios else ""
-        spread = f"{_factor(min(ratios))} .. {_factor(max(ratios))}" if number and len(ratios) > 1 else ""
-        cells = {"size": size, "name": name, "label": setting, "ratio": ratio, "spread": spread}
+        cells = {"size": size, "name": name, "label": setting}
         check = {"interval": halfwidth(result), "check": remarks(result.check, result)}
         yield TABLE.row(**cells_of(result) | cells | check)
-
-
-def _factor(ratio: float) -> str:
-    return f"{ratio:.3f}" if ratio < 100 else f"{ratio:.0f}"
 
 
 def _print_end(paths: Sequence[Path], plot: bool) -> None:
     """Print what came out, what the numbers mean, and where everything is."""
     base, new = (store.read(path) for path in paths)
-    click.echo(f"\n{summary(base, new)}")
-    click.echo("\n".join([f"\n{LEGEND}", *legend_lines((*base.results, *new.results))]), err=True)
+    comparison = compare(base, new)
+    click.echo("\n".join(verdicts(comparison)))
+    click.echo(
+        "\n".join([f"\n{LEGEND}", *legend([comparison]), *legend_lines((*base.results, *new.results))]),
+        err=True,
+    )
     for path in paths:
         click.echo(f"run file: {path}")
     for path in paths if plot else ():
@@ -194,11 +178,11 @@ def _print_end(paths: Sequence[Path], plot: bool) -> None:
     click.echo(f"more of it: {shlex.join(command)}")
 
 
-def summary(base: Run, new: Run) -> str:
-    """Return what `collbench compare` finds: intervals hold for all rows together."""
-    comparison = compare(base, new)
+def verdicts(comparison: Comparison) -> Iterator[str]:
+    """Yield the rows as `collbench compare` has them; only after the last one are their intervals known."""
     if not comparison.rows:
-        return "no row has a time under both settings"
-    rows = f"{len(comparison.rows)} row{'s' if len(comparison.rows) > 1 else ''}"
-    ratio = median(row.ratio for row in comparison.rows)
-    return f"B against A, {rows}: {gate.counts_in_words(comparison)}; median B / A {ratio:.3f}x"
+        yield "\nno row has a time under both settings"
+        return
+    yield "\nB (NEW) against A (BASE)"
+    yield from rows(comparison)
+    yield f"\nrows: {comparison.counts}"

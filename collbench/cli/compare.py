@@ -19,7 +19,16 @@ from collbench.analysis.interconnects import of_runs, tables
 from collbench.analysis.matching import Unmatched, several_machines
 from collbench.api.reading import contents, selected
 from collbench.cli import interconnects
-from collbench.cli.options import PATH, STANDARD, JsonCommand, json_option, option, out_option, print_answer
+from collbench.cli.options import (
+    PATH,
+    STANDARD,
+    JsonCommand,
+    json_option,
+    option,
+    out_option,
+    parse_share,
+    print_answer,
+)
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.plots import ratios
@@ -29,31 +38,21 @@ from collbench.runfile.schema import case_fields
 from collbench.units import digits, format_seconds, printable, significant
 
 LEGEND = (
-    "ratio: time NEW/BASE, so above 1 is slower; interval: {confidence:.3g} % for all rows of a comparison together\n"
-    "same: surely within {margin:.3g} %; slower, faster: surely not 1; inconclusive: may be either"
+    "ratio: time of NEW over BASE, above 1 is slower; all intervals hold together with {confidence:.3g} % confidence\n"
+    "same: the interval lies within {margin:.3g} % of 1; slower: above 1; faster: below 1; inconclusive: none of these"
 )
-_TOGETHER = "all: the sizes of an implementation as one, their mean ratio (geometric)"
+_TOGETHER = "all: the geometric mean of the ratios at all sizes"
 _ROW = Table(
     "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}",
     ("base", "new", "interval"),
     {"name": ""},
 )
+EMPTY = "(empty)"
 _DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
 COLUMNS = (
     *("base", "new", "collective", "dtype", "redop", "root", "ranks", "in_place", "nbytes", "implementation"),
     *("base_seconds", "new_seconds", "ratio", "low", "high", "verdict", "remark"),
 )
-
-
-def _share(context: click.Context, parameter: click.Parameter, text: str) -> float:
-    """`5%` or `0.05`: a number between 0 and 1, neither included."""
-    try:
-        share = float(text.strip()[:-1]) / 100 if text.strip().endswith("%") else float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
-        raise click.BadParameter(f"{text!r} is no share; write it like 5% or 0.05", context, parameter)
-    return share
 
 
 _OPTIONS = [
@@ -67,7 +66,7 @@ _OPTIONS = [
     option(
         "--margin",
         "Changes up to this do not matter.",
-        callback=_share,
+        callback=parse_share,
         metavar="SHARE",
         default="5%",
         show_default=True,
@@ -75,10 +74,16 @@ _OPTIONS = [
     option(
         "--confidence",
         "That no row of a comparison is called wrongly.",
-        callback=_share,
+        callback=parse_share,
         metavar="SHARE",
         default="95%",
         show_default=True,
+    ),
+    option(
+        "--assume",
+        "How much each time of a log varies.  [default: from neighbouring sizes]",
+        callback=parse_share,
+        metavar="SHARE",
     ),
     option("--only", "Collectives, implementations and sizes: allreduce,1M..", metavar="WORD[,WORD]"),
     option("--format form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True),
@@ -112,7 +117,8 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
         pairs = [(read[0], new) for new in read[1:]]
     every = [run for pair in pairs for run in pair]
     selection = selected(options["only"], every)
-    comparisons = [compare(base, new, options["margin"], options["confidence"], selection) for base, new in pairs]
+    how = options["margin"], options["confidence"], selection, options["assume"]
+    comparisons = [compare(base, new, *how) for base, new in pairs]
     # Nothing of one machine, where a comparison is of what ran on it.
     several = several_machines(run.header for run in every)
     machines = tables(of_runs(every, selection)) if several else []
@@ -120,8 +126,8 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
         _refuse(comparisons)
     records = []
     for comparison in comparisons:
-        rows = (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched))
-        records += [_paths(comparison) | fields for fields in rows]
+        lines = (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched))
+        records += [_paths(comparison) | fields for fields in lines]
     document = _document(comparisons, machines)
     print_answer(form, options["as_json"], lambda: _table(comparisons, machines), COLUMNS, records, document)
     if options["junit"]:
@@ -158,7 +164,7 @@ def _named(comparison: Comparison) -> Sequence[tuple[str, store.Run]]:
 
 def _table(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> None:
     for comparison in comparisons:
-        for line in (*_head(comparison), *_rows(comparison), *_tail(comparison)):
+        for line in (*_head(comparison), *rows(comparison), *_tail(comparison)):
             click.echo(line)
         click.echo()
     if machines:
@@ -166,9 +172,15 @@ def _table(comparisons: Sequence[Comparison], machines: Sequence[Interconnects])
         interconnects.show(machines)
     if not any(comparison.rows for comparison in comparisons):
         return
+    for line in legend(comparisons):
+        click.echo(line)
+
+
+def legend(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Yield what the columns and verdicts of the tables mean."""
     if any(comparison.together for comparison in comparisons):
-        click.echo(_TOGETHER)
-    click.echo(LEGEND.format(confidence=100 * comparisons[0].confidence, margin=100 * comparisons[0].margin))
+        yield _TOGETHER
+    yield LEGEND.format(confidence=100 * comparisons[0].confidence, margin=100 * comparisons[0].margin)
 
 
 def _head(comparison: Comparison) -> Iterator[str]:
@@ -177,14 +189,15 @@ def _head(comparison: Comparison) -> Iterator[str]:
         started = printable(run.header.started)
         yield ", ".join(filter(None, [f"{word:<4}  {run.path}", started, run.cut_off]))
     for name, one, other in comparison.differences[:_DIFFERENCES]:
-        yield f"differs: {name}: {one} -> {other}"
+        yield f"differs: {name}: {one or EMPTY} -> {other or EMPTY}"
     if len(comparison.differences) > _DIFFERENCES:
         yield f"differs: {len(comparison.differences) - _DIFFERENCES} more (--format json has all)"
     for remark in comparison.remarks:
         yield f"note: {remark}"
 
 
-def _rows(comparison: Comparison) -> Iterator[str]:
+def rows(comparison: Comparison) -> Iterator[str]:
+    """Yield the table of each kind of case: what every row is in both runs, the ratio, and the verdict."""
     judged: tuple[Row | Together, ...] = (*comparison.rows, *comparison.together)
     for title in dict.fromkeys(row.case.title for row in comparison.rows):
         yield from ("", title, _ROW.heading())
@@ -192,9 +205,9 @@ def _rows(comparison: Comparison) -> Iterator[str]:
 
 
 def _row(row: Row | Together) -> str:
-    base = new = remark = ""
+    base = new = ""
     if isinstance(row, Row):  # all sizes together have a ratio, but no time
-        base, new, remark = format_seconds(row.before), format_seconds(row.after), row.remark
+        base, new = format_seconds(row.before), format_seconds(row.after)
     return _ROW.row(
         size=gate.sizes(row),
         name=printable(row.implementation),
@@ -202,7 +215,7 @@ def _row(row: Row | Together) -> str:
         new=new,
         ratio=f"{_ratio(row)}x",
         interval=gate.span(row),
-        verdict=": ".join(filter(None, (row.verdict.value, remark))),
+        verdict=row.verdict.value,
     )
 
 
@@ -216,12 +229,12 @@ def _ratio(row: Row | Together) -> str:
 def _tail(comparison: Comparison) -> Iterator[str]:
     if comparison.unmatched:
         yield from ("", "not compared")
-        rows = sorted(comparison.unmatched, key=lambda row: not row.regression)
-        for row in rows[:_UNMATCHED]:
+        others = sorted(comparison.unmatched, key=lambda row: not row.regression)
+        for row in others[:_UNMATCHED]:
             yield f"  {gate.name(row)}: {gate.message(row)}" + (" (a regression)" if row.regression else "")
-        if len(rows) > _UNMATCHED:
-            yield f"  {len(rows) - _UNMATCHED} more (--format json has all)"
-    yield from ("", f"rows: {gate.counts_in_words(comparison)}")
+        if len(others) > _UNMATCHED:
+            yield f"  {len(others) - _UNMATCHED} more (--format json has all)"
+    yield from ("", f"rows: {comparison.counts}")
 
 
 def _document(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> dict[str, Any]:

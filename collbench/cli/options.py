@@ -174,8 +174,10 @@ def systems() -> Iterable[str]:
     return names()
 
 
-def parse_share(context: click.Context, parameter: click.Parameter, text: str) -> float:
-    """Return the share that `5%` or `0.05` is: a number between 0 and 1, neither included."""
+def parse_share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """Return the share that `5%` or `0.05` is, a number between 0 and 1, neither included; None of nothing."""
+    if text is None:
+        return None
     try:
         share = float(text.strip()[:-1]) / 100 if text.strip().endswith("%") else float(text)
     except ValueError:

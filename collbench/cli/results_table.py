@@ -152,10 +152,12 @@ def remarks(check: str, result: Timed) -> str:
 
 
 def halfwidth(result: Observed) -> str:
-    """Return half the interval of the median as a percentage of it."""
+    """Return half the interval of the median as a percentage of it; nothing where there are too few samples."""
     half = result.relative_halfwidth
-    if not half < 10:
-        return "?"
+    if not math.isfinite(half):
+        return ""
+    if half >= 10:
+        return ">999%"
     return f"{half:.1%}" if half < 0.1 else f"{half:.0%}"
 
 

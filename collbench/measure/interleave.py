@@ -67,12 +67,6 @@ def shares(sampling: Sampling, rounds: int = ROUNDS) -> list[Sampling]:
     return [share] * rounds
 
 
-def ratios(base: Measurement, other: Measurement) -> list[float]:
-    """Return the time of `other` over that of `base` in each round of both: medians of its samples."""
-    rounds = zip(base.by_round(), other.by_round(), strict=False)
-    return [median(theirs) / median(ours) for ours, theirs in rounds]
-
-
 class Measures(Opened, Protocol):
     """What is needed of a Supervisor."""
 

@@ -6,13 +6,13 @@ import signal
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 import pytest
 
-from collbench.cli.ab import folders, parse_setting, summary
+from collbench.analysis.compare import compare
+from collbench.cli.ab import folders, parse_setting, verdicts
 from collbench.measure import supervisor
-from collbench.measure.interleave import LEAST, ROUNDS, ratios
+from collbench.measure.interleave import LEAST, ROUNDS
 from collbench.results import Failed, Measurement
 from collbench.runfile.environment import Setting
 from collbench.runfile.header import Header, Interleaved
@@ -38,6 +38,11 @@ def times(*runs: Run) -> list[dict[str, Measurement]]:
     return [
         {result.implementation: result for result in run.results if isinstance(result, Measurement)} for run in runs
     ]
+
+
+def shown(text: str) -> dict[str, str]:
+    """The verdict of each implementation."""
+    return dict(re.findall(r"^ +1 KiB +(\S+) .*x .* (\w+)$", text, re.M))
 
 
 def begun(folder: Path, process: subprocess.Popen[str]) -> list[int]:
@@ -84,10 +89,9 @@ def test_equal_settings_have_equal_times_and_are_called_equal(here: Command, tmp
     done = here(*QUICK, "--impl", "mpi,ring-flags", "--ab", "X=1", "--ab", "X=1", "--budget", "0.3")
     assert done.returncode == 0, done.stderr
     assert "A and B are the same, so what differs is noise (an A/A test)" in done.stderr
-    assert re.search(r"^B against A, 2 rows: 2 same; median B / A (1\.00|0\.99)\dx$", done.stdout, re.M)
-    base, other = times(*both(tmp_path, "X=1", "X=1,again"))
-    for name in ("mpi", "ring-flags"):
-        assert median(ratios(base[name], other[name])) == pytest.approx(1, abs=0.02)
+    assert shown(done.stdout) == {"mpi": "same", "ring-flags": "same"}
+    found = compare(*both(tmp_path, "X=1", "X=1,again"))
+    assert [row.ratio for row in found.rows] == pytest.approx([1, 1], abs=0.02)
 
 
 @pytest.mark.usefixtures("made_up_ranks")
@@ -98,13 +102,11 @@ def test_a_setting_that_slows_one_way_down_is_seen_there(
     """By a tenth, or speeds it up, while the machine itself becomes slower; the other way is as fast as ever."""
     done = here(*QUICK, "--impl", "mpi,ring-flags", "--ab", f"SLOW={factor}", "--budget", "0.3")
     assert done.returncode == 0, done.stderr
-    assert re.search(rf"^B against A, 2 rows: 1 same, 1 {verdict}; median B / A", done.stdout, re.M)
-    base, other = times(*both(tmp_path, "as-is", f"SLOW={factor}"))
-    assert median(ratios(base["ring-flags"], other["ring-flags"])) == pytest.approx(float(factor), abs=0.02)
-    assert median(ratios(base["mpi"], other["mpi"])) == pytest.approx(1, abs=0.02)
-    row = rf"ring-flags +A .* ok\n +B SLOW={factor} .* (\d\.\d{{3}})x +\d\.\d{{3}} \.\. \d\.\d{{3}}  ok\n"
-    (shown,) = re.findall(row, done.stdout)
-    assert float(shown) == pytest.approx(float(factor), abs=0.02)
+    assert shown(done.stdout) == {"mpi": "same", "ring-flags": verdict}
+    found = compare(*both(tmp_path, "as-is", f"SLOW={factor}"))
+    assert [row.ratio for row in found.rows] == pytest.approx([1, float(factor)], abs=0.02)
+    assert f"{found.rows[1].ratio:.3f}x" in done.stdout
+    assert re.search(rf"ring-flags +A .* ok\n +B SLOW={factor} .* ok\n", done.stdout)
 
 
 def test_a_second_folder_that_is_taken_is_refused_and_the_first_not_made(here: Command, tmp_path: Path) -> None:
@@ -152,12 +154,13 @@ def test_words_become_a_setting_and_a_folder_that_every_file_system_takes() -> N
     assert len(second) < 200
 
 
-def test_the_summary_is_that_of_compare() -> None:
-    """Verdicts for all rows together; a row without a time under both settings is none."""
+def test_verdicts_are_those_of_compare() -> None:
+    """For all rows together; a row without a time under both settings has none."""
     seconds = tuple(1e-6 * (1 + 0.001 * (sample % 7)) for sample in range(48))
     base = replace(measurement(seconds=seconds), rounds=(6,) * 8)
     new = replace(base, seconds=tuple(2 * second for second in seconds))
     header = Header(interleaved=Interleaved(id="one"))
     a, b = Run(Path("a"), header, (base, measurement("ring")), True), Run(Path("b"), header, (new,), True)
-    assert summary(a, b) == "B against A, 1 row: 1 slower; median B / A 2.000x"
-    assert summary(a, replace(b, results=())) == "no row has a time under both settings"
+    assert "2.000x" in "\n".join(verdicts(compare(a, b)))
+    assert shown("\n".join(verdicts(compare(a, b)))) == {"mpi": "slower"}
+    assert "no row has a time" in "\n".join(verdicts(compare(a, replace(b, results=()))))

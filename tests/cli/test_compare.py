@@ -14,7 +14,6 @@ from click.testing import Result as Outcome
 
 from collbench.cli.compare import COLUMNS, command
 from collbench.results import Failed, Measurement, Mismatch, Reported, Result, Skipped
-from collbench.runfile import store
 from collbench.runfile.header import Header
 from collbench.runfile.store import Writer
 from collbench.units import format_size
@@ -99,7 +98,7 @@ def test_gate_exits_by_what_became_slower_than_the_margin(base: Path, tmp_path: 
 HIDING = {
     "few samples": (sampled(count=3),),
     "wide": (Measurement(case(), "mpi", "cpu", 1, (1.0e-6, 1.3e-6, 1.1e-6, 0.9e-6, 1.2e-6)),),
-    "means only": (Reported(case(), "mpi", "cpu", 1e-6, "mean of 20"),),
+    "means only": (Reported(case(), "mpi", "cpu", 1.1e-6, "mean of 20"),),
     "skipped now": (Skipped(case(), "mpi", "cpu", "no compiler"), sampled("ring-flags", nbytes=4096)),
     "nothing in common": (sampled("nccl"),),
 }
@@ -151,12 +150,41 @@ def test_csv_and_json_hold_the_same_numbers(base: Path, tmp_path: Path) -> None:
 
 def test_what_is_unknown_is_empty_in_csv_and_null_in_json(tmp_path: Path) -> None:
     """NaN is no JSON."""
-    runs = [write(tmp_path / name, Reported(case(), "nccl", "gpu", 1e-6, "mean")) for name in "ab"]
-    (tmp_path / "b" / store.NAME).write_text((tmp_path / "a" / store.NAME).read_text().replace("1e-06", "2e-06"))
+    times = zip("ab", (1e-6, 2e-6), ("mean", "median"), strict=True)
+    runs = [write(tmp_path / name, Reported(case(), "nccl", "gpu", *time)) for name, *time in times]
     (row,) = csv.DictReader(io.StringIO(compare(*runs, "--format", "csv").stdout))
     assert (row["ratio"], row["low"], row["high"], row["verdict"]) == ("2.0", "", "", "unknown")
     ((other,),) = [entry["rows"] for entry in json.loads(compare(*runs, "--format", "json").stdout)["comparisons"]]
     assert (other["low"], other["high"]) == (None, None)
+
+
+def log(folder: Path, seed: int, factor: float = 1.0, **header: Any) -> Path:
+    """Means of 12 sizes, as another tool prints them, with 0.1 % noise."""
+    noise = np.exp(0.001 * np.random.default_rng(seed).normal(size=12))
+    rows = [
+        Reported(case(nbytes=8 << place), "nccl", "gpu", 1e-5 * factor * float(more), "mean of 20")
+        for place, more in enumerate(noise)
+    ]
+    return write(folder, *rows, **header)
+
+
+def test_logs_without_samples_have_verdicts_and_one_note(tmp_path: Path) -> None:
+    """Equal ones pass the gate; advice is such that a log can follow it."""
+    base, again = log(tmp_path / "base", 1), log(tmp_path / "again", 1, imported={"file": "a.log"})
+    for new, words, status, verdict in (
+        (again, (), 0, "same"),
+        (log(tmp_path / "equal", 2), ("--margin", "10%"), 0, "same"),
+        (log(tmp_path / "slow", 3, 1.3), (), 3, "slower"),
+        (log(tmp_path / "stated", 4), ("--assume", "1%"), 0, "same"),
+        (log(tmp_path / "noisy", 5), ("--assume", "30%"), 4, "inconclusive"),
+    ):
+        outcome = compare(base, new, "--gate", *words)
+        assert outcome.return_value == status, new
+        lines = outcome.stdout.splitlines()
+        assert f"rows: 12 {verdict}" in lines
+        assert sum(line.startswith("note:") for line in lines) == 1
+        assert ("--assume" in lines[-1]) is (status == 4)
+        assert "--budget" not in outcome.stdout
 
 
 def test_junit_tells_regressions_from_what_is_unsure(base: Path, tmp_path: Path) -> None:

@@ -34,13 +34,15 @@ def of(*rows: Row, together: Sequence[Together] = (), unmatched: Sequence[Unmatc
 
 def test_the_status_is_that_of_all_comparisons_and_intervals_have_as_many_digits_as_they_need() -> None:
     for found, status, words in (
-        ([of(SAME)], 0, "no row is slower by more than 5%: passed"),
-        ([of(SAME), of(SLOWER)], 3, "1 row slower by more than 5%, or right no longer: regression"),
-        ([of(SLOWER, UNSURE, together=[WHOLE]), of(SLOWER)], 3, "3 rows slower by more than 5%, or right no longer: "),
-        ([of(SAME, unmatched=[WRONG])], 3, "1 row slower by more than 5%, or right no longer: regression"),
-        ([of(SAME), of(UNSURE, unmatched=[SKIPPED]), of(UNSURE)], 4, "3 rows may be slower by more than 5%: inconcl"),
-        ([of(SAME), of()], 4, "nothing of new_.jsonl can be compared with base_.jsonl: inconclusive"),
-        ([replace(of(SAME), margin=0.1), of(SAME)], 0, "no row is slower by more than 5%: passed"),
+        ([of(SAME)], 0, "passed: no row is slower by more than 5%"),
+        ([of(SAME), of(SLOWER)], 3, "regression: 1 row slower by more than 5%"),
+        ([of(SLOWER, UNSURE, together=[WHOLE]), of(SLOWER)], 3, "regression: 2 rows slower by more than 5%, 1 curve"),
+        ([of(SAME, unmatched=[WRONG])], 3, "regression: 1 row no longer right"),
+        ([of(SLOWER, unmatched=[WRONG])], 3, "regression: 1 row slower by more than 5%, 1 row no longer right"),
+        ([of(SAME), of(UNSURE, unmatched=[SKIPPED]), of(UNSURE)], 4, "inconclusive: 3 rows may be slower by more than"),
+        ([of(SAME), of()], 4, "inconclusive: nothing of new_.jsonl can be compared with base_.jsonl"),
+        ([replace(of(SAME), margin=0.1), of(SAME)], 0, "passed: no row is slower by more than 5%"),
+        ([replace(of(SAME), margin=0.125)], 0, "passed: no row is slower by more than 12.5%"),
     ):
         assert gate.status(found) == status, words
         assert gate.in_words(found).startswith(f"gate: {words}")
@@ -81,7 +83,7 @@ def test_junit_and_the_summary_hold_rows_by_what_they_mean_twenty_of_a_kind_with
     assert lines[: len(lines) // 2] == [
         "## collbench compare",
         "",
-        "**gate: 21 rows slower by more than 5%, or right no longer: regression**",
+        "**gate: regression: 21 rows slower by more than 5%**",
         "",
         "new&#95;.jsonl against base&#95;.jsonl: 21 slower, 20 inconclusive, 2 same",
         *("", "### Regressions", "", "| row | found |", "|---|---|"),
@@ -94,7 +96,7 @@ def test_junit_and_the_summary_hold_rows_by_what_they_mean_twenty_of_a_kind_with
     assert message.endswith("&#60;i&#62;")
     assert gate._escaped("\x1b") == printable("\x1b").replace("\\", "&#92;") != "\x1b"
     assert list(gate.summary([of(SAME)]))[4:] == ["new&#95;.jsonl against base&#95;.jsonl: 1 same"]
-    assert gate.counts_in_words(of()) == "no rows"
+    assert of().counts == "no rows"
 
 
 def test_only_takes_kinds_together_and_words_of_a_kind_as_alternatives() -> None:
