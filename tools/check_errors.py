@@ -15,7 +15,7 @@ from statistics import median
 
 from collbench.analysis.check import CheckedCurve, Status, judge_rounds
 from collbench.analysis.expectations import RunExpectation
-from collbench.analysis.sequential import Decision, SequentialTest
+from collbench.analysis.sequential import Decision, SequentialTest, usual_slower
 from collbench.api.checking import FEWEST, SURE, TO_KEEP
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
@@ -44,6 +44,7 @@ class Machine:
     noise: Mapping[str, Noise]
     sizes: Sequence[tuple[int, str]]
     most: int
+    platform: str = "gpu"
     day: float = 0.01  # by which sizes differ between two runs besides their starts, a standard deviation: assumed
 
 
@@ -75,6 +76,7 @@ MACHINES = (
         {SMALL: Noise(0.01, 0.04, 0.05, 0.10), MIDDLE: Noise(0.02, 0.06, 0.05, 0.10)},
         _SIZES[:7],
         30,
+        "cpu",
         0.02,
     ),
 )
@@ -93,7 +95,7 @@ def rounds(machine: Machine, slower: Mapping[str, float], draw: random.Random) -
             if draw.random() < noise.excess:
                 log += draw.expovariate(1 / noise.mean)
             seconds = (1e-6 + nbytes / 1e11) * slower.get(regime, 1.0) * math.exp(log)
-            rows.append(Measurement(_case(nbytes), "nccl", "gpu", 1, (seconds,)))
+            rows.append(Measurement(_case(nbytes), "nccl", machine.platform, 1, (seconds,)))
         yield rows
 
 
@@ -114,7 +116,7 @@ def checked(machine: Machine, slower: Mapping[str, float], draw: random.Random) 
         found += rows
         if count < FEWEST:
             continue
-        curve = judge_rounds(found, expectation, SequentialTest())[0]
+        curve = judge_rounds(found, expectation, SequentialTest(usual_slower(machine.platform)))[0]
         decided = all(size.decision is not Decision.UNDECIDED for size in curve.sizes)
         sure = count >= SURE if curve.status is Status.FAIL else decided
         if sure or count >= machine.most:

@@ -26,8 +26,9 @@ from collbench.results.base import Observed
 from collbench.results.collectives import Measurement
 from collbench.units import parse_size
 
-BETWEEN_RUNS = 0.02
-"""What two runs of a healthy machine differ by besides their rounds: a standard deviation (docs/checking.md)."""
+BETWEEN_RUNS = {"cpu": 0.03}
+BETWEEN_OTHERS = 0.02
+"""What two runs of a healthy machine differ by besides their rounds: standard deviations (docs/checking.md)."""
 SAME_STATE = math.log(1.25)
 """How far barriers may be apart in one state of the machine; between states they were three times as long."""
 FITTED_BARRIER = 128e-9
@@ -97,7 +98,8 @@ class RunExpectation:
         alike = [each for each in self.known.get((row.case, row.implementation), ()) if _alike(each.barrier, barrier)]
         if not alike:
             return None
-        return Expected(math.exp(median(each.log for each in alike)), BETWEEN_RUNS, len(alike))
+        error = BETWEEN_RUNS.get(row.platform, BETWEEN_OTHERS)
+        return Expected(math.exp(median(each.log for each in alike)), error, len(alike))
 
 
 def _alike(one: float | None, other: float | None) -> bool:

@@ -21,7 +21,7 @@ from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
 from collbench.analysis.machine import machine, remarks, sized
-from collbench.analysis.sequential import Decision, SequentialTest
+from collbench.analysis.sequential import Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
 from collbench.api.notices import started
@@ -54,8 +54,8 @@ class CheckRequest:
     reference: Path | None = None  # a run that was right, or floors in TOML
     on: str | None = None  # the system, where the topology does not say it
     nodes: int | None = None  # of that system
-    slower: float = 0.10  # share of the expected time that is too much
-    budget: float = 60.0  # seconds after which no further round begins
+    slower: float | None = None  # share of the expected time that is too much; None: as is usual
+    budget: float = 60.0  # seconds after which no further round begins, of FEWEST at least
     renew: bool = False  # whether this run, if it is right, replaces those that were kept
 
 
@@ -86,7 +86,7 @@ def check(
     reference: Path | str | None = None,
     on: str | None = None,
     nodes: int | None = None,
-    slower: float = 0.10,
+    slower: float | None = None,
     budget: float = 60.0,
     ranks: int | None = None,
     minbytes: Size = 8,
@@ -109,8 +109,8 @@ def check(
         reference: A run that was right, or FILE.toml with floors (docs/checking.md).
         on: The system to compare with: a preset or FILE.toml.
         nodes: How many nodes of it the ranks are spread over.
-        slower: Share of the expected time that is too much, for example 0.1 for 10 %.
-        budget: Seconds after which no further round is measured.
+        slower: Share of the expected time that is too much; by default 0.1, which is 10 %, and on a CPU 0.2.
+        budget: Seconds after which no further round begins, of three at least.
         ranks: Number of ranks; by default every GPU, and 2 on a CPU.
         minbytes: Smallest message.
         maxbytes: Largest message; by default 2 MiB on a CPU, and on GPUs what memory allows, up to 128 MiB.
@@ -183,8 +183,9 @@ def run_check(
             result = judge.verdict(rounds, time.monotonic() - begun)
             each(rounds.count, result)
         spent = time.monotonic() - begun
-        more = bool(result and judge) and spent * (1 + 1 / rounds.count) < request.budget
-        if not _agreed(more and judge is not None and result is not None and not judge.sure(rounds, result)):
+        time_left = rounds.count < FEWEST or spent * (1 + 1 / rounds.count) < request.budget
+        unsure = judge is not None and result is not None and not judge.sure(rounds, result)
+        if not _agreed(time_left and unsure):
             break
     if not leader or not result or not judge:
         return None
@@ -241,7 +242,7 @@ class Judge:
     @classmethod
     def of(cls, request: CheckRequest, header: Header) -> "Judge":
         """Return what a measurement with that header is compared with."""
-        test = SequentialTest(request.slower)
+        test = SequentialTest(request.slower or usual_slower(header.topology.platform))
         if request.reference:
             expectation = _reference(request.reference)
             return cls(test, expectation.name, expectation)
@@ -346,10 +347,14 @@ def _system(run: Run, on: str | None) -> tuple[System | None, str]:
 
 
 def check_run(
-    run: Run, reference: Path | None = None, on: str | None = None, nodes: int | None = None, slower: float = 0.10
+    run: Run,
+    reference: Path | None = None,
+    on: str | None = None,
+    nodes: int | None = None,
+    slower: float | None = None,
 ) -> CheckResult:
     """Return the verdict of a run that was measured before, or imported."""
-    test = SequentialTest(slower)
+    test = SequentialTest(slower or usual_slower(run.header.topology.platform))
     if reference:
         expectation = _reference(reference)
         judge = Judge(test, expectation.name, expectation)

@@ -68,15 +68,13 @@ _OPTIONS = [
     NODES,
     option(
         "--slower",
-        "How much slower than expected is too slow.",
+        "How much slower than expected is too slow.  [default: 10%, on a CPU 20%]",
         callback=parse_share,
-        default="10%",
         metavar="SHARE",
-        show_default=True,
     ),
     option(
         "--budget",
-        "Time after which no further round begins.",
+        "Time after which no further round begins, of three at least.",
         callback=_seconds,
         default="60s",
         metavar="TIME",

@@ -169,10 +169,10 @@ def test_a_run_is_judged_without_measuring(ranks: type[Ranks], tmp_path: Path) -
     assert ranks.started == started
 
 
-def test_a_budget_ends_a_check_and_what_is_undecided_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_ends_a_check_after_three_rounds_and_what_is_undecided_is_said() -> None:
     check()
-    result = check(budget=1e-6)
-    assert result.rounds == 1
+    result = check(budget=1e-6, slower=0.01)
+    assert result.rounds == 3
     assert result.status is Status.UNKNOWN
     assert "undecided" in result.line
 

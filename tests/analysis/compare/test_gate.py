@@ -78,8 +78,8 @@ def test_junit_and_the_summary_hold_rows_by_what_they_mean_twenty_of_a_kind_with
         gate.append_summary(path, [of(*[SAME] * 2, *[marked] * 21, *[UNSURE] * 20)])
     lines = path.read_text().splitlines()
     assert lines[: len(lines) // 2] == lines[len(lines) // 2 :]
-    name, message = gate._escaped(gate.name(marked)), gate._escaped(gate.message(marked))
-    unsure = f"| {gate.name(UNSURE)} | {gate._escaped(gate.message(UNSURE))} |"
+    name, message = gate.escaped(gate.name(marked)), gate.escaped(gate.message(marked))
+    unsure = f"| {gate.name(UNSURE)} | {gate.escaped(gate.message(UNSURE))} |"
     assert lines[: len(lines) // 2] == [
         "## collbench compare",
         "",
@@ -94,7 +94,7 @@ def test_junit_and_the_summary_hold_rows_by_what_they_mean_twenty_of_a_kind_with
     ]
     assert name.endswith("&#60;b&#62;&#124;&#96;&#42;&#95;&#91;&#93;&#92;")
     assert message.endswith("&#60;i&#62;")
-    assert gate._escaped("\x1b") == printable("\x1b").replace("\\", "&#92;") != "\x1b"
+    assert gate.escaped("\x1b") == printable("\x1b").replace("\\", "&#92;") != "\x1b"
     assert list(gate.summary([of(SAME)]))[4:] == ["new&#95;.jsonl against base&#95;.jsonl: 1 same"]
     assert of().counts == "no rows"
 
