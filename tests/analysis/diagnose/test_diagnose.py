@@ -13,6 +13,7 @@ from collbench.analysis.diagnose import (
     Diagnosis,
     Reason,
     RunFacts,
+    curve_remarks,
     diagnose,
     judge,
     likely_reasons,
@@ -179,6 +180,16 @@ def test_unknown_faster_and_slow_without_a_reason_are_answers() -> None:
     assert diagnose(measured_on(H100, times=0.4), H100, QUIET).verdict is Health.FASTER
     found = diagnose(measured_on(H100, times=30), H100, QUIET)
     assert (found.verdict, found.reasons) == (Health.SLOW, ())
+
+
+def test_a_curve_without_a_model_has_remarks_on_what_is_beyond_noise_only() -> None:
+    """Some per cent off its fit, or below a smaller size, are noise."""
+    times = [10e-6 + size / 50e9 for size in SIZES]
+    for factor, remarked in ((1.05, False), (1.6, True)):
+        changed = [seconds * (factor if place == 3 else 1.0) for place, seconds in enumerate(times)]
+        remarks = " ".join(curve_remarks(rows_of(list(zip(SIZES, changed, strict=True)), "allreduce", 8)))
+        assert "latency 10 us" in remarks
+        assert ("64 B +" in remarks) == ("takes less time than 64 B" in remarks) == remarked, remarks
 
 
 def test_busbw_above_the_line_is_explained_and_between_nodes_the_line_is_the_cards() -> None:
