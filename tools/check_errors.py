@@ -15,8 +15,8 @@ from statistics import median
 
 from collbench.analysis.check import CheckedCurve, Status, judge_rounds
 from collbench.analysis.expectations import RunExpectation
-from collbench.analysis.sequential import Decision, SequentialTest, usual_slower
-from collbench.api.checking import FEWEST, SURE, TO_KEEP
+from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
+from collbench.api.checking import SURE, TO_KEEP
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS

@@ -17,7 +17,8 @@ from enum import Enum
 from statistics import NormalDist, fmean, median
 
 PRIOR_DEVIATION = 0.03
-"""What repeats scatter by before any round was seen: a standard deviation of logarithms (docs/checking.md)."""
+PRIOR_OF_GPUS = 0.015
+"""What repeats scatter by before any round was seen: standard deviations of logarithms (docs/checking.md)."""
 PRIOR_ROUNDS = 4.0  # that the other sizes and the prior count as, beside the rounds of the size itself
 FEWEST = 3  # rounds before which nothing is decided, unless there can only be a single one
 MEDIAN = math.pi / 2  # variance of a median over that of a mean, of many normal values
@@ -85,12 +86,12 @@ def median_variance(deviation: float, *rounds: float) -> float:
     return MEDIAN * deviation**2 * sum(1 / count for count in rounds)
 
 
-def deviations(curve: Sequence[Sequence[float]]) -> list[float]:
+def deviations(curve: Sequence[Sequence[float]], prior: float = PRIOR_DEVIATION) -> list[float]:
     """Return what the rounds of each size of a curve scatter by: a standard deviation of logarithms for each size."""
     distances = [[abs(log - median(logs)) for log in logs] for logs in curve if len(logs) > 1]
     own = [_variance(logs) for logs in curve]
     known = [variance for variance in own if variance is not None]
-    common = PRIOR_DEVIATION**2
+    common = prior**2
     if known:
         weight = sum(map(len, distances))
         common = (PRIOR_ROUNDS * common + weight * fmean(known)) / (PRIOR_ROUNDS + weight)

@@ -21,7 +21,7 @@ from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
 from collbench.analysis.machine import machine, remarks, sized
-from collbench.analysis.sequential import Decision, SequentialTest, usual_slower
+from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
 from collbench.api.notices import started
@@ -38,7 +38,6 @@ from collbench.runfile.store import Run, Writer, read
 from collbench.topology import files
 from collbench.topology.system import System
 
-FEWEST = 3  # rounds of every check
 SURE = 6  # rounds before which nothing is called slow: what disturbs a machine for a moment is over by then
 TO_KEEP = 10  # rounds of a run that later checks are compared with
 DISTURBED = 4  # a run is not kept of whose rows more than one in so many were disturbed

@@ -36,7 +36,7 @@ def test_an_expectation_with_an_error_tells_what_is_beyond_its_resolution_only()
     resolution = TEST.resolution(error)
     assert 2.5 < math.exp(resolution) < 6
     assert TEST.decide(math.log(1.05), 0.0, error) is Decision.AS_EXPECTED
-    assert TEST.decide(resolution, 1e-6, error) is Decision.SLOW
+    assert TEST.decide(1.01 * resolution, 1e-6, error) is Decision.SLOW
     assert TEST.decide(resolution / 2, 1e-6, error) is Decision.UNDECIDED
 
 
