@@ -296,6 +296,10 @@ def _problems(described: Description) -> Iterator[str]:
     for tier in tiers[:-1]:
         if not tier.radix:
             yield f"[[tier]] {tier.name!r} needs a radix; only the topmost may join whatever there is"
+    for top in tiers[-1:]:
+        if top.oversubscription > 1:
+            above = f"is of what goes up, and {top.name!r} is the topmost tier"
+            yield f"[[tier]] oversubscription = {top.oversubscription:g} {above}; give it to the tier below, or leave it out"
     if any(tier.name == "torus" for tier in tiers):
         yield "[[tier]] name = 'torus' is no longer modelled; describe switches"
 
