@@ -11,7 +11,7 @@ HEAVY = {  # library: modules, or packages, that may import it
     "click": ("cli",),
     "cuda": ("platforms.gpu",),
     "cupy": ("platforms.gpu.cuda",),
-    "jinja2": ("report",),
+    "jinja2": ("reports",),
     "matplotlib": ("plots", "report.machines"),
     "mpi4py": (
         *("platforms.cpu", "platforms.processes", "measure.watchdog"),

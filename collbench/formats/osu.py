@@ -201,7 +201,7 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
     machine = Machine(ranks, f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}", "gpu" if on_gpu else "cpu")
     library = LIBRARIES[section.library]
     results = make_results(source.name, rows, machine, implementation=library, statistic=statistic, left_out=left_out)
-    of_host = ("buffers taken to be the host's, since its title names no device",)
+    of_host = ("buffers are taken to be in host memory: the title names no device",)
     return ImportedTest(
         format=NAME,
         tool="OSU Micro-Benchmarks",

@@ -14,7 +14,7 @@ from collbench.analysis.fit import Curve, curves
 from collbench.analysis.machine import as_it_ran, machine, remarks, sized
 from collbench.cases import Case
 from collbench.errors import CollbenchError
-from collbench.report.sanitize import SafeRun, safe_text
+from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.results import Observed, observed
 from collbench.runfile.store import Run
 from collbench.topology import files
