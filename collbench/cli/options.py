@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -172,23 +171,6 @@ def systems() -> Iterable[str]:
     from collbench.topology.files import names
 
     return names()
-
-
-def numbers(text: str) -> list[int]:
-    """Return the numbers of `64,96` or `8..8192`, which doubles, each once and ascending; none of any other text."""
-    found: set[int] = set()
-    for word in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,12})(?:\.\.(\d{1,12}))?\s*", word, re.ASCII)
-        if not match:
-            return []
-        count, last = int(match[1]), int(match[2] or match[1])
-        if match[2] and not 0 < count <= last:
-            return []
-        found.add(count)
-        while 0 < 2 * count <= last:
-            count *= 2
-            found.add(count)
-    return sorted(found)
 
 
 # -------------------------------------------------------------------------------------------------------------- systems
