@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from collbench.collectives import COLLECTIVES, Collective
+from collbench.collectives import COLLECTIVES, WINDOW, Collective
 from collbench.datatypes import DATATYPES, find_datatype
 from collbench.errors import RunFileError
 from collbench.formats import Format
@@ -49,7 +49,7 @@ COLUMN = re.compile(
 TYPE = re.compile(r"Datatype:\s*(\w+)")
 TIME = re.compile(r"(?:Avg |Average )?Lat(?:ency)?\s*\(us\)")
 RATE = re.compile(r"Bandwidth\s*\(MB/s\)|MB/s")
-PAIRS = re.compile(r"\[ pairs: (\d{1,6}) \]")
+PAIRS = re.compile(r"\[ pairs: (\d{1,6}) \](?: \[ window size: (\d{1,6}) \])?")
 TYPES = {
     "MPI_CHAR": "int8",
     "MPI_SIGNED_CHAR": "int8",
@@ -118,6 +118,7 @@ class _Section:
     rows: list[tuple[int, str]] = field(default_factory=list)
     started: int | None = None  # processes, by the last command line above it
     pairs: int | None = None
+    window: int = WINDOW  # messages in flight
 
     def take_head(self, text: str) -> bool:
         """Take in a line if it stands above a table."""
@@ -130,7 +131,7 @@ class _Section:
         elif dtype := TYPE.match(text):
             self.dtype = dtype[1]
         elif pairs := PAIRS.match(text):
-            self.pairs = int(pairs[1])
+            self.pairs, self.window = int(pairs[1]), int(pairs[2] or WINDOW)
         elif "Buffer on DEVICE" in text:  # OMB 5 says so below a title that names no device
             self.device = "DEVICE"
         elif re.match(r"Size\s", text):
@@ -231,7 +232,8 @@ def _rows(
             continue
         verdict = words.get("Validation", "").lower()
         failed = "validation failed; how many elements is not said" if verdict == "fail" else ""
-        notes = (note, failed, "" if section.dtype else "type not said")
+        window = "" if section.window == WINDOW else f"{section.window} messages in flight, not {WINDOW}"
+        notes = (note, window, failed, "" if section.dtype else "type not said")
         yield ForeignRow(
             number=at,
             collective=collective.name,

@@ -137,6 +137,8 @@ def test_pairs_message_rates_and_barriers_of_osu_are_what_the_user_says_or_not_q
     assert (first.case.collective.name, first.case.ranks, first.case.nbytes) == ("multipair", 16, 1)
     assert first.seconds == pytest.approx(8 / 8710288.67, rel=1e-3)
     assert last.seconds == pytest.approx(8 / 188121.99, rel=1e-3)
+    assert "in flight" not in str(first.note)
+    assert "16 messages in flight" in str(reported(parsed(rates.replace("size: 64", "size: 16")))[0].note)
     latencies = """# OSU MPI Multi Latency Test v5.7
 # Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)
 # Size          Latency (us)
