@@ -1,7 +1,8 @@
 """Measures, explains and predicts collective communication; docs/files.md is the map.
 
-As a library: `read` a run, `sweep` and `predict` make one, `compare`, `diagnose` and `plot` take them.  They do what
-the commands of these names do (docs/runs.md), and are imported once one of them is asked for.
+As a library: `read` and `import_` return runs, `sweep` and `predict` make them, `compare`, `diagnose`, `plot` and
+`report` take them, and `train` plans a training run.  They do what the commands of these names do (docs/runs.md), and
+are imported once one of them is asked for.
 """
 
 from importlib import import_module
@@ -9,20 +10,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collbench.api.checking import check
+    from collbench.api.importing import import_
     from collbench.api.measuring import predict, sweep
     from collbench.api.reading import compare, diagnose, plot, read
+    from collbench.api.reporting import report
+    from collbench.api.training import train
 
 __version__ = "0.2.0.dev0"
-__all__ = ["check", "compare", "diagnose", "plot", "predict", "read", "sweep"]
+__all__ = ["check", "compare", "diagnose", "import_", "plot", "predict", "read", "report", "sweep", "train"]
 
 _MODULES = {
     "check": "checking",
     "compare": "reading",
     "diagnose": "reading",
+    "import_": "importing",
     "plot": "reading",
     "predict": "measuring",
     "read": "reading",
+    "report": "reporting",
     "sweep": "measuring",
+    "train": "training",
 }
 
 

@@ -38,6 +38,23 @@ def parse_size(text: str) -> int:
     return int(size)
 
 
+def parse_numbers(text: str) -> list[int]:
+    """Return the numbers of `64,96` or `8..8192`, which doubles, each once and ascending; none of any other text."""
+    found: set[int] = set()
+    for word in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,12})(?:\.\.(\d{1,12}))?\s*", word, re.ASCII)
+        if not match:
+            return []
+        count, last = int(match[1]), int(match[2] or match[1])
+        if match[2] and not 0 < count <= last:
+            return []
+        found.add(count)
+        while 0 < 2 * count <= last:
+            count *= 2
+            found.add(count)
+    return sorted(found)
+
+
 def format_size(nbytes: float) -> str:
     """`8 B`, `64 KiB`, `1.5 GiB`: at most four significant characters, exact for powers of two."""
     for suffix in ("B", "KiB", "MiB", "GiB"):

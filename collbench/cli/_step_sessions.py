@@ -14,7 +14,7 @@ from collbench.algorithms import choose, implementations, libraries, needs
 from collbench.api.notices import RANKS, announced_if_slow, is_leader, say
 from collbench.api.requests import SweepRequest, default_folder, find_system, measured_sweep, new_folder, passed_over
 from collbench.cases import BUCKET_UNIT, Job, Step, Sweep
-from collbench.cli.options import numbers, sweep_request
+from collbench.cli.options import sweep_request
 from collbench.cli.running import modelled_session
 from collbench.errors import PlatformError, UsageError
 from collbench.host.launcher import launched
@@ -28,7 +28,7 @@ from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.gpu.nccl import MOST_CTAS
 from collbench.platforms.layout import Layout
 from collbench.topology.system import System
-from collbench.units import format_size, parse_size
+from collbench.units import format_size, parse_numbers, parse_size
 
 STEPS = 4000  # of a straggler test: enough for an interval of p99.9
 MOST_MOMENTS = 500_000  # of ranks and steps of a row, which is one line of the run file
@@ -261,7 +261,7 @@ def parse_work(text: str) -> Work:
 
 def parse_ranks(text: str) -> tuple[int, ...]:
     """Return the numbers of `1,2,4` or `8..4096`, which doubles, in ascending order."""
-    counts = numbers(text)
+    counts = parse_numbers(text)
     if not counts:
         raise UsageError(f"--ranks {text} names no numbers of ranks; give some, such as 1,2,4 or 8..4096")
     if counts[0] < 1 or counts[-1] > _MOST_RANKS:

@@ -35,7 +35,7 @@ from collbench.cli.progress import waiting
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.host import signals
-from collbench.report import verdicts
+from collbench.reports import verdicts
 from collbench.runfile.store import read
 from collbench.units import format_rate, format_seconds, format_size
 

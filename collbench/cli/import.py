@@ -5,25 +5,17 @@ For example:
   mpirun -n 8 all_reduce_perf -b 8 -e 1G -f 2 | collbench import -
 """  # noqa: N999
 
-import re
-import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from collbench.api.requests import new_folder
+from collbench.api.importing import default_folder, folders_in, read_foreign, stored
 from collbench.cli.options import PATH, option, out_option
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import REPORTED_LEGEND, heading, row
-from collbench.collectives import find_collective
-from collbench.errors import RunFileError
-from collbench.formats import read_tests
-from collbench.formats.imported import Hints, Imported, grouped, remarks
-from collbench.formats.source import load
 from collbench.results import Reported, Result
-from collbench.runfile.store import Writer
+from collbench.runfile.store import Run
 
 _OPTIONS = [
     click.Argument(["files"], metavar="FILE...", nargs=-1, required=True, type=PATH),
@@ -43,44 +35,24 @@ def command(files: tuple[Path, ...], name: str | None, ranks: int | None, op: st
     FILE is a log, `-` standard input.  Tests of one machine go into one run file, others into one each.  Nobody here
     checked these numbers, so each row says what was reported and of what it is a statistic.
     """
-    hints = Hints(ranks, find_collective(op).name if op else "")
-    tests = [test for path in files for test in read_tests(load(path), hints, name)]
-    for remark in remarks(tests):
+    groups, said = read_foreign(files, name, ranks, op)
+    for remark in said:
         click.echo(remark, err=True)
-    groups = grouped(tests)
-    if not groups:
-        reasons = [reason for test in tests for reason in test.left_out]
-        shown = "; ".join(reasons[:3]) + ("; ..." if len(reasons) > 3 else "")
-        raise RunFileError(f"{tests[0].file}: nothing that a run file can hold: {shown or 'no rows'}")
-    for number, imported in enumerate(groups, 1):
-        _store(imported, _folder(imported, out, number if len(groups) > 1 else 0))
+    folders = folders_in(out, groups) if out else map(default_folder, groups)
+    for imported, folder in zip(groups, folders, strict=True):
+        _show(stored(imported, folder))
     return 0
 
 
-def _folder(imported: Imported, out: Path | None, number: int) -> Path:
-    """Return the folder of --out, with a folder in it for each run where there are several; else one as of a sweep."""
-    names = [collective.name for collective in imported.collectives]
-    if out:
-        return out / f"{number}-{names[0]}" if number else out
-    host = re.sub(r"[^A-Za-z0-9.-]+", "_", imported.tests[0].machine.host).strip("._")[:60]
-    return new_folder(names, f"{host or imported.tests[0].tool.split()[0]}-imported")
-
-
-def _store(imported: Imported, folder: Path) -> None:
-    """Write the run file, and print a table for each collective, type and place, in the order in which they come."""
-    results = imported.results
-    with Writer(folder) as writer:
-        writer.header(imported.header(["collbench", *sys.argv[1:]]))
-        for result in results:
-            writer.append(result)
-        writer.end(datetime.now(UTC).isoformat(timespec="seconds"), 0)
-    click.echo(imported.tests[0].machine.name, err=True)
+def _show(run: Run) -> None:
+    """Print a table for each collective, type and place, in the order in which they come, and where the run is."""
+    click.echo(run.header.topology.name, err=True)
     table = LiveTable()
-    titles = list(dict.fromkeys(result.case.title for result in results))
-    for result in sorted(results, key=lambda result: titles.index(result.case.title)):
+    titles = list(dict.fromkeys(result.case.title for result in run.results))
+    for result in sorted(run.results, key=lambda result: titles.index(result.case.title)):
         table.show(result.case.title, heading(""), [(result, row(result, None))])
-    click.echo("\n" + REPORTED_LEGEND.format(figures=_figures(results)), err=True)
-    click.echo(f"run file: {writer.path}")
+    click.echo("\n" + REPORTED_LEGEND.format(figures=_figures(run.results)), err=True)
+    click.echo(f"run file: {run.path}")
 
 
 def _figures(results: Sequence[Result]) -> str:

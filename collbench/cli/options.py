@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -185,23 +184,6 @@ def parse_share(context: click.Context, parameter: click.Parameter, text: str | 
     if not 0 < share < 1:
         raise click.BadParameter(f"{text!r} is no share; write it like 5% or 0.05", context, parameter)
     return share
-
-
-def numbers(text: str) -> list[int]:
-    """Return the numbers of `64,96` or `8..8192`, which doubles, each once and ascending; none of any other text."""
-    found: set[int] = set()
-    for word in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,12})(?:\.\.(\d{1,12}))?\s*", word, re.ASCII)
-        if not match:
-            return []
-        count, last = int(match[1]), int(match[2] or match[1])
-        if match[2] and not 0 < count <= last:
-            return []
-        found.add(count)
-        while 0 < 2 * count <= last:
-            count *= 2
-            found.add(count)
-    return sorted(found)
 
 
 # -------------------------------------------------------------------------------------------------------------- systems

@@ -6,42 +6,27 @@ For example:
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from math import inf
-from pathlib import Path
 from typing import Any
 
 import click
 
 from collbench.analysis.plans import UNHIDDEN, cheapest, front, leaving, scaled
-from collbench.api.requests import default_folder, find_system
-from collbench.cli.options import FORMATS, PATH, numbers
-from collbench.cli.running import modelled_session, say_where
+from collbench.api.requests import new_folder
+from collbench.api.training import TrainingPlan, train
+from collbench.cli.options import FORMATS, PATH
+from collbench.cli.running import say_where
 from collbench.cli.tables import WHOLE, Table
 from collbench.errors import UsageError
-from collbench.planner.cost import OnSystem, interconnects, same_cost, sizes
-from collbench.planner.curves import ModelCurves
-from collbench.planner.job import MOST_GPUS, Job
-from collbench.planner.layouts import Choices, parse_layout
+from collbench.planner.cost import OnSystem
 from collbench.planner.memory import PARTS as MEMORY_PARTS
-from collbench.planner.models import load_model, parse_count, parse_duration, usual_tokens, with_sequence
-from collbench.planner.rows import Plans, row, sweep_of
-from collbench.planner.run_curves import Given, setting_of
-from collbench.planner.search import Plan, Planned, plan_on
-from collbench.planner.sensitivity import Gain, anchored, explain_best, largest_batch, parse_anchor, sensitivities
-from collbench.planner.setting import Setting, machine_of, with_user_rates
+from collbench.planner.search import Plan, Planned
+from collbench.planner.sensitivity import Gain, explain_best, largest_batch, sensitivities
+from collbench.planner.setting import Setting
 from collbench.results import PlannedStep, words
-from collbench.runfile.store import NAME, read
 from collbench.topology.products import GIB
-from collbench.topology.system import System
 from collbench.units import format_count, format_duration, format_seconds
-
-GPUS = 64  # of a described system, by default
-MOST_COUNTS = 64  # of numbers of GPUs
-AROUND = 16
-"""How many times fewer and more GPUs than are planned for are priced, where --scale does not say which."""
 
 _OPTIONS = [
     click.Option(
@@ -54,35 +39,40 @@ _OPTIONS = [
     click.Option(["-g", "--gpus"], type=int, help="How many GPUs.  [default: 64; of a run its ranks]"),
     click.Option(["--batch"], type=int, default=512, help="Samples of a step, all GPUs together."),
     click.Option(["--sequence"], type=int, help="Tokens of a sample.  [default: the model's]"),
-    click.Option(["--precision"], default="bf16", metavar="bf16|fp8", help="Of matrix products."),
+    click.Option(["--precision"], default="bf16", metavar="bf16|fp8", help="Type of matrix products."),
     click.Option(["--optimiser"], default="adam", metavar="NAME", help="adam, adam8bit, adam-bf16 or sgd."),
-    click.Option(["--gradients"], default="fp32", metavar="fp32|bf16", help="As they are added up and sent."),
+    click.Option(["--gradients"], default="fp32", metavar="fp32|bf16", help="Type of gradients, summed and sent."),
     click.Option(
         ["--stack"],
         metavar="NAME",
         help="Software: modern, megatron-2022, megatron-2021, deepspeed-2021.  [default: of the GPUs' published runs]",
     ),
-    click.Option(["--layout"], metavar="WORDS", help='What is fixed, such as "tp8 pp16 mb1 full zero1".'),
+    click.Option(["--layout"], metavar="WORDS", help='Choices that are fixed, such as "tp8 pp16 mb1 full zero1".'),
     click.Option(["--top"], type=click.IntRange(1, 100), default=10, help="Layouts to show."),
     click.Option(
         ["--anchor"], metavar="STEP|MFU%[,...]", help="A measured step: 32s, 45%, 32s,gpus=1024,layout=tp8 pp16."
     ),
-    click.Option(["--loader"], type=float, metavar="SAMPLES/S", help="How fast samples are read."),
+    click.Option(["--loader"], type=float, metavar="SAMPLES/S", help="Samples that can be read in a second."),
     click.Option(["--scale"], metavar="N..N", help="Also on these numbers of GPUs: 8..8192 doubles."),
     click.Option(["--compare-interconnects"], metavar="SYSTEM,...", help="Also on these systems."),
-    click.Option(["--price"], type=float, metavar="PRICE", help="Of a GPU's hour: what the run costs, by its GPUs."),
-    click.Option(["--deadline"], metavar="30d|12h", help="With --price: the cheapest number of GPUs in time."),
-    click.Option(["--tokens"], metavar="N", help="Of the whole run: 300B.  [default: 20 a parameter at work]"),
+    click.Option(["--price"], type=float, metavar="PRICE", help="Price of a GPU-hour: shows what the run costs."),
+    click.Option(["--deadline"], metavar="30d|12h", help="With --price: mark the cheapest that is in time."),
     click.Option(
-        ["--up-or-out"], multiple=True, metavar="SYSTEM=PRICE", help="With --price: the same money an hour, elsewhere."
+        ["--tokens"], metavar="N", help="Tokens of the run: 300B.  [default: as published, or 20 a parameter]"
+    ),
+    click.Option(
+        ["--up-or-out"],
+        multiple=True,
+        metavar="SYSTEM=PRICE",
+        help="With --price: others for the same money an hour.",
     ),
     click.Option(["--noise-scale"], type=float, default=0.0, metavar="SAMPLES", help="The gradient noise scale."),
-    click.Option(["--reserve"], type=float, default=6.0, help="Per cent of the memory that fragments make useless."),
-    click.Option(["--noise"], type=float, default=0.22, help="Per cent by which GPUs' speeds differ (deviation)."),
-    click.Option(["--tflops"], type=float, help="Of a GPU, dense, on 16 bits.  [default: its data sheet's]"),
-    click.Option(["--memory"], type=float, help="GiB of a GPU.  [default: its data sheet's]"),
-    click.Option(["--fitted"], is_flag=True, help="Of a run: the fit to its curves instead of its points."),
-    click.Option(["--as", "machine"], metavar="SYSTEM|FILE.toml", help="What machine the run is of."),
+    click.Option(["--reserve"], type=float, default=6.0, help="Per cent of memory lost to fragments."),
+    click.Option(["--noise"], type=float, default=0.22, help="Standard deviation of GPUs' speeds, per cent."),
+    click.Option(["--tflops"], type=float, help="TFLOP/s of a GPU, dense, on 16 bits.  [default: its data sheet's]"),
+    click.Option(["--memory"], type=float, help="Memory of a GPU in GiB.  [default: its data sheet's]"),
+    click.Option(["--fitted"], is_flag=True, help="With a run: the fit to its curves instead of its points."),
+    click.Option(["--as", "machine"], metavar="SYSTEM|FILE.toml", help="With a run: the machine it is of."),
     click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
     click.Option(["--out"], type=PATH, help="Folder to make for run file and pictures."),
 ]
@@ -96,201 +86,57 @@ def command(**options: Any) -> int:
     recomputation, offloading) is tried against the memory of a GPU, and timed by curves of collectives: modelled for a
     described system, measured or fitted for a run.  Nothing runs.
     """
-    _refuse(options)
-    answer = _Answer(*parse_request(options), options)
-    rows = list(answer.rows())
-    sweep = sweep_of(rows[0].case)
-    name = re.sub(r"[^a-z0-9]+", "-", f"train-{answer.title}".lower()).strip("-")
-    folder = options["out"] or default_folder(sweep, name)
-    with modelled_session(Plans(rows, answer.topology()), sweep, folder) as session:
+    noise_scale, formats, out = (options.pop(name) for name in ("noise_scale", "formats", "out"))
+    if not 0 <= noise_scale < 1e15:
+        raise UsageError(f"--noise-scale {noise_scale:g} is none; give samples, above 0")
+    plan = train(**options)
+    name = re.sub(r"[^a-z0-9]+", "-", f"train-{plan.title}".lower()).strip("-")
+    with plan.session(out or new_folder(["allreduce"], name)) as session:
         list(session.run())
     if not session.leader:
         return 0
-    for line in answer.lines():
+    for line in _lines(plan, noise_scale, options):
         click.echo(line)
     click.echo(f"\n{LEGEND}", err=True)
-    say_where(session, options["formats"])
+    say_where(session, formats)
     return 0
 
 
-def _refuse(options: Mapping[str, Any]) -> None:
-    """Refuse options that are useless without another option, and impossible numbers."""
-    for name in ("deadline", "up_or_out", "tokens"):
-        if options[name] and not options["price"]:
-            raise UsageError(f"--{name.replace('_', '-')} needs a --price, of an hour of a GPU")
-    price, loader, noise_scale = options["price"], options["loader"], options["noise_scale"]
-    if price is not None and not 0 < price < 1e6:
-        raise UsageError(f"--price {price:g} is no price of a GPU's hour; give one above 0")
-    if not 0 <= noise_scale < 1e15:
-        raise UsageError(f"--noise-scale {noise_scale:g} is none; give samples, above 0")
-    for name in ("tflops", "memory"):
-        if options[name] is not None and not 0 < options[name] < 1e9:
-            raise UsageError(f"--{name} {options[name]:g} is impossible; give a number above 0")
-    for name in ("reserve", "noise"):
-        if not 0 <= options[name] < 100:
-            raise UsageError(f"--{name} {options[name]:g} is no share; give per cent from 0 to less than 100")
-    if loader is not None and not 0 < loader < inf:
-        raise UsageError(f"--loader {loader:g} is no rate; give samples a second, above 0")
-
-
-def parse_request(options: Mapping[str, Any]) -> tuple[Setting, Choices, Planned | None]:
-    """Return the setting, the fixed choices of the layout, and the layout of the anchor.
-
-    UsageError, with a way out, for what cannot be planned.
-    """
-    model, on, gpus = load_model(options["model"]), Path(options["on"]), options["gpus"]
-    if options["sequence"] is not None:
-        model = with_sequence(model, options["sequence"])
-    fixed = parse_layout(options["layout"]) if options["layout"] else {}
-    is_run = on.suffix == ".jsonl" or (on.suffix != ".toml" and (on / NAME).exists())
-    run = read(on) if is_run else None
-    if gpus is None:
-        gpus = run.header.topology.ranks if run else GPUS
-    if not 1 <= gpus <= MOST_GPUS:
-        raise UsageError(f"--gpus {gpus} is impossible; give 1 to {MOST_GPUS}")
-
-    def job(stack: str) -> Job:
-        return Job(
-            model,
-            gpus,
-            options["batch"],
-            model.sequence,
-            stack=options["stack"] or stack,
-            precision=options["precision"],
-            optimiser=options["optimiser"],
-            gradients=options["gradients"],
-            reserve=options["reserve"] / 100,
-            noise=options["noise"] / 100,
-        ).checked()
-
-    loader = options["loader"] or inf
-    if run:
-        given = Given(options["machine"], options["tflops"], options["memory"], options["fitted"])
-        setting = setting_of(run, job, given, loader)
-    else:
-        setting = _described(gpus, job, options, loader)
-    anchor = None
-    if options["anchor"]:
-        setting, anchor = anchored(setting, parse_anchor(options["anchor"]), fixed)
-    return setting, fixed, anchor
-
-
-def _described(gpus: int, job: Callable[[str], Job], options: Mapping[str, Any], loader: float) -> Setting:
-    """Return the setting on a described system, by the model's curves."""
-    if options["fitted"]:
-        raise UsageError(f"--fitted is of a run's curves; {options['on']} is described, and has those of the model")
-    curves = ModelCurves(find_system(options["on"]), gpus)
-    machine = with_user_rates(machine_of(curves.system), options["tflops"], options["memory"])
-    return Setting(job(machine.stack), curves, machine, loader)
-
-
-def parse_priced(words: Sequence[str]) -> list[tuple[System, float]]:
-    """Return the systems and prices of `--up-or-out`: `SYSTEM=PRICE`; UsageError without a price."""
-    priced = []
-    for word in words:
-        name, _, price = word.partition("=")
-        if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", price) or not float(price):
-            raise UsageError(f"--up-or-out {word!r} has no price; write SYSTEM=PRICE, such as dgx-h100=2.5")
-        priced.append((find_system(name.strip()), float(price)))
-    return priced
-
-
-class _Answer:
-    """Everything that was requested, evaluated."""
-
-    def __init__(self, given: Setting, fixed: Choices, anchor: Planned | None, options: Mapping[str, Any]) -> None:
-        self._given, self._fixed, self._anchor, self._options = given, fixed, anchor, options
-        self._plan = plan_on(self._given, self._fixed)
-        self._ranked = self._plan.ranked(options["top"])
-        self._price = options["price"] or 0.0
-        self._sizes = list(sizes(self._given, self._fixed, self._counts()))
-        names = options["compare_interconnects"]
-        systems = [find_system(name.strip()) for name in names.split(",")] if names else []
-        self._systems = interconnects(self._given, self._fixed, systems)
-        model, tokens, deadline = self._given.job.model, options["tokens"], options["deadline"]
-        self._tokens = parse_count(tokens, "--tokens") if tokens else usual_tokens(model)
-        if not 1 <= self._tokens <= 1e18:
-            raise UsageError(f"--tokens {tokens} is impossible; give 1 to 1e18, such as 300B")
-        self._deadline = parse_duration(deadline, "--deadline") if deadline else 0.0
-        priced = parse_priced(options["up_or_out"])
-        self._same_cost = same_cost(self._given, self._fixed, self._price, priced) if priced else []
-        self._scaled = self._by_size("scale") if options["scale"] else []
-        self._priced = self._by_size("cost", self._price, self._tokens) if self._price else []
-        self.title = f"{model.name} on {self._given.machine.name}"
-
-    def _counts(self) -> Sequence[int]:
-        """Return the numbers of GPUs to plan for besides the requested number."""
-        if self._options["scale"]:
-            text = self._options["scale"]
-            counts = numbers(text)
-            if not counts or not counts[0]:
-                raise UsageError(f"--scale {text!r} is no list of GPUs; write 8..8192, which doubles, or 64,96,128")
-            if len(counts) > MOST_COUNTS or counts[-1] > MOST_GPUS:
-                most = f"give at most {MOST_COUNTS} numbers, up to {MOST_GPUS} GPUs"
-                raise UsageError(f"--scale {text!r} is too much; {most}")
-            return counts
-        if not self._price:
-            return []
-        steps = [self._given.job.gpus / AROUND * 2**power for power in range(2 * AROUND.bit_length() - 1)]
-        return sorted({round(step * more) for step in steps for more in (1, 1.5) if step * more >= 1})
-
-    def _by_size(self, purpose: str, *more: float) -> list[PlannedStep]:
-        return [row(size.best, purpose, self._given.machine.name, *more) for size in self._sizes if size.best]
-
-    def _here(self, price: float = 0.0) -> OnSystem:
-        return OnSystem(self._given.machine, self._given.job.gpus, self._ranked[0], price=price)
-
-    def topology(self) -> dict[str, Any]:
-        """Return the topology for the header of the run file."""
-        curves = self._given.curves
-        described = {"system": asdict(curves.system)} if isinstance(curves, ModelCurves) else {}
-        where = {"name": self.title, "shared": False, "platform": "gpu", "ranks": self._given.job.gpus, "model": True}
-        return {**where, **described, "curves": curves.origin}
-
-    def rows(self) -> Iterator[PlannedStep]:
-        """Yield everything as rows of a run file."""
-        yield from (row(plan, "layout", self._given.machine.name) for plan in self._ranked)
-        yield from (*self._scaled, *self._priced)
-        compared = (*self._systems, *self._same_cost)
-        for one in (self._here(self._price), *compared) if compared else ():
-            if one.best:
-                yield row(one.best, "interconnect", one.system.name, one.price)
-
-    def lines(self) -> Iterator[str]:
-        """Yield everything as lines of text."""
-        yield from heading(self._plan)
-        if self._anchor:
-            at = self._given.job.efficiency
-            yield f"anchored on {self._anchor.layout.name}: computing is {at:.2f} times as fast as expected"
-        best = self._ranked[0]
-        for part in (
-            ranking(self._ranked),
-            explain_best(self._plan),
-            gains(sensitivities(self._given, best.layout, self._fixed)),
-            memory(self._given, best),
-            [largest_batch(self._given.job.batch, self._options["noise_scale"])],
-        ):
-            yield from chain([""], part)
-        if self._options["scale"]:
-            yield from chain([""], scaling(self._sizes, self._scaled))
-        if self._systems:
-            yield from chain([""], on_systems([self._here(), *self._systems]))
-        if self._same_cost:
-            yield "\nfor the same money an hour"
-            yield from on_systems([self._here(self._price), *self._same_cost], self._price)
-        if self._priced:
-            yield f"\na run of {self._tokens:.3g} tokens at {self._price:g} an hour and GPU"
-            if not self._options["tokens"]:
-                usual = "as many as were published" if self._given.job.model.trained else "20 a parameter at work"
-                yield f"({usual}; --tokens says otherwise)"
-            yield from costs(self._priced, self._deadline)
+def _lines(planned: TrainingPlan, noise_scale: float, options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield everything as lines of text."""
+    plan, best = planned.plan, planned.best
+    yield from heading(plan)
+    if planned.anchor:
+        at = plan.setting.job.efficiency
+        yield f"anchored on {planned.anchor.layout.name}: computing is {at:.2f} times as fast as expected"
+    for part in (
+        ranking(planned.ranked),
+        explain_best(plan),
+        gains(sensitivities(plan.setting, best.layout, plan.fixed)),
+        memory(plan.setting, best),
+        [largest_batch(plan.setting.job.batch, noise_scale)],
+    ):
+        yield from chain([""], part)
+    if options["scale"]:
+        yield from chain([""], scaling(planned.sizes, planned.scaled))
+    if planned.systems:
+        yield from chain([""], on_systems([planned.here(), *planned.systems]))
+    if planned.same_cost:
+        yield "\nfor the same money an hour"
+        yield from on_systems([planned.here(planned.price), *planned.same_cost], planned.price)
+    if planned.priced:
+        yield f"\na run of {planned.tokens:.3g} tokens at {planned.price:g} a GPU-hour"
+        if not options["tokens"]:
+            usual = "as published" if plan.setting.job.model.trained else "20 for each parameter at work"
+            yield f"(tokens: {usual}; --tokens sets them)"
+        yield from costs(planned.priced, planned.deadline)
 
 
 _HEADS = {"rank": "", "band": "nine in ten", "tokens": "tokens/s", "computing": "comp."}
 LEGEND = (
-    "nothing here is measured: step is what is likely, nine in ten the band, of the curves' bands and computing's\n"
-    "ranked by the mean over the curves' bands, in which the likely step counts four times\n"
-    "MFU: of the data sheet's FLOP/s, nothing that is computed twice counted; sent: communication that nothing hides"
+    "nothing here is measured; step: the likely time; nine in ten: where nine of ten measured steps should lie\n"
+    "sorted by (low + 4 x likely + high) / 6, low and high by the bands of communication alone; within 1 % by memory\n"
+    "MFU: share of the data sheet's FLOP/s, recomputing not counted; sent: communication that nothing hides"
 )
 
 
@@ -309,8 +155,8 @@ def heading(plan: Plan) -> Iterator[str]:
     )
     yield "; ".join(filter(None, (f"curves: {given.curves.origin}", given.machine.note)))
     if not given.machine.known:
-        yield "GPUs not known by name: they are taken for others of their architecture; --tflops and --memory say it"
-    yield f"{plan.searched.tried:,} layouts, of which {plan.fitting:,} fit"
+        yield "GPUs not known by name: figures of their architecture are taken, --tflops and --memory set others"
+    yield f"{plan.searched.tried:,} layouts, {plan.fitting:,} fit into memory"
 
 
 def ranking(plans: Sequence[Planned]) -> Iterator[str]:
@@ -338,9 +184,9 @@ def memory(given: Setting, best: Planned) -> Iterator[str]:
 
 def gains(most_first: Sequence[Gain]) -> Iterator[str]:
     """Yield the table of sensitivities."""
-    yield "ten per cent more of"
+    yield "a step with 10 % more of"
     for gain in most_first:
-        yield f"  {gain.resource:<24} gives {gain.factor:.3f}x"
+        yield f"  {gain.resource:<24} {gain.factor:.3f}x as fast"
 
 
 def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[str]:
@@ -362,10 +208,10 @@ def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[
         )
     for curve in curves:
         words = [
-            f"{level:.0%} {f'beyond about {gpus:,.0f} GPUs' if gpus else 'nowhere up to there'}"
+            f"below {level:.0%} {f'from about {gpus:,.0f} GPUs on' if gpus else 'nowhere in this table'}"
             for level, gpus in leaving(curve).items()
         ]
-        yield f"against {curve.rows[0].gpus:,} GPUs, the same batch: it leaves {', '.join(words)}"
+        yield f"efficiency against {curve.rows[0].gpus:,} GPUs with the same batch: {', '.join(words)}"
 
 
 def on_systems(places: Sequence[OnSystem], price: float = 0.0) -> Iterator[str]:
@@ -374,9 +220,9 @@ def on_systems(places: Sequence[OnSystem], price: float = 0.0) -> Iterator[str]:
     names = max([6, *(len(one.best.layout.name) for one in places if one.best)])
     form = (
         f"{{system:<{width}}} {{GPUs:>6}}  {{layout:<{names}}} {{step:>8}} {{MFU:>6}} {{tokens:>9}} "
-        f"{{computing:>6}} {{sent:>6}} {{bubble:>6}}{' {cost:>12}' if price else ''}"
+        f"{{computing:>6}} {{sent:>6}} {{bubble:>6}}{' {cost:>17}' if price else ''}"
     )
-    table = Table(form, heads=_HEADS | {"cost": "of 1M tokens"}, width=WHOLE)
+    table = Table(form, heads=_HEADS | {"cost": "cost of 1M tokens"}, width=WHOLE)
     yield table.heading()
     for one in places:
         if not one.best:

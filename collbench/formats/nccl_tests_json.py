@@ -64,11 +64,11 @@ def _proper(word: str) -> str:
     return "-Infinity" if word[0] == "-" else "Infinity"
 
 
-def parse(source: Source) -> tuple[Mapping[str, Any], bool]:
+def parse(source: Source) -> tuple[Mapping[str, Any], bool, list[str]]:
     """Parse a file.
 
     Returns:
-        Its object, of a torn file what stands before the tear, and whether it is whole.
+        Its object, of a torn file what stands before the tear; whether it is whole; and the row that is torn, if any.
 
     Raises:
         RunFileError: It is no JSON, and no whole result stands before the tear.
@@ -81,18 +81,19 @@ def parse(source: Source) -> tuple[Mapping[str, Any], bool]:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         try:
-            return as_mapping(json.loads(_closed(text))), False
+            end = _last_whole(text)
+            return as_mapping(json.loads(text[:end] + "]}")), False, _torn_row(text, end)
         except (ValueError, RecursionError):
             raise RunFileError(f"{source.name}:{error.lineno}: not JSON: {error.msg}") from None
     except (ValueError, RecursionError):
         raise RunFileError(f"{source.name}: its JSON has too long numbers or is nested too deeply") from None
     if not isinstance(value, dict):
         raise RunFileError(f"{source.name}:1: not a JSON object")
-    return value, True
+    return value, True, []
 
 
-def _closed(text: str) -> str:
-    """Return a torn text up to the last whole element of a list of the outermost object, closed behind it."""
+def _last_whole(text: str) -> int:
+    """Return where the last whole element of a list of the outermost object ends."""
     opened: list[str] = []
     end = 0
     for match in BRACKETS.finditer(text):
@@ -104,12 +105,21 @@ def _closed(text: str) -> str:
             opened.pop()
             if match[0] == "}" and opened == ["{", "["]:
                 end = match.end()
-    return text[:end] + "]}"
+    return end
+
+
+def _torn_row(text: str, end: int) -> list[str]:
+    """Return the line in which a row begins that is cut, behind the last whole one; nothing if none begins there."""
+    rest = text[end:].lstrip(", \t\r\n")
+    if not rest.startswith("{"):
+        return []
+    line = text.count("\n", 0, len(text) - len(rest)) + 1
+    return [f"line {line} begins a row that is cut ({clean(rest, 40)!r})"]
 
 
 def read(source: Source, hints: Hints) -> list[ImportedTest]:
     """Read the one test of a file."""
-    fields, is_whole = parse(source)
+    fields, is_whole, torn = parse(source)
     config = as_mapping(fields.get("config"))
     writer = as_mapping(fields.get("collbench"))  # present if collbench wrote the file
     args, entries = as_texts(fields.get("args")), as_list(fields.get("results"))
@@ -121,7 +131,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     devices = [as_mapping(device) for device in as_list(config.get("devices"))]
     amd = any(AMD.search(clean(device.get("device_info"))) for device in devices)
     library = "rccl" if amd or "rccl" in " ".join(args[:1]) else "nccl"
-    left_out = LeftOut()
+    left_out = LeftOut(torn)
     known = whole(writer.get("ranks")) or _count_ranks(config, devices)
     ranks = require_ranks(source.name, hints, known, "it does not tell the number of ranks")
     platform = clean(writer.get("platform") or "gpu", 16)

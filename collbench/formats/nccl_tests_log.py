@@ -237,6 +237,11 @@ class LogSection:
         """Whether a row was there, whole or not."""
         return bool(self.rows or self.bad)
 
+    def take_part(self, number_: int, line: str) -> None:
+        """Take in a line of the table if it is of numbers alone: the beginning or the end of a row that was cut."""
+        if self.columns and not self.ended and continues_row(line):
+            self.bad.append((number_, line))
+
 
 def sections(source: Source) -> Iterator[LogSection]:
     """Yield the tests of a log, in order; a section without columns holds no table."""
@@ -258,6 +263,7 @@ def sections(source: Source) -> Iterator[LogSection]:
                 half = ""
             continue
         if not printed_by_test:
+            section.take_part(number_, line)
             above = _heed(above, line)
             continue
         if section.begun and not _stands_below_rows(line):

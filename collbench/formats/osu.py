@@ -5,10 +5,10 @@ reduce-scatter.  Sizes in run files are of the whole array.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from collbench.collectives import COLLECTIVES, Collective
+from collbench.collectives import COLLECTIVES, WINDOW, Collective
 from collbench.datatypes import DATATYPES, find_datatype
 from collbench.errors import RunFileError
 from collbench.formats import Format
@@ -49,7 +49,7 @@ COLUMN = re.compile(
 TYPE = re.compile(r"Datatype:\s*(\w+)")
 TIME = re.compile(r"(?:Avg |Average )?Lat(?:ency)?\s*\(us\)")
 RATE = re.compile(r"Bandwidth\s*\(MB/s\)|MB/s")
-PAIRS = re.compile(r"\[ pairs: (\d{1,6}) \]")
+PAIRS = re.compile(r"\[ pairs: (\d{1,6}) \](?: \[ window size: (\d{1,6}) \])?")
 TYPES = {
     "MPI_CHAR": "int8",
     "MPI_SIGNED_CHAR": "int8",
@@ -78,12 +78,13 @@ class OsuTest:
     per_rank: bool = False  # whether its sizes are of each rank's message and not of the whole array
     pair: bool = False  # whether it is of two ranks, whatever was started
     exactly: str = ""  # the collective that is just this, where `collective` is not quite it
-    note: str = ""  # what two ranks do, where `collective` is not quite it
+    note: str = ""  # what the ranks do, where `collective` is not quite it
 
 
 _ONE_WAY = "one direction, many messages in flight"
 _BOTH_WAYS = "both directions together, many messages in flight"
 _PING_PONG = "half a round trip, one direction at a time"
+_PING_PONGS = f"all pairs at once, {_PING_PONG}"
 TESTS = {  # by their titles
     "allreduce latency": OsuTest("allreduce"),
     "reduce latency": OsuTest("reduce"),
@@ -99,7 +100,8 @@ TESTS = {  # by their titles
     "latency": OsuTest("sendrecv", pair=True, exactly="pingpong", note=_PING_PONG),
     "bandwidth": OsuTest("sendrecv", pair=True, exactly="bandwidth", note=_ONE_WAY),
     "bi-directional bandwidth": OsuTest("sendrecv", pair=True, exactly="bidirectional", note=_BOTH_WAYS),
-    "multiple bandwidth / message rate": OsuTest("", exactly="multipair"),
+    "multiple bandwidth / message rate": OsuTest("multipair"),
+    "multi latency": OsuTest("multipair", note=_PING_PONGS),
 }
 
 
@@ -116,6 +118,7 @@ class _Section:
     rows: list[tuple[int, str]] = field(default_factory=list)
     started: int | None = None  # processes, by the last command line above it
     pairs: int | None = None
+    window: int = WINDOW  # messages in flight
 
     def take_head(self, text: str) -> bool:
         """Take in a line if it stands above a table."""
@@ -128,7 +131,9 @@ class _Section:
         elif dtype := TYPE.match(text):
             self.dtype = dtype[1]
         elif pairs := PAIRS.match(text):
-            self.pairs = int(pairs[1])
+            self.pairs, self.window = int(pairs[1]), int(pairs[2] or WINDOW)
+        elif "Buffer on DEVICE" in text:  # OMB 5 says so below a title that names no device
+            self.device = "DEVICE"
         elif re.match(r"Size\s", text):
             self.columns = _columns(text[5:].strip())
         elif self.title.lower() == "barrier latency" and TIME.match(text):
@@ -187,8 +192,9 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
     if collective:
         ranks = 2
         if not test.pair:
-            known = 2 * section.pairs if section.pairs else section.started
-            ranks = require_ranks(source.name, hints, known, "tables of OSU do not tell the number of ranks")
+            # Of the ranks that were started, some may be in no pair.
+            told, known = (Hints(), 2 * section.pairs) if section.pairs else (hints, section.started)
+            ranks = require_ranks(source.name, told, known, "tables of OSU do not tell the number of ranks")
         rows = list(_rows(source, section, test, collective, ranks, left_out))
     else:
         for at in range(len(section.rows)):
@@ -196,7 +202,7 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
     machine = Machine(ranks, f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}", "gpu" if on_gpu else "cpu")
     library = LIBRARIES[section.library]
     results = make_results(source.name, rows, machine, implementation=library, statistic=statistic, left_out=left_out)
-    of_host = ("buffers taken to be the host's, since its title names no device",)
+    of_host = ("buffers are taken to be in host memory: the title names no device",)
     return ImportedTest(
         format=NAME,
         tool="OSU Micro-Benchmarks",
@@ -214,17 +220,20 @@ def _rows(
 ) -> Iterator[ForeignRow]:
     dtype = TYPES.get(section.dtype.upper(), section.dtype) or ("float" if collective.reduces else "int8")
     note = test.note if collective.name == test.collective else ""
+    cut = _last_is_cut([line for _, line in section.rows])
     for at, (line_number, line) in enumerate(section.rows):
         try:
+            if cut and at == len(section.rows) - 1:
+                raise UnfitRow(f"it ends in the middle of a figure ({clean(line, 40)!r})")
             size, words = _words(line, section.columns, collective, dtype)
             seconds = _seconds(words, size * collective.bus_factor(ranks))
         except UnfitRow as error:
-            torn = " (torn?)" if source.torn and source.text.endswith(line) else ""
-            left_out.add(f"line {line_number}: {error}{torn}", at)
+            left_out.add(f"line {line_number}: {error}", at)
             continue
         verdict = words.get("Validation", "").lower()
         failed = "validation failed; how many elements is not said" if verdict == "fail" else ""
-        notes = (note, failed, "" if section.dtype else "type not said")
+        window = "" if section.window == WINDOW else f"{section.window} messages in flight, not {WINDOW}"
+        notes = (note, window, failed, "" if section.dtype else "type not said")
         yield ForeignRow(
             number=at,
             collective=collective.name,
@@ -235,6 +244,15 @@ def _rows(
             note=", ".join(filter(None, notes)),
             printed={"line": line, **words},
         )
+
+
+def _last_is_cut(lines: Sequence[str]) -> bool:
+    """Whether the last row ends in fewer decimals, or letters of Pass and Fail, than the others, which are all alike.
+
+    A figure that was cut is still a number, and OSU prints those of a column with as many decimals.
+    """
+    *others, last = (len(line.split()[-1].lstrip("0123456789")) for line in lines)
+    return len(set(others)) == 1 and last < others[0]
 
 
 def _words(line: str, names: list[str], collective: Collective, dtype: str) -> tuple[int, Mapping[str, str]]:

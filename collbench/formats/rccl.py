@@ -55,7 +55,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         table = _json_table(source)
         torn = bool(table.bad) or not source.text.rstrip().endswith(("}", "]"))
     else:
-        table = csv_table(source, NEEDED, _with_nodes)
+        table = _without_cut_rows(csv_table(source, NEEDED, _with_nodes))
         torn = source.torn
     by_ranks: dict[int, list[CsvRow]] = {}
     for row in table.rows:
@@ -87,9 +87,16 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
 
 
 def _with_nodes(names: list[str], words: list[str]) -> list[str]:
-    """Older versions leave `nodes` out of the header, and not out of the rows."""
+    """Return the columns of a row: older versions with MPI leave `nodes` out of the header, and not out of the rows."""
     at = names.index("collective") + 1
-    return [*names[:at], "nodes", *names[at:]] if "nodes" not in names and len(words) == len(names) + 1 else names
+    return [*names[:at], "nodes", *names[at:]] if "ranks" in names and "nodes" not in names else names
+
+
+def _without_cut_rows(table: CsvTable) -> CsvTable:
+    """Return the table with those rows among the bad ones that end before their last word, which is never empty."""
+    rows = [row for row in table.rows if row[1].get("#wrong") != ""]
+    cut = [f"line {line_number} ends in a comma" for line_number, words in table.rows if words.get("#wrong") == ""]
+    return CsvTable(rows, table.bad + cut)
 
 
 def _json_table(source: Source) -> CsvTable:

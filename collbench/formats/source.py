@@ -288,5 +288,5 @@ def csv_table(
             continue
         table.rows.append((line_number, dict(zip(columns, map(str.strip, words), strict=True))))
     if not table.rows:
-        raise RunFileError(f"{source.name}: no row with results")
+        raise RunFileError(f"{source.name}: no row with results{''.join(f'; {reason}' for reason in table.bad[:1])}")
     return table

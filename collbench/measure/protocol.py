@@ -31,7 +31,7 @@ PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI is started, before anythi
 
 _SIGNALS = 0.2  # seconds between two looks whether a signal has come
 _PAGE = struct.Struct("Q56s")  # how often something was begun, and the implementation it was begun for
-_NOT_ON_RANKS = ("analysis", "api", "cli", "formats", "model", "planner", "plots", "report")  # packages
+_NOT_ON_RANKS = ("analysis", "api", "cli", "formats", "model", "planner", "plots", "reports")  # packages
 _SOURCES = (".py", ".cu", ".cuh", ".hpp", ".cpp")
 
 

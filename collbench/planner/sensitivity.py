@@ -199,7 +199,7 @@ def _exposed(given: Setting, best: Planned) -> Iterator[str]:
     name = max(UNHIDDEN, key=lambda kind: best.parts[kind])
     share = best.parts[name] / best.step
     if share < 0.005:
-        yield "next bottleneck: computing; no communication takes half a per cent of the step"
+        yield "next bottleneck: computing; each kind of communication takes less than 0.5% of the step"
         return
     layout, values = best.layout, best.values
     ranks, stride = {
@@ -214,8 +214,8 @@ def _exposed(given: Setting, best: Planned) -> Iterator[str]:
     doubled = RESOURCES[resource](given, 2.0)
     gain = best.step / evaluate_layout(doubled, best.layout).step if doubled else 1.0
     rates = f" ({_rates(given.curves.system, resource)})" if isinstance(given.curves, ModelCurves) else ""
-    what = f"{share:.1%} exposed {words(name)}, bound by {resource}"
-    yield f"next bottleneck: {what}: twice that{rates} gives {gain:.2f}x"
+    what = f"{words(name)}, {share:.1%} of the step not hidden, limited by {resource}"
+    yield f"next bottleneck: {what}; with twice the rate{rates} the step is {gain:.2f}x as fast"
 
 
 def _rates(system: System, resource: str) -> str:
@@ -249,8 +249,8 @@ def _compared(best: Planned, other: Planned, what: str, capacity: float) -> str:
     loss = 1 - best.step / other.step
     if loss < 0:  # and yet it comes later
         spared = (other.needed - best.needed) / 2**30
-        return f"{what} gains {-loss:.1%}, {_may(other, best) or f'as good as nothing, for {spared:.1f} GiB more'}"
-    return f"{what} loses {loss:.1%}: {words(most)} {changes[most]:+.3g} s"
+        return f"{what} is {-loss:.1%} faster, {_may(other, best) or f'as good as nothing, for {spared:.1f} GiB more'}"
+    return f"{what} is {loss:.1%} slower: {words(most)} {changes[most]:+.3g} s"
 
 
 def _may(other: Planned, best: Planned) -> str:
@@ -271,9 +271,9 @@ def _starving(given: Setting, best: Planned) -> Iterator[str]:
         needed = given.job.batch / float(best.values["busy"])
         if best.parts["loading"] > 0:
             lost = best.parts["loading"] / best.step
-            yield f"the GPUs starve: they wait {lost:.0%} of the step for samples; they can take {needed:.4g} samples/s"
+            yield f"GPUs wait for samples {lost:.0%} of the step: {given.loader:.4g}/s come, they take {needed:.4g}/s"
         else:
-            yield f"samples come fast enough: {given.loader:.4g}/s, and the GPUs can take {needed:.4g}/s"
+            yield f"samples come fast enough: {given.loader:.4g}/s, the GPUs take {needed:.4g}/s"
 
 
 def largest_batch(batch: int, noise_scale: float) -> str:
@@ -282,10 +282,10 @@ def largest_batch(batch: int, noise_scale: float) -> str:
     Source: McCandlish et al. 2018, arXiv:1812.06162, equation 2.11.
     """
     if not noise_scale:
-        return "largest useful batch: unknown; --noise-scale SAMPLES, the model's gradient noise scale, would tell"
+        return "largest useful batch: unknown; give the model's gradient noise scale with --noise-scale SAMPLES"
     steps, samples = 1 + noise_scale / batch, 1 + batch / noise_scale
     verdict = "is useful" if batch <= noise_scale else f"is more than that: {noise_scale / batch:.0%} of it would do"
     return (
         f"largest useful batch: {noise_scale:,.0f} samples, the gradient noise scale; {batch:,} {verdict}, and takes "
-        f"{samples:.2f}x the fewest samples and {steps:.2f}x the fewest steps"
+        f"{samples:.2f}x as many samples and {steps:.2f}x as many steps as is least possible"
     )

@@ -6,7 +6,8 @@ run file; here are their number, their median with its 95 % interval, and percen
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from html import escape
 from typing import Any
 
 from collbench.results import Observed, Result, Timed
@@ -50,6 +51,23 @@ def _numbers(result: Result) -> dict[str, Any]:
             numbers |= {name: result.percentile(percent) for name, percent in PERCENTILES.items()}
     numbers["floor"] = result.floor
     return numbers
+
+
+def html_table(results: Sequence[Result], most: int = 40) -> str:
+    """Return the first results as a table in HTML, without empty columns, and how many more there are."""
+    records = [record(result) for result in results[:most]]
+    filled = {name for row in records for name, value in row.items() if value not in (None, "")}
+    names = [name for name in next(iter(records), {}) if name in filled]
+    heads = "".join(f"<th>{name}</th>" for name in names)
+    rows = "".join(f"<tr>{''.join(_cell(row[name]) for name in names)}</tr>" for row in records)
+    more = f"<p>and {len(results) - most} more</p>" if len(results) > most else ""
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{more}"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"<td>{value:.6g}</td>"
+    return f"<td>{'' if value is None else escape(str(value))}</td>"
 
 
 def document(header: Header, results: Iterable[Result]) -> str:

@@ -16,6 +16,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,7 +25,7 @@ from collbench.host import sanitize
 from collbench.host.sanitize import text
 from collbench.results import Outcome, Result
 from collbench.runfile.earlier import upgraded
-from collbench.runfile.flat import record
+from collbench.runfile.flat import html_table, record
 from collbench.runfile.header import Header
 from collbench.runfile.schema import to_line, to_result
 
@@ -35,7 +36,7 @@ INTERRUPTED = 128  # exit statuses from here on say which signal ended the run, 
 CUT_OFF = "cut off"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A run file as read: its header and results, and whether its end was written."""
 
@@ -45,6 +46,15 @@ class Run:
     complete: bool  # whether the end was written
     status: int | None = None  # exit status of the command, if it was
     left_out: tuple[str, ...] = ()  # line and reason of rows that are no results
+
+    def __repr__(self) -> str:
+        results = f"{len(self.results)} result{'' if len(self.results) == 1 else 's'}"
+        name = self.header.topology.name or "unnamed topology"
+        return sanitize.message(f"<Run {self.path}: {name}, {results}, {'complete' if self.whole else CUT_OFF}>")
+
+    def _repr_html_(self) -> str:
+        """Return the run as notebooks show it."""
+        return f"<p>{escape(repr(self)[1:-1])}</p>{html_table(self.results)}"
 
     def rows(self) -> list[dict[str, Any]]:
         """Return flat records in bytes, seconds and bytes per second (flat.py), None for what is not known."""

@@ -5,7 +5,7 @@ direction.  What a file leaves out follows from its GPUs.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -293,9 +293,17 @@ def _problems(described: Description) -> Iterator[str]:
         yield "[[tier]] joins nodes, and those have no network cards; add [nic]"
     if described.scale.nodes > 1 and not nic:
         yield f"[scale] nodes = {described.scale.nodes} needs network cards; add [nic]"
+    yield from _tier_problems(tiers)
+
+
+def _tier_problems(tiers: Sequence[TierTable]) -> Iterator[str]:
     for tier in tiers[:-1]:
         if not tier.radix:
             yield f"[[tier]] {tier.name!r} needs a radix; only the topmost may join whatever there is"
+    for top in tiers[-1:]:
+        if top.oversubscription > 1:
+            what = f"oversubscription = {top.oversubscription:g} of {top.name!r}"
+            yield f"[[tier]] {what}, the topmost tier, is impossible: nothing goes up from it; take the key out"
     if any(tier.name == "torus" for tier in tiers):
         yield "[[tier]] name = 'torus' is no longer modelled; describe switches"
 

@@ -11,8 +11,10 @@ import pytest
 
 import collbench
 from collbench.cli.commands import group
+from collbench.errors import Notice, RunFileError, UsageError
 from tests.cli.made_up_ranks import made_up_ranks
 from tests.conftest import ROOT
+from tests.formats.goldens import DATA
 
 __all__ = ["made_up_ranks"]
 
@@ -20,20 +22,26 @@ SAME = {"cudagraph": bool, "formats": tuple}  # by another type than on the comm
 OTHERS = {  # parameters that are no option of the command, by function
     "compare": {"base", "new"},
     "diagnose": {"run"},
+    "import_": {"files"},
     "plot": {"runs", "views", "impl", "lines", "say"},  # names in a sequence, and a number
     "predict": {"system", "what_if"},
     "read": {"path"},
+    "report": {"runs"},
     "sweep": {"each"},
+    "train": set(),
 }
 
-WORDS = {"compare": ("a", "b"), "diagnose": ("a",), "plot": ("a",), "predict": ("dgx-h100",), "sweep": ()}
+WORDS = dict.fromkeys(("diagnose", "import_", "plot", "report"), ("a",)) | dict.fromkeys(("sweep", "train"), ())
+WORDS |= {"compare": ("a", "b"), "predict": ("dgx-h100",)}
 
 
 def test_a_function_has_the_options_and_defaults_of_its_command() -> None:
     """By the command's long names, but for what a program says otherwise: which run, and where to write."""
     assert set(OTHERS) == set(collbench.__all__) == {*WORDS, "read"}
     for name, words in WORDS.items():
-        usual = group.get_command(None, name).make_context(name, [*words]).params  # type: ignore[attr-defined]
+        command = group.get_command(None, name.rstrip("_"))  # type: ignore[arg-type]
+        assert command, name
+        usual = command.make_context(name, [*words]).params
         for given in inspect.signature(getattr(collbench, name)).parameters.values():
             if given.name not in OTHERS[name] and given.name != "out":
                 known = SAME.get(given.name, lambda value: value)(usual[given.name])
@@ -49,9 +57,9 @@ def _plain(value: object) -> object:
 def test_the_examples_of_every_function_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
     """As they stand in its docstring, in the checkout."""
     monkeypatch.chdir(ROOT)
-    for module in ("measuring", "reading"):
+    for module in ("importing", "measuring", "reading", "reporting", "training"):
         outcome = doctest.testmod(importlib.import_module(f"collbench.api.{module}"), report=True)
-        assert outcome.attempted > 4, module
+        assert outcome.attempted > 2, module
         assert outcome.failed == 0, module
 
 
@@ -96,3 +104,42 @@ def test_a_sweep_on_a_system_is_a_prediction() -> None:
     changed = collbench.predict("dgx-h100", nodes=64, minbytes=2**26, maxbytes=2**26, what_if=["oversubscription=4"])
     unchanged = collbench.predict("dgx-h100", nodes=64, minbytes=2**26, maxbytes=2**26)
     assert changed.rows()[0]["seconds"] > 1.2 * unchanged.rows()[0]["seconds"]
+
+
+def test_a_plan_of_training_is_stored_as_a_run_and_refuses_what_cannot_be(tmp_path: Path) -> None:
+    """With the rows that it has in memory, which a report shows; also on a run, given as such."""
+    plan = collbench.train(
+        "gpt3-175b", "dgx-a100", gpus=1024, batch=1536, layout="tp8", price=2.5, scale="512,1024", out=tmp_path / "plan"
+    )
+    stored = collbench.read(tmp_path / "plan")
+    assert stored.results == plan.run().results == tuple(plan.rows())
+    assert [size.gpus for size in plan.sizes] == [512, 1024]
+    assert stored.results[0].implementation == plan.best.layout.name
+    assert collbench.report(stored) == tmp_path / "plan" / "report.html"
+    measured = collbench.read(ROOT / "results" / "cpu-2-ranks")
+    small = "layers=4,hidden=256,heads=4,sequence=128,vocabulary=1000"
+    assert collbench.train(small, measured, batch=8, tflops=0.05, memory=4).best.layout.gpus == 2
+    for words, reason in (
+        ({"deadline": "30d"}, "--deadline needs a --price"),
+        ({"price": -1.0}, "--price -1"),
+        ({"top": 0}, "--top 0"),
+        ({"gpus": 0}, "--gpus 0"),
+        ({"fitted": True}, "--fitted is of a run's curves"),
+        ({"price": 1.0, "up_or_out": ["dgx-h100"]}, "has no price"),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            collbench.train(**words)  # type: ignore[arg-type]
+
+
+def test_other_tools_results_are_runs_and_what_is_left_out_is_warned_of(tmp_path: Path) -> None:
+    """One for each machine, in folders of their own where they are stored."""
+    log, other = DATA / "nccl_tests_2_19.txt", DATA / "rccl_mpi.csv"
+    (unstored,) = collbench.import_(log)
+    with pytest.warns(Notice, match="left out: 1 row"):
+        runs = collbench.import_([log, str(other)], out=tmp_path / "in")
+    assert runs[0].results == unstored.results == collbench.read(tmp_path / "in" / "1-allreduce").results
+    assert [run.path.parent.name for run in runs] == ["1-allreduce", "2-allreduce"]
+    assert collbench.report(unstored, tmp_path / "page.html").exists()
+    (tmp_path / "init.txt").write_text("# OSU MPI Init Test v7.3\n# Size          Latency (us)\n8      1.20\n")
+    with pytest.raises(RunFileError, match=r"init\.txt: nothing to import: 1 row: .* like 'Init'"):
+        collbench.import_(tmp_path / "init.txt")

@@ -59,7 +59,7 @@ def test_a_scaling_says_where_it_leaves_which_efficiency(here: Command, tmp_path
         (row.tokens / row.typical / row.gpus for row in rows), reverse=True
     )
     assert re.search(r"^ +32  none: .* short with", done.stdout, re.M)
-    assert re.search(r"it leaves 90% beyond about \d+ GPUs, 80% beyond about [\d,]+ GPUs, 70% nowhere", done.stdout)
+    assert re.search(r"below 90% from about \d+ GPUs on, below 80% from .* on, below 70% nowhere", done.stdout)
     assert (tmp_path / "out" / "efficiency.png").stat().st_size > 5000
 
 

@@ -196,6 +196,26 @@ def test_every_line_that_looks_like_a_row_is_counted() -> None:
     assert (results, left) == (16, 2)
 
 
+CUT = (  # a file of each reader, whose last row is cut
+    *("json_v3_percentiles.json", "nccl_tests_2_19.txt", "nccl_tests_2018_error_column.txt", "osu_mpi_datatypes.txt"),
+    *("osu_nccl_full.txt", "rccl_lines.json", "rccl_list.json", "rccl_mpi.csv", "rccl_old_header.csv", "tidy.csv"),
+)
+
+
+def test_a_row_that_is_cut_is_named_with_its_line_and_read_as_nothing_else() -> None:
+    """Behind and inside each of its words, at the end of the file, and with lines below where a line is a row."""
+    for name in CUT:
+        lines, whole = (DATA / name).read_text().split("\n"), facts(golden_tests(name))
+        at = max(number for number, line in enumerate(lines) if re.match(r'\s*(?:\d+[\s,]|\{"|"2 ranks)', line))
+        for word in re.finditer(r"[^\s,]+", lines[at]):
+            for end in {word.start() + 1, word.end() - 1, word.end()} - {word.start(), len(lines[at])}:
+                for below in ([], lines[at + 1 :]) if GOLDENS[name].format != "nccl-tests-json" else ([],):
+                    tests = read("\n".join([*lines[:at], lines[at][:end], *below]), ranks=GOLDENS[name].given)
+                    kept = facts(tests)
+                    assert all(row in whole for row in kept), (name, lines[at][:end])
+                    assert kept == whole or f"line {at + 1} " in said(tests).replace(":", " "), (name, lines[at][:end])
+
+
 def test_a_log_of_several_tools_is_read_for_each() -> None:
     name = "osu_nccl_full.txt"
     tests = read((DATA / name).read_text() + LOG, ranks=4)
@@ -215,7 +235,7 @@ def test_one_sided_tests_are_no_collective() -> None:
 
 def test_tests_of_other_kinds_never_become_a_pairs() -> None:
     for title in (
-        *("MPI_Put Latency", "MPI_Get Bandwidth", "MPI One Sided MPI_Accumulate Latency", "MPI Multi Latency"),
+        *("MPI_Put Latency", "MPI_Get Bandwidth", "MPI One Sided MPI_Accumulate Latency", "MPI Multi-threaded Latency"),
         *("OpenSHMEM Put", "UPC++ Broadcast Latency", "MPI Non-blocking Allreduce Latency", "MPI Init"),
     ):
         (test,) = read(f"# OSU {title} Test v7.3\n# Size          Latency (us)\n8      1.20\n", ranks=2)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
-from collbench import report
+from collbench import reports
 from collbench.results import Measurement, Result
 from collbench.runfile.header import Header
 from collbench.runfile.store import NAME, Writer, read
@@ -35,7 +35,7 @@ def write(folder: Path, *results: Result, header: dict[str, object] | None = Non
 
 def built(*paths: Path) -> str:
     """The report of run files."""
-    return report.build([read(path) for path in paths])
+    return reports.build([read(path) for path in paths])
 
 
 def data_of(page: str) -> dict[str, object]:

@@ -17,7 +17,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from collbench import report
+from collbench import reports
 from collbench.results import Note, Prediction, Skipped
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
@@ -116,7 +116,7 @@ def page(browser: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory) ->
     model = [Prediction(case(nbytes=size), "mpi", 3e-6, 1e-6, 9e-6) for size in SIZES[:6]]
     predicted = write(folder / "predicted", *model)
     place = folder / "report.html"
-    place.write_text(report.build([read(measured), read(predicted)]))
+    place.write_text(reports.build([read(measured), read(predicted)]))
     return Page(browser, place)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from collbench import report
-from collbench.report.chart import VIEWS
-from collbench.report.sections import SECTIONS, Anchors, TextTable
+from collbench import reports
+from collbench.reports.chart import VIEWS
+from collbench.reports.sections import SECTIONS, Anchors, TextTable
 from collbench.results import Measurement, Note, Prediction, Reported, Result, Skipped
 from collbench.runfile.store import read
 from tests.conftest import ROOT, case
@@ -162,5 +162,5 @@ def test_several_machines_have_a_table_of_interconnects(tmp_path: Path) -> None:
 def test_a_page_of_long_notes_is_no_larger_and_says_what_is_left_out(tmp_path: Path) -> None:
     rows = [replace(row, note=Note.of(f"{row.case.nbytes} <&> " * 40)) for row in times(1e-6, 1e9, "mpi")] * 200
     page = built(write(tmp_path, *rows))
-    assert len(page.encode()) <= report.LARGEST
+    assert len(page.encode()) <= reports.LARGEST
     assert "more rows are left out" in page

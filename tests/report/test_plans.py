@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from collbench import report
+from collbench import reports
 from collbench.results import Prediction
 from collbench.runfile.store import read
 from tests.conftest import case
@@ -62,15 +62,15 @@ def test_every_picture_is_in_the_page(page: str) -> None:
         assert kind == "data:image/png;base64"
         with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
             assert picture.width > 700
-    assert len(page.encode()) < report.LARGEST
-    assert sum(len(str(image["src"])) for image in images) <= report.PICTURES
+    assert len(page.encode()) < reports.LARGEST
+    assert sum(len(str(image["src"])) for image in images) <= reports.PICTURES
 
 
 @pytest.mark.full
 def test_pictures_that_have_no_room_are_left_out_and_runs_share_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report, "PICTURES", 60_000)
+    monkeypatch.setattr(reports, "PICTURES", 60_000)
     one, other = (write(tmp_path / name, *ranked(), *grown()) for name in "ab")
     page = built(one)
     assert 1 <= len(pictures(page)) < 4

@@ -16,15 +16,15 @@ import pytest
 from click.testing import CliRunner
 from matplotlib.colors import to_rgb
 
-from collbench import report
+from collbench import reports
 from collbench.cli.report import command
 from collbench.errors import UsageError
 from collbench.plots.style import LOOKS
-from collbench.report import chart
-from collbench.report.analysed import analysed
-from collbench.report.chart import data_block
-from collbench.report.sanitize import safe_runs
-from collbench.report.summary import lesson
+from collbench.reports import chart
+from collbench.reports.analysed import analysed
+from collbench.reports.chart import data_block
+from collbench.reports.sanitize import safe_runs
+from collbench.reports.summary import lesson
 from collbench.results import Explanation, Failed, Measurement, Mismatch, Note, Prediction, Reported, Skipped
 from collbench.runfile.store import NAME, BadRow, read
 from tests.conftest import ROOT, Command, case, measurement
@@ -57,8 +57,8 @@ def test_every_part_is_there(measured: str) -> None:
 @pytest.mark.full
 def test_the_same_runs_give_the_same_text_whatever_the_order_of_sets(tmp_path: Path) -> None:
     place = write(tmp_path / "run", *RESULTS, *times(1e-6, 1e9, "mpi"), *times(2e-6, 2e9, "two-shot"))
-    script = "import pathlib, sys; from collbench import report; from collbench.runfile import store; "
-    script += f"p = pathlib.Path({str(place)!r}); sys.stdout.buffer.write(report.build([store.read(p)]).encode())"
+    script = "import pathlib, sys; from collbench import reports; from collbench.runfile import store; "
+    script += f"p = pathlib.Path({str(place)!r}); sys.stdout.buffer.write(reports.build([store.read(p)]).encode())"
     seed = os.environ | {"PYTHONHASHSEED": "1", "PYTHONPATH": str(ROOT)}
     page = subprocess.run([sys.executable, "-c", script], env=seed, capture_output=True, check=True)
     assert page.stdout == built(place).encode()
@@ -71,7 +71,7 @@ def test_nothing_is_fetched_and_no_script_runs_but_those_that_the_policy_names(m
     library = re.search(r'id="library">([^<]*)<', measured)
     assert library
     unpacked = zlib.decompress(base64.b64decode(library[1]), -zlib.MAX_WBITS)
-    assert unpacked == (ROOT / "collbench" / "report" / "plotly" / "plotly-basic.min.js").read_bytes()
+    assert unpacked == (ROOT / "collbench" / "reports" / "plotly" / "plotly-basic.min.js").read_bytes()
     hashes = {base64.b64encode(hashlib.sha256(text).digest()).decode() for text in (script.encode(), unpacked)}
     assert policy
     assert set(re.findall(r"'sha256-([^']+)'", policy)) == hashes
@@ -149,11 +149,11 @@ def test_verdicts_come_with_the_name_of_the_machine(tmp_path: Path) -> None:
         Reported(case(nbytes=2**power, ranks=8), "nccl", "gpu", 2**power / 1e9 + 1e-3, "mean", wrong_elements=0)
         for power in range(10, 30)
     ]
-    page = report.build([read(write(tmp_path / "run", *rows))], "dgx-h100")
+    page = reports.build([read(write(tmp_path / "run", *rows))], "dgx-h100")
     assert "against DGX H100, 8 GPUs" in Text(page).text
     assert '<span class="verdict slow">slow</span>' in page
     with pytest.raises(UsageError, match="unknown system"):
-        report.build([read(tmp_path / "run")], "no-such-machine")
+        reports.build([read(tmp_path / "run")], "no-such-machine")
 
 
 def test_the_lesson_says_what_the_numbers_say(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_an_impossible_number_is_named_and_left_out(tmp_path: Path) -> None:
         run = read(good)
     assert f"{NAME}:{2 + len(SIZES) + 1}: " in str(said[0].message)
     assert len(run.left_out) == len(odd)
-    page = report.build([run])
+    page = reports.build([run])
     assert "not usable: line" in Text(page).text
     assert [line["name"] for line in data_of(page)["figures"][0]["lines"]] == ["two-shot"]  # type: ignore[index]
 

@@ -96,6 +96,21 @@ def test_results_read_back_as_they_were_also_by_the_name_of_the_folder(tmp_path:
     assert read(tmp_path).results == run.results
 
 
+def test_a_run_shows_itself_as_a_line_and_in_a_notebook_as_a_table(tmp_path: Path) -> None:
+    """Whatever it holds: texts are escaped, and of many rows the first are there."""
+    odd = Skipped(case("broadcast", root=1), "ring-flags", "cpu", "<script>alert(1)</script>\n")
+    whole, cut = (read(written(tmp_path / name, odd, *RESULTS, whole=name == "a")) for name in ("a", "b"))
+    assert repr(whole) == f"<Run {tmp_path / 'a' / NAME}: here, {1 + len(RESULTS)} results, complete>"
+    assert repr(cut).endswith("cut off>")
+    page = replace(whole, results=whole.results * 10)._repr_html_()
+    assert page.count("<tr>") == 1 + 40
+    assert f"and {10 * len(whole.results) - 40} more" in page
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "<th>floor</th>" not in page, "nothing is known of it"
+    assert "<table>" in replace(whole, results=())._repr_html_()
+
+
 def test_every_fact_of_a_row_survives_the_file_where_there_is_any() -> None:
     shared = Sharing(4, 1, processes=True)
     note = Note(shared, oversubscribed=True, spin="busy", picked="ring-ll", remarks=("a; b", "c"))

@@ -161,6 +161,10 @@ IMPOSSIBLE = (
     ({"nic": {"gdr": "no"}}, r"\[nic\] gdr = 'no' is impossible; it must be true or false"),
     ({"nic": 8}, r"nic must be a table; write \[nic\]"),
     ({"tier": [{"name": "a", "oversubscription": 0.5}]}, r"oversubscription = 0.5 .* from 1 to 1000"),
+    (
+        {"tier": [{"name": "a", "oversubscription": 4}]},
+        r"oversubscription = 4 of 'a', the topmost tier, .*take the key out",
+    ),
     ({"tier": [{"name": "torus", "radix": 4}]}, r"torus.* is no longer modelled"),
     ({"tier": 3}, r"tier must be a table; write \[\[tier\]\]"),
     ({"tier": [3]}, r"tier must be a table; write \[\[tier\]\]"),

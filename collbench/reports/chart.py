@@ -11,10 +11,10 @@ from collbench.algorithms import is_library, libraries
 from collbench.cases import Case
 from collbench.plots.panels import share_a_device
 from collbench.plots.style import Look, looks
-from collbench.report.sanitize import SafeRun
-from collbench.report.sections import Anchors, distinct
-from collbench.report.summary import statuses
-from collbench.report.table import check
+from collbench.reports.sanitize import SafeRun
+from collbench.reports.sections import Anchors, distinct
+from collbench.reports.summary import statuses
+from collbench.reports.table import check
 from collbench.results import Timed, timed
 from collbench.runfile.store import Run
 

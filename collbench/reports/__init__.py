@@ -19,14 +19,14 @@ from markupsafe import Markup
 
 from collbench import __version__
 from collbench.plots.style import phase_css
-from collbench.report import sections
-from collbench.report.analysed import AnalysedRun, analysed
-from collbench.report.chart import chart_of, data_block
-from collbench.report.sanitize import safe_runs
-from collbench.report.sections import SECTIONS, Anchors, by_run
-from collbench.report.steps import STEPPED, steps
-from collbench.report.summary import FIRST, about, lesson, title_of, verdict
-from collbench.report.table import all_rows
+from collbench.reports import sections
+from collbench.reports.analysed import AnalysedRun, analysed
+from collbench.reports.chart import chart_of, data_block
+from collbench.reports.sanitize import safe_runs
+from collbench.reports.sections import SECTIONS, Anchors, by_run
+from collbench.reports.steps import STEPPED, steps
+from collbench.reports.summary import FIRST, about, lesson, title_of, verdict
+from collbench.reports.table import all_rows
 from collbench.results import PlannedStep
 from collbench.runfile.store import Run
 

@@ -15,7 +15,7 @@ from collbench.analysis.machine import as_it_ran, machine, remarks, sized
 from collbench.analysis.verdict import Health, but_for
 from collbench.cases import Case
 from collbench.errors import CollbenchError
-from collbench.report.sanitize import SafeRun, safe_text
+from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.results import Observed, observed
 from collbench.runfile.store import Run
 from collbench.topology import files

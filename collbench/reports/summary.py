@@ -15,9 +15,9 @@ from collbench.analysis.crossover import contests, format_span, rivals, winners
 from collbench.analysis.fit import Curve
 from collbench.analysis.verdict import Health
 from collbench.cases import Case
-from collbench.report.analysed import AnalysedRun
-from collbench.report.sanitize import SafeRun, safe_text
-from collbench.report.sections import Part, by_run, distinct, explained, listed
+from collbench.reports.analysed import AnalysedRun
+from collbench.reports.sanitize import SafeRun, safe_text
+from collbench.reports.sections import Part, by_run, distinct, explained, listed
 from collbench.results import (
     PARTS,
     Outcome,

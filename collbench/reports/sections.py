@@ -22,8 +22,8 @@ from collbench.analysis.matching import several_machines
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, kinds
-from collbench.report.analysed import AnalysedRun
-from collbench.report.sanitize import SafeRun, safe_text
+from collbench.reports.analysed import AnalysedRun
+from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.results import PARTS, Explanation, PlannedStep
 from collbench.runfile.store import Run
 from collbench.topology import render

@@ -6,9 +6,9 @@ Another thing to say of them is a function in PARTS.
 from collections.abc import Sequence
 
 from collbench.analysis import overlap, scaling, stragglers, strategies
-from collbench.report.analysed import AnalysedRun
-from collbench.report.sanitize import safe_text
-from collbench.report.sections import Anchors, Part, TextTable, pictures
+from collbench.reports.analysed import AnalysedRun
+from collbench.reports.sanitize import safe_text
+from collbench.reports.sections import Anchors, Part, TextTable, pictures
 from collbench.results import Result, StepPrediction, StepTimes, Trained
 from collbench.units import format_seconds, format_size
 

@@ -9,8 +9,8 @@ from collbench.algorithms import is_library
 from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
 from collbench.plots.panels import share_a_device
-from collbench.report.sanitize import SafeRun, safe_text
-from collbench.report.sections import distinct
+from collbench.reports.sanitize import SafeRun, safe_text
+from collbench.reports.sections import distinct
 from collbench.results import (
     PARTS,
     Explanation,

@@ -1,0 +1,58 @@
+"""The function that makes a report of runs: `collbench.report`, which the command of this name calls too."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from collbench import reports
+from collbench.api.reading import RunOrPath, as_run
+from collbench.errors import CollbenchError, RunFileError, UsageError, unlinked, writing
+from collbench.host.sanitize import safe_read
+from collbench.runfile.store import Run
+
+
+def report(runs: RunOrPath | Sequence[RunOrPath], out: Path | str | None = None, *, on: str | None = None) -> Path:
+    """Write a report of a run, or of several: one HTML file, which opens without a network.
+
+    Args:
+        runs: A run or several, or their paths: measured, predicted, imported or explained.
+        out: The file, which is written over; by default report.html next to the first run.
+        on: What machine the runs are of, a preset or FILE.toml; by default as the run files say.
+
+    Returns:
+        The path of the report.
+
+    Raises:
+        RunFileError: One of them is no run file.
+        UsageError: The system does not exist, the place is a folder or a run, or it cannot be written to.
+
+    >>> import collbench, tempfile
+    >>> place = collbench.report("results/cpu-2-ranks", tempfile.mkdtemp() + "/mine.html")
+    >>> place.name, place.read_text(encoding="utf-8")[:15]
+    ('mine.html', '<!doctype html>')
+
+    """
+    shown = [as_run(run) for run in ([runs] if isinstance(runs, Run | Path | str) else runs)]
+    if not shown:
+        raise UsageError("nothing to report: give at least one run")
+    place = Path(out) if out else shown[0].path.parent / "report.html"
+    if place.is_dir():
+        raise UsageError(f"{place} is a folder; give a file with --out, such as {place / 'report.html'}")
+    # Reports are written over, and runs must not be.
+    if any(place.exists() and run.path.exists() and place.samefile(run.path) for run in shown) or _is_run(place):
+        raise UsageError(f"{place} is a run file, and stays as it is; choose another file with --out")
+    if not out:
+        unlinked(place, "--out")
+    text = reports.build(shown, on)
+    with writing(place, "file with --out"):
+        place.write_text(text, encoding="utf-8")
+    return place
+
+
+def _is_run(place: Path) -> bool:
+    """Return whether a file begins as every run file does."""
+    try:
+        with safe_read(place, RunFileError) as file:
+            start = file.read(200)
+    except CollbenchError:
+        return False
+    return start.lstrip().startswith(b"{") and b'"header"' in start

@@ -1,0 +1,293 @@
+"""The function that plans a training run: `collbench.train`, which the command of this name calls too."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from collbench.api.reading import RunOrPath, read
+from collbench.api.requests import Names, find_system, split_names
+from collbench.errors import UsageError
+from collbench.host.launcher import launched
+from collbench.measure.session import Session
+from collbench.planner.cost import OnSystem, interconnects, same_cost, sizes
+from collbench.planner.curves import ModelCurves
+from collbench.planner.job import MOST_GPUS, Job
+from collbench.planner.layouts import parse_layout
+from collbench.planner.models import Model, load_model, parse_count, parse_duration, usual_tokens, with_sequence
+from collbench.planner.rows import Plans, row, sweep_of
+from collbench.planner.run_curves import Given, setting_of
+from collbench.planner.search import Plan, Planned, plan_on
+from collbench.planner.sensitivity import anchored, parse_anchor
+from collbench.planner.setting import Setting, machine_of, with_user_rates
+from collbench.results import PlannedStep
+from collbench.runfile.store import NAME, Run
+from collbench.topology.system import System
+from collbench.units import parse_numbers
+
+GPUS = 64  # of a described system, by default
+MOST_COUNTS = 64  # of numbers of GPUs
+MOST_SHOWN = 100  # layouts
+AROUND = 16
+"""How many times fewer and more GPUs than are planned for are priced, where `scale` does not say which."""
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """A planned training run: the layouts that fit, and where they were asked for other sizes, systems and costs."""
+
+    plan: Plan  # every layout that fits, and what it was made from
+    ranked: tuple[Planned, ...]  # the best of them, evaluated
+    anchor: Planned | None  # the layout of the measured step
+    sizes: tuple[OnSystem, ...]  # on other numbers of GPUs
+    scaled: tuple[PlannedStep, ...]  # those of them that fit, as rows; likewise the next
+    priced: tuple[PlannedStep, ...]
+    systems: tuple[OnSystem, ...]  # with as many GPUs
+    same_cost: tuple[OnSystem, ...]  # for the same money an hour
+    price: float  # of a GPU's hour
+    tokens: float  # of the whole run
+    deadline: float  # seconds
+
+    @property
+    def best(self) -> Planned:
+        """The best layout: `layout.name`, `step` in seconds with `low` and `high`, `parts`, `memory` in bytes."""
+        return self.ranked[0]
+
+    @property
+    def title(self) -> str:
+        """What is trained on what."""
+        return f"{self.plan.setting.job.model.name} on {self.plan.setting.machine.name}"
+
+    def here(self, price: float = 0.0) -> OnSystem:
+        """Return the best layout on the system itself, to be compared with other systems."""
+        return OnSystem(self.plan.setting.machine, self.plan.setting.job.gpus, self.best, price=price)
+
+    def rows(self) -> Iterator[PlannedStep]:
+        """Yield everything as rows of a run."""
+        name = self.plan.setting.machine.name
+        yield from (row(planned, "layout", name) for planned in self.ranked)
+        yield from (*self.scaled, *self.priced)
+        compared = (*self.systems, *self.same_cost)
+        for place in (self.here(self.price), *compared) if compared else ():
+            if place.best:
+                yield row(place.best, "interconnect", place.system.name, place.price)
+
+    def session(self, folder: Path | None) -> Session:
+        """Return the session that stores the rows in that new folder, if there is one."""
+        rows = list(self.rows())
+        plans = Plans(rows, self._topology())
+        return Session(plans, sweep_of(rows[0].case), launched(), folder, modelled=True)
+
+    def run(self, out: Path | str | None = None) -> Run:
+        """Return the plan as a run, and store it in that new folder if there is one; UsageError if that cannot be."""
+        with self.session(Path(out) if out else None) as session:
+            results = tuple(session.run())
+        return Run(session.path or Path(NAME), session.header, results, True, 0)
+
+    def _topology(self) -> dict[str, Any]:
+        """Return the topology for the header of the run file."""
+        curves, ranks = self.plan.setting.curves, self.plan.setting.job.gpus
+        described = {"system": asdict(curves.system)} if isinstance(curves, ModelCurves) else {}
+        where = {"name": self.title, "shared": False, "platform": "gpu", "ranks": ranks, "model": True}
+        return {**where, **described, "curves": curves.origin}
+
+
+def train(
+    model: str = "llama3-8b",
+    on: RunOrPath = "dgx-h100",
+    *,
+    gpus: int | None = None,
+    batch: int = 512,
+    sequence: int | None = None,
+    precision: str = "bf16",
+    optimiser: str = "adam",
+    gradients: str = "fp32",
+    stack: str | None = None,
+    layout: str | None = None,
+    top: int = 10,
+    anchor: str | None = None,
+    loader: float | None = None,
+    scale: str | None = None,
+    compare_interconnects: Names | None = None,
+    price: float | None = None,
+    deadline: str | None = None,
+    tokens: str | None = None,
+    up_or_out: Sequence[str] = (),
+    reserve: float = 6.0,
+    noise: float = 0.22,
+    tflops: float | None = None,
+    memory: float | None = None,
+    fitted: bool = False,
+    machine: str | None = None,
+    out: Path | str | None = None,
+) -> TrainingPlan:
+    """Plan a training run, as `collbench train` does: layouts that fit, how long a step takes, and what it costs.
+
+    Args:
+        model: A preset, FILE.toml, or dimensions: "layers=32,hidden=4096,heads=32".
+        on: What it is trained on: a preset, FILE.toml, or a run whose curves are taken.
+        gpus: How many GPUs; by default 64, of a run its ranks.
+        batch: Samples of a step, all GPUs together.
+        sequence: Tokens of a sample; by default the model's.
+        precision: Of matrix products: "bf16" or "fp8".
+        optimiser: "adam", "adam8bit", "adam-bf16" or "sgd".
+        gradients: As they are added up and sent: "fp32" or "bf16".
+        stack: Software; by default that of the GPUs' published runs.
+        layout: Choices that are fixed, such as "tp8 pp16".
+        top: How many layouts to evaluate.
+        anchor: A measured step: "32s", "45%", "32s,gpus=1024,layout=tp8 pp16".
+        loader: Samples that can be read in a second.
+        scale: Also on these numbers of GPUs: "8..8192" doubles.
+        compare_interconnects: Also on these systems.
+        price: Of a GPU's hour.
+        deadline: With a price, until when the run must be done: "30d", "12h".
+        tokens: With a price, tokens of the whole run: "300B"; by default as published, or 20 a parameter at work.
+        up_or_out: With a price, systems for the same money an hour: "SYSTEM=PRICE".
+        reserve: Per cent of the memory that fragments make useless.
+        noise: Per cent by which GPUs' speeds differ (standard deviation).
+        tflops: Of a GPU, dense, on 16 bits; by default its data sheet's.
+        memory: GiB of a GPU; by default its data sheet's.
+        fitted: Of a run, take the fit to its curves instead of its points.
+        machine: What machine the run is of.
+        out: New folder in which the plan is stored; without it nothing is stored.
+
+    Returns:
+        `best` and `ranked` layouts, each with `step` (seconds), `low`, `high`, `parts` and `memory`; `sizes`, `systems`
+        and costs where they were asked for; `run()` has all of it as rows.
+
+    Raises:
+        UsageError: Something does not exist, or no layout fits; the message says what would.
+
+    >>> import collbench
+    >>> plan = collbench.train("gpt3-175b", "dgx-a100", gpus=1024, batch=1536, layout="tp8 pp16")
+    >>> plan.best.layout.name, 29 < plan.best.step < 35
+    ('tp8 pp16 dp8 mb1 ddp full', True)
+
+    """
+    _refuse_impossible(price, loader, tflops, memory, reserve, noise, top)
+    for name, given in (("deadline", deadline), ("up-or-out", up_or_out), ("tokens", tokens)):
+        if given and not price:
+            raise UsageError(f"--{name} needs a --price, of an hour of a GPU")
+    known = load_model(model) if sequence is None else with_sequence(load_model(model), sequence)
+
+    def job(count: int, usual_stack: str) -> Job:
+        return Job(
+            known,
+            count,
+            batch,
+            known.sequence,
+            stack=stack or usual_stack,
+            precision=precision,
+            optimiser=optimiser,
+            gradients=gradients,
+            reserve=reserve / 100,
+            noise=noise / 100,
+        ).checked()
+
+    fixed, measured = parse_layout(layout) if layout else {}, None
+    setting = _setting(on, gpus, job, Given(machine, tflops, memory, fitted), loader or inf)
+    if anchor:
+        setting, measured = anchored(setting, parse_anchor(anchor), fixed)
+    plan = plan_on(setting, fixed)
+    others = tuple(sizes(setting, fixed, _counts(scale, setting.job.gpus, priced=bool(price))))
+    total = _tokens(known, tokens)
+    of_sizes = [(size.best, setting.machine.name) for size in others if size.best]
+    planned = TrainingPlan(
+        plan=plan,
+        ranked=tuple(plan.ranked(top)),
+        anchor=measured,
+        sizes=others,
+        scaled=tuple(row(best, "scale", where) for best, where in of_sizes) if scale else (),
+        priced=tuple(row(best, "cost", where, price, total) for best, where in of_sizes) if price else (),
+        systems=tuple(interconnects(setting, fixed, list(map(find_system, split_names(compare_interconnects or ""))))),
+        same_cost=tuple(same_cost(setting, fixed, price or 0.0, _parse_priced(up_or_out))),
+        price=price or 0.0,
+        tokens=total,
+        deadline=parse_duration(deadline, "--deadline") if deadline else 0.0,
+    )
+    if out:
+        planned.run(out)
+    return planned
+
+
+def _refuse_impossible(
+    price: float | None,
+    loader: float | None,
+    tflops: float | None,
+    memory: float | None,
+    reserve: float,
+    noise: float,
+    top: int,
+) -> None:
+    """Raise UsageError for a number that cannot be."""
+    if price is not None and not 0 < price < 1e6:
+        raise UsageError(f"--price {price:g} is no price of a GPU's hour; give one above 0")
+    if loader is not None and not 0 < loader < inf:
+        raise UsageError(f"--loader {loader:g} is no rate; give samples a second, above 0")
+    for name, figure in (("tflops", tflops), ("memory", memory)):
+        if figure is not None and not 0 < figure < 1e9:
+            raise UsageError(f"--{name} {figure:g} is impossible; give a number above 0")
+    for name, share in (("reserve", reserve), ("noise", noise)):
+        if not 0 <= share < 100:
+            raise UsageError(f"--{name} {share:g} is no share; give per cent from 0 to less than 100")
+    if not 1 <= top <= MOST_SHOWN:
+        raise UsageError(f"--top {top} is no number of layouts; give 1 to {MOST_SHOWN}")
+
+
+def _setting(
+    on: RunOrPath, gpus: int | None, job: Callable[[int, str], Job], hardware: Given, loader: float
+) -> Setting:
+    """Return the setting on a run's curves, or on a described system with the model's."""
+    run = on if isinstance(on, Run) else read(on) if _is_run(Path(on)) else None
+    count = gpus if gpus is not None else run.header.topology.ranks if run else GPUS
+    if not 1 <= count <= MOST_GPUS:
+        raise UsageError(f"--gpus {count} is impossible; give 1 to {MOST_GPUS}")
+    if run:
+        return setting_of(run, partial(job, count), hardware, loader)
+    if hardware.fitted:
+        raise UsageError(f"--fitted is of a run's curves; {on} is described, and has those of the model")
+    curves = ModelCurves(find_system(str(on)), count)
+    there = with_user_rates(machine_of(curves.system), hardware.tflops, hardware.memory)
+    return Setting(job(count, there.stack), curves, there, loader)
+
+
+def _is_run(place: Path) -> bool:
+    return place.suffix == ".jsonl" or (place.suffix != ".toml" and (place / NAME).exists())
+
+
+def _counts(scale: str | None, gpus: int, *, priced: bool) -> Sequence[int]:
+    """Return the numbers of GPUs to plan for besides the requested number."""
+    if scale:
+        counts = parse_numbers(scale)
+        if not counts or not counts[0]:
+            raise UsageError(f"--scale {scale!r} is no list of GPUs; write 8..8192, which doubles, or 64,96,128")
+        if len(counts) > MOST_COUNTS or counts[-1] > MOST_GPUS:
+            most = f"give at most {MOST_COUNTS} numbers, up to {MOST_GPUS} GPUs"
+            raise UsageError(f"--scale {scale!r} is too much; {most}")
+        return counts
+    if not priced:
+        return []
+    steps = [gpus / AROUND * 2**power for power in range(2 * AROUND.bit_length() - 1)]
+    return sorted({round(step * more) for step in steps for more in (1, 1.5) if step * more >= 1})
+
+
+def _tokens(model: Model, text: str | None) -> float:
+    """Return the tokens of the whole run."""
+    tokens = parse_count(text, "--tokens") if text else usual_tokens(model)
+    if not 1 <= tokens <= 1e18:
+        raise UsageError(f"--tokens {text} is impossible; give 1 to 1e18, such as 300B")
+    return tokens
+
+
+def _parse_priced(words: Sequence[str]) -> list[tuple[System, float]]:
+    """Return the systems and prices of `--up-or-out`: `SYSTEM=PRICE`; UsageError without a price."""
+    priced = []
+    for word in words:
+        name, _, price = word.partition("=")
+        if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", price) or not float(price):
+            raise UsageError(f"--up-or-out {word!r} has no price; write SYSTEM=PRICE, such as dgx-h100=2.5")
+        priced.append((find_system(name.strip()), float(price)))
+    return priced
