@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from collbench.analysis.crossover import rivals, winners
 from collbench.plots import samples
 from collbench.plots.axes import (
     Artist,
@@ -42,7 +43,7 @@ from collbench.plots.panels import (
 )
 from collbench.plots.style import GREY, MUTED, Look, Style, letters_of, looks, style
 from collbench.plots.views import SAMPLES, VIEWS, Limit, View, chosen, limit, named
-from collbench.results import Measurement, Prediction, Reported
+from collbench.results import Measurement, Prediction, Reported, observed
 from collbench.runfile.store import Run
 
 _NEUTRAL = "#505050"  # of lines in the legend whose colour says nothing of the implementation
@@ -190,10 +191,24 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[Line, L
                 axes.tick_params(labelbottom=True)
         _value_labels(figure, cells, columns, plot_style)
         if plot_style.title:
-            what = f"{'predicted ' * predicted}{every[0].view.heading}".capitalize()
-            words = f"{what} of {combination.collective} ({', '.join(filter(None, combination[1:]))})"
-            heading(figure, wrapped(words, letters_of(room, plot_style.title)))
+            view, panel, width = every[0].view, every[0].panel, letters_of(room, plot_style.title)
+            what = f"{'predicted ' * predicted}{view.heading or view.label([panel])}".capitalize()
+            words = [f"{what} of {combination.collective} ({', '.join(filter(None, combination[1:]))})"]
+            if not predicted and all(curves.panel is panel for curves in every) and (found := fastest(panel)):
+                words.append(found)
+            heading(figure, "\n".join(wrapped(line, width) for line in words))
     return figure
+
+
+def fastest(panel: Panel) -> str:
+    """Return what was surely the fastest, at most two of them with their sizes; empty where nothing surely was."""
+    compared = rivals(observed(panel.results))
+    if len({row.implementation for row in compared}) < 2:
+        return ""
+    ((_, ranges),) = winners(compared)
+    sure = [found for found in ranges if len(found.names) == 1]
+    longest = sorted(sure, key=lambda found: found.first / found.last)[:2]
+    return f"fastest: {', '.join(map(str, sorted(longest)))}" if longest else ""
 
 
 def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool, plot_style: Style) -> None:
@@ -215,7 +230,7 @@ def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool
         front = 1.9 if look.color == MUTED else 2.0 if look.linestyle else 2.1
         axes.plot(sizes, middle, label=_name(line, panel.predicted), zorder=front, **plot_style.drawn(look))
     if bound:
-        words = f"{bound.name}: {view.tick(bound.last)}" if write_bound and not panel.color else ""
+        words = view.tick(bound.last) if write_bound and not panel.color else ""  # what it is of, the legend says
         _draw_bound(axes, bound, words, panel.color or GREY, plot_style)
 
 
