@@ -131,11 +131,11 @@ def test_lines_are_broken_at_words_and_never_between_a_number_and_its_unit() -> 
         assert not any(re.search(r"\d$", part) for part in parts), parts
 
 
-def test_footnotes_are_as_narrow_as_the_table_and_an_error_is_one_line(here: Command) -> None:
-    done = here("predict", "dgx-h100", "-e", "64", "--no-plot", COLUMNS="60")
+def test_footnotes_are_as_narrow_as_the_table_and_an_error_is_one_line(collbench: Command) -> None:
+    done = collbench("predict", "dgx-h100", "-e", "64", "--no-plot", COLUMNS="60")
     assert "busbw" in done.stderr
     assert max(len(line) for line in (done.stdout + done.stderr).splitlines() if "/" not in line) <= 60
-    assert here("predict", "moon", COLUMNS="60").stderr.count("\n") == 1
+    assert collbench("predict", "moon", COLUMNS="60").stderr.count("\n") == 1
 
 
 RED = "\x1b[31m"
