@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from collbench.errors import StorageError, UsageError, writing
+from collbench.host.launcher import launched
 from collbench.host.sanitize import cell
 from collbench.platforms import platforms
 
@@ -63,6 +64,23 @@ PICTURE = _PrintablePath(dir_okay=False, path_type=Path)
 RUN = click.Argument(["run"], metavar="RUN", type=PATH)
 RUNS = click.Argument(["runs"], metavar="RUN...", nargs=-1, required=True, type=PATH)
 FORMATS = click.Choice(["png", "svg", "pdf"])  # of pictures
+
+
+def try_output(path: Path | None, option: str, folder: Path | None) -> None:
+    """UsageError if that file cannot be written, before anything is measured; it stays as it is.
+
+    Pipes and devices are not opened, and of a launcher's processes the first alone writes.  `folder` is made later.
+    """
+    if path in (None, STANDARD) or (launched() or (0, 1))[0] > 0 or (folder and path.parent == folder):
+        return
+    with writing(path, option):
+        if path.exists():
+            if path.is_file() or path.is_dir():
+                path.open("ab").close()
+            return
+        place = path.resolve()  # of a link that leads nowhere, what it would lead to
+        place.open("ab").close()
+        place.unlink(missing_ok=True)
 
 
 def writes(what: str) -> list[click.Parameter]:
