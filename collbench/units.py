@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta
@@ -89,6 +90,12 @@ def format_figure(value: float) -> str:
     if not math.isfinite(value):
         return "?"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def format_interval(low: float, high: float, as_text: Callable[[float], str]) -> str:
+    """Return `(1.58 .. 1.66)`, with each end as that function writes it; `(no interval)` where an end is not known."""
+    known = math.isfinite(low) and math.isfinite(high)
+    return f"({as_text(low)} .. {as_text(high)})" if known else "(no interval)"
 
 
 def printable(text: str) -> str:

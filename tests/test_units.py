@@ -1,11 +1,13 @@
 """Text for people and back."""
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.errors import UsageError
-from collbench.units import format_rate, format_seconds, format_size, parse_size
+from collbench.units import format_interval, format_rate, format_seconds, format_size, parse_size
 
 
 def test_sizes_are_binary_however_they_are_written() -> None:
@@ -40,6 +42,12 @@ def test_a_unit_changes_at_its_power_of_two() -> None:
 def test_times_have_three_digits_and_a_unit_that_changes_before_a_fourth() -> None:
     times = {3.1e-7: "310 ns", 4.21e-6: "4.21 us", 1.5e-3: "1.5 ms", 2: "2 s", 9.999e-7: "1 us"}
     assert {seconds: format_seconds(seconds) for seconds in times} == times
+
+
+def test_an_interval_of_which_an_end_is_not_known_is_none() -> None:
+    assert format_interval(1e-6, 2e-3, format_seconds) == "(1 us .. 2 ms)"
+    for low, high in ((-math.inf, math.inf), (1.0, math.inf), (math.nan, math.nan)):
+        assert format_interval(low, high, format_seconds) == "(no interval)"
 
 
 def test_rates_are_decimal_gigabytes() -> None:

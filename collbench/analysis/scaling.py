@@ -17,7 +17,7 @@ from collbench.cases import STRONG, WEAK
 from collbench.platforms import platforms
 from collbench.results import Result, StepPrediction, StepRow, StepTimes
 from collbench.stats import median_interval
-from collbench.units import format_figure
+from collbench.units import format_figure, format_interval
 
 THRESHOLD = 0.75
 """Efficiency from which on scaling counts as healthy: what practitioners expect at least of 64 ranks."""
@@ -49,9 +49,8 @@ class Estimate:
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
     def text(self, unit: str = "") -> str:
-        """Return `1.62x (1.58 .. 1.66)`; `?` stands for an end that is not known."""
-        low, high = (format_figure(end) for end in (self.low, self.high))
-        return f"{format_figure(self.value)}{unit} ({low} .. {high})"
+        """Return `1.62x (1.58 .. 1.66)`, or `1.62x (no interval)`."""
+        return f"{format_figure(self.value)}{unit} {format_interval(self.low, self.high, format_figure)}"
 
     @property
     def known(self) -> bool:

@@ -22,7 +22,7 @@ from collbench.results import Result, StepTimes
 from collbench.results.facts import PACED
 from collbench.results.steps import Series
 from collbench.stats import median_interval
-from collbench.units import format_seconds
+from collbench.units import format_interval, format_seconds
 
 NOTABLE = 0.05  # of a step: a rank that costs less is not worth a search
 ERROR = 0.01  # probability of naming a rank where none is late, all ranks together
@@ -315,12 +315,10 @@ def late_by(statistics: RankStatistics, median: float) -> str:
 
 def lateness_interval(statistics: RankStatistics, median: float) -> str:
     """Return the interval of the lateness as text: `(12 us .. 15 us)`."""
-    low, high = (signed(share * median) for share in statistics.interval)
-    return f"({low} .. {high})"
+    low, high = statistics.interval
+    return format_interval(low * median, high * median, signed)
 
 
 def signed(seconds: float) -> str:
-    """Return a time that may be negative as text; `?` for an unknown end of an interval."""
-    if not np.isfinite(seconds):
-        return "?"
+    """Return a time that may be negative as text."""
     return f"{'-' if seconds < 0 else ''}{format_seconds(abs(seconds))}"

@@ -312,6 +312,7 @@ _SWEEP = (
         "mpi4py's.",
         default="",
         metavar="LIB[,LIB]",
+        show_default=False,
     ),
     option(
         "--starts",
@@ -352,7 +353,9 @@ def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
     for name, given in SWEEP_OPTIONS.items():
         if name in names or name in defaults:
             changed = copy(given)
-            changed.default = defaults.get(name, given.default)
+            if name in defaults:
+                changed.default = defaults[name]
+                changed.help = (given.help or "").partition("; default:")[0].rstrip(".") + "."
             options.append(changed)
     return options
 
