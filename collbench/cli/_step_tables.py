@@ -24,7 +24,10 @@ from collbench.measure.step_runs import MODES
 from collbench.results import Result, StepRow, StepTimes, Trained
 from collbench.units import format_figure, format_interval, format_seconds, format_size
 
-PREDICTED = "a model's numbers: nothing was measured; intervals are bands in which nine of ten should lie"
+PREDICTED = (
+    "a model's numbers: nothing was measured\n"
+    "9 in 10: half of the band in which nine in ten should lie; intervals in brackets are such bands"
+)
 MORE_RANKS = (8, 64, 1024, 16384)
 """For how many ranks a step is expected."""
 _SHOWN = 8  # ranks of a row in the section on stragglers: those that cost most

@@ -328,7 +328,11 @@ _SWEEP = (
         type=PATH,
         metavar="FILE|-",
     ),
-    option("-I --percentiles", "Show min, p95, p99 and max of the samples too.", is_flag=True),
+    option(
+        "-I --percentiles",
+        "Show min, p95, p99 and max of the samples too: of short operations, of means.",
+        is_flag=True,
+    ),
     option("--out", "Folder to make for run file and plots.", type=PATH),
     option("--plot/--no-plot", "Draw the plots at the end.", default=True),
 )

@@ -7,6 +7,7 @@ from collbench.analysis.roofline import share_in_words
 from collbench.analysis.wires import Times, Tradeoff
 from collbench.cli.tables import WHOLE, Table
 from collbench.results import PARTS, Explanation, Observed, Prediction, Result, Timed
+from collbench.results.collectives import sample_in_words
 from collbench.units import digits, format_rate, format_seconds, format_size, significant
 
 LEGEND = (
@@ -171,6 +172,12 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
     if any(map(_busless, results)):
         lines.append(SHARED)
     return lines
+
+
+def spread_legend(results: Iterable[Result]) -> str:
+    """Return what the percentiles are of."""
+    what = sample_in_words(results)
+    return f"min, p95, p99, max: of the samples{f', each {what}, which differ by more' if what else ''}"
 
 
 def _busless(result: Result | Timed) -> bool:

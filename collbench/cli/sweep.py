@@ -108,7 +108,8 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
         if not outputs.quiet:
             for line in noise(session.results, watch):
                 click.echo(line, err=True)
-        print_end(session, results_table.EXPECTED_LEGEND if session.modelled else results_table.LEGEND, outputs)
+        legend = results_table.EXPECTED_LEGEND if session.modelled else results_table.LEGEND
+        print_end(session, f"{legend}\n{results_table.spread_legend(session.results)}" if spread else legend, outputs)
     status = finish([session])
     outputs.write(session)
     return status

@@ -43,7 +43,7 @@ from collbench.plots.panels import (
 )
 from collbench.plots.style import GREY, MUTED, Look, Style, letters_of, looks, style
 from collbench.plots.views import SAMPLES, VIEWS, Limit, View, chosen, limit, named
-from collbench.results import Measurement, Prediction, Reported, observed
+from collbench.results import Measurement, Prediction, Reported
 from collbench.runfile.store import Run
 
 _NEUTRAL = "#505050"  # of lines in the legend whose colour says nothing of the implementation
@@ -202,7 +202,7 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[Line, L
 
 def fastest(panel: Panel) -> str:
     """Return what was surely the fastest, at most two of them with their sizes; empty where nothing surely was."""
-    compared = rivals(observed(panel.results))
+    compared = rivals(row for row in panel.results if not isinstance(row, Prediction))
     if len({row.implementation for row in compared}) < 2:
         return ""
     ((_, ranges),) = winners(compared)

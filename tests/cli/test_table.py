@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 
 from collbench.cli.ab import TABLE, label, paired_rows
-from collbench.cli.results_table import ESTIMATE, NAME, SHARED, expected_heading, heading, left_out, legend_lines, row
+from collbench.cli.results_table import (
+    ESTIMATE,
+    NAME,
+    SHARED,
+    expected_heading,
+    heading,
+    left_out,
+    legend_lines,
+    row,
+    spread_legend,
+)
 from collbench.collectives import COLLECTIVES
 from collbench.results import Failed, Mismatch, Note, Prediction, Skipped
 from collbench.results.facts import Sharing
@@ -31,6 +41,13 @@ def test_ranks_that_share_a_gpu_have_no_bus_bandwidth_and_one_line_says_why() ->
     barrier = replace(shared, case=case(collective="barrier"))
     assert legend_lines([alone, barrier, Failed(case(), "mpi", "cpu", "a rank died")]) == []
     assert legend_lines([replace(shared, estimate=1e-6)]) == [ESTIMATE, SHARED]
+
+
+def test_percentiles_say_of_how_many_operations_a_sample_is_the_mean() -> None:
+    single, many = (replace(measurement(), launches=count) for count in (1, 64))
+    assert spread_legend([single]) == "min, p95, p99, max: of the samples"
+    assert "each the mean of 64 operations" in spread_legend([many])
+    assert "each the mean of 1 to 64 operations" in spread_legend([many, single, Failed(case(), "mpi", "cpu", "died")])
 
 
 def test_bandwidths_stand_where_messages_have_a_size() -> None:
