@@ -167,7 +167,6 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[Line, L
     columns = len(cells) if len(cells) <= 3 else math.ceil(math.sqrt(len(cells)))
     rows = math.ceil(len(cells) / columns)
     every = [curves for cell in cells for curves in cell]
-    predicted = all(curves.panel.predicted for curves in every)
     with style(plot_style):
         size = plot_style.width(columns), plot_style.height(rows)
         figure = new_figure(*size, dpi=plot_style.dpi)
@@ -191,13 +190,20 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[Line, L
                 axes.tick_params(labelbottom=True)
         _value_labels(figure, cells, columns, plot_style)
         if plot_style.title:
-            view, panel, width = every[0].view, every[0].panel, letters_of(room, plot_style.title)
-            what = f"{'predicted ' * predicted}{view.heading or view.label([panel])}".capitalize()
-            words = [f"{what} of {combination.collective} ({', '.join(filter(None, combination[1:]))})"]
-            if not predicted and all(curves.panel is panel for curves in every) and (found := fastest(panel)):
-                words.append(found)
-            heading(figure, "\n".join(wrapped(line, width) for line in words))
+            heading(figure, _heading(combination, every, letters_of(room, plot_style.title)))
     return figure
+
+
+def _heading(combination: Combination, every: Sequence[Curves], width: int) -> str:
+    """Return what is seen: what stands along y, of which collective, and what was the fastest, where that is known."""
+    view, panel = every[0].view, every[0].panel
+    predicted = all(curves.panel.predicted for curves in every)
+    what = f"{'predicted ' * predicted}{view.heading or view.label([panel])}".capitalize()
+    words = [f"{what} of {combination.collective} ({', '.join(filter(None, combination[1:]))})"]
+    found = fastest(panel) if all(curves.panel is panel for curves in every) else ""
+    if found:
+        words += [found] if len(found) <= width else found.replace(", ", ",\n").split("\n")
+    return "\n".join(wrapped(line, width) for line in words)
 
 
 def fastest(panel: Panel) -> str:
