@@ -92,10 +92,13 @@ def format_figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def format_interval(low: float, high: float, as_text: Callable[[float], str]) -> str:
-    """Return `(1.58 .. 1.66)`, with each end as that function writes it; `(no interval)` where an end is not known."""
-    known = math.isfinite(low) and math.isfinite(high)
-    return f"({as_text(low)} .. {as_text(high)})" if known else "(no interval)"
+def format_interval(low: float, high: float, form: Callable[[float], str] = format_figure) -> str:
+    """Return ` (1.58 .. 1.66)`, to stand behind a value; of what is not known nothing is said."""
+    if math.isfinite(low) and math.isfinite(high):
+        return f" ({form(low)} .. {form(high)})"
+    if math.isfinite(low):
+        return f" (at least {form(low)})"
+    return f" (at most {form(high)})" if math.isfinite(high) else ""
 
 
 def printable(text: str) -> str:

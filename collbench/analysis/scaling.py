@@ -49,8 +49,8 @@ class Estimate:
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
     def text(self, unit: str = "") -> str:
-        """Return `1.62x (1.58 .. 1.66)`, or `1.62x (no interval)`."""
-        return f"{format_figure(self.value)}{unit} {format_interval(self.low, self.high, format_figure)}"
+        """Return `1.62x (1.58 .. 1.66)`."""
+        return f"{format_figure(self.value)}{unit}{format_interval(self.low, self.high)}"
 
     @property
     def known(self) -> bool:

@@ -310,11 +310,11 @@ def costliest(steps: StepArrays) -> list[RankStatistics]:
 
 def late_by(statistics: RankStatistics, median: float) -> str:
     """Return the median lateness with its interval as text; *median* is that of a step in seconds."""
-    return f"{signed(statistics.late * median)} {lateness_interval(statistics, median)}"
+    return f"{signed(statistics.late * median)}{lateness_interval(statistics, median)}"
 
 
 def lateness_interval(statistics: RankStatistics, median: float) -> str:
-    """Return the interval of the lateness as text: `(12 us .. 15 us)`."""
+    """Return the interval of the lateness as text, to stand behind it: ` (12 us .. 15 us)`."""
     low, high = statistics.interval
     return format_interval(low * median, high * median, signed)
 

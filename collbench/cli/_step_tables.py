@@ -231,7 +231,7 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
             rank=rank,
             last=f"{steps.last_share(rank):.0%}",
             late=signed(statistics.late * steps.median),
-            interval=lateness_interval(statistics, steps.median),
+            interval=lateness_interval(statistics, steps.median).lstrip(),
             p99=p99,
             p999=p999,
             computes=format_seconds(float(np.median(steps.computing[rank]))),
@@ -249,7 +249,7 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
 def _percentile(percent: float, known: Estimate | None) -> str:
     if known is None:
         return f"p{percent:g} unknown, too few steps"
-    return f"p{percent:g} {format_seconds(known.value)} {format_interval(known.low, known.high, format_seconds)}"
+    return f"p{percent:g} {format_seconds(known.value)}{format_interval(known.low, known.high, format_seconds)}"
 
 
 def _more_ranks(result: StepTimes, steps: StepArrays) -> Iterator[str]:
@@ -258,7 +258,7 @@ def _more_ranks(result: StepTimes, steps: StepArrays) -> Iterator[str]:
     yield "  a step of more ranks such as these, each disturbed by itself, with communication as here:"
     for ranks in (steps.ranks, *(more for more in MORE_RANKS if more > steps.ranks)):
         slowest = expected_maximum(steps.computing, ranks)
-        interval = format_interval(slowest.low + exposed, slowest.high + exposed, format_seconds)
+        interval = format_interval(slowest.low + exposed, slowest.high + exposed, format_seconds).lstrip()
         remark = f"measured {format_seconds(float(steps.seconds.mean()))}" if ranks == steps.ranks else ""
         if slowest.at_least:
             remark = "at least: beyond the longest that was measured"
