@@ -197,9 +197,9 @@ def plot(
     runs: RunOrPath | Sequence[RunOrPath],
     out: Path | str,
     *,
-    formats: Sequence[str] = ("png",),
+    formats: Sequence[str] = (),
     style: str = "screen",
-    views: Names = ("bandwidth", "latency"),
+    views: Names = (),
     impl: Names = "",
     linear: bool = False,
     lines: int | None = 7,
@@ -208,14 +208,15 @@ def plot(
     on: str | None = None,
     say: Callable[[str], object] = lambda reason: None,
 ) -> list[Path]:
-    """Draw a run, or several, into a folder.
+    """Draw a run, or several, into a folder or a file.
 
     Args:
         runs: A run or several, or their paths.
-        out: Folder of the figures.
-        formats: "png", "svg" or "pdf", or several of them.
+        out: Folder of the figures; or the file of one, by a name that ends in .png, .svg or .pdf.
+        formats: "png", "svg" or "pdf", or several of them; by default as the name of the file ends, in a folder "png".
         style: "screen", "paper" or "slide".
-        views: What stands along y: "bandwidth", "latency", "ratio", "bound" or "samples".
+        views: What stands along y: "bandwidth", "latency", "ratio", "bound" or "samples"; by default the first, in a
+            folder also the second.
         impl: Only these implementations; all by default.
         linear: Bandwidth on a linear axis from zero.
         lines: How many lines have a colour; None for all.
@@ -228,7 +229,8 @@ def plot(
         The paths of the figures.
 
     Raises:
-        UsageError: Something does not exist, nothing can be drawn, or the folder cannot be written to.
+        UsageError: Something does not exist, nothing can be drawn, several figures are to go into one file, or that
+            or the folder cannot be written to.
 
     >>> import collbench, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -236,14 +238,20 @@ def plot(
     ['latency.png']
 
     """
-    from collbench.plots.kinds import PlotRequest, draw, lacking  # Matplotlib takes long to import
-    from collbench.plots.style import STYLES
+    from collbench.plots.kinds import PlotRequest, draw, draw_file, lacking  # Matplotlib takes long to import
+    from collbench.plots.style import FORMATS, STYLES
     from collbench.plots.views import named
 
     shown = [as_run(run) for run in ([runs] if isinstance(runs, Run | Path | str) else runs)]
     if style not in STYLES:
         raise unknown("--style", style, STYLES)
-    chosen_views = named(iter(split_names(views)))
+    place = Path(out)
+    ending = place.suffix[1:] if not place.is_dir() else ""
+    is_file = ending in FORMATS
+    if is_file and set(formats) - {ending}:
+        raise UsageError(f"--out {out} is {ending}, and not {', '.join(formats)}; leave --format out, or give a folder")
+    usual = ("bandwidth",) if is_file else ("bandwidth", "latency")
+    chosen_views = named(split_names(views) if views else usual)
     if on:
         load(on)  # raises for a system that there is not
     request = PlotRequest(
@@ -258,7 +266,10 @@ def plot(
     )
     reasons: list[str] = []
     try:
-        figures = draw(shown, Path(out), tuple(dict.fromkeys(formats)), request, reasons.append)
+        if is_file:
+            figures = draw_file(shown, place, request, reasons.append)
+        else:
+            figures = draw(shown, place, tuple(dict.fromkeys(formats)) or ("png",), request, reasons.append)
     except OSError as error:
         what = f"cannot write figures to {out}: {error.strerror}"
         raise UsageError(f"{what}; choose another folder with --out") from error

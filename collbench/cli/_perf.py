@@ -13,7 +13,15 @@ from typing import Any
 import click
 
 from collbench.api.requests import measured_sweep
-from collbench.cli.options import HERE, nccl_options, nccl_remarks, shared, sweep_request, without_nccl_options
+from collbench.cli.options import (
+    HERE,
+    nccl_options,
+    nccl_remarks,
+    shared,
+    sweep_request,
+    try_output,
+    without_nccl_options,
+)
 from collbench.cli.progress import LiveTable
 from collbench.cli.running import finish, run_session, write_foreign
 from collbench.collectives import Collective, find_collective, of_nccl_tests
@@ -74,6 +82,7 @@ def _command(collective: Collective, name: str) -> click.Command:
 
 def _run(collective: Collective, options: dict[str, Any]) -> int:
     joined, least = launched(), _least_bandwidth()  # which may be refused, and then before anything is measured
+    try_output(options["output_file"], "-J FILE", options["out"])
     threads, gpus = options["nthreads"], options["ranks"]
     remarks = list(nccl_remarks(options))
     if joined:

@@ -59,21 +59,22 @@ class _Messages(io.FileIO):
 class _Wrapping(io.TextIOWrapper):
     """For a terminal: lines that are too long for it go on below themselves, and no word is broken.
 
-    What a program reads, a line of JSON, stays whole.
+    What a program reads, a line of JSON or an error, stays whole, and so does what moves the cursor.
     """
 
     def write(self, text: str) -> int:
         """Write as TextIOWrapper does, with long lines wrapped."""
-        width = room()
-        if width is None or all(len(_CODE.sub("", line)) <= width for line in text.split("\n")):
+        width = room(self)
+        moves = "\r" in text or "\x1b" in _CODE.sub("", text)
+        if width is None or moves or all(len(_CODE.sub("", line)) <= width for line in text.split("\n")):
             return super().write(text)
-        lines = (line if line.lstrip()[:1] in _PROGRAMS else wrapped(line, width) for line in text.split("\n"))
+        lines = (line if line.lstrip().startswith(_PROGRAMS) else wrapped(line, width) for line in text.split("\n"))
         super().write("\n".join(lines))
         return len(text)
 
 
 _CODE = re.compile(r"\x1b\[[0-9;]*m")  # of a colour, which takes no room
-_PROGRAMS = ('"', "{", "[", "#")  # begin lines that programs read, and those that another tool would have printed
+_PROGRAMS = ('"', "{", "[", "#", "collbench: ")  # begin lines that programs read: JSON, other tools', errors
 
 
 def coloured() -> bool:
@@ -98,7 +99,7 @@ def prepare() -> None:
     if sys.stdout is sys.__stdout__:
         sys.stdout = _text(io.BufferedWriter(_Output(1, "w", closefd=False)), sys.stdout, _Wrapping)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr)
+        sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr, _Wrapping)
 
 
 def _text(binary: Any, before: Any, kind: type[io.TextIOWrapper] = io.TextIOWrapper) -> io.TextIOWrapper:

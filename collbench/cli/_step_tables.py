@@ -22,9 +22,12 @@ from collbench.analysis.strategies import COLUMNS, Ranking, TableRow, table
 from collbench.cli.tables import WHOLE, Table
 from collbench.measure.step_runs import MODES
 from collbench.results import Result, StepRow, StepTimes, Trained
-from collbench.units import format_figure, format_seconds, format_size
+from collbench.units import format_figure, format_interval, format_seconds, format_size
 
-PREDICTED = "a model's numbers: nothing was measured; intervals are bands in which nine of ten should lie"
+PREDICTED = (
+    "a model's numbers: nothing was measured\n"
+    "9 in 10: half of the band in which nine in ten should lie; intervals in brackets are such bands"
+)
 MORE_RANKS = (8, 64, 1024, 16384)
 """For how many ranks a step is expected."""
 _SHOWN = 8  # ranks of a row in the section on stragglers: those that cost most
@@ -246,7 +249,7 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
 def _percentile(percent: float, known: Estimate | None) -> str:
     if known is None:
         return f"p{percent:g} unknown, too few steps"
-    return f"p{percent:g} {format_seconds(known.value)} ({format_seconds(known.low)} .. {format_seconds(known.high)})"
+    return f"p{percent:g} {format_seconds(known.value)}{format_interval(known.low, known.high, format_seconds)}"
 
 
 def _more_ranks(result: StepTimes, steps: StepArrays) -> Iterator[str]:
@@ -255,11 +258,11 @@ def _more_ranks(result: StepTimes, steps: StepArrays) -> Iterator[str]:
     yield "  a step of more ranks such as these, each disturbed by itself, with communication as here:"
     for ranks in (steps.ranks, *(more for more in MORE_RANKS if more > steps.ranks)):
         slowest = expected_maximum(steps.computing, ranks)
-        low, high = (format_seconds(seconds + exposed) for seconds in (slowest.low, slowest.high))
+        interval = format_interval(slowest.low + exposed, slowest.high + exposed, format_seconds).lstrip()
         remark = f"measured {format_seconds(float(steps.seconds.mean()))}" if ranks == steps.ranks else ""
         if slowest.at_least:
             remark = "at least: beyond the longest that was measured"
-        yield f"  {ranks:>7} {format_seconds(slowest.value + exposed):>9} {f'({low} .. {high})':<22} {remark}".rstrip()
+        yield f"  {ranks:>7} {format_seconds(slowest.value + exposed):>9} {interval:<22} {remark}".rstrip()
 
 
 # Strategies.

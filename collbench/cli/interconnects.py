@@ -33,7 +33,7 @@ from collbench.cli.tables import grid, room
 from collbench.datatypes import NONE
 from collbench.errors import UsageError, unknown
 from collbench.host.launcher import launched
-from collbench.results import Timed, timed
+from collbench.results import Prediction, Timed, timed
 from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
 from collbench.topology.system import System
@@ -41,7 +41,7 @@ from collbench.units import format_seconds, format_size, printable
 
 LEGEND = (
     "vs: the time of the first over this row's, so above 1 is faster; ~ where they are not distinguishable\n"
-    "band: of a prediction where nine in ten should lie, of a measurement the 95 % interval of its median\n"
+    "interval: of a prediction where nine in ten should lie, of a measurement that of its median at 95 %\n"
     "* is fastest, ? likely or perhaps; each is as fast as its library, or as the requested implementations"
 )
 NARROWEST = 50  # columns, below which nothing more is left out
@@ -188,11 +188,13 @@ def _head(table: Table) -> Iterator[str]:
 
 
 def _lines(table: Table, width: int | None) -> list[str]:
-    """Return the table in so many columns, or as many as it needs; without room the algorithm goes, then the band."""
+    """Return the table in so many columns, or as many as it needs; without room algorithms go, then intervals."""
     versus = f"vs {table.interconnects[0].name}"
     if len(versus) > 8:
         versus = "vs first"
-    rows: list[Sequence[str]] = [("size", "", "time", versus, "band", "algorithm")]
+    predicted = {isinstance(found.row, Prediction) for line in table.lines for found in line.cells if found}
+    interval = "nine in ten" if predicted == {True} else "interval"
+    rows: list[Sequence[str]] = [("size", "", "time", versus, interval, "algorithm")]
     for line in table.lines:
         size = format_size(line.nbytes)
         for one, found in zip(table.interconnects, line.cells, strict=True):

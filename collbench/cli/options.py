@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from collbench.errors import StorageError, UsageError, writing
+from collbench.host.launcher import launched
 from collbench.host.sanitize import cell
 from collbench.platforms import platforms
 
@@ -62,6 +63,23 @@ PICTURE = _PrintablePath(dir_okay=False, path_type=Path)
 RUN = click.Argument(["run"], metavar="RUN", type=PATH)
 RUNS = click.Argument(["runs"], metavar="RUN...", nargs=-1, required=True, type=PATH)
 FORMATS = click.Choice(["png", "svg", "pdf"])  # of pictures
+
+
+def try_output(path: Path | None, option: str, folder: Path | None) -> None:
+    """UsageError if that file cannot be written, before anything is measured; it stays as it is.
+
+    Pipes and devices are not opened, and of a launcher's processes the first alone writes.  `folder` is made later.
+    """
+    if path in (None, STANDARD) or (launched() or (0, 1))[0] > 0 or (folder and path.parent == folder):
+        return
+    with writing(path, option):
+        if path.exists():
+            if path.is_file() or path.is_dir():
+                path.open("ab").close()
+            return
+        place = path.resolve()  # of a link that leads nowhere, what it would lead to
+        place.open("ab").close()
+        place.unlink(missing_ok=True)
 
 
 def writes(what: str) -> list[click.Parameter]:
@@ -289,6 +307,7 @@ _SWEEP = (
         "mpi4py's.",
         default="",
         metavar="LIB[,LIB]",
+        show_default=False,
     ),
     option(
         "--starts",
@@ -304,7 +323,11 @@ _SWEEP = (
         type=PATH,
         metavar="FILE|-",
     ),
-    option("-I --percentiles", "Show min, p95, p99 and max of the samples too.", is_flag=True),
+    option(
+        "-I --percentiles",
+        "Show min, p95, p99 and max of the samples too: of short operations, of means.",
+        is_flag=True,
+    ),
     option("--out", "Folder to make for run file and plots.", type=PATH),
     option("--plot/--no-plot", "Draw the plots at the end.", default=True),
 )
@@ -329,7 +352,9 @@ def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
     for name, given in SWEEP_OPTIONS.items():
         if name in names or name in defaults:
             changed = copy(given)
-            changed.default = defaults.get(name, given.default)
+            if name in defaults:
+                changed.default = defaults[name]
+                changed.help = (given.help or "").partition("; default:")[0].rstrip(".") + "."
             options.append(changed)
     return options
 

@@ -2,6 +2,7 @@
 
 For example:
   collbench plot results/runs/...
+  collbench plot run-a run-b -o both.png
   collbench plot run-a run-b --view all --format svg
 """
 
@@ -18,14 +19,16 @@ _DIGITS = 6  # of a number of lines
 
 _OPTIONS = [
     RUNS,
-    out_option("Where to write the figures.  [default: the folder of the first run]", "FOLDER"),
+    out_option(
+        "Folder of the figures, or the file of one: NAME.png, NAME.svg, NAME.pdf.  [default: the folder of the first "
+        "run]",
+        "FOLDER|FILE",
+    ),
     option(
         "--format formats",
-        "File format; may be given several times.",
+        "File format; may be given several times.  [default: as --out ends, else png]",
         type=FORMATS,
         multiple=True,
-        default=["png"],
-        show_default=True,
     ),
     option(
         "--style",
@@ -37,9 +40,9 @@ _OPTIONS = [
     option(
         "--view views",
         "What stands along y: bandwidth, latency, ratio (the library's time over this row's), bound (the share of what "
-        "the line rate allows); or samples (every sample, around the median of its row).",
-        default="bandwidth,latency",
-        show_default=True,
+        "the line rate allows); or samples (every sample, around the median of its row).  [default: bandwidth, in a "
+        "folder latency too]",
+        default="",
         metavar="NAME[,NAME]|all",
     ),
     option(

@@ -7,6 +7,7 @@ from collbench.analysis.roofline import share_in_words
 from collbench.analysis.wires import Times, Tradeoff
 from collbench.cli.tables import WHOLE, Table
 from collbench.results import PARTS, Explanation, Observed, Prediction, Result, Timed
+from collbench.results.collectives import sample_in_words
 from collbench.units import digits, format_rate, format_seconds, format_size, significant
 
 LEGEND = (
@@ -38,12 +39,13 @@ ESTIMATE = (
 SHARED = "busbw -: ranks share a GPU, and between them there is no bus"
 NAME = 16  # characters of an implementation's name
 _ROW = "{size:>9}  {name:<WIDTH} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8} {busbw:>8} {ratio:>8}  {check}"
-_FIRST_OUT = ("spread", "estimate", "algbw", "busbw", "interval", "ratio")
+_FIRST_OUT, _LAST_OUT = ("spread", "estimate", "algbw", "ratio"), ("interval", "busbw")
 _EXPECTED = Table(
     f"{{size:>9}}  {{name:<{NAME}}} {{time:>9}} {{band:>18}} {{algbw:>8}} {{busbw:>8}} {{ratio:>8}}  "
-    "{how:<16} {check}",
-    ("algbw", "how", "busbw", "ratio", "band"),
+    "{how:<15}  {check}",
+    ("algbw", "how", "ratio", "band"),
     {"name": "", "band": "nine in ten", "how": "algorithm", "check": ""},
+    last_out=("busbw",),
 )
 EXPLAIN = Table(
     "{name:<16} {time:>9} {launch:>8} {waited:>8} {moved:>8} {added:>8} {published:>9} {tracing:>8}  {note}",
@@ -80,7 +82,8 @@ def left_out(library: str, spread: bool, estimates: bool, width: int, modelled: 
 
 
 def _measured(width: int) -> Table:
-    return Table(_ROW.replace("WIDTH", str(width)), _FIRST_OUT, {"name": "", "interval": "± 95 %"})
+    form, heads = _ROW.replace("WIDTH", str(width)), {"name": "", "interval": "± 95 %"}
+    return Table(form, _FIRST_OUT, heads, last_out=_LAST_OUT)
 
 
 def _heads(library: str, spread: bool = False, estimates: bool = False) -> dict[str, str]:
@@ -96,13 +99,14 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
     """Return a collective's result as a row; `library` is the result for the same case that it is compared with."""
     if isinstance(result, Explanation):
         return _explained_row(result)
-    start = f"{format_size(result.case.nbytes):>9}  {result.label:<{width}}"
+    name = result.label if len(result.label) <= width else result.implementation
+    start = f"{format_size(result.case.nbytes):>9}  {name:<{width}}"
     if result.problem:
         return Table("{start} {reason}").row(start=start, reason=result.problem)
     assert isinstance(result, Observed | Prediction)
     if not result.typical > 0:  # some tools print a row without a time
         return f"{start} {remarks('no time', result)}"
-    cells = cells_of(result, library) | {"check": remarks(result.check, result)}
+    cells = cells_of(result, library) | {"name": name, "check": remarks(result.check, result)}
     if isinstance(result, Prediction):
         return _EXPECTED.row(**cells, band=" .. ".join(map(format_seconds, result.band)), how=result.method)
     percentiles = [result.percentile(percent) for percent in _SPREAD.values()] if spread else []
@@ -171,6 +175,12 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
     if any(map(_busless, results)):
         lines.append(SHARED)
     return lines
+
+
+def spread_legend(results: Iterable[Result]) -> str:
+    """Return what the percentiles are of."""
+    what = sample_in_words(results)
+    return f"min, p95, p99, max: of the samples{f', each {what}, which differ by more' if what else ''}"
 
 
 def _busless(result: Result | Timed) -> bool:

@@ -13,7 +13,7 @@ import click
 from collbench.api.notices import started
 from collbench.cases import Sweep
 from collbench.cli._process import obeys
-from collbench.cli.options import STANDARD
+from collbench.cli.options import STANDARD, try_output
 from collbench.cli.progress import LiveTable, waiting
 from collbench.errors import RunFileError, StorageError, UsageError, writing
 from collbench.host import signals
@@ -139,8 +139,11 @@ class Outputs:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Outputs":
-        """Return the outputs that a command's options ask for."""
-        return cls(options["plot"], options["quiet"], options["as_json"], options.get("output_file"))
+        """Return the outputs that a command's options ask for; UsageError if one cannot be written."""
+        outputs = cls(options["plot"], options["quiet"], options["as_json"], options.get("output_file"))
+        try_output(outputs.json, "--json FILE", options["out"])
+        try_output(outputs.foreign, "-J FILE", options["out"])
+        return outputs
 
     def aside(self) -> redirect_stdout[TextIO]:
         """Send all else to standard error where JSON goes to standard output."""

@@ -8,6 +8,7 @@ For example:
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import click
@@ -194,7 +195,9 @@ def _run(
     total: int = 0,
 ) -> int:
     """Measure or predict everything, show each row as it arrives, then the conclusion and where everything is."""
-    rows = ResultTable(table.title, table.table.heading, lambda result: table.row(result, session.results), total)
+    heads = {"interval": "9 in 10"} if session.modelled else {}
+    heading = partial(table.table.heading, **heads)
+    rows = ResultTable(table.title, heading, lambda result: table.row(result, session.results), total)
     if interrupted := run_session(session, rows):
         return interrupted
     if session.leader:

@@ -108,7 +108,8 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
         if not outputs.quiet:
             for line in noise(session.results, watch):
                 click.echo(line, err=True)
-        print_end(session, results_table.EXPECTED_LEGEND if session.modelled else results_table.LEGEND, outputs)
+        legend = results_table.EXPECTED_LEGEND if session.modelled else results_table.LEGEND
+        print_end(session, f"{legend}\n{results_table.spread_legend(session.results)}" if spread else legend, outputs)
     status = finish([session])
     outputs.write(session)
     return status
@@ -129,8 +130,9 @@ class SweepTable(LiveTable):
 
     @property
     def _width(self) -> int:
-        """Characters of the longest name; names have their library's version once the ranks are there."""
-        return max([NAME, *map(len, self._session.labels)])
+        """Characters of a name: with the version of its library, which the ranks say, where all columns have room."""
+        longest = max([NAME, *map(len, self._session.labels)])
+        return NAME if self._left_out(longest) else longest
 
     def add(self, result: Result) -> None:
         """Print a result."""
@@ -147,8 +149,11 @@ class SweepTable(LiveTable):
 
     def left_out(self) -> list[str]:
         """Return the columns that the terminal is too narrow for."""
+        return self._left_out(self._width)
+
+    def _left_out(self, width: int) -> list[str]:
         modelled = self._session.modelled
-        return results_table.left_out(self._library, self._spread, bool(self._estimated), self._width, modelled)
+        return results_table.left_out(self._library, self._spread, bool(self._estimated), width, modelled)
 
 
 def _print_fastest(session: Session) -> None:

@@ -7,16 +7,18 @@ A table of rich needs all rows to find its widths, wraps cells instead of leavin
 """
 
 import os
-import shutil
+import re
 import string
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 NARROWEST = 20  # columns that anything is laid out for
 REST = 12  # characters that the last column needs before any other is left out
+OK = 2  # the same, of the most important columns
+USUAL = 80  # columns of a terminal that does not say its width
 CONTINUED = 11  # blanks before the last column where nothing of it fits next to the others
 WHOLE = 10_000  # columns in which every table fits
 
@@ -36,6 +38,7 @@ class Table(NamedTuple):
     first_out: Sequence[str] = ()  # the first to be left out first; those not named stay
     heads: Mapping[str, str] = MappingProxyType({})  # where they differ from the columns' names
     width: int | None = None  # in characters; by default that of standard output
+    last_out: Sequence[str] = ()  # left out after those, where what stands last has no room for a word
 
     def heading(self, **heads: str) -> str:
         """Return the names of the columns; `heads` are those that differ from table to table."""
@@ -60,10 +63,10 @@ class Table(NamedTuple):
         gone: list[str] = []
         if not width:
             return gone
-        for name in self.first_out:
+        for name in (*self.first_out, *self.last_out):
             columns = self._columns(gone)[:-1]
             used = sum(len(field.before) + len(f"{cells[field.name]:{field.spec}}") for field in columns)
-            if used + 2 + REST <= width:
+            if used + 2 + (OK if name in self.last_out else REST) <= width:
                 break
             gone.append(name)
         return gone
@@ -73,11 +76,16 @@ class Table(NamedTuple):
         return [Field(before, name, spec or "") for before, name, spec, _ in parts if name and name not in without]
 
 
-def room() -> int | None:
-    """Return the columns of the terminal that standard output is, or as COLUMNS says; None where there is no limit."""
-    if not (os.environ.get("COLUMNS", "").isdecimal() or sys.stdout.isatty()):
-        return None
-    return max(NARROWEST, shutil.get_terminal_size().columns)
+def room(stream: TextIO | None = None) -> int | None:
+    """Return the columns of the terminal that a stream is, by default standard output, or as COLUMNS says.
+
+    None where there is no limit.
+    """
+    stream, told = stream or sys.stdout, os.environ.get("COLUMNS", "")
+    columns = int(told) if told.isdecimal() else 0
+    if not columns and stream.isatty():
+        columns = os.get_terminal_size(stream.fileno()).columns or USUAL
+    return max(NARROWEST, columns) if columns else None
 
 
 def grid(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
@@ -109,9 +117,15 @@ def _continued(start: str, rest: str, width: int) -> Iterator[str]:
         yield " " * len(start) + line
 
 
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]?i?B|[num]?s|[GMk]B/s|%)(?!\w))")
+_HELD = "\N{NO-BREAK SPACE}"
+
+
 def _broken(text: str, width: int) -> list[str]:
-    """Return the text broken at blanks, never within a word."""
-    return textwrap.wrap(text, max(1, width), break_long_words=False, break_on_hyphens=False) or [""]
+    """Return the text broken at blanks, never within a word or between a number and its unit."""
+    held = _BEFORE_UNIT.sub(_HELD, text)
+    lines = textwrap.wrap(held, max(1, width), break_long_words=False, break_on_hyphens=False)
+    return [line.replace(_HELD, " ") for line in lines] or [""]
 
 
 def wrapped(line: str, width: int) -> str:

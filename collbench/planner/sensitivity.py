@@ -238,18 +238,20 @@ def _neighbours(given: Setting, best: Planned) -> Iterator[str]:
             except UsageError:
                 continue
             what = f"{short}{size} instead of {short}{getattr(best.layout, name)}"
-            yield _compared(best, other, what, given.capacity)
+            yield compared(best, other, what, given.capacity)
 
 
-def _compared(best: Planned, other: Planned, what: str, capacity: float) -> str:
+def compared(best: Planned, other: Planned, what: str, capacity: float) -> str:
+    """Return what another layout loses against the best in time, or why it is not the best although it gains."""
     if other.needed > capacity:
         return f"{what} does not fit: {(other.needed - capacity) / 2**30:.1f} GiB short"
     changes = {name: other.parts[name] - best.parts[name] for name in best.parts}
     most = max(changes, key=lambda name: changes[name])
     loss = 1 - best.step / other.step
     if loss < 0:  # and yet it comes later
-        spared = (other.needed - best.needed) / 2**30
-        return f"{what} is {-loss:.1%} faster, {_may(other, best) or f'as good as nothing, for {spared:.1f} GiB more'}"
+        more = (other.needed - best.needed) / 2**30
+        memory = f"for {more:.1f} GiB more" if more > 0 else f"with {-more:.1f} GiB less"
+        return f"{what} is {-loss:.1%} faster, {_may(other, best) or f'as good as nothing, {memory}'}"
     return f"{what} is {loss:.1%} slower: {words(most)} {changes[most]:+.3g} s"
 
 

@@ -122,6 +122,11 @@ def size_ticks(least: int, largest: int, most: int) -> list[int]:
     return [2**exponent for exponent in range(first, last + 1) if exponent % step == 0]
 
 
+def bars_in_words(predicted: bool) -> str:
+    """Return what the bars across points are, for the name of an axis."""
+    return "bars: where nine in ten should lie" if predicted else "bars: 95 % intervals"
+
+
 def seconds_tick(seconds: float, position: float | None = None) -> str:
     """Return a tick of an axis of times that starts at 0, as Matplotlib's formatters are called."""
     return format_seconds(seconds) if seconds > 0 else "0"

@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from collbench.analysis.crossover import rivals, winners
 from collbench.plots import samples
 from collbench.plots.axes import (
     Artist,
@@ -166,7 +167,6 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[Line, L
     columns = len(cells) if len(cells) <= 3 else math.ceil(math.sqrt(len(cells)))
     rows = math.ceil(len(cells) / columns)
     every = [curves for cell in cells for curves in cell]
-    predicted = all(curves.panel.predicted for curves in every)
     with style(plot_style):
         size = plot_style.width(columns), plot_style.height(rows)
         figure = new_figure(*size, dpi=plot_style.dpi)
@@ -190,10 +190,31 @@ def _figure(combination: Combination, cells: Sequence[Cell], known: dict[Line, L
                 axes.tick_params(labelbottom=True)
         _value_labels(figure, cells, columns, plot_style)
         if plot_style.title:
-            what = f"{'predicted ' * predicted}{every[0].view.heading}".capitalize()
-            words = f"{what} of {combination.collective} ({', '.join(filter(None, combination[1:]))})"
-            heading(figure, wrapped(words, letters_of(room, plot_style.title)))
+            heading(figure, _heading(combination, every, letters_of(room, plot_style.title)))
     return figure
+
+
+def _heading(combination: Combination, every: Sequence[Curves], width: int) -> str:
+    """Return what is seen: what stands along y, of which collective, and what was the fastest, where that is known."""
+    view, panel = every[0].view, every[0].panel
+    predicted = all(curves.panel.predicted for curves in every)
+    what = f"{'predicted ' * predicted}{view.heading or view.label([panel])}".capitalize()
+    words = [f"{what} of {combination.collective} ({', '.join(filter(None, combination[1:]))})"]
+    found = fastest(panel) if all(curves.panel is panel for curves in every) else ""
+    if found:
+        words += [found] if len(found) <= width else found.replace(", ", ",\n").split("\n")
+    return "\n".join(wrapped(line, width) for line in words)
+
+
+def fastest(panel: Panel) -> str:
+    """Return what was surely the fastest, at most two of them with their sizes; empty where nothing surely was."""
+    compared = rivals(row for row in panel.results if not isinstance(row, Prediction))
+    if len({row.implementation for row in compared}) < 2:
+        return ""
+    ((_, ranges),) = winners(compared)
+    sure = [found for found in ranges if len(found.names) == 1]
+    longest = sorted(sure, key=lambda found: found.first / found.last)[:2]
+    return f"fastest: {', '.join(map(str, sorted(longest)))}" if longest else ""
 
 
 def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool, plot_style: Style) -> None:
@@ -215,7 +236,7 @@ def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool
         front = 1.9 if look.color == MUTED else 2.0 if look.linestyle else 2.1
         axes.plot(sizes, middle, label=_name(line, panel.predicted), zorder=front, **plot_style.drawn(look))
     if bound:
-        words = f"{bound.name}: {view.tick(bound.last)}" if write_bound and not panel.color else ""
+        words = view.tick(bound.last) if write_bound and not panel.color else ""  # what it is of, the legend says
         _draw_bound(axes, bound, words, panel.color or GREY, plot_style)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collbench import plots
+from collbench.errors import UsageError
 from collbench.host.sanitize import text
 from collbench.plots.axes import Figure, heading
 from collbench.plots.save import save
@@ -90,11 +91,37 @@ def draw(
     The same runs give the same bytes, whatever the user's Matplotlib configuration.
     """
     paths: list[Path] = []
+    for stem, figure, plot_style in _drawn(runs, request, say):
+        paths += save(figure, folder, stem, formats, plot_style)
+    return paths
+
+
+def draw_file(runs: Sequence[Run], file: Path, request: PlotRequest, say: Say) -> list[Path]:
+    """Write the figure of these runs into that file and return it; none if there is nothing to draw.
+
+    Raises:
+        UsageError: There are several figures.
+
+    """
+    found = list(_drawn(runs, request, say))
+    if len(found) > 1:
+        names = ", ".join(stem for stem, *_ in found)
+        raise UsageError(
+            f"--out {file} is one file, and these are {len(found)} figures: {names}; "
+            "give a folder, or choose one with --view"
+        )
+    paths: list[Path] = []
+    for _, figure, plot_style in found:
+        paths += save(figure, file.parent, file.stem, [file.suffix[1:]], plot_style)
+    return paths
+
+
+def _drawn(runs: Sequence[Run], request: PlotRequest, say: Say) -> Iterator[tuple[str, Figure, Style]]:
+    """Yield every figure of every kind, with the name of its file before it and its plot style behind."""
     for kind in kinds().values():
         for stem, figure in kind.figures(runs, request, say):
             _mark_cut_off(figure, runs)
-            paths += save(figure, folder, stem, formats, request.style if kind.styled else SCREEN)
-    return paths
+            yield stem, figure, request.style if kind.styled else SCREEN
 
 
 def _mark_cut_off(figure: Figure, runs: Sequence[Run]) -> None:

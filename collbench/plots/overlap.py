@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from collbench.analysis.overlap import Overlap, best_of_schedules, overlaps
-from collbench.plots.axes import Axes, Figure, heading, new_figure, patch_legend
+from collbench.plots.axes import Axes, Figure, bars_in_words, heading, new_figure, patch_legend
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import ACTIVITIES, COLORS, SCREEN, style
 from collbench.results import StepPrediction, StepTimes
@@ -51,7 +51,7 @@ def _buckets(own: Sequence[Overlap], topology: str) -> Figure:
     axes.xaxis.set_major_formatter(lambda size, position: format_size(size))
     axes.yaxis.set_major_formatter(lambda seconds, position: format_seconds(seconds))
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("size of a bucket")
+    axes.set_xlabel(f"size of a bucket; {bars_in_words(isinstance(first.row, StepPrediction))}")
     axes.set_ylabel("step")
     heading(drawn, f"A step in buckets, {first.row.label}: {topology}")
     drawn.legend(loc="outside lower left", ncols=3)

@@ -47,7 +47,7 @@ class _Bar(NamedTuple):
         return max(sum(self.parts.values()), *(self.band or (0.0,)))
 
 
-_SECONDS = "seconds of a step; the line spans where it should lie"
+_SECONDS = "seconds of a step; the line spans where nine in ten should lie"
 
 
 def _layouts(run: Run, request: PlotRequest) -> Named:
@@ -252,7 +252,7 @@ def _efficiency_figure(found: Sequence[Scaled], machine: str) -> Figure:
     counts = sorted({row.gpus for one in found for row in one.rows})
     efficiency_axes(axes, counts, _apart(counts))
     axes.set_ylim(0, 1.25)
-    axes.set_xlabel("GPUs")
+    axes.set_xlabel("GPUs; bands: where nine in ten should lie")
     axes.set_ylabel("tokens/s of a GPU, over the fewest GPUs'")
     heading(drawn, f"Efficiency of a training run: {name}, predicted")
     drawn.legend(loc="outside lower left", ncols=3)

@@ -11,6 +11,7 @@ from collbench.plots.panels import Drawn, Line, Panel
 from collbench.plots.style import DARK, SCREEN, Look, style
 from collbench.plots.views import SAMPLES
 from collbench.results import Measurement, Reported
+from collbench.results.collectives import sample_in_words
 from collbench.units import format_seconds, format_size
 
 _COLUMNS, _PANELS = 3, 9  # sizes side by side, and in a figure; more are too small to read
@@ -97,6 +98,8 @@ def _figure(
         )
         grid_along_x(axes)
     words = f"Samples of {panel.results[0].case.title} against the median of each row\n{panel.place}"
+    if what := sample_in_words(sampled.values()):
+        words += f"; each {what}"
     heading(drawn, words, fontsize=SCREEN.labels)
     return drawn
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from collbench.analysis.scaling import USUAL, Curve, curves, fit_laws, nearest_law
-from collbench.plots.axes import LEVEL, Axes, Figure, efficiency_axes, heading, new_figure
+from collbench.plots.axes import LEVEL, Axes, Figure, bars_in_words, efficiency_axes, heading, new_figure
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import GREY, SCREEN, Look, looks, style
 from collbench.results import StepPrediction, StepTimes, family
@@ -50,7 +50,7 @@ def _panel(axes: Axes, curves: Sequence[Curve], chosen: dict[str, Look]) -> None
     for curve in curves:
         _curve(axes, curve, chosen[family(curve.points[-1].row.implementation)])
     axes.set_ylim(0, 1.1)
-    axes.set_xlabel("ranks")
+    axes.set_xlabel(f"ranks; {bars_in_words(isinstance(curves[0].last.row, StepPrediction))}")
 
 
 def _curve(axes: Axes, curve: Curve, look: Look) -> None:

@@ -20,7 +20,7 @@ class View(NamedTuple):
     """The y axis of a figure: which value stands for the seconds of an operation, and how it is written."""
 
     name: str  # of the file and for --view
-    heading: str  # what the figure is of
+    heading: str  # what the figure is of; empty: what its y axis is
     value: Callable[[Panel, Drawn, float], float]  # of so many seconds; NaN, which leaves the point out: there is none
     label: Callable[[Sequence[Panel]], str]  # name of the axis
     tick: Callable[[float], str]  # a value as text
@@ -87,7 +87,7 @@ def _without_library(panel: Panel) -> str:
 VIEWS: tuple[View, ...] = (
     View(
         name="bandwidth",  # of the bus; the algorithm's where no bus lies between the ranks
-        heading="bandwidth",
+        heading="",
         value=lambda panel, result, seconds: result.case.nbytes / seconds * (panel.factor or 1),
         label=lambda row: f"{'bus' if row[0].factor else 'algorithm'} bandwidth",
         tick=_rate,

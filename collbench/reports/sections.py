@@ -263,7 +263,7 @@ def _interconnect_table(table: Table) -> TextTable:
 # ---- plans of a training run
 
 
-_PLAN = ("layout", "system", "GPUs", "step", "band", "MFU", "tokens/s")
+_PLAN = ("layout", "system", "GPUs", "step", "nine in ten", "MFU", "tokens/s")
 
 
 def plans(analysed: AnalysedRun, room: int, anchors: Anchors) -> Part:

@@ -28,6 +28,7 @@ _NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs libra
 _MEANINGS = {
     "time": "time: the median, of imported rows what their check says",
     "interval": "interval: 95 % of the median, or nine in ten of a prediction",
+    "min": "min, p95, max: of the samples, which of short operations are means of several",
     "algbw": "algbw, busbw: GB/s, 1e9 bytes/s",
 }
 _CELL_BYTES, _ROW_BYTES = 4, 80  # of the page around the text of a cell, and around a row

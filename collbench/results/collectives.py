@@ -1,7 +1,7 @@
 """Results of collectives: measured, reported by another tool, predicted, explained, or absent for a reason."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from statistics import fmean, median
@@ -68,6 +68,15 @@ class Measurement(Observed):
             barrier=median(barriers) if barriers else None,
             scheduling=Scheduling.joined((result.scheduling, len(result.times)) for result in results),
         )
+
+
+def sample_in_words(results: Iterable[CaseResult]) -> str:
+    """Return `the mean of 64 to 4,096 operations`, where samples are means; else nothing."""
+    counts = {result.launches for result in results if isinstance(result, Measurement) and result.times}
+    if max(counts, default=1) == 1:
+        return ""
+    least, most = min(counts), max(counts)
+    return f"the mean of {f'{least:,} to ' if least < most else ''}{most:,} operations"
 
 
 @dataclass(frozen=True)

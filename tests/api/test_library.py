@@ -94,6 +94,7 @@ def test_a_sweep_is_measured_and_stored_and_read_back(tmp_path: Path, monkeypatc
     comparison = collbench.compare(run, again)
     assert {row.verdict.value for row in comparison.rows} <= {"same", "inconclusive"}
     assert [path.exists() for path in collbench.plot(run, "pictures")] == [True, True]
+    assert collbench.plot(run, "pictures/alone.svg") == [Path("pictures/alone.svg")]
 
 
 def test_a_sweep_on_a_system_is_a_prediction() -> None:

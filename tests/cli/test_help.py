@@ -65,6 +65,19 @@ def test_every_command_ends_its_help_with_examples_of_itself() -> None:
             command.make_context(name, example.split(), resilient_parsing=False)
 
 
+def test_the_help_of_an_option_says_a_single_default() -> None:
+    """The usual value of nccl-tests' programs, and not that of `sweep` beside it."""
+    parents = [group.get_command(None, name) for name in (*NAMES, "all_reduce_perf")]  # type: ignore[attr-defined]
+    commands = [part for command in parents for part in (getattr(command, "commands", None) or {"": command}).values()]
+    for command in commands:
+        context = click.Context(command, **command.context_settings)
+        for option in command.params:
+            told = option.get_help_record(context)
+            assert not told or told[1].count("default: ") < 2, told
+    assert "[default: 1]" in helped("all_reduce_perf")
+    assert "every GPU" not in helped("all_reduce_perf")
+
+
 def test_a_shell_completes_commands_options_and_names() -> None:
     """As bash asks for it; of several names with commas the last, and none that is there."""
     for words, offered in {

@@ -54,6 +54,19 @@ def test_figures_go_beside_the_run_and_their_paths_to_stdout(tmp_path: Path) -> 
     assert [path.name for path in run.parent.iterdir()] == ["run.jsonl"]
 
 
+def test_a_name_that_ends_as_a_picture_is_the_file_of_the_only_figure(tmp_path: Path) -> None:
+    """That of bandwidth unless another is asked for, in the format of the name; a folder of such a name is a folder."""
+    runs = [write_run(tmp_path / name) for name in ("a", "b")]
+    for name, words in (("both.png", []), ("both.v2.svg", []), ("both.pdf", ["--view", "latency", "--format", "pdf"])):
+        file = tmp_path / "new" / name
+        result = plot(*runs, "-o", file, *words)
+        assert (result.stdout.splitlines(), result.exit_code) == ([str(file)], 0), result.output
+        assert file.is_file()
+    (tmp_path / "folder.png").mkdir()
+    assert plot(*runs, "-o", tmp_path / "folder.png").exit_code == 0
+    assert (tmp_path / "folder.png" / "latency.png").is_file()
+
+
 def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> None:
     """Before anything is written."""
     run = write_run(tmp_path / "run", implementations=("mpi", "ring-flags"))
@@ -72,6 +85,8 @@ def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> Non
         ([kept(tmp_path / "one", scaled()[0])], ["run.jsonl: scaling is drawn of steps on several numbers"]),
         ([run, "--view", "bound"], ["nothing to plot: bound not drawn for 2 sockets", "--on SYSTEM"]),
         ([run, "--view", "speed", "-o", "new"], [quantity.name for quantity in VIEWS]),
+        ([run, "-o", "new/x.png", "--view", "all"], ["new/x.png is one file", "latency", "give a folder", "--view"]),
+        ([run, "-o", "new/x.png", "--format", "pdf"], ["x.png is png", "not pdf", "leave --format out"]),
         ([run, "--style", "poster", "-o", "new"], list(STYLES)),
         ([run, "--impl", "nccl", "-o", "new"], implementations),
         ([run, "--impl", "mpi,", "-o", "new"], implementations),

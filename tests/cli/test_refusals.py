@@ -22,6 +22,11 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("-r 2", "--root 2 is no rank; choose from 0 to 1"),
         ("--on moon", "unknown --on 'moon'; choose from: auto, gpu, cpu, ... dgx-h100, "),
         ("--out /proc/nothing", "cannot write to /proc/nothing"),
+        ("--json /proc/nothing.json", "cannot write /proc/nothing.json: ... choose another --json FILE"),
+        ("--json nothing/x.json", "cannot write nothing/x.json: No such file or directory"),
+        ("--json .", "cannot write .: Is a directory"),
+        ("-J /proc/nothing.json", "cannot write /proc/nothing.json: ... choose another -J FILE"),
+        ("--json new.json -b 0", "-b 0 is no message"),
         ("--frobnicate", "unknown option"),
         ("--nodes 2", "--nodes goes with a described system, and --on cpu is none"),
         ("--ranks-per-node 2", "--ranks-per-node goes with a described system"),
@@ -52,7 +57,9 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("dgx-h100,dgx-a100 --nodes 10 --ranks 40", "80 GPUs of --nodes 10; give --ranks 80"),
     ),
     "sweep --on dgx-h100": (("--nodes 10 --ranks 40", "80 GPUs of --nodes 10; give --ranks 80 for all"),),
+    "all_reduce_perf": (("-J /proc/nothing.json", "cannot write /proc/nothing.json"),),
     H100: (
+        ("--json /proc/nothing.json", "cannot write /proc/nothing.json"),
         ("--format csv", "--format csv is for several systems"),
         ("--ranks 16", "--ranks 16 is more than the 8 GPUs of DGX H100; ... --nodes 2"),
         (

@@ -3,8 +3,20 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from collbench.cli.ab import TABLE, label, paired_rows
-from collbench.cli.results_table import ESTIMATE, SHARED, expected_heading, heading, legend_lines, row
+from collbench.cli.results_table import (
+    ESTIMATE,
+    NAME,
+    SHARED,
+    expected_heading,
+    heading,
+    left_out,
+    legend_lines,
+    row,
+    spread_legend,
+)
 from collbench.collectives import COLLECTIVES
 from collbench.results import Failed, Mismatch, Note, Prediction, Skipped
 from collbench.results.facts import Sharing
@@ -31,6 +43,13 @@ def test_ranks_that_share_a_gpu_have_no_bus_bandwidth_and_one_line_says_why() ->
     assert legend_lines([replace(shared, estimate=1e-6)]) == [ESTIMATE, SHARED]
 
 
+def test_percentiles_say_of_how_many_operations_a_sample_is_the_mean() -> None:
+    single, many = (replace(measurement(), launches=count) for count in (1, 64))
+    assert spread_legend([single]) == "min, p95, p99, max: of the samples"
+    assert "each the mean of 64 operations" in spread_legend([many])
+    assert "each the mean of 1 to 64 operations" in spread_legend([many, single, Failed(case(), "mpi", "cpu", "died")])
+
+
 def test_bandwidths_stand_where_messages_have_a_size() -> None:
     """A barrier has none."""
     for name, collective in COLLECTIVES.items():
@@ -51,6 +70,30 @@ def test_what_is_not_a_number_says_why() -> None:
     assert "x  ok" not in row(library, library)
     few = measurement(seconds=(1e-6,) * 3, nbytes=4096)
     assert row(few, None).split() == ["4", "KiB", "mpi", "1", "us", "4.096", "4.096", "ok"], "no interval, and no ?"
+
+
+def test_a_narrow_table_keeps_bus_bandwidth_and_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 60 columns; names lose the versions of libraries, and the bandwidth stays longest."""
+    result = replace(measurement(seconds=(2e-6,) * 7, nbytes=4096), library="MPICH 5.0.2")
+    other = replace(measurement(seconds=(8e-6,) * 7, nbytes=4096))
+    for width, kept, gone in (
+        (80, ["± 95 %", "busbw", "vs mpi"], ["algbw"]),
+        (60, ["± 95 %", "busbw"], ["algbw", "vs mpi"]),
+        (50, ["busbw"], ["algbw", "vs mpi", "± 95 %"]),
+        (40, [], ["algbw", "vs mpi", "± 95 %", "busbw"]),
+    ):
+        monkeypatch.setenv("COLUMNS", str(width))
+        names, line = heading("mpi"), row(result, other)
+        assert all(name in names for name in kept), width
+        assert left_out("mpi", spread=False, estimates=False, width=NAME, modelled=False) == gone
+        assert max(map(len, line.split("\n"))) <= width
+        assert ("2.048" in line, "0.0%" in line, "4.00x" in line) == tuple(
+            name in kept for name in ("busbw", "± 95 %", "vs mpi")
+        )
+    monkeypatch.setenv("COLUMNS", "60")
+    line = row(expected("nccl", 1e-3, algorithm="ring"), None)
+    assert line.endswith("predicted")
+    assert "0.0041" in line
 
 
 def below(line: str, heading: str, **ends: str) -> None:

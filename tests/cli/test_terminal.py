@@ -23,9 +23,9 @@ from click.testing import CliRunner
 
 from collbench.api import notices
 from collbench.cli.progress import LiveTable
-from collbench.cli.tables import Table
+from collbench.cli.tables import Table, wrapped
 from collbench.results import Failed, Mismatch, Reported, Result, Skipped
-from tests.conftest import ROOT, case, measurement, of_a_user
+from tests.conftest import ROOT, Command, case, measurement, of_a_user
 
 TABLE = Table("{size:>9}  {name:<10} {time:>9} {rate:>8}  {check}", ("rate",))
 CELLS = {"size": "8 B", "name": "mpi", "time": "1.5 us", "rate": "0.01", "check": "ok, picked one-shot-ll of them all"}
@@ -120,6 +120,22 @@ def test_columns_are_left_out_by_their_importance() -> None:
         "           ok, picked one-shot-ll of",
         "           them all",
     ]
+
+
+def test_lines_are_broken_at_words_and_never_between_a_number_and_its_unit() -> None:
+    line = "  one-shot wins from 8 B to 64 KiB, 4x at 64 KiB, ± 10 % or 3.5 us"
+    for width in range(20, 70):
+        parts = wrapped(line, width).split("\n")
+        assert max(map(len, parts)) <= width
+        assert " ".join(part.strip() for part in parts) == line.strip()
+        assert not any(re.search(r"\d$", part) for part in parts), parts
+
+
+def test_footnotes_are_as_narrow_as_the_table_and_an_error_is_one_line(collbench: Command) -> None:
+    done = collbench("predict", "dgx-h100", "-e", "64", "--no-plot", COLUMNS="60")
+    assert "busbw" in done.stderr
+    assert max(len(line) for line in (done.stdout + done.stderr).splitlines() if "/" not in line) <= 60
+    assert collbench("predict", "moon", COLUMNS="60").stderr.count("\n") == 1
 
 
 RED = "\x1b[31m"

@@ -34,7 +34,15 @@ from collbench.planner.search import (
     resized,
     search,
 )
-from collbench.planner.sensitivity import RESOURCES, anchored, explain_best, largest_batch, parse_anchor, sensitivities
+from collbench.planner.sensitivity import (
+    RESOURCES,
+    anchored,
+    compared,
+    explain_best,
+    largest_batch,
+    parse_anchor,
+    sensitivities,
+)
 from collbench.planner.setting import FITTED, Setting, choices, constants_of, inputs, machine_of
 from collbench.topology.files import load
 from collbench.topology.products import ARCHITECTURES
@@ -334,6 +342,14 @@ def test_advice_names_the_bottleneck_what_neighbours_lose_and_the_largest_useful
     assert "unknown" in largest_batch(1536, 0)
     assert "takes 2.00x as many samples and 2.00x as many steps" in largest_batch(1000, 1000)
     assert "is more than that" in largest_batch(2000, 1000)
+
+
+def test_a_neighbour_that_is_hardly_faster_says_what_memory_it_takes_or_spares() -> None:
+    best = gpt3().best
+    for gib, said in ((2.5, "for 2.5 GiB more"), (-8.1, "with 8.1 GiB less")):
+        values = {**best.values, "step": 0.995 * best.step, "needed": best.needed + gib * 2**30}
+        line = compared(best, replace(best, values=values), "tp8 instead of tp4", math.inf)
+        assert line == f"tp8 instead of tp4 gains 0.5%, as good as nothing, {said}"
 
 
 def test_what_leans_on_an_unsure_link_comes_behind_what_is_a_little_slower_for_sure() -> None:

@@ -173,6 +173,21 @@ def test_predictions_are_dashed_and_hollow_within_their_band() -> None:
     assert corners(band) == {(row.case.nbytes, end) for row in nccl for end in (row.low, row.high)}
 
 
+def test_the_title_says_what_was_surely_the_fastest() -> None:
+    """Of measurements of one topology; predictions, and what intervals do not tell apart, are not ranked."""
+    small = sweep("mpi", sizes=SIZES[:4]) + sweep("ring-ll", sizes=SIZES[:4])
+    large = [measured("mpi", case(size)) for size in SIZES[4:]]
+    large += [replace(row, implementation="ring-ll", seconds=tuple(t / 9 for t in row.seconds)) for row in large]
+    both = run(*small, *large, platform="cpu")
+    words = "Bus bandwidth of allreduce (float, sum)\nfastest: mpi 8 B to 512 B, ring-ll 2 KiB to 128 MiB"
+    assert drawn("bandwidth", both).get_suptitle() == words
+    assert drawn("bandwidth", both, predicted("mpi")).get_suptitle() == words, "a prediction changes nothing"
+    level = run(*sweep("mpi"), *(replace(row, implementation="ring-ll") for row in sweep("mpi")))
+    for runs in ([run(*sweep("mpi"))], [level], [both, run(*small, topology="other")], [predicted("mpi", "ring-ll")]):
+        assert "fastest" not in drawn("bandwidth", *runs).get_suptitle()
+    assert "fastest" not in drawn("overlay-bandwidth", both, level, overlay=True).get_suptitle()
+
+
 def test_a_prediction_lies_over_what_was_measured_on_as_many_ranks() -> None:
     runs = [run(*sweep("nccl", "ring-ll"), platform="cpu"), predicted("nccl")]
     times = [result.typical for result in sweep("nccl")]
@@ -183,7 +198,7 @@ def test_a_prediction_lies_over_what_was_measured_on_as_many_ranks() -> None:
         assert labels(figure) == ["nccl, predicted", "ring-ll", "nccl", "95 % interval", "nine in ten, predicted"]
         assert len({line.get_color() for line in axes.lines if "nccl" in str(line.get_label())}) == 1
         assert title(axes) == "2 sockets, 4 ranks\npredicted: DGX"
-        assert figure.get_suptitle() == "Latency of allreduce (float, sum)"
+        assert figure.get_suptitle().startswith("Latency of allreduce (float, sum)\n"), "measured"
         assert lines(axes)["nccl, predicted"][1] == pytest.approx([2 * seconds for seconds in times])
         assert lines(axes)["nccl"][1] == times
     twice = [run(*sweep("nccl"), name=name, platform="cpu") for name in ("before", "after")]

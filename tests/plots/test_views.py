@@ -81,7 +81,7 @@ def test_every_view_is_a_figure_of_its_own_name() -> None:
     for quantity in views.VIEWS:
         ((stem, figure),) = curves.figures(runs, request=PlotRequest(views=[quantity.name]))
         assert stem == quantity.name
-        assert figure.get_suptitle().startswith(f"Predicted {quantity.heading} of allreduce")
+        assert figure.get_suptitle() == f"Predicted {quantity.heading or 'bus bandwidth'} of allreduce (float, sum)"
         assert figure.axes[0].get_ylabel()
     assert [stem for stem, _ in curves.figures(runs)] == [name for name in every if name in ("bandwidth", "latency")]
     assert [quantity.name for quantity in views.chosen(["ratio", "bandwidth"])] == ["bandwidth", "ratio"]
@@ -241,7 +241,7 @@ def test_the_line_rate_is_a_line_at_what_the_thriftiest_algorithm_makes_of_it() 
     assert "bound by a GPU's NVLinks (line rate 450 GB/s): 540 GB/s" in told
     two = drawn("bandwidth", on("dgx-h100", 4), on("dgx-a100", 8))
     texts = [[text.get_text() for text in axes.texts] for axes in two.axes]
-    assert texts == [["bound: 540 GB/s"], ["bound: 300 GB/s"]], "several bounds are told in their panels"
+    assert texts == [["540 GB/s"], ["300 GB/s"]], "several bounds are told in their panels"
 
 
 def test_an_overlay_has_a_colour_for_each_topology_and_a_marker_for_each_implementation() -> None:
