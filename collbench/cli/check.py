@@ -58,7 +58,12 @@ def _seconds(context: click.Context, parameter: click.Parameter, text: str) -> f
 
 _OPTIONS = [
     *shared("op"),
-    option("--impl", "Implementations.  [default: the library on GPUs, auto on a CPU]", metavar="NAME[,NAME]"),
+    option(
+        "--impl",
+        "Implementations.  [default: the library on GPUs, auto on a CPU]",
+        default="",
+        metavar="NAME[,NAME]",
+    ),
     *shared("ranks", "minbytes"),
     option("-e --maxbytes", "Largest message; default: 2M on a CPU, else 128M or what memory allows.", metavar="SIZE"),
     *shared(stepfactor=8.0),

@@ -84,7 +84,6 @@ class OsuTest:
 _ONE_WAY = "one direction, many messages in flight"
 _BOTH_WAYS = "both directions together, many messages in flight"
 _PING_PONG = "half a round trip, one direction at a time"
-_PING_PONGS = f"all pairs at once, {_PING_PONG}"
 TESTS = {  # by their titles
     "allreduce latency": OsuTest("allreduce"),
     "reduce latency": OsuTest("reduce"),
@@ -101,7 +100,6 @@ TESTS = {  # by their titles
     "bandwidth": OsuTest("sendrecv", pair=True, exactly="bandwidth", note=_ONE_WAY),
     "bi-directional bandwidth": OsuTest("sendrecv", pair=True, exactly="bidirectional", note=_BOTH_WAYS),
     "multiple bandwidth / message rate": OsuTest("multipair"),
-    "multi latency": OsuTest("multipair", note=_PING_PONGS),
 }
 
 

@@ -20,6 +20,7 @@ __all__ = ["made_up_ranks"]
 
 SAME = {"cudagraph": bool, "formats": tuple}  # by another type than on the command line
 OTHERS = {  # parameters that are no option of the command, by function
+    "check": {"each"},
     "compare": {"base", "new"},
     "diagnose": {"run"},
     "import_": {"files"},
@@ -31,7 +32,9 @@ OTHERS = {  # parameters that are no option of the command, by function
     "train": set(),
 }
 
-WORDS = dict.fromkeys(("diagnose", "import_", "plot", "report"), ("a",)) | dict.fromkeys(("sweep", "train"), ())
+WORDS = dict.fromkeys(("diagnose", "import_", "plot", "report"), ("a",)) | dict.fromkeys(
+    ("check", "sweep", "train"), ()
+)
 WORDS |= {"compare": ("a", "b"), "predict": ("dgx-h100",)}
 
 
@@ -57,7 +60,7 @@ def _plain(value: object) -> object:
 def test_the_examples_of_every_function_are_true(monkeypatch: pytest.MonkeyPatch) -> None:
     """As they stand in its docstring, in the checkout."""
     monkeypatch.chdir(ROOT)
-    for module in ("importing", "measuring", "reading", "reporting", "training"):
+    for module in ("checking", "importing", "measuring", "reading", "reporting", "training"):
         outcome = doctest.testmod(importlib.import_module(f"collbench.api.{module}"), report=True)
         assert outcome.attempted > 2, module
         assert outcome.failed == 0, module

@@ -349,7 +349,7 @@ def test_a_neighbour_that_is_hardly_faster_says_what_memory_it_takes_or_spares()
     for gib, said in ((2.5, "for 2.5 GiB more"), (-8.1, "with 8.1 GiB less")):
         values = {**best.values, "step": 0.995 * best.step, "needed": best.needed + gib * 2**30}
         line = compared(best, replace(best, values=values), "tp8 instead of tp4", math.inf)
-        assert line == f"tp8 instead of tp4 gains 0.5%, as good as nothing, {said}"
+        assert line == f"tp8 instead of tp4 is 0.5% faster, as good as nothing, {said}"
 
 
 def test_what_leans_on_an_unsure_link_comes_behind_what_is_a_little_slower_for_sure() -> None:
