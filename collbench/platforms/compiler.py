@@ -138,6 +138,12 @@ def entries(file: str) -> list[str]:
     return _ENTRY.findall(source(file))
 
 
+def require(file: str, entry: str) -> None:
+    """Raise SourceError unless a file defines that kernel."""
+    if entry not in entries(file):
+        raise SourceError(f'{file} has no kernel {entry}, which begins with `extern "C" __global__ void {entry}(`')
+
+
 def defines(dtype: Datatype, redop: Reduction) -> tuple[str, ...]:
     """The compiler's options that fix element type and reduction, for NVRTC and C++ alike."""
     return f"-DELEMENT={dtype.cpp}", f"-DREDOP={redop.code}"
@@ -172,9 +178,8 @@ def host_function(file: str, name: str, options: Sequence[str] = ()) -> Any:
 
 def host_kernel(file: str, entry: str, options: Sequence[str] = ()) -> HostKernel:
     """Compile a kernel for this CPU, or take it from the cache; PlatformError if that is not possible."""
+    require(file, entry)
     library = ctypes.CDLL(str(host_library(file, tuple(options))))
-    if entry not in entries(file):
-        raise SourceError(f'{file} has no kernel {entry}, which begins with `extern "C" __global__ void {entry}(`')
     function = getattr(library, f"launch_{entry}")
     function.restype = None
     function.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint)
@@ -184,15 +189,12 @@ def host_kernel(file: str, entry: str, options: Sequence[str] = ()) -> HostKerne
 @cache
 def host_library(file: str, options: tuple[str, ...]) -> Path:
     """The shared library with the kernels of that file, compiled once per source, options, compiler and CPU."""
-    text = (
-        source(file)
-        + '\n#line 1 "launch"'
-        + "".join(
-            f'\nextern "C" void launch_{entry}(void** arguments, unsigned blocks, unsigned threads, unsigned launches) {{\n'
-            f"  launch({entry}, arguments, blocks, threads, launches);\n}}\n"
-            for entry in entries(file)
-        )
+    launchers = "".join(
+        f'\nextern "C" void launch_{entry}(void** arguments, unsigned blocks, unsigned threads, unsigned launches) {{\n'
+        f"  launch({entry}, arguments, blocks, threads, launches);\n}}\n"
+        for entry in entries(file)
     )
+    text = f'{source(file)}\n#line 1 "launchers"{launchers}'
     command = (*compiler(), *_FLAGS, *options)
     key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
     own, stem = private_folder("kernels", PlatformError), f"{Path(file).stem}-{key[:16]}"

@@ -440,6 +440,7 @@ def compile_kernel(
     CuPy's flag for cooperative groups is not for the module: it would ask for a CUDA toolkit to link against, which
     only a kernel needs that synchronises its whole grid.  The launch alone is cooperative.
     """
+    compiler.require(file, entry)
     options = (*compiler.defines(dtype, redop), *more, "-std=c++17")
     failures = cuda.cupy.cuda.compiler.CompileException, RuntimeError, OSError
     functions = []
