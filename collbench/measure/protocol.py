@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -112,8 +112,7 @@ def connect(folder: Path) -> Channel:
 
 def answer(folder: Path, say: Callable[[], str]) -> None:
     """Answer the supervisor once it asks why nothing goes on; for a thread, since the main one may hang in a kernel."""
-    with suppress(Closed):
-        channel = connect(folder)
+    with suppress(Closed), closing(connect(folder)) as channel:
         channel.sleep()
         channel.receive()
         channel.send({"answer": say()})
@@ -122,8 +121,7 @@ def answer(folder: Path, say: Callable[[], str]) -> None:
 def ask(server: socket.socket) -> str:
     """Return what ranks that hang have to say; "" if they do not answer."""
     server.settimeout(_ANSWERING)
-    with suppress(OSError, Closed):
-        channel = Channel(server.accept()[0])
+    with suppress(OSError, Closed), closing(Channel(server.accept()[0])) as channel:
         channel.send({"question": "waits"})
         return str((channel.receive(_ANSWERING) or {}).get("answer", ""))
     return ""

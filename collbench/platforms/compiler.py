@@ -141,7 +141,8 @@ def entries(file: str) -> list[str]:
 def require(file: str, entry: str) -> None:
     """Raise SourceError unless a file defines that kernel."""
     if entry not in entries(file):
-        raise SourceError(f'{file} has no kernel {entry}, which begins with `extern "C" __global__ void {entry}(`')
+        place = _place(file, _folders(file))
+        raise SourceError(f'{place} has no kernel {entry}, which begins with `extern "C" __global__ void {entry}(`')
 
 
 def defines(dtype: Datatype, redop: Reduction) -> tuple[str, ...]:

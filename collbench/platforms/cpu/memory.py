@@ -92,7 +92,7 @@ class CpuMemory:
     def waits(self) -> str:
         """Return which rank's kernel has waited for which for long: it is noted in the second word of its window."""
         waiting = []
-        for rank in range(self.ranks):
+        for rank in self.window.bases:
             if place := ctypes.c_uint32.from_address(self.address(Region.WINDOW, rank) + 4).value:
                 waiting.append(f"rank {rank} waits for {awaited(place, rank, self.ranks)}")
         more = [f"{len(waiting) - _WAITING} more ranks wait"] if len(waiting) > _WAITING else []

@@ -451,8 +451,8 @@ def compile_kernel(
             cuda.runtime.setDevice(device)
             functions.append(raw.kernel)  # through cuModuleGetFunction, which loads it, lazy loading or not
     except failures as error:
-        place = compiler.first_error(file, str(error))
-        kind = SourceError if place else PlatformError
-        reason = place or why(error)
-        raise kind(f"{file} could not be compiled for {dtype.name} {redop.name}: {reason}") from error
+        what = f"{file} could not be compiled for {dtype.name} {redop.name}"
+        if place := compiler.first_error(file, str(error)):
+            raise SourceError(": ".join(filter(None, (what, place, hint(place))))) from error
+        raise PlatformError(f"{what}: {why(error)}") from error
     return GpuKernel(entry, tuple(functions))
