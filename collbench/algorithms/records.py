@@ -18,7 +18,6 @@ from collbench.host.sanitize import read_toml
 from collbench.platforms import compiler
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import LINE, grid
-from collbench.units import parse_size
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _ORDER = 100  # behind all others in lists
@@ -30,7 +29,7 @@ class Record(Struct, forbid_unknown_fields=True):
     collectives: Annotated[tuple[str, ...], Meta(min_length=1)]
     summary: str = ""
     arguments: tuple[Literal["count", "chunk", "root", "fifo"], ...] = ("count",)  # behind the world, in this order
-    fifo: str = "0"  # bytes in each window, as in 1M
+    fifo: Annotated[int, Meta(ge=0, le=2**30)] = 0  # bytes in each window
     in_place: bool = True
     blocks: Annotated[int, Meta(ge=1, le=64)] = 64  # of a rank on a GPU with room for them, and threads of each
     threads: Annotated[int, Meta(ge=32, le=512)] = 512
@@ -45,7 +44,6 @@ def recorded(taken: Collection[str]) -> Iterator[Implementation]:
             wrong = "there is an implementation of that name" if name in taken else "no name for an implementation"
             raise UsageError(f"{path}: {wrong}; give both files another, of letters, digits, - and _")
         record = _read(path)
-        nbytes = -(-parse_size(record.fifo) // LINE) * LINE
         yield Implementation(
             name=name,
             summary=record.summary or str(path.with_suffix(".cu")),
@@ -54,7 +52,7 @@ def recorded(taken: Collection[str]) -> Iterator[Implementation]:
             prepare=partial(_prepare, name, record),
             supports=partial(_supports, record),
             order=_ORDER,
-            fifo=partial(_fifo, nbytes),
+            fifo=partial(_fifo, record),
         )
 
 
@@ -73,8 +71,8 @@ def _supports(record: Record, case: Case) -> None:
         raise Unsupported("its record says that it does not work in place")
 
 
-def _fifo(nbytes: int, ranks: int, platform: str) -> int:
-    return nbytes
+def _fifo(record: Record, ranks: int, platform: str) -> int:
+    return -(-record.fifo // LINE) * LINE
 
 
 def _prepare(name: str, record: Record, case: Case, platform: Platform) -> Prepared:
