@@ -4,10 +4,12 @@ CollbenchError             what a user can act on; the command line prints it as
 ├── UsageError             the command asks for something that does not exist or cannot be (exit status 2)
 ├── RunFileError           a run file that is not one, named with its line (exit status 2)
 ├── PlatformError          the hardware or its software cannot do what was asked, before anything was measured
+│   ├── SourceError        the source of a kernel cannot be compiled, for whichever case
 │   └── RanksLost          no ranks can be had any more, in the middle of a run (exit status 1)
 ├── StorageError           the run file can no longer be written (exit status 1)
 ├── Unforeseen             an error that nobody raised on purpose, as sent to other processes (exit status 1)
 ├── CaseFailed             one case hung or crashed; the run goes on
+│   ├── TimedOut           ranks did not go on in time: the next case may wait as long
 │   └── StartFailed        a library did not start in time, which depends on no case
 └── Unsupported            an implementation cannot do a case; becomes a `skipped` row with the reason
 """
@@ -48,6 +50,10 @@ class PlatformError(CollbenchError):
     """The hardware or its software cannot do what was asked."""
 
 
+class SourceError(PlatformError):
+    """The source of a kernel cannot be compiled; the message names file and line."""
+
+
 class RanksLost(PlatformError):
     """Ranks ended, and the like of them cannot be had again: what was measured before stays."""
 
@@ -72,6 +78,10 @@ class Unforeseen(CollbenchError):
 
 class CaseFailed(CollbenchError):
     """One case hung or crashed; its row says `failed` and the run goes on."""
+
+
+class TimedOut(CaseFailed):
+    """Ranks did not go on in time: the next case may wait as long."""
 
 
 class StartFailed(CaseFailed):

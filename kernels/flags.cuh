@@ -53,6 +53,7 @@ __device__ inline unsigned count_in(unsigned* counter) {  // among the blocks of
 __device__ inline void fence_aliases() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 __device__ inline void relax(u64, unsigned) {}
 __device__ inline void drain() {}
+__device__ inline void note_wait(Flag*, const void*) {}
 #else
 #if !defined(PUBLISH_ORDER)  // tests weaken them, to see that the weakness is caught
 #define PUBLISH_ORDER __ATOMIC_RELEASE
@@ -70,6 +71,10 @@ inline unsigned load_acquire(const Flag* flag) { return __atomic_load_n(flag, AW
 inline void store_relaxed(Flag* flag, unsigned value) { __atomic_store_n(flag, value, __ATOMIC_RELAXED); }
 inline unsigned load_relaxed(const Flag* flag) { return __atomic_load_n(flag, __ATOMIC_RELAXED); }
 inline void fence_aliases() {}  // a host has one address for each place
+// Behind the error word, at the start of a window: how far into the window that lies which this rank waits for.
+inline void note_wait(Flag* error, const void* place) {
+  store_relaxed(error + 1, unsigned((const unsigned char*)place - (const unsigned char*)error));
+}
 #endif
 
 // publish for two flags at once: what was done before is visible to either reader, for the price of one fence.
@@ -91,17 +96,24 @@ __device__ inline void publish(Flag* flag, unsigned number) {
 // a load of the error word ahead of the flag's would make each hop wait for two loads, one after the other.  The word
 // orders nothing, so it is relaxed: no fence.
 const u64 HOPE = 64;  // tries between two looks at the error word
+const u64 LONG = 1 << 16;  // tries after which it is noted what a rank waits for, for whoever asks why nothing goes on
 
 struct Patience {
   const World& world;
   Flag* error;
+  const void* place;  // in this rank's window, of what is waited for
   u64 tries;
 
-  __device__ Patience(const World& world, Flag* error) : world(world), error(error), tries(0) {}
+  __device__ Patience(const World& world, Flag* error, const void* place)
+      : world(world), error(error), place(place), tries(0) {}
+  __device__ ~Patience() {
+    if (tries >= LONG) note_wait(error, error);
+  }
 
   // After a look that found nothing: whether to look again.
   __device__ bool again() {
     ++tries;
+    if (tries == LONG) note_wait(error, place);
     if (tries % HOPE == 0 && load_relaxed(error)) return false;
     if (tries > world.spins) {
       store_relaxed(error, 1);
@@ -117,7 +129,7 @@ struct Patience {
 const unsigned LEAD = 1 << 16;  // more than the meetings of two calls, or the slots of a ring
 
 __device__ inline void look_until(const Flag* flag, unsigned number, const World& world, Flag* error) {
-  for (Patience patience(world, error); load_acquire(flag) - number >= LEAD && patience.again();) {}
+  for (Patience patience(world, error, flag); load_acquire(flag) - number >= LEAD && patience.again();) {}
 }
 
 __device__ inline void await(const Flag* flag, unsigned number, const World& world, Flag* error) {

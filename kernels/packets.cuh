@@ -44,7 +44,7 @@ __device__ inline u64 receive_packets(u64 first, u64 second, const Packets* from
                                       Flag* error) {
   if (first >> 32 != flag || second >> 32 != flag) {
     stamp(world, Phase::WORKED);
-    Patience patience(world, error);
+    Patience patience(world, error, from);
     do load_packets(from, first, second);
     while ((first >> 32 != flag || second >> 32 != flag) && patience.again());
     stamp(world, Phase::WAITED);

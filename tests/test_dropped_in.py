@@ -1,14 +1,20 @@
 """What CONTRIBUTING.md promises: one file or one record more in a copy of the package, and it is found and used."""
 
+import os
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from collbench.algorithms.records import recorded
 from collbench.collectives import COLLECTIVES
+from collbench.errors import UsageError
+from collbench.platforms import compiler
 from tests.conftest import ROOT, carried_out, of_a_user
+from tools.kernels import nvrtc
 
 COMMAND = '''"""Say how many collectives there are."""
 
@@ -109,6 +115,40 @@ from collbench.platforms import cpu
 
 PLATFORM = replace(cpu.PLATFORM, name="spare", preference=99)
 '''
+TWO_WAY = """collectives = ["allreduce", "broadcast"]
+arguments = ["fifo", "root", "count"]
+fifo = 524_288
+"""
+TWO_WAY_KERNELS = """#include "flags.cuh"
+
+// By way of FIFOs, so that it works in place.
+template <bool ADDS>
+__device__ void pass(const World& world, u64 fifo, unsigned root, u64 count) {
+  const Call call(world);
+  auto inbox = [&](unsigned rank) { return (T*)(world.fifo_of(rank) + fifo); };
+  const u64 first = call.block * blockDim.x + threadIdx.x, stride = world.blocks * blockDim.x;
+  for (u64 i = first; i < count; i += stride) inbox(call.rank)[i] = ((const T*)world.send[call.rank])[i];
+  call.meet(0);
+  for (u64 i = first; i < count; i += stride) {
+    T x = inbox(root)[i];
+    for (unsigned rank = 0; ADDS && rank < world.ranks; rank++)
+      if (rank != root) x = combine(x, inbox(rank)[i]);
+    ((T*)world.receive[call.rank])[i] = ADDS ? finish(x, world.ranks) : x;
+  }
+  call.meet(1);
+  call.leave();
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1)
+    two_way_allreduce(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(unsigned) root, PARAMETER(u64) count) {
+  pass<true>(world, fifo, root, count);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1)
+    two_way_broadcast(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(unsigned) root, PARAMETER(u64) count) {
+  pass<false>(world, fifo, root, count);
+}
+"""
 
 
 def put(path: Path, text: str) -> None:
@@ -122,6 +162,62 @@ def add(path: Path, opening: str, text: str) -> None:
     before = path.read_text()
     assert before.count(opening) == 1
     path.write_text(before.replace(opening, opening + text))
+
+
+def test_a_kernel_with_a_record_stands_beside_the_others_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Source, record and commands as they stand there; for a GPU the source compiles."""
+    page = (ROOT / "docs" / "kernels.md").read_text().partition("## Kernels of your own\n")[2]
+    (source,), (record,), (commands,) = (
+        re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL)[:1] for kind in (r"c\+\+", "toml", "sh")
+    )
+    put(tmp_path / "my-kernels" / "mine.cu", source)
+    put(tmp_path / "my-kernels" / "mine.toml", record)
+    shutil.copy(tmp_path / "my-kernels" / "mine.cu", tmp_path / "my-kernels" / "other.cu")
+    for command in commands.splitlines():
+        setting, program, *words = command.split()
+        assert program == "collbench"
+        done = carried_out(tmp_path, of_a_user() | dict([setting.split("=")]), *words)
+        assert done.returncode == 0, f"{command}: {done.stdout + done.stderr}"
+        assert "mine" in done.stdout, command
+        assert "other" not in done.stdout.split(), "a kernel without a record is none of its own"
+    monkeypatch.setenv("COLLBENCH_KERNELS", str(tmp_path / "my-kernels"))
+    assert nvrtc.compile_source(compiler.source("mine.cu"), 90, ("-std=c++17",)).resources["mine"].spill_stores == 0
+
+
+def test_a_record_that_is_wrong_is_refused_with_the_choices(tmp_path: Path) -> None:
+    wrong = {
+        "mine": {
+            "": "collectives",
+            "collectives = []": "collectives",
+            'collectives = ["allreduse"]': "allreduce, ",
+            'collectives = ["allreduce"]\nargument = ["count"]': "arguments, ",
+            'collectives = ["allreduce"]\narguments = ["length"]': "length",
+            'collectives = ["allreduce"]\nfifo = "1M"': "fifo",
+        },
+        "ring-flags": {'collectives = ["allreduce"]': "there is an implementation of that name"},
+        "ladder": {'collectives = ["allreduce"]': "there is an implementation of that name"},
+        "a,b": {'collectives = ["allreduce"]': "letters"},
+    }
+    for name, records in wrong.items():
+        path = tmp_path / name / f"{name}.toml"
+        path.parent.mkdir()
+        for text, words in records.items():
+            path.write_text(text)
+            with mock.patch.dict(os.environ, COLLBENCH_KERNELS=str(path.parent)), pytest.raises(UsageError) as refusal:
+                list(recorded({"ring-flags", "ladder"}))
+            assert str(refusal.value).startswith(str(path)), text
+            assert words in str(refusal.value), text
+
+
+def test_records_of_several_collectives_have_kernels_and_arguments_of_their_own(tmp_path: Path) -> None:
+    put(tmp_path / "k" / "two-way.toml", TWO_WAY)
+    put(tmp_path / "k" / "two-way.cu", TWO_WAY_KERNELS)
+    words = ("verify", "--on", "cpu", "--ranks", "2", "--impl", "two-way", "--op", "broadcast,allreduce")
+    done = carried_out(tmp_path, of_a_user() | {"COLLBENCH_KERNELS": "k"}, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "16 right, 0 skipped, 0 wrong, 0 failed" in done.stdout
 
 
 Collbench = Callable[..., str]

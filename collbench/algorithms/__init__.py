@@ -1,6 +1,7 @@
 """The implementations of collectives; each module here defines IMPLEMENTATION or IMPLEMENTATIONS.
 
-Library implementations come first, then the hand-written ones in the order in which the lessons introduce them.
+Records beside kernels are implementations too (records.py).  Libraries come first, then the hand-written ones in the
+order in which the lessons introduce them.
 """
 
 import importlib
@@ -16,6 +17,8 @@ from collbench.platforms.cost import Cost
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import Needs
 from collbench.results import family
+
+_GROUPS = "all", "library", "ladder", "narrow"  # of implementations, as `--impl` names them
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,16 @@ class Implementation:
 
 @cache
 def implementations() -> dict[str, Implementation]:
-    """Return every implementation by name, libraries first."""
+    """Return every implementation by name, libraries first; UsageError if a record is wrong."""
     records: list[Implementation] = []
     for found in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{found.name}")
         records += getattr(module, "IMPLEMENTATIONS", ())
         if hasattr(module, "IMPLEMENTATION"):
             records.append(module.IMPLEMENTATION)
+    from collbench.algorithms.records import recorded  # which needs this module
+
+    records += recorded({record.name for record in records} | set(_GROUPS))
     return {record.name: record for record in sorted(records, key=lambda record: (record.order, record.name))}
 
 
@@ -105,7 +111,7 @@ def choose(names: str, platform: str) -> tuple[str, ...]:
     `all` is `library` and `ladder` (the hand-written ones), whose results are exact; `narrow` are those that are not.
     """
     here = {name: found for name, found in implementations().items() if platform in found.platforms}
-    groups: dict[str, list[str]] = {"all": [], "library": [], "ladder": [], "narrow": []}
+    groups: dict[str, list[str]] = {group: [] for group in _GROUPS}
     for name, found in here.items():
         groups["narrow" if found.wire else "all"].append(name)
         if not found.wire:

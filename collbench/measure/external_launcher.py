@@ -103,6 +103,7 @@ class Joined:
                 cores = self._world.cores_to_bind(kind.cores)
                 self._world.bind(cores)
         self._platform = open_platform(self._sweep, requested, self._name, self._world)
+        WATCHDOG.waits = self._platform.waits
         topology = self._platform.topology()
         with self.agreeing():
             versions = self._platform.versions()

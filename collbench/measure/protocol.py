@@ -11,8 +11,8 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -29,6 +29,7 @@ FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and he
 SUPERVISOR = "COLLBENCH_SUPERVISOR"  # the variable that gives the supervisor's process id
 PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI is started, before anything is received
 
+_ANSWERING = 1.0  # seconds for ranks that hang to say why
 _SIGNALS = 0.2  # seconds between two looks whether a signal has come
 _PAGE = struct.Struct("Q56s")  # how often something was begun, and the implementation it was begun for
 _NOT_ON_RANKS = ("analysis", "api", "cli", "formats", "model", "planner", "plots", "reports")  # packages
@@ -79,6 +80,10 @@ class Channel:
         message: dict[str, Any] = json.loads(line)
         return message
 
+    def sleep(self) -> None:
+        """Wait for a message, without a look now and then: that would take a core from what is measured there."""
+        select.select([self._connection], [], [])
+
     def close(self) -> None:
         """Hang up."""
         self._connection.close()
@@ -103,6 +108,23 @@ def connect(folder: Path) -> Channel:
         connection.close()
         raise Closed from error
     return Channel(connection)
+
+
+def answer(folder: Path, say: Callable[[], str]) -> None:
+    """Answer the supervisor once it asks why nothing goes on; for a thread, since the main one may hang in a kernel."""
+    with suppress(Closed), closing(connect(folder)) as channel:
+        channel.sleep()
+        channel.receive()
+        channel.send({"answer": say()})
+
+
+def ask(server: socket.socket) -> str:
+    """Return what ranks that hang have to say; "" if they do not answer."""
+    server.settimeout(_ANSWERING)
+    with suppress(OSError, Closed), closing(Channel(server.accept()[0])) as channel:
+        channel.send({"question": "waits"})
+        return str((channel.receive(_ANSWERING) or {}).get("answer", ""))
+    return ""
 
 
 @contextmanager

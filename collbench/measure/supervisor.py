@@ -14,15 +14,14 @@ import sys
 import tempfile
 import time
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from collbench.cases import Case, Sampling, Sweep
-from collbench.errors import Notice, PlatformError, RanksLost
+from collbench.errors import Notice, PlatformError, RanksLost, SourceError, StartFailed, TimedOut
 from collbench.host import processes, signals
 from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
@@ -36,6 +35,7 @@ from collbench.runfile.environment import UNCHANGED, Setting
 from collbench.runfile.schema import case_fields, sweep_fields, to_result
 from collbench.topology.discover_cpu import free
 from collbench.topology.discovered import small_shared_memory
+from collbench.units import format_size
 
 SCRATCH = "scratch"  # within the folder of a run, for whatever its processes need for a moment
 LOCAL_ONLY = {
@@ -58,7 +58,12 @@ _WITHOUT_ROOM = (signal.SIGBUS, signal.SIGSEGV)  # how MPICH ends where /dev/shm
 _STOPPING = 5.0  # seconds for ranks to end by themselves
 _DYING = 10.0  # seconds for a killed process to be gone, unless it hangs in a driver
 _SLOWEST = 50e6  # bytes per second that filling, checking and moving a case's buffers may at worst take
-_TRIES = 2  # of a library's start, which takes most of --timeout where it hangs
+_LAST = {
+    StartFailed.__name__: (2, "its library did not start, 2 times: tried no more"),
+    TimedOut.__name__: (2, "timed out twice ({where}), tried no more: {why}"),
+    SourceError.__name__: (1, "its kernel could not be compiled: tried no more"),
+}
+"""After how many such losses, in whichever cases, an implementation is tried no more, and what is said of the rest."""
 
 
 def rank_command(platform: str, ranks: int, library: Library | None = None) -> list[str]:
@@ -109,13 +114,26 @@ def seconds_for(case: Case, sampling: Sampling) -> float:
     return sampling.timeout + case.nbytes * case.ranks / _SLOWEST
 
 
+class Loss(NamedTuple):
+    """What an implementation cost: the ranks, in the middle of a case."""
+
+    implementation: str
+    error: str  # its class, as in WorkersLost
+    case: Case
+    reason: str
+
+
+def _name(case: Case) -> str:
+    return f"{case.collective.name} of {format_size(case.nbytes)}{' in place' if case.in_place else ''}"
+
+
 class WorkersLost(Exception):
     """The workers are of no more use; the message says why."""
 
-    def __init__(self, reason: str, implementation: str = "", start: bool = False) -> None:
+    def __init__(self, reason: str, implementation: str = "", error: str = "") -> None:
         super().__init__(reason)
         self.implementation = implementation
-        self.start = start  # whether it was a library that did not start
+        self.error = error  # the class of what the ranks raised; TimedOut if they hang
 
 
 class Workers:
@@ -212,14 +230,15 @@ class Workers:
             if message := self._channel.receive(0.2):
                 if "failed" in message or "refused" in message:
                     reason = message.get("failed") or message["refused"]
-                    raise WorkersLost(str(reason), self._heartbeat.read()[1], bool(message.get("start")))
+                    raise WorkersLost(str(reason), self._heartbeat.read()[1], message.get("error", ""))
                 return message
             if self._process.poll() is not None:
                 raise protocol.Closed
             if (now := self._heartbeat.read()[0]) != beats:
                 beats, since = now, time.monotonic()
             elif time.monotonic() - since > timeout:
-                raise WorkersLost(f"no progress for {timeout:.0f} s (--timeout)", self._heartbeat.read()[1])
+                reasons = f"no progress for {timeout:.0f} s (--timeout)", protocol.ask(self._server)
+                raise WorkersLost("; ".join(filter(None, reasons)), self._heartbeat.read()[1], TimedOut.__name__)
 
     def _last_words(self) -> str:
         """Return why the ranks ended, from what they and the launcher printed."""
@@ -287,7 +306,7 @@ class Supervisor:
     library: Library | None = None
     greeting: WorkerHello = field(default_factory=WorkerHello)
     _workers: Workers | None = None
-    _failed_starts: Counter[str] = field(default_factory=Counter)  # how often an implementation's library did not start
+    _losses: list[Loss] = field(default_factory=list)
     _wedged: int | None = None  # the number of a process that does not even end when it is killed
 
     def __enter__(self) -> Self:
@@ -344,16 +363,31 @@ class Supervisor:
         except PlatformError as error:
             raise RanksLost(error, implementation) from None
 
+    def _reason(self, loss: Loss) -> str:
+        """Remember a loss, and return its reason; what a compiler says of a source is said once."""
+        same = [other for other in self._losses if (other.error, other.reason) == (SourceError.__name__, loss.reason)]
+        self._losses.append(loss)
+        return f"its kernel could not be compiled, as for {same[0].implementation}" if same else loss.reason
+
+    def _hopeless(self, name: str) -> str:
+        """Return why an implementation is tried no more; "" while it is."""
+        for error, (tries, words) in _LAST.items():
+            losses = [loss for loss in self._losses if (loss.implementation, loss.error) == (name, error)]
+            if len(losses) >= tries:
+                where = ", ".join(dict.fromkeys(_name(loss.case) for loss in losses))
+                return words.format(where=where, why=losses[-1].reason)
+        return ""
+
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
     ) -> Iterator[Result]:
         """Yield a result of each implementation; `launches` as for sampling.measure.  RanksLost if none can be had."""
         waiting = []
         for name in names:
-            if self._failed_starts[name] < _TRIES:
-                waiting.append(name)
+            if reason := self._hopeless(name):
+                yield Skipped(case, name, self.platform, reason)
             else:
-                yield Skipped(case, name, self.platform, f"its library did not start, {_TRIES} times: tried no more")
+                waiting.append(name)
         while waiting:
             if self._workers is None:
                 self._start_again(waiting[0])
@@ -369,8 +403,7 @@ class Supervisor:
                 if waiting:
                     culprit = loss.implementation if loss.implementation in waiting else waiting[0]
                     waiting.remove(culprit)
-                    self._failed_starts[culprit] += loss.start
-                    yield Failed(case, culprit, self.platform, str(loss))
+                    yield Failed(case, culprit, self.platform, self._reason(Loss(culprit, loss.error, case, str(loss))))
                 else:
                     notice = f"after the last result of {case.title}: {loss}; fresh ranks go on"
                     warnings.warn(notice, Notice, stacklevel=2)

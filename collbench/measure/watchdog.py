@@ -38,6 +38,7 @@ class Watchdog:
         self.phase = Phase.APART
         self.last_words: Callable[[str], str] = lambda reason: ""  # notes why the run ends; what a user must know
         self.trouble: Callable[[], str] = str  # what this process failed of, if the others do not come to hear it
+        self.waits: Callable[[], str] = str  # which rank waits for which, as far as this process sees it
         self.hanging = False  # whether a library or device hangs, for which this process's exit would wait
         self._rank = 0
         self.seconds, self._deadline = START, 0.0
@@ -66,7 +67,7 @@ class Watchdog:
             if left < grace + _BEFORE and self.trouble() != printed:
                 printed = self.trouble()
                 self._print(printed)
-        reason = f"no progress for {self.seconds:.0f} s (--timeout)"
+        reason = "; ".join(filter(None, (f"no progress for {self.seconds:.0f} s (--timeout)", self.waits())))
         self._print(f"{reason}; the run ends here{self.last_words(reason)}")
         end_all()
 

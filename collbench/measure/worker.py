@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from collbench import algorithms
 from collbench.cases import Case, Sampling, Sweep
-from collbench.errors import CaseFailed, CollbenchError, StartFailed
+from collbench.errors import CaseFailed, CollbenchError
 from collbench.host import processes
 from collbench.measure import protocol
 from collbench.measure.protocol import FOLDER, PLATFORM, SUPERVISOR, UNKNOWN, Installation, installation, refuse_other
@@ -102,7 +102,7 @@ def _say_why(error: CollbenchError, channel: protocol.Channel | None) -> None:
     if channel:
         kind = "failed" if isinstance(error, CaseFailed) else "refused"
         files = sorted(processes.shared_files())
-        channel.send({kind: str(error), "start": isinstance(error, StartFailed), "files": files})
+        channel.send({kind: str(error), "error": type(error).__name__, "files": files})
         channel.receive(seconds=_GRACE)
     else:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")  # for the log, should rank 0 have nothing to say
@@ -130,6 +130,7 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
     }
     if channel:
         channel.send(hello)
+        threading.Thread(target=protocol.answer, args=(Path(os.environ[FOLDER]), platform.waits), daemon=True).start()
     beat = heartbeat.beat if channel else lambda name: None
     while order := _next_order(world, channel).get("case"):
         names, sampling = order["implementations"], Sampling(**order["sampling"])

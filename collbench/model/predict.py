@@ -55,7 +55,9 @@ def curve(
         return _nccl(part, cases, calibration or calibration_of(system))
     if implementation != "auto" and implementation not in handwritten.modelled():
         if implementation in implementations():
-            raise Unsupported(f"{implementation} has no model; nccl and every hand-written implementation have")
+            raise Unsupported(
+                f"{implementation} has no model; nccl and the hand-written implementations of the package have"
+            )
         raise unknown("implementation", implementation, ("nccl", "auto", *handwritten.modelled()))
     return [_handwritten(part, case, implementation) for case in cases]
 

@@ -1,7 +1,8 @@
 """Finds kernels/*.cu, and compiles them for the CPU; the GPU platform compiles the same text with NVRTC.
 
 A kernel file and its headers are joined into one text first.  That text is the key of every cache: CuPy's and ours
-look at the source alone, so an edited header would otherwise go unnoticed.
+look at the source alone, so an edited header would otherwise go unnoticed.  Compilers name the files and lines that it
+was joined from.
 """
 
 import contextlib
@@ -10,12 +11,13 @@ import fcntl
 import hashlib
 import os
 import platform
+import posixpath
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -24,11 +26,11 @@ from typing import Any
 import numpy as np
 
 from collbench.datatypes import Datatype, Reduction
-from collbench.errors import PlatformError
+from collbench.errors import PlatformError, SourceError
 from collbench.host.cache import find, keep, open_lock, private_folder
 from collbench.platforms.processes import Team
 
-_INCLUDE = re.compile(r'^\s*#include "([^"]+)"\s*$', re.MULTILINE)
+_INCLUDE = re.compile(r'\s*#include "([^"]+)"\s*')
 _ENTRY = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([\d, ]+\))?\s+(\w+)\(')
 _FLAGS = ("-std=c++20", "-O3", "-march=native", "-shared", "-fPIC", "-pthread", "-Wall", "-Wno-unknown-pragmas")
 _COMPILING, _ANSWERING = 30.0, 10.0  # seconds that a compiler may take for a file, and to say its version
@@ -36,12 +38,25 @@ _HINT = "a C++20 compiler is needed: set CXX to one, or pip install ziglang"
 _LONGEST = 400  # characters of a compiler's that go into an error
 _ELF = b"\x7fELF"  # how a shared library begins
 _PROOF = "gate.cu"  # the smallest file
+_ERROR = re.compile(  # of g++ and clang++, file:line:column, or of NVRTC, file(line)
+    r"^(?P<name>[^\s:(]+)[:(](?P<line>\d+)[:)](?:\d+:|:)?\s*(?:fatal |catastrophic )?error\b[^:]*:\s*(?P<words>.+)$",
+    re.MULTILINE,
+)
 
 
 def folder() -> Path:
-    """Return the folder of the kernels: $COLLBENCH_KERNELS for trying others, else inside the package or next to it."""
+    """Return the folder of the kernels: $COLLBENCH_KERNELS for trying others, else inside the package or next to it.
+
+    Raises:
+        PlatformError: The variable names no folder.
+
+    """
     chosen = os.environ.get("COLLBENCH_KERNELS")
-    return Path(chosen) if chosen else own_folder()
+    if not chosen:
+        return own_folder()
+    if not Path(chosen).is_dir():
+        raise PlatformError(f"COLLBENCH_KERNELS names {chosen}, which is no folder: correct or unset it")
+    return Path(chosen)
 
 
 def own_folder() -> Path:
@@ -55,19 +70,62 @@ JUDGE = "check.cu"
 """What says whether results are right is never on trial: the file and its header are the package's, not of `folder`."""
 
 
+def _folders(file: str) -> tuple[Path, ...]:
+    """Return where a kernel file and its headers are looked for, the first place first."""
+    own = own_folder()
+    return (own,) if file == JUDGE or Path(file).is_relative_to(own) else (folder(), own)
+
+
+def _place(name: str, folders: Sequence[Path]) -> Path:
+    """Return the file of that name within one of the folders, whether it exists or not."""
+    places = [each / name for each in folders]
+    return next((place for place in places if place.is_file()), places[0])
+
+
 @cache
 def source(file: str) -> str:
-    """The text of a kernel file with its headers in place, each once."""
-    seen: set[Path] = set()
+    """The text of a kernel file with its headers in place, each once, and `#line` where another file begins.
 
-    def expand(path: Path) -> str:
-        if path in seen:
-            return ""
-        seen.add(path)
-        text = path.read_text(encoding="utf-8").replace("#pragma once\n", "")
-        return _INCLUDE.sub(lambda match: expand((path.parent / match[1]).resolve()), text)
+    Files are called by their places within the folder, so that the text is the same wherever that lies.  What
+    the folder lacks is the package's.
 
-    return expand(((own_folder() if file == JUDGE else folder()) / file).resolve())
+    Raises:
+        SourceError: The file, or one that it includes, cannot be read.
+
+    """
+    folders, seen = _folders(file), set[str]()
+
+    def expand(name: str, wanted_by: str) -> Iterator[str]:
+        if name in seen:
+            return
+        seen.add(name)
+        place = _place(name, folders)
+        try:
+            text = place.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SourceError(f"{wanted_by}{place} cannot be read: {getattr(error, 'strerror', error)}") from None
+        yield f'#line 1 "{name}"'
+        for number, line in enumerate(text.split("\n"), 1):
+            if include := _INCLUDE.fullmatch(line):
+                header = posixpath.normpath(posixpath.join(posixpath.dirname(name), include[1]))
+                yield from expand(header, f"{place}:{number}: ")
+                yield f'#line {number + 1} "{name}"'
+            else:
+                yield "" if line == "#pragma once" else line
+
+    first = Path(file)
+    own = first.is_relative_to(own_folder())
+    return "\n".join(expand(first.relative_to(own_folder()).as_posix() if own else file, ""))
+
+
+def first_error(file: str, log: str) -> str:
+    """Return place and words of the first error in the sources of a kernel file that a compiler's log names, or ""."""
+    text = source(file)
+    for found in _ERROR.finditer(log):
+        if f'#line 1 "{found["name"]}"' in text:
+            place = _place(found["name"], _folders(file))
+            return f"{place}:{found['line']}: {found['words'].strip()[:_LONGEST]}"
+    return ""
 
 
 def knows_ranks(file: str) -> bool:
@@ -78,6 +136,13 @@ def knows_ranks(file: str) -> bool:
 def entries(file: str) -> list[str]:
     """The kernels that a file defines."""
     return _ENTRY.findall(source(file))
+
+
+def require(file: str, entry: str) -> None:
+    """Raise SourceError unless a file defines that kernel."""
+    if entry not in entries(file):
+        place = _place(file, _folders(file))
+        raise SourceError(f'{place} has no kernel {entry}, which begins with `extern "C" __global__ void {entry}(`')
 
 
 def defines(dtype: Datatype, redop: Reduction) -> tuple[str, ...]:
@@ -113,7 +178,8 @@ def host_function(file: str, name: str, options: Sequence[str] = ()) -> Any:
 
 
 def host_kernel(file: str, entry: str, options: Sequence[str] = ()) -> HostKernel:
-    """Compile a kernel for this CPU, or take it from the cache; PlatformError if there is no compiler."""
+    """Compile a kernel for this CPU, or take it from the cache; PlatformError if that is not possible."""
+    require(file, entry)
     library = ctypes.CDLL(str(host_library(file, tuple(options))))
     function = getattr(library, f"launch_{entry}")
     function.restype = None
@@ -124,11 +190,12 @@ def host_kernel(file: str, entry: str, options: Sequence[str] = ()) -> HostKerne
 @cache
 def host_library(file: str, options: tuple[str, ...]) -> Path:
     """The shared library with the kernels of that file, compiled once per source, options, compiler and CPU."""
-    text = source(file) + "".join(
+    launchers = "".join(
         f'\nextern "C" void launch_{entry}(void** arguments, unsigned blocks, unsigned threads, unsigned launches) {{\n'
         f"  launch({entry}, arguments, blocks, threads, launches);\n}}\n"
         for entry in entries(file)
     )
+    text = f'{source(file)}\n#line 1 "launchers"{launchers}'
     command = (*compiler(), *_FLAGS, *options)
     key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
     own, stem = private_folder("kernels", PlatformError), f"{Path(file).stem}-{key[:16]}"
@@ -140,7 +207,7 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
             return found
         with _scratch(lock.fileno()) as scratch:
             product = Path(scratch, f"{stem}.so")
-            _compile(command, text, product)
+            _compile(command, text, product, file)
             return keep(product, own, stem, ".so")
 
 
@@ -153,30 +220,35 @@ def _scratch(lock: int) -> "tempfile.TemporaryDirectory[str]":
     return tempfile.TemporaryDirectory(prefix=prefix)  # of ranks, in the folder of their run
 
 
-def _compile(command: Sequence[str], text: str, product: Path) -> None:
-    """In the folder of the product, which the compiler has to itself."""
+def _compile(command: Sequence[str], text: str, product: Path, file: str) -> None:
+    """In the folder of the product, which the compiler has to itself; SourceError if that file or a header is wrong."""
     origin = product.with_suffix(".cpp")
     origin.write_text(text, encoding="utf-8")
     names = ["-o", product.name, origin.name]  # within that folder, so that no other is looked into
     status, _, errors = ask([*command, *names], _COMPILING, _HINT, product.parent)
     if status:
+        if place := first_error(file, errors):
+            raise SourceError(f"{file} could not be compiled: {place}")
         complaint = errors.strip() or f"status {status}, and not a word"
         first = next((line for line in complaint.splitlines() if "error" in line), complaint)[:_LONGEST]
-        raise PlatformError(f"{command[0]} could not compile {product.name}: {first}; {_HINT}")
+        raise PlatformError(f"{file} could not be compiled: {command[0]}: {first}; {_HINT}")
     if not product.is_file() or product.read_bytes()[:4] != _ELF:
-        raise PlatformError(f"{command[0]} says that it compiled {product.name}, but made no library; {_HINT}")
+        raise PlatformError(f"{command[0]} says that it compiled {file}, but made no library; {_HINT}")
 
 
 def prove_compiler(team: Team) -> None:
     """*Collective*: PlatformError unless the compiler makes a library that loads: better now than in every case.
 
-    One process tries, since the others would wait for it, and then try the same again.
+    What it compiles is the package's, so that the compiler is not blamed for kernels on trial.  One process tries,
+    since the others would wait for it, and then try the same again.
     """
     complaint = ""
     if team.leader:
         try:
-            library = host_library(_PROOF, ())
+            library = host_library(str(own_folder() / _PROOF), ())
             ctypes.CDLL(str(library))
+        except SourceError as error:  # the package's source: the compiler is another, or too old
+            complaint = f"{error}; {_HINT}"
         except PlatformError as error:
             complaint = str(error)
         except OSError as error:

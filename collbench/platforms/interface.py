@@ -244,5 +244,9 @@ class Platform(Protocol):
     def shifted(self, offset: int) -> Self:
         """Return the same ranks with buffers that start so many bytes after those of the case that is checked."""
 
+    def waits(self) -> str:
+        """Return which rank waits for which, as far as it is known; called from a thread while ranks hang."""
+        return ""
+
     def close(self) -> bool:
         """*Collective*: give the memory back; False where something hangs, for which no process may wait at its end."""

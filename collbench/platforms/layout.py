@@ -137,6 +137,20 @@ def _sizes(case: Case) -> Mapping[Region, int]:
     }
 
 
+_LINES = 2 + 3 * 64  # before the flags by which all ranks meet: error and calls, then three of each block's channel
+_ARRIVED = 2  # the first of the three; the previous rank writes there, and the next one into the second
+
+
+def awaited(place: int, rank: int, ranks: int) -> str:
+    """Return who is to write so many bytes behind the start of a rank's window on a CPU, by what kernels keep there."""
+    line = place // LINE
+    if line >= WINDOW_HEAD // LINE:
+        return "a packet"
+    if line >= _LINES:
+        return f"rank {(line - _LINES) % ranks}"
+    return f"rank {(rank - 1) % ranks}" if line % 3 == _ARRIVED else f"rank {(rank + 1) % ranks}"
+
+
 class Memory(Protocol):
     """Regions of memory on every rank, which kernels load and store."""
 

@@ -198,6 +198,31 @@ def test_a_broken_kernel_is_wrong_and_located(here: Command, tmp_path: Path) -> 
     assert wrong.seconds == ()
 
 
+STUCK = """#include "flags.cuh"
+
+extern "C" __global__ void stuck(PARAMETER(World) world) {
+  const Call call(world);
+  if (call.rank == 1) await(call.met(1, 0), 1, world, &call.mine->error.word[0]);  // of rank 0, which has left
+  call.leave();
+}
+"""
+
+
+def test_a_kernel_that_hangs_is_left_out_after_two_sizes_and_who_waits_is_said(
+    collbench: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "stuck.cu").write_text(STUCK)
+    (tmp_path / "stuck.toml").write_text('collectives = ["allreduce"]\narguments = []\n')
+    done = collbench(
+        *QUICK, "-b", "4", "-e", "64", "-f", "4", "--impl", "stuck", "-T", "4", COLLBENCH_KERNELS=str(tmp_path)
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    *failed, skipped = read(tmp_path / "out").results
+    assert [row.reason for row in failed] == 2 * ["no progress for 4 s (--timeout); rank 1 waits for rank 0"]
+    assert isinstance(skipped, Skipped)
+    assert "rank 1 waits for rank 0" in skipped.reason
+
+
 def test_a_killed_rank_costs_one_row(start: Start, tmp_path: Path) -> None:
     """Fresh ranks take over, everything else is measured, the file is whole, the exit status 1.
 

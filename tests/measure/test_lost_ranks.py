@@ -304,7 +304,7 @@ def test_a_run_goes_on_only_where_fresh_ranks_are_on_the_gpus_that_it_began_on(r
 
 
 def test_a_library_that_does_not_start_is_tried_twice_and_what_fails_otherwise_with_every_case(ranks: Ranks) -> None:
-    with ranks(a="send(failed='NCCL did not start', start=True); time.sleep(60)") as one:
+    with ranks(a="send(failed='NCCL did not start', error='StartFailed'); time.sleep(60)") as one:
         rows = [measure(one, "a", "b") for _ in range(3)]
         assert rows[0] == rows[1] == [("a", "NCCL did not start"), ("b", "right")]
         assert [name for name, _ in rows[2]] == ["a", "b"]
@@ -313,3 +313,42 @@ def test_a_library_that_does_not_start_is_tried_twice_and_what_fails_otherwise_w
         assert skipped.reason == "its library did not start, 2 times: tried no more"
     with ranks(a="send(failed='it broke'); time.sleep(60)") as one:
         assert [measure(one, "a") for _ in range(3)] == 3 * [[("a", "it broke")]]
+
+
+def test_what_hangs_twice_is_tried_no_more_and_the_rest_says_where_it_was_and_who_waits_for_whom(ranks: Ranks) -> None:
+    waits = "rank 0 waits for rank 1"
+    thread = (
+        "import threading\n"
+        "def answer():\n"
+        "    beside = socket.socket(socket.AF_UNIX)\n"
+        "    beside.connect(os.environ['COLLBENCH_LINK'] + '/socket')\n"
+        "    beside.recv(100)\n"
+        f"    beside.sendall(json.dumps(dict(answer={waits!r})).encode() + b'\\n')\n"
+        "threading.Thread(target=answer, daemon=True).start()\n"
+    )
+    cases = [
+        case(nbytes=nbytes, in_place=in_place) for nbytes, in_place in ((1024, False), (1024, True), (4096, False))
+    ]
+    with ranks(timeout=1.0, greet=thread, a="time.sleep(60)") as one:
+        first, second, (skipped,) = (list(one.measure(each, ["a"], Sampling())) for each in cases)
+    hung = f"no progress for 1 s (--timeout); {waits}"
+    assert told(first + second) == 2 * [("a", hung)]
+    assert isinstance(skipped, Skipped)
+    for words in ("allreduce of 1 KiB, allreduce of 1 KiB in place", hung):
+        assert words in skipped.reason
+    with ranks(
+        a="send(failed='in vain', error='TimedOut'); time.sleep(60)", b="send(failed='odd'); time.sleep(60)"
+    ) as one:
+        rows = [list(one.measure(case(), ["a", "b"], Sampling(iters=5))) for _ in range(3)]
+    assert [[isinstance(row, Skipped) for row in of_case] for of_case in rows] == [[False, False]] * 2 + [[True, False]]
+
+
+def test_what_a_compiler_says_of_a_source_is_said_once(ranks: Ranks) -> None:
+    """Neither for another implementation of that file, nor for another case, which is not tried."""
+    refusal = "send(refused='x.cu:7: no such type', error='SourceError'); time.sleep(60)"
+    with ranks(a=refusal, b=refusal, c=refusal.replace("x.cu:7", "y.cu:1")) as one:
+        reasons = [reason for _, reason in measure(one, "a", "b", "c", "d")]
+        assert [("no such type" in reason) for reason in reasons] == [True, False, True, False]
+        assert "as for a" in reasons[1]
+        again = list(one.measure(case(), ["a", "b", "c"], Sampling(iters=5)))
+        assert all(isinstance(row, Skipped) and "no such type" not in row.reason for row in again)

@@ -53,12 +53,15 @@ def test_the_watchdog_rings_when_nothing_begins_in_time_and_on_rank_0_first(
         dog = Watchdog()
         dog.start(rank)
         dog.last_words = lambda reason: f"; noted: {reason[:11]}"
+        dog.waits = lambda: "rank 1 waits for rank 0"
         for _ in range(3):
             dog.feed(10)
             assert not clock.passes(9)
         assert clock.passes(2) is (rank == 0)
         assert clock.passes(20)
-        assert capsys.readouterr().err == LINE.format(rank, 10, "; noted: no progress")
+        assert capsys.readouterr().err == LINE.format(rank, 10, "; noted: no progress").replace(
+            "(--timeout)", "(--timeout); rank 1 waits for rank 0"
+        )
 
 
 def test_a_stopped_watchdog_is_silent(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from tools.mutants.trial import Mutant, Trial
 _DIRECT, _FLAGS, _RING, _PACKETS = (f"kernels/{name}" for name in ("direct.cu", "flags.cuh", "ring.cu", "packets.cuh"))
 _EVENTS = "collbench/algorithms/ring_host.py"
 _LOOK = "      look_until(met(rank, i), value, world, &mine->error.word[0]);\n"
-_WAIT = "  for (Patience patience(world, error); load_acquire(flag) - number >= LEAD && patience.again();) {}\n"
+_WAIT = "  for (Patience patience(world, error, flag); load_acquire(flag) - number >= LEAD && patience.again();) {}\n"
 
 
 def on_gpu(implementation: str, size: str = "4000", **changes: object) -> Trial:

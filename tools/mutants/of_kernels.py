@@ -19,7 +19,7 @@ _SERVER = "  if (call.rank == 0) add_part(route(call, 0, 0, world.ranks), count)
 _SERVER_END = f"{_SERVER}  stamp_block(world, Phase::ADDED);\n"
 _LOOK = "      look_until(met(rank, i), value, world, &mine->error.word[0]);\n"
 _MEET = "    for (unsigned i = threadIdx.x; i < world.ranks; i += blockDim.x) store_release(met(i, rank), value);\n"
-_WAIT = "  for (Patience patience(world, error); load_acquire(flag) - number >= LEAD && patience.again();) {}\n"
+_WAIT = "  for (Patience patience(world, error, flag); load_acquire(flag) - number >= LEAD && patience.again();) {}\n"
 _SUM = "  return E(W(a) + W(b));\n"
 _TAKEN = "    if (VERBS & TAKE) await(arrived, taken + 1, world, error);\n"
 _ROOM = "    if (VERBS & SEND) await(room, free, world, error);\n"

@@ -128,7 +128,7 @@ def carried_out(place: Path, trial: Trial, cache: Path) -> Outcome:
         if row.get("check") == "wrong":
             return Outcome(CAUGHT, reason(row))
         if row["kind"] == "failed":  # what hangs or dies is caught, what cannot be compiled was never tried
-            return Outcome(BROKEN if "could not compile" in row["reason"] else CAUGHT, f"failed: {row['reason']}")
+            return Outcome(BROKEN if "could not be compiled" in row["reason"] else CAUGHT, f"failed: {row['reason']}")
     if said and all(row.get("check") == "ok" for row in said):
         return Outcome(PASSED, f"{said[-1]['seconds'][0] * 1e6:.3g} us, {said[-1]['launches']} launches")
     return Outcome(BROKEN, (done.stderr or done.stdout or "no row").strip().splitlines()[-1])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from collbench.cases import Case
 from collbench.datatypes import DATATYPES, NONE, Wire
-from collbench.errors import CaseFailed
+from collbench.errors import TimedOut
 from collbench.platforms import checking, compiler
 from collbench.platforms.checking import Plan
 from collbench.platforms.cpu.memory import CpuMemory
@@ -137,7 +137,7 @@ class CpuChecker:
         with self._team.agreeing():
             mismatch = _stress_rank(self._memory, case, prepared, plan)
             if self._memory.gave_up():
-                raise CaseFailed("a rank waited in vain for another's flag")
+                raise TimedOut("a rank waited in vain for another's flag")
         return next(filter(None, self._team.exchange(mismatch)), None)
 
     def overrun(self, case: Case) -> Overrun | None:

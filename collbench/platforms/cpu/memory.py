@@ -18,11 +18,12 @@ from collbench.cases import Case
 from collbench.errors import Unsupported
 from collbench.platforms.cpu.window import Window
 from collbench.platforms.interface import Limits
-from collbench.platforms.layout import MAX_RANKS, SHIFTED, WORLD, Layout, Region
+from collbench.platforms.layout import MAX_RANKS, SHIFTED, WORLD, Layout, Region, awaited
 from collbench.platforms.processes import Processes, Team
 
 _YIELDS = {"yield": 1, "busy": 0}
 _RARELY = 256  # tries, a few microseconds: not noticed with a core to itself, saved by it when something else runs
+_WAITING = 4  # ranks that are named where all hang
 _SPINS = 2**33  # tries before a wait gives up: minutes, since the supervisor's clock is the one that should ring
 
 KERNELS = "host/memory.cu"
@@ -87,6 +88,15 @@ class CpuMemory:
     def gave_up(self) -> bool:
         """Return whether a kernel of this rank waited in vain: then it leaves a one in the first word of its window."""
         return bool(ctypes.c_uint32.from_address(self.address(Region.WINDOW, self.rank)).value)
+
+    def waits(self) -> str:
+        """Return which rank's kernel has waited for which for long: it is noted in the second word of its window."""
+        waiting = []
+        for rank in self.window.bases:
+            if place := ctypes.c_uint32.from_address(self.address(Region.WINDOW, rank) + 4).value:
+                waiting.append(f"rank {rank} waits for {awaited(place, rank, self.ranks)}")
+        more = [f"{len(waiting) - _WAITING} more ranks wait"] if len(waiting) > _WAITING else []
+        return ", ".join(waiting[:_WAITING] + more)
 
 
 def beyond(case: Case, cache: int | None) -> bool:

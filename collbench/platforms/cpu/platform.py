@@ -15,7 +15,7 @@ import numpy as np
 
 from collbench.cases import PACK, Case, Sweep
 from collbench.datatypes import Array, Datatype, Reduction
-from collbench.errors import CaseFailed
+from collbench.errors import TimedOut
 from collbench.platforms import compiler, tracelog
 from collbench.platforms.cost import cpus
 from collbench.platforms.cpu import memory as traffic
@@ -67,7 +67,7 @@ class CpuClock(Clock):
             mine[0] = np.inf
         self._comm.Allreduce(mine, slowest, MPI.MAX)
         if np.isinf(slowest[0]):
-            raise CaseFailed("a rank waited in vain for another's flag")
+            raise TimedOut("a rank waited in vain for another's flag")
         if not self._memory.crowded:  # else waiting for a core is what is measured
             self.scheduled.off_core = float(slowest[1])
         return float(slowest[0]) / launches
@@ -249,9 +249,9 @@ class CpuCompute(Compute):
         return CpuProducts(self._team, self._team.rank, size)
 
     def refuse_given_up(self) -> None:
-        """Raise CaseFailed if a kernel of this rank waited in vain."""
+        """Raise TimedOut if a kernel of this rank waited in vain."""
         if self._memory.gave_up():
-            raise CaseFailed("a rank waited in vain for another's flag")
+            raise TimedOut("a rank waited in vain for another's flag")
 
 
 class CpuPlatform(Platform):
@@ -313,6 +313,10 @@ class CpuPlatform(Platform):
             "mpi4py": __version__,
             "compiler": compiler.compiler_version(),
         }
+
+    def waits(self) -> str:
+        """Return which rank's kernel waits for which."""
+        return self.memory.waits()
 
     def close(self) -> bool:
         """Unmap the window, once nobody's kernels use it."""

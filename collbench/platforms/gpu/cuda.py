@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 from collbench.datatypes import Array, Datatype, Reduction
-from collbench.errors import CollbenchError, PlatformError
+from collbench.errors import CollbenchError, PlatformError, SourceError
 from collbench.platforms import compiler
 
 _NVRTC = "nvidia-cuda-nvrtc-cu12 (for CUDA 13: nvidia-cuda-nvrtc)"
@@ -434,12 +434,13 @@ def compile_kernel(
 ) -> GpuKernel:
     """Return an entry of kernels/<file>, compiled by NVRTC for each device's architecture and loaded on each.
 
-    PlatformError in one line: no implementation is measured on a machine that cannot compile the project's own
-    sources, and a row that said `skipped` would hide it.
+    PlatformError in one line, SourceError where the source is at fault: no implementation is measured on a machine that
+    cannot compile the project's own sources, and a row that said `skipped` would hide it.
 
     CuPy's flag for cooperative groups is not for the module: it would ask for a CUDA toolkit to link against, which
     only a kernel needs that synchronises its whole grid.  The launch alone is cooperative.
     """
+    compiler.require(file, entry)
     options = (*compiler.defines(dtype, redop), *more, "-std=c++17")
     failures = cuda.cupy.cuda.compiler.CompileException, RuntimeError, OSError
     functions = []
@@ -450,5 +451,8 @@ def compile_kernel(
             cuda.runtime.setDevice(device)
             functions.append(raw.kernel)  # through cuModuleGetFunction, which loads it, lazy loading or not
     except failures as error:
-        raise PlatformError(f"{file} could not be compiled for {dtype.name} {redop.name}: {why(error)}") from error
+        what = f"{file} could not be compiled for {dtype.name} {redop.name}"
+        if place := compiler.first_error(file, str(error)):
+            raise SourceError(": ".join(filter(None, (what, place, hint(place))))) from error
+        raise PlatformError(f"{what}: {why(error)}") from error
     return GpuKernel(entry, tuple(functions))

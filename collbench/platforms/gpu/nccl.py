@@ -22,7 +22,7 @@ from itertools import starmap
 from math import isfinite
 from typing import Any
 
-from collbench.errors import CaseFailed, StartFailed, Unsupported
+from collbench.errors import CaseFailed, StartFailed, TimedOut, Unsupported
 from collbench.platforms.gpu.cuda import NCCL_LIBRARY, Stream
 from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.gpu.placement import Placement
@@ -186,12 +186,12 @@ class Communicators:
         thread.start()
         thread.join(self._timeout)
         if thread.is_alive():
-            raise self._hang(doing, StartFailed if doing == _START else CaseFailed)
+            raise self._hang(doing, StartFailed if doing == _START else TimedOut)
         if failure:
             raise failure[0]
         return outcome[0]
 
-    def _hang(self, doing: str, kind: type[CaseFailed] = CaseFailed) -> CaseFailed:
+    def _hang(self, doing: str, kind: type[CaseFailed] = TimedOut) -> CaseFailed:
         self._give_up()
         return kind(f"NCCL did not {doing} within {self._timeout:.0f} s (NCCL_DEBUG=INFO says how far it came)")
 

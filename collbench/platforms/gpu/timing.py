@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from collbench.errors import CaseFailed
+from collbench.errors import CaseFailed, TimedOut
 from collbench.platforms.gpu.cuda import Cuda, Stream
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.interface import Clock, Limits, Prepared
@@ -90,10 +90,10 @@ class GivenUp:
         self.possible = False
 
     def refuse(self) -> None:
-        """Raise CaseFailed if a kernel gave up: then it left a one in the first word of its rank's window."""
+        """Raise TimedOut if a kernel gave up: then it left a one in the first word of its rank's window."""
         for rank, rank_stream in self._streams.items():
             if rank_stream.fetch(self._memory.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
-                raise CaseFailed(f"a rank waited in vain for another's flag (rank {rank})")
+                raise TimedOut(f"a rank waited in vain for another's flag (rank {rank})")
 
 
 class GpuClock(Clock):

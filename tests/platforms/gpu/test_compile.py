@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.errors import PlatformError
+from collbench.errors import PlatformError, SourceError
 from collbench.platforms.compiler import entries
 from collbench.platforms.gpu import memory as gpu_multicast
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, compile_kernel
@@ -78,6 +78,21 @@ def test_the_line_of_a_log_that_says_what_is_wrong_is_shown() -> None:
         assert line.endswith(cure)
 
 
+def test_an_error_in_a_source_is_found_in_its_file_at_its_line() -> None:
+    """Of a header, as NVRTC calls it; for a missing file, the line that includes it."""
+    compiler = real_names.cupy().cuda.compiler
+    for wrong, words in (
+        ("__device__ int x = ;", "expected an expression"),
+        ("#include <gone.h>", 'could not open source file "gone.h"'),
+    ):
+        source = f'#line 1 "ring.cu"\n#line 41 "flags.cuh"\n\n{wrong}\n#line 7 "ring.cu"\n'
+        with pytest.raises(compiler.CompileException) as caught:
+            compiler._NVRTCProgram(source, "kernel.cu", method="cubin").compile(("-std=c++17", "-arch=sm_90"))
+        raised = Machine().cupy().cuda.compiler.CompileException(str(caught.value), source, "k.cu", ())
+        with pytest.raises(SourceError, match=f"/flags.cuh:42: {words}"):
+            compiled(Machine(refusals={0: raised}))
+
+
 def test_every_device_that_is_used_and_no_other_has_its_kernel_before_the_first_launch() -> None:
     """CUDA would else load it at its first launch, perhaps while a peer spins; one that cannot is enough to say so."""
     assert [function._device for function in compiled(Machine(3), 2, 0).functions] == [2, 0]
@@ -86,7 +101,7 @@ def test_every_device_that_is_used_and_no_other_has_its_kernel_before_the_first_
     machine = Machine(2, refusals={0: CUDADriverError(NO_BINARY)})
     machine.cupy().cuda.runtime.setDevice(0)
     assert compiled(machine, 1).functions
-    with pytest.raises(PlatformError, match=r"float sum: CUDA_ERROR_NOT_FOUND: named symbol not found$"):
+    with pytest.raises(SourceError, match=r"/ring\.cu has no kernel no_such_ring"):
         compiled(Machine(), entry="no_such_ring")
 
 

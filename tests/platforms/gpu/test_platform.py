@@ -14,7 +14,7 @@ from collbench.algorithms import implementations
 from collbench.cases import Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
-from collbench.errors import CaseFailed, PlatformError, StartFailed, Unsupported
+from collbench.errors import CaseFailed, PlatformError, StartFailed, TimedOut, Unsupported
 from collbench.measure.sampling import calibrate, measure
 from collbench.platforms.gpu import cuda, discover, launch, nccl, probe, timing
 from collbench.platforms.gpu.placement import Place, Placement
@@ -468,7 +468,7 @@ def test_an_nccl_that_hangs_at_first_is_given_up_in_time(opened: Open) -> None:
     """Nor does anything wait for it when the platform is closed."""
     for hangs, doing, kind in (
         ("start", "start", StartFailed),
-        ("operation", "carry out its first operation", CaseFailed),
+        ("operation", "carry out its first operation", TimedOut),
     ):
         machine = Machine(2, nccl_hangs=hangs)
         platform = opened(machine, sampling=IMPATIENT)

@@ -1,0 +1,92 @@
+"""Implementations from records: `mine.toml` beside `mine.cu` in a folder of kernels; docs/kernels.md has the keys."""
+
+import re
+from collections.abc import Collection, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+
+from collbench.algorithms import Implementation
+from collbench.cases import PACK, Case
+from collbench.collectives import COLLECTIVES, chunk_elements
+from collbench.errors import Unsupported, UsageError
+from collbench.host.sanitize import read_toml
+from collbench.platforms import compiler
+from collbench.platforms.interface import Platform, Prepared
+from collbench.platforms.layout import LINE, grid
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_ORDER = 100  # behind all others in lists
+
+
+class Record(Struct, forbid_unknown_fields=True):
+    """What a record says of the kernel beside it."""
+
+    collectives: Annotated[tuple[str, ...], Meta(min_length=1)]
+    summary: str = ""
+    arguments: tuple[Literal["count", "chunk", "root", "fifo"], ...] = ("count",)  # behind the world, in this order
+    fifo: Annotated[int, Meta(ge=0, le=2**30)] = 0  # bytes in each window
+    in_place: bool = True
+    blocks: Annotated[int, Meta(ge=1, le=64)] = 64  # of a rank on a GPU with room for them, and threads of each
+    threads: Annotated[int, Meta(ge=32, le=512)] = 512
+
+
+def recorded(taken: Collection[str]) -> Iterator[Implementation]:
+    """Yield an implementation for each record; UsageError for a record that is wrong or has a name that is taken."""
+    folders = dict.fromkeys((compiler.folder(), compiler.own_folder()))
+    files = {path.stem: path for folder in reversed(folders) for path in sorted(folder.glob("*.toml"))}
+    for name, path in files.items():
+        if not _NAME.fullmatch(name) or name in taken:
+            wrong = "there is an implementation of that name" if name in taken else "no name for an implementation"
+            raise UsageError(f"{path}: {wrong}; give both files another, of letters, digits, - and _")
+        record = _read(path)
+        yield Implementation(
+            name=name,
+            summary=record.summary or str(path.with_suffix(".cu")),
+            platforms=("gpu", "cpu"),
+            collectives=record.collectives,
+            prepare=partial(_prepare, name, record),
+            supports=partial(_supports, record),
+            order=_ORDER,
+            fifo=partial(_fifo, record),
+        )
+
+
+def _read(path: Path) -> Record:
+    try:
+        record = msgspec.convert(read_toml(path, UsageError), Record)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {error}; the keys are {', '.join(Record.__struct_fields__)}") from None
+    if unknown := [name for name in record.collectives if name not in COLLECTIVES]:
+        raise UsageError(f"{path}: unknown collective {unknown[0]!r}; choose from: {', '.join(COLLECTIVES)}")
+    return record
+
+
+def _supports(record: Record, case: Case) -> None:
+    if case.in_place and not record.in_place:
+        raise Unsupported("its record says that it does not work in place")
+
+
+def _fifo(record: Record, ranks: int, platform: str) -> int:
+    return -(-record.fifo // LINE) * LINE
+
+
+def _prepare(name: str, record: Record, case: Case, platform: Platform) -> Prepared:
+    """Prepare the kernel that is called as the record, or of several collectives as the record and the collective."""
+    entry = name.replace("-", "_")
+    if len(record.collectives) > 1:
+        entry += f"_{case.collective.name}"
+    kernel = platform.launcher.kernel(f"{name}.cu", entry, case.dtype, case.redop)
+    values = {
+        "count": np.uint64(case.block),
+        "chunk": np.uint64(chunk_elements(case.block, case.ranks, case.dtype.itemsize)),
+        "root": np.uint32(case.root),
+        "fifo": np.uint64(platform.layout.fifos[name]),
+    }
+    threads, blocks = grid(-(-case.nbytes // PACK), record.threads, record.blocks)
+    blocks = platform.launcher.blocks(blocks)
+    return Prepared(platform.launcher.bind(kernel, case, blocks, threads, *(values[word] for word in record.arguments)))
