@@ -119,7 +119,7 @@ def _compare(
         reasons[pattern_of(collective, algorithm)] = effect.explanation
     for pattern, reason in reasons.items():
         click.echo(f"{pattern}: {reason}")
-    print_end(session, CHANGE_LEGEND, outputs)
+    print_end(session, [CHANGE_LEGEND], outputs)
     outputs.write(session)
     return 0
 
