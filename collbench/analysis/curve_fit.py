@@ -172,7 +172,7 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
     (coefficients,), (bend,), (far,) = _describe(size[None], seconds[None])
     if far > WORST:
         raise Unfit(
-            f"a tenth of the sizes lies {far:.0%} or more off the fitted curve, {WORST:.0%} is the most: "
+            f"one size in ten is off by {100 * far:.0f} % (limit {100 * WORST:.0f} %): "
             "its time does not follow a + g*sqrt(S) + b*S"
         )
     terms = _terms(size, bend)

@@ -26,7 +26,7 @@ from collbench.results import Prediction, Result
 from collbench.topology.system import System
 from collbench.units import format_seconds, format_size
 
-CHANGE_LEGEND = "takes: what one operation should take with the change, over what it takes as the system is described"
+CHANGE_LEGEND = "takes: time with the change over time as described"
 CHANGE = Table(
     "{size:>9}  {name:<16} {before:>9} {after:>9} {takes:>8}  {algorithm:<16} {note}",
     ("algorithm", "before"),

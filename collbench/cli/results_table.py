@@ -20,8 +20,8 @@ EXPLAIN_LEGEND = (
     "launch: all else; tracing: time that keeping the log adds"
 )
 WIRES_LEGEND = (
-    "bytes: of an element; vs exact, vs lib: above 1 is faster than the fastest of them; from: the size from which on it is\n"
-    "errors: relative to the RMS of exact sums; bias: of the mean over all rounds; fed: losses are added to the next round"
+    "bytes: of an element; vs exact, vs lib: above 1 is faster than the fastest of them; from: from which size on\n"
+    "errors: over the RMS of exact sums; bias: of the mean over all rounds; fed: losses go into the next round"
 )
 ESTIMATE = (
     "estimate: how long NCCL itself expects the operation to take, from its own tables; nothing is measured for it"

@@ -30,8 +30,8 @@ def disturbed_in_words(results: Sequence[Result]) -> str:
     bound = any(result.scheduling and max(map(len, result.scheduling.cores), default=1) == 1 for result in disturbed)
     helps = "end other programs, or measure on fewer ranks" if bound else "leave out --bind none, or end other programs"
     return (
-        f"disturbed: in {len(disturbed)} of {len(results)} rows ranks were off their cores, so their times are the "
-        f"machine's and are compared with nothing; {helps}, and run again"
+        f"disturbed: ranks were off their cores in {len(disturbed)} of {len(results)} rows, which are compared with "
+        f"nothing; {helps}"
     )
 
 
