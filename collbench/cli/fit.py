@@ -36,7 +36,7 @@ LEGEND = (
 
 _OPTIONS = [
     RUNS,
-    option("--held-back", "Fit without these sizes, and say where they should be.", metavar="SIZE[,SIZE]"),
+    option("--held-back", "Leave these sizes out, and predict them.", metavar="SIZE[,SIZE]"),
     out_option("Write a calibration there.", "FILE.toml"),
     machine_option("as discovered"),
     NODES,

@@ -68,8 +68,8 @@ def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], form:
     SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
     for the library alone unless --impl says otherwise.
 
-    Several with commas between, dgx-h100,ethernet-100g-tcp, are held against each other: one table, with who is fastest
-    at which sizes.  Runs may be among them, by path.  All have as many ranks as they can have in common, or --ranks.
+    Several systems (dgx-h100,ethernet-100g-tcp), and runs by their paths, are compared in one table.  All have --ranks,
+    or as many ranks as all can have.
     """
     if system and on:
         raise UsageError(f"{system} and --on {on} both name the system; leave one out")

@@ -42,8 +42,7 @@ _OPTIONS = [
 def command(context: click.Context, /, full: bool, quiet: bool, **options: Any) -> int:
     """Check every implementation and collective at odd sizes, out of place and in place; run it first on a new machine.
 
-    With floats that are added, which takes half a minute, or a minute where all kernels must be compiled first; --full
-    has all types and reductions.
+    Sums of floats: half a minute, a minute where kernels are compiled first; --full: all types and reductions.
     """
     for name in ("datatype", "redop"):
         if full and context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
