@@ -85,7 +85,7 @@ def test_a_row_keeps_what_was_seen() -> None:
 def test_a_row_says_that_it_is_disturbed_and_the_last_line_what_to_do() -> None:
     assert "disturbed: ranks were off their cores in 50% of the samples" in row(slow(), None)
     advice = disturbed_in_words([slow(), measurement()])
-    assert advice.startswith("disturbed: in 1 of 2 rows")
+    assert advice.startswith("disturbed: ranks were off their cores in 1 of 2 rows")
     assert disturbed_in_words([measurement()]) == ""
 
 

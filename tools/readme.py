@@ -10,9 +10,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from collbench.algorithms import libraries
-from collbench.analysis.crossover import contests, fastest_in_words, in_words, library_of, rivals, winners
+from collbench.analysis.crossover import library_of
 from collbench.cli.results_table import heading, row
+from collbench.cli.sweep import findings
 from collbench.results import family
 from collbench.runfile.store import read
 from tools import ROOT
@@ -22,7 +22,6 @@ PAGES = (README, ROOT / "docs" / "model.md", ROOT / "docs" / "formats.md")
 BLOCK = re.compile(r"\$ collbench (predict [^\n]*)\n(.*?)```", re.DOTALL)
 TABLE = re.compile(r"```\nallreduce, float, sum, 2 ranks\n.*?```", re.DOTALL)
 SHOWN = {8: ("mpi", "one-shot-ll"), 2**27: ("mpi", "ring-flags", "two-shot")}
-TOLD = ("one-shot-ll",)
 WIDTH = 24  # of a name with its library
 
 
@@ -54,10 +53,7 @@ def _lines() -> Iterator[str]:
             library = None if family(name) == "mpi" else library_of(results, ["mpi"], result)
             yield row(result, library, width=WIDTH)
         yield "      ..."
-    own = rivals(results)
-    ((case, ranges),) = winners(own)
-    yield fastest_in_words(case, ranges, expected=False)
-    yield from (f"  {in_words(contest)}" for contest in contests(own, libraries()) if contest.challenger in TOLD)
+    yield from ("", *findings(results))
 
 
 if __name__ == "__main__":

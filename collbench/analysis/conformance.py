@@ -1,48 +1,80 @@
-"""Which results are right: a table of every implementation and collective by element type."""
+"""Which results are right: a matrix of implementations by collectives, and what is wrong in detail."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from collbench.results import Outcome, Result, Skipped
 
 Pair = tuple[str, str]  # implementation, collective
 
-_WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok", Outcome.SKIPPED: "skip"}
+ABSENT = "-"
+_WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok"}
 """Words of a cell, the worst first: the worst outcome of its cases counts."""
+_SHOWN = 3  # failures of a pair, of which there may be thousands
 
 
 @dataclass
 class Conformance:
     """Outcomes of results, gathered as they come."""
 
-    outcomes: dict[Pair, dict[str, set[Outcome]]] = field(default_factory=dict)
-    reasons: dict[str, set[str]] = field(default_factory=dict)  # why something was skipped, by implementation
-    bad: list[Result] = field(default_factory=list)
+    outcomes: dict[Pair, set[Outcome]] = field(default_factory=dict)
+    reasons: dict[Pair, str] = field(default_factory=dict)  # the first for which a case was skipped
+    bad: dict[Pair, list[Result]] = field(default_factory=dict)
     counts: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
 
     def add(self, result: Result) -> None:
         """Add a result."""
+        pair = result.implementation, result.case.collective.name
         self.counts[result.outcome] += 1
-        row = self.outcomes.setdefault((result.implementation, result.case.collective.name), {})
-        row.setdefault(result.case.dtype.name, set()).add(result.outcome)
+        self.outcomes.setdefault(pair, set()).add(result.outcome)
         if isinstance(result, Skipped):
-            self.reasons.setdefault(result.implementation, set()).add(result.reason)
+            self.reasons.setdefault(pair, result.reason)
         elif result.outcome.bad:
-            self.bad.append(result)
+            self.bad.setdefault(pair, []).append(result)
 
-    def word(self, row: Pair, dtype: str) -> str:
-        """Return `ok`, the worst outcome, `skip`, or `ok/skip` where only some cases were skipped."""
-        outcomes = self.outcomes[row].get(dtype, set())
-        if outcomes == {Outcome.OK, Outcome.SKIPPED}:
-            return "ok/skip"
-        return next((word for outcome, word in _WORDS.items() if outcome in outcomes), "missing")
+    def cell(self, pair: Pair) -> str:
+        """Return `ok` or the worst outcome; `-` where nothing was checked."""
+        outcomes = self.outcomes.get(pair, set())
+        return next((word for outcome, word in _WORDS.items() if outcome in outcomes), ABSENT)
+
+    def failures(self) -> Iterator[tuple[list[Result], int]]:
+        """Yield the first failures of each implementation and collective, and how many more there are."""
+        for results in self.bad.values():
+            yield results[:_SHOWN], len(results[_SHOWN:])
 
 
-def table(conformance: Conformance, dtypes: Iterable[str]) -> list[str]:
-    """Return a line for each implementation and collective, with a column for each element type."""
-    names = list(dtypes)
-    lines = [f"{'':<16} {'':<13} " + " ".join(f"{name:<8}" for name in names)]
-    for row in conformance.outcomes:
-        words = " ".join(f"{conformance.word(row, name):<8}" for name in names)
-        lines.append(f"{row[0]:<16} {row[1]:<13} {words}")
-    return [line.rstrip() for line in lines]
+def matrix(conformance: Conformance, width: int = 80) -> Iterator[str]:
+    """Yield a row for each implementation and a column for each collective, in blocks of columns that fit the width.
+
+    A block leaves out implementations that have nothing in it.
+    """
+    names = list(dict.fromkeys(name for name, _ in conformance.outcomes))
+    first = max(map(len, names), default=0)
+    for block in _blocks(dict.fromkeys(collective for _, collective in conformance.outcomes), width - first):
+        yield _line("", block, block, first)
+        for name in names:
+            cells = [conformance.cell((name, collective)) for collective in block]
+            if set(cells) != {ABSENT}:
+                yield _line(name, cells, block, first)
+        yield ""
+
+
+def _line(name: str, cells: Iterable[str], heads: Iterable[str], first: int) -> str:
+    columns = (f"  {cell:<{_columns(head)}}" for cell, head in zip(cells, heads, strict=True))
+    return f"{name:<{first}}{''.join(columns)}".rstrip()
+
+
+def _columns(head: str) -> int:
+    return max(len(head), *map(len, _WORDS.values()))
+
+
+def _blocks(heads: Iterable[str], width: int) -> Iterator[list[str]]:
+    """Yield the heads in groups whose columns take at most so many characters, each with two blanks before."""
+    block: list[str] = []
+    for head in heads:
+        if block and sum(2 + _columns(each) for each in (*block, head)) > width:
+            yield block
+            block = []
+        block.append(head)
+    if block:
+        yield block

@@ -6,7 +6,7 @@ Only as far as the intervals of the rows tell them apart.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import NamedTuple
 
 from collbench.algorithms import find
@@ -131,6 +131,23 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
                 points = tuple(Advantage.of(times[size], reference[size]) for size in sizes)
                 pairs.append(Contest(times[sizes[-1]].case, name, challenger, points))
     return pairs
+
+
+def best_of(every: Iterable[Contest]) -> list[Contest]:
+    """Return a contest for each kind of case and library: at each size the challenger that does best counts."""
+    groups: dict[tuple[Case, str], list[Contest]] = {}
+    for contest in every:
+        groups.setdefault((contest.case.kind, contest.library), []).append(contest)
+    best = []
+    for (_, library), group in groups.items():
+        points: dict[int, Advantage] = {}
+        every_point = chain.from_iterable(contest.points for contest in group)
+        for point in sorted(every_point, key=lambda point: (point.sign, point.ratio)):
+            points[point.nbytes] = point
+        name = group[0].challenger if len(group) == 1 else "the best kernel"
+        largest = max((contest.case for contest in group), key=lambda case: case.nbytes)
+        best.append(Contest(largest, library, name, tuple(points[size] for size in sorted(points))))
+    return best
 
 
 def _reference(
@@ -283,6 +300,30 @@ def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[Range]]]
     return every
 
 
-def fastest_in_words(case: Case, ranges: Sequence[Range], expected: bool) -> str:
-    """Return `fastest, allreduce, float, sum, 2 ranks: one-shot 8 B to 2 KiB; one-shot or two-shot 8 KiB`."""
-    return f"{'likely ' if expected else ''}fastest, {case.title}: {'; '.join(map(str, ranges))}"
+def fastest_in_words(ranges: Sequence[Range], expected: bool) -> str:
+    """Return `fastest: one-shot 8 B to 2 KiB; two-shot 8 KiB to 1 MiB; others may be as fast at 8 KiB`."""
+    joined = _joined(ranges)
+    words = f"{'likely ' if expected else ''}fastest: {'; '.join(map(str, joined))}"
+
+    def has_others(part: Range) -> bool:
+        names = next(whole.names for whole in joined if part.last <= whole.last)
+        return len(names) < len(part.names)
+
+    level = []
+    for others, group in groupby(ranges, has_others):
+        members = list(group)
+        if others:
+            level.append(format_span(members[0].first, members[-1].last))
+    return f"{words}; others may be as fast at {', '.join(level)}" if level else words
+
+
+def _joined(ranges: Iterable[Range]) -> list[Range]:
+    """Return neighbours as one where they have names in common, with those: fastest, or level with it, in all of it."""
+    joined: list[Range] = []
+    for part in ranges:
+        common = tuple(name for name in joined[-1].names if name in part.names) if joined else ()
+        if common:
+            joined[-1] = Range(joined[-1].first, part.last, common)
+        else:
+            joined.append(part)
+    return joined

@@ -172,8 +172,8 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
     (coefficients,), (bend,), (far,) = _describe(size[None], seconds[None])
     if far > WORST:
         raise Unfit(
-            f"one size in ten is off by {far:.0%} or more (limit {WORST:.0%}): "
-            "the time does not follow a + g*sqrt(S) + b*S"
+            f"one size in ten is off by {100 * far:.0f} % (limit {100 * WORST:.0f} %): "
+            "its time does not follow a + g*sqrt(S) + b*S"
         )
     terms = _terms(size, bend)
     central = coefficients[: terms.shape[1]]

@@ -150,9 +150,8 @@ class Change:
         place = f"between {low} and {high}"
         if not self.crossing.sure:
             place = f"near {format_size(self.crossing.nbytes)}, if at all"
-        seen = ", ".join(f"{format_size(before)} and {format_size(after)}" for before, after in self.measured)
-        shown = f"measured times show it between {seen}" if seen else "measured times show no crossing"
-        return f"{self.challenger} and {self.library} cross {place} ({shown})"
+        seen = ", ".join(f"{format_size(before)} to {format_size(after)}" for before, after in self.measured)
+        return f"{self.challenger} and {self.library} cross {place} (measured: {seen or 'nowhere'})"
 
     def fields(self) -> dict[str, Any]:
         """Return the fields for `--json`, in bytes."""

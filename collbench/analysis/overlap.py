@@ -49,7 +49,7 @@ class Overlap:
         for overlapped, sequential, compute, communicate in self._rounds():
             possible = sequential - max(compute, communicate)
             if possible > 0:
-                shares.append((sequential - overlapped) / possible)
+                shares.append(round((sequential - overlapped) / possible, 9))  # 0 where nothing is hidden
         return estimated(shares or [float("nan")])
 
     @property
@@ -135,17 +135,17 @@ def verdict(fastest: Overlap, found: Sequence[Overlap]) -> str:
     step, note = fastest.step, str(fastest.row.note)
     before, after = format_seconds(fastest.sequential.typical), format_seconds(fastest.row.typical)
     words = {HELPS: "overlap helps", COSTS: "overlap costs more than it hides"}
-    judged = words.get(fastest.verdict, "inconclusive, 1 is in the interval")
+    judged = words.get(fastest.verdict, "inconclusive")
     said = [
         f"{fastest.row.label}: {step.way} with buckets of {format_size(step.bucket)} is fastest: "
         f"{before} -> {after}, {fastest.gain.text('x')}: {judged}",
-        f"nothing could be below {format_seconds(fastest.bound)}, the longer part alone",
+        f"the longer part alone takes {format_seconds(fastest.bound)}",
     ]
     if fastest.slowdown.value > 1.05:
         said.append(f"computing takes {fastest.slowdown.text('x')} as long meanwhile")
     buckets = {other.step.bucket for other in as_good(fastest, found) if other.step.way == step.way}
     if buckets:
-        said.append(f"not distinguishable from buckets of {', '.join(map(format_size, sorted(buckets)))}")
+        said.append(f"buckets of {', '.join(map(format_size, sorted(buckets)))} may be as fast")
     return "; ".join(said) + (f" ({note})" if note else "")
 
 

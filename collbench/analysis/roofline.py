@@ -101,8 +101,8 @@ class MemoryRoofline:
         size = max(self.copy_times)
         read, written = replace(self.case, nbytes=size).traffic
         return (
-            f"roofline: {format_seconds(self.copy_times[size])} at {format_size(size)}, in which all ranks' cores "
-            f"read {format_size(read)} and write {format_size(written)} of memory"
+            f"roofline: {format_seconds(self.copy_times[size])} at {format_size(size)} to read {format_size(read)} "
+            f"and write {format_size(written)} of memory"
         )
 
 

@@ -376,9 +376,9 @@ def verdict(curve: Curve, threshold: float = THRESHOLD) -> list[str]:
         return said
     named = []
     for remedy in helpful_remedies(curve, curve.last)[:_MOST_REMEDIES]:
-        named.append(f"{remedy.words}: {'at most ' if remedy.at_best else ''}{remedy.efficiency:.0%}")
+        named.append(f"{remedy.words} ({'at most ' if remedy.at_best else ''}{remedy.efficiency:.0%})")
     if named:
-        said.append(f"what would help most: {'; '.join(named)}")
+        said.append(f"would raise efficiency: {', '.join(named)}")
     return said
 
 
@@ -388,7 +388,7 @@ def _efficiency_line(curve: Curve, threshold: float) -> str:
     parts = parts_of(curve, point)
     whole = parts.computing + parts.waiting + parts.exposed
     base = "" if curve.base.ranks == 1 else f" (taking {curve.base.ranks} ranks for perfect)"
-    remarks = [f"communication is {parts.exposed / whole:.0%} of the step", f"waiting {parts.waiting / whole:.0%}"]
+    remarks = [f"{parts.exposed / whole:.0%} of the step is communication", f"{parts.waiting / whole:.0%} waiting"]
     slower = parts.computing / parts.alone - 1
     if slower > 0.02:
         remarks.append(f"computing takes {slower:.0%} longer than alone")
@@ -399,7 +399,7 @@ def _efficiency_line(curve: Curve, threshold: float) -> str:
             remarks.append(f"products cannot be shared evenly: a rank makes {step.products}, its share is {fair:.3g}")
     return (
         f"{curve.name}, {curve.mode}: {point.ranks:,} ranks give {speedup.text('x')}{base}: "
-        f"{efficiency.value:.0%}, {judged(efficiency, threshold)} (healthy is {threshold:.0%} and more); "
+        f"{efficiency.value:.0%}, {judged(efficiency, threshold)} (healthy from {threshold:.0%}); "
         f"{', '.join(remarks)}"
     )
 
@@ -408,11 +408,15 @@ def _laws_line(curve: Curve) -> str:
     if all(curve.speedup(point).value < 1 for point in curve.more):
         return "no law of scaling: more ranks do less a second than one"
     fitted = fit_laws(curve)
-    said = []
-    for fit in fitted:
-        pairs = zip(fit.law.parameters, fit.values, strict=True)
-        values = ", ".join(f"{name} {value.text()}" for name, value in pairs)
-        exact = "exact, as many points as parameters"
-        said.append(f"{fit.law.name}: {values}, {exact if fit.residual is None else f'residual {fit.residual:.2%}'}")
     nearest = nearest_law(fitted)
-    return "; ".join(said) + (f"; nearest is {nearest.law.name}" if nearest and len(fitted) > 1 else "")
+    if not nearest or nearest.residual is None:
+        return f"laws, exact with so few points: {'; '.join(map(_law, fitted))}"
+    others = [f"{fit.law.name} {fit.residual:.1%}" for fit in fitted if fit.residual is not None and fit is not nearest]
+    return f"nearest law: {_law(nearest)}, off by {nearest.residual:.1%}" + (
+        f" ({', '.join(others)})" if others else ""
+    )
+
+
+def _law(fit: FittedLaw) -> str:
+    pairs = zip(fit.law.parameters, fit.values, strict=True)
+    return f"{fit.law.name}, {', '.join(f'{name} {value.text()}' for name, value in pairs)}"

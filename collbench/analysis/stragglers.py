@@ -287,20 +287,27 @@ def verdicts(results: Iterable[Result]) -> list[str]:
             cost = np.mean([steps.cost(one.rank) for steps in rows])
             often = " now and then" if one.finding is Finding.OFTEN else ""
             late.append(
-                f"rank {one.rank} is late{often}: last in {last:.0%} of the steps, by {late_by(one, median)} "
-                f"in the median; the others wait for it for {cost:.0%} of the time"
+                f"rank {one.rank} is late{often}: last in {last:.0%} of the steps, by {late_by(one, median)}; "
+                f"the others wait for it {cost:.0%} of the time"
             )
     if late:
         return ["; ".join(late)]
-    unclear = found.ranks(Finding.UNCLEAR)
-    candidates = [rank for rank in found.statistics if not unclear or rank.rank in unclear]
-    worst = max(candidates, key=lambda rank: rank.late)
-    how = f"by {late_by(worst, median)} in the median"
-    if found.finding is Finding.CLEAR:
-        return [f"nobody is late as a rule: rank {worst.rank} the most, {how}"]
-    more = f" (so may {len(unclear) - 1} others)" if len(unclear) > 1 else ""
-    why = "measure longer with --steps, or with less else running"
-    return [f"inconclusive: rank {worst.rank} may be late{more}, {how}; {why}"]
+    unclear = [rank for rank in found.statistics if rank.finding is Finding.UNCLEAR]
+    if not unclear:
+        return [_no_straggler(rows)]
+    worst = max(unclear, key=lambda rank: rank.late)
+    more = f" (as may {len(unclear) - 1} more)" if len(unclear) > 1 else ""
+    return [
+        f"inconclusive: rank {worst.rank} may be late{more}, by {late_by(worst, median)}; "
+        "take more --steps, or end other programs"
+    ]
+
+
+def _no_straggler(rows: Sequence[StepArrays]) -> str:
+    shares = [np.mean([steps.last_share(rank) for steps in rows]) for rank in range(rows[0].ranks)]
+    rank = int(np.argmax(shares))
+    late = np.concatenate([steps.late[rank, steps.last == rank] for steps in rows])
+    return f"no straggler; rank {rank} is latest most often, by {format_seconds(float(np.median(late)))}"
 
 
 def costliest(steps: StepArrays) -> list[RankStatistics]:

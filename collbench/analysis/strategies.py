@@ -243,10 +243,10 @@ def _first(found: Ranking, effort: Effort) -> str:
     if unsure:
         words = (
             f"inconclusive which is first to loss {found.target:g}: {first.name} has the lowest mean, "
-            f"but {_listed(unsure)} cannot be distinguished from it ({unsure[0]}: {after[unsure[0]].as_ratio()})"
+            f"{_listed(unsure)} may be as fast ({unsure[0]}: {after[unsure[0]].as_ratio()})"
         )
         surely = [f"{name}, {ratio.as_ratio()} the {effort.value}" for name, ratio in after.items() if ratio.above]
-        return f"{words}; surely behind it: {'; '.join(surely)}" if surely else words
+        return f"{words}; surely later: {'; '.join(surely)}" if surely else words
     later = [entry.name for entry in others if entry.name in after and entry.name not in level]
     rest = f"; {later[0]}, the next, needs {after[later[0]].as_ratio()} the {effort.value}" if later else ""
     if level:

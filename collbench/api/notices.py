@@ -10,7 +10,7 @@ from collbench.host.launcher import launched
 
 SECONDS = 8.0  # without a word, after which a user wonders
 DRIVER = "waiting for the CUDA driver, which is still starting (persistence mode is off?)"
-RANKS = "waiting for the ranks: kernels are compiled once, and GPUs start slowly where persistence mode is off"
+RANKS = "waiting for the ranks: kernels are compiled once; without persistence mode GPUs start slowly"
 
 
 def say(line: str) -> None:

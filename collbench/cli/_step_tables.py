@@ -22,12 +22,9 @@ from collbench.analysis.strategies import COLUMNS, Ranking, TableRow, table
 from collbench.cli.tables import WHOLE, Table
 from collbench.measure.step_runs import MODES
 from collbench.results import Result, StepRow, StepTimes, Trained
-from collbench.units import format_figure, format_interval, format_seconds, format_size
+from collbench.units import format_interval, format_seconds, format_size
 
-PREDICTED = (
-    "a model's numbers: nothing was measured\n"
-    "9 in 10: half of the band in which nine in ten should lie; intervals in brackets are such bands"
-)
+PREDICTED = "predicted, nothing was measured; intervals hold nine in ten, the column 9 in 10 is half of one"
 MORE_RANKS = (8, 64, 1024, 16384)
 """For how many ranks a step is expected."""
 _SHOWN = 8  # ranks of a row in the section on stragglers: those that cost most
@@ -96,9 +93,8 @@ SCALING = StepTable(
     _scaling_title,
     _SCALING,
     _scaling_row,
-    "step: median of the series' means; speed-up and efficiency: over one rank alone (or the fewest), by the rounds in "
-    "which\nthey took turns, with the 95 % interval of the median; compute, wait, exposed: shares of a rank's step, "
-    "computing,\nwaiting for the last to have computed, and in communication that nothing hides",
+    "step: median of the series' means; speed-up, efficiency: against one rank (or the fewest), with 95 % intervals\n"
+    "compute, wait, exposed: shares of a step: computing, waiting for the last rank, communication that nothing hides",
 )
 
 
@@ -135,10 +131,8 @@ def _overlap_row(result: Result, results: Sequence[Result]) -> str:
 
 
 def _estimate(estimate: Estimate, unit: str) -> str:
-    """Return an estimate as text, without an interval where there is none, as of a prediction."""
-    if not math.isfinite(estimate.value):
-        return ""
-    return estimate.text(unit) if estimate.known else f"{format_figure(estimate.value)}{unit}"
+    """Return an estimate as text; empty where it is not known."""
+    return estimate.text(unit) if math.isfinite(estimate.value) else ""
 
 
 def _overlap_title(result: Result) -> str:
@@ -151,9 +145,8 @@ OVERLAP = StepTable(
     _overlap_title,
     _OVERLAP,
     _overlap_row,
-    "step: median of the series' means; exposed: the step beyond computing alone; hidden: of what could be at best,\n"
-    "where the longer part alone is left; computing: how many times as long as alone; gain: over one part after "
-    "the other.\nAll steps took turns; in parentheses the 95 % interval of the rounds' median",
+    "step: median of the series' means; exposed: beyond computing alone; hidden: share of what could be hidden\n"
+    "computing: over computing alone; gain: over one part after the other; in parentheses: 95 % intervals",
     traced=True,
 )
 
@@ -199,11 +192,10 @@ STRAGGLERS = StepTable(
     lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
     _STRAGGLERS,
     _stragglers_row,
-    "step: mean of a series, its median over series; percentiles are of single steps, - where too few were measured\n"
-    "computing, waiting (for others to have computed), exposed (communication that no computing hides): means\n"
-    "last: in what share of the steps a rank was the last to have computed; late: when it had computed, behind the\n"
-    "median of the others: median of stretches of steps, with an interval of 99 % for all ranks together\n"
-    "costs: what the others wait where it is the last, of the time of all steps",
+    "step: median of the series' means; percentiles: of single steps, - where there are too few\n"
+    "computing, waiting (for the last rank), exposed (communication that nothing hides): means\n"
+    "last: share of the steps in which the rank was last; late: behind the median of the others, with 99 % interval\n"
+    "costs: share of the time that the others wait for it",
 )
 
 
@@ -220,7 +212,7 @@ def straggler_sections(results: Sequence[Result]) -> Iterator[str]:
 def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
     yield (
         f"{result.label}: {steps.count} steps in {len(steps.lengths)} series; "
-        f"moments of two ranks are off by at most {format_seconds(result.clock)}"
+        f"clocks agree within {format_seconds(result.clock)}"
     )
     yield _RANK.heading()
     found = costliest(steps)
@@ -239,10 +231,11 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
         )
     if len(found) > _SHOWN:
         yield f"  ... and {len(found) - _SHOWN} ranks that cost less"
-    yield f"  steps: {'; '.join(_percentile(percent, tail(steps.seconds, percent)) for percent in PERCENTS)}"
+    tails = {percent: tail(steps.seconds, percent) for percent in PERCENTS}
+    yield f"  steps: {'; '.join(_percentile(percent, known) for percent, known in tails.items() if known)}"
     correlation, period = step_noise.autocorrelation(steps, 1)[1], step_noise.period(steps)
     words = f"period {format_seconds(period.seconds)} ({1 / period.seconds:.3g} Hz)" if period else "no period"
-    yield f"  noise: a step is {correlation:+.2f} correlated with the next; {words}"
+    yield f"  noise: {words}; correlation of a step with the next {correlation:+.2f}"
     yield from _more_ranks(result, steps)
 
 
@@ -255,13 +248,13 @@ def _percentile(percent: float, known: Estimate | None) -> str:
 def _more_ranks(result: StepTimes, steps: StepArrays) -> Iterator[str]:
     """Yield what a step would take on more ranks like these; first on as many, where it was measured too."""
     exposed = result.exposed()
-    yield "  a step of more ranks such as these, each disturbed by itself, with communication as here:"
+    yield "  expected on more such ranks, each disturbed independently, with the same communication:"
     for ranks in (steps.ranks, *(more for more in MORE_RANKS if more > steps.ranks)):
         slowest = expected_maximum(steps.computing, ranks)
         interval = format_interval(slowest.low + exposed, slowest.high + exposed, format_seconds).lstrip()
         remark = f"measured {format_seconds(float(steps.seconds.mean()))}" if ranks == steps.ranks else ""
         if slowest.at_least:
-            remark = "at least: beyond the longest that was measured"
+            remark = "at least (beyond the longest measured)"
         yield f"  {ranks:>7} {format_seconds(slowest.value + exposed):>9} {interval:<22} {remark}".rstrip()
 
 
@@ -296,9 +289,8 @@ STRATEGIES = StepTable(
     lambda result: result.case.title,
     _STRATEGIES,
     _strategies_row,
-    "time: until the last rank was done; samples/s: of all ranks; steps: the fewest and the most of a rank\n"
-    "age: of a gradient, in updates between reading weights and changing them, the mean; loss: on samples held out\n"
-    "check: every update is computed anew in float64, within a tolerance; all ranks hold the same weights",
+    "time: of the slowest rank; samples/s: of all ranks; steps: fewest and most of a rank; loss: on samples held out\n"
+    "age: of a gradient: updates since its weights were read, mean; check: all updates, in float64",
 )
 
 

@@ -29,14 +29,14 @@ from collbench.runfile.store import Run, cut_off_notes, read, why_none
 from collbench.units import format_size, parse_size
 
 LEGEND = (
-    "T = a + g*sqrt(S) + b*S; latency: a; rate: GB/s that algbw tends to, 1/b; half at: size with half of it;\n"
-    "bend: from there a byte takes longer (a cache ends); off: median distance of the measured times from the curve"
+    "T = a + g*sqrt(S) + b*S; latency: a; rate: GB/s, 1/b; half at: size with half the rate;\n"
+    "bend: from here on a byte takes longer (a cache ends); off: median residual"
 )
 
 
 _OPTIONS = [
     RUNS,
-    option("--held-back", "Fit without these sizes, and say where they should be.", metavar="SIZE[,SIZE]"),
+    option("--held-back", "Leave these sizes out, and predict them.", metavar="SIZE[,SIZE]"),
     out_option("Write a calibration there.", "FILE.toml"),
     machine_option("as discovered"),
     NODES,
@@ -123,4 +123,4 @@ def _print_totals(curves: Sequence[Curve]) -> None:
         click.echo(f"  held back: {sum(size.covered for size in held)} of {len(held)} covered")
     last = max((float(curve.fit.sizes[-1]) for curve in curves if curve.fit), default=0.0)
     if last:
-        click.echo(f"  beyond {format_size(last)}, the largest size fitted, these curves are extrapolations")
+        click.echo(f"  beyond {format_size(last)}: extrapolated")

@@ -40,9 +40,8 @@ from collbench.topology.system import System
 from collbench.units import format_seconds, format_size, printable
 
 LEGEND = (
-    "vs: the time of the first over this row's, so above 1 is faster; ~ where they are not distinguishable\n"
-    "interval: of a prediction where nine in ten should lie, of a measurement that of its median at 95 %\n"
-    "* is fastest, ? likely or perhaps; each is as fast as its library, or as the requested implementations"
+    "vs: above 1 is faster, ~ not distinguishable; *: fastest, ?: perhaps fastest\n"
+    "band: nine in ten of what is predicted, the 95 % interval of a measured median"
 )
 NARROWEST = 50  # columns, below which nothing more is left out
 
@@ -112,11 +111,8 @@ def _ranks(found: Iterable[System | Run], request: SweepRequest) -> tuple[int | 
     measured = [{row.case.ranks for row in timed(what.results)} for what in found if isinstance(what, Run)]
     ranks = common_ranks(systems, measured)
     if ranks is None:
-        return None, "no number of ranks is possible on all: each has its own; --ranks for another"
-    return (
-        ranks,
-        f"{ranks} ranks on each, the most that all can have of what one of them has; --ranks for another number",
-    )
+        return None, "each has its own number of ranks, since none is possible on all; --ranks for another"
+    return ranks, f"{ranks} ranks on each, as many as all can have; --ranks for another number"
 
 
 def _sweep(system: System, request: SweepRequest, ranks: int | None, rows: Sequence[Timed]) -> tuple[System, Sweep]:

@@ -26,7 +26,7 @@ from collbench.results import Prediction, Result
 from collbench.topology.system import System
 from collbench.units import format_seconds, format_size
 
-CHANGE_LEGEND = "takes: what one operation should take with the change, over what it takes as the system is described"
+CHANGE_LEGEND = "takes: time with the change over time as described"
 CHANGE = Table(
     "{size:>9}  {name:<16} {before:>9} {after:>9} {takes:>8}  {algorithm:<16} {note}",
     ("algorithm", "before"),
@@ -68,8 +68,8 @@ def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], form:
     SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
     for the library alone unless --impl says otherwise.
 
-    Several with commas between, dgx-h100,ethernet-100g-tcp, are held against each other: one table, with who is fastest
-    at which sizes.  Runs may be among them, by path.  All have as many ranks as they can have in common, or --ranks.
+    Several systems (dgx-h100,ethernet-100g-tcp), and runs by their paths, are compared in one table.  All have --ranks,
+    or as many ranks as all can have.
     """
     if system and on:
         raise UsageError(f"{system} and --on {on} both name the system; leave one out")
@@ -119,7 +119,7 @@ def _compare(
         reasons[pattern_of(collective, algorithm)] = effect.explanation
     for pattern, reason in reasons.items():
         click.echo(f"{pattern}: {reason}")
-    print_end(session, CHANGE_LEGEND, outputs)
+    print_end(session, [CHANGE_LEGEND], outputs)
     outputs.write(session)
     return 0
 

@@ -10,29 +10,21 @@ from collbench.results import PARTS, Explanation, Observed, Prediction, Result, 
 from collbench.results.collectives import sample_in_words
 from collbench.units import digits, format_rate, format_seconds, format_size, significant
 
-LEGEND = (
-    "time: median of one operation on the slowest rank, ± half its 95 % interval\n"
-    "algbw, busbw: GB/s, 1e9 bytes/s; vs: the library's time over this row's, so above 1 is faster"
-)
+LEGEND = "time: median, slowest rank; algbw, busbw: GB/s; vs: above 1 is faster"
 REPORTED_LEGEND = (
     "time: {figures}; as reported, collbench checked nothing\n"
     "algbw, busbw: GB/s, 1e9 bytes/s, computed from size and time"
 )
-EXPECTED_LEGEND = (
-    "time: what a model expects of one operation on the slowest rank; nine in ten: the band around it\n"
-    "algbw, busbw: GB/s, 1e9 bytes/s; vs: the library's time over this row's, so above 1 is faster"
-)
+EXPECTED_LEGEND = "time: by a model; algbw, busbw: GB/s; vs: above 1 is faster"
 EXPLAIN_LEGEND = (
-    "time: median of one operation; the parts are shares of one of median length, the mean over the ranks\n"
-    "waited: for another rank's flag or packet, or for the host; moved: bytes, without arithmetic; added: and moved\n"
-    "what was added; published: barriers, fences and flags; launch: outside of all that\n"
-    "tracing: what keeping the log added to the time"
+    "time: median of one operation; parts: shares of one of median length, mean over ranks\n"
+    "waited: for another rank or the host; moved: bytes; added: and moved; published: barriers, fences, flags;\n"
+    "launch: all else; tracing: time that keeping the log adds"
 )
-WIRES_LEGEND = """bytes: of an element on the wire
-vs exact, vs lib: the time of the fastest exact implementation or library over the wire's, and the size from which on it
-is above 1
-errors: relative to the root mean square of exact sums, over rounds of gradients whose means stay; max and RMS of single
-ones, bias of their means over all rounds; fed: where what a round loses is added to the next"""
+WIRES_LEGEND = (
+    "bytes: of an element; vs exact, vs lib: above 1 is faster than the fastest of them; from: from which size on\n"
+    "errors: over the RMS of exact sums; bias: of the mean over all rounds; fed: losses go into the next round"
+)
 ESTIMATE = (
     "estimate: how long NCCL itself expects the operation to take, from its own tables; nothing is measured for it"
 )

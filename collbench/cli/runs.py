@@ -60,7 +60,7 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, **opti
         click.echo(f"nothing to list in {shown(folder or DEFAULT)}: none of {what}", err=True)
     elif len(listed) < len(matching):
         left = len(matching) - len(listed)
-        click.echo(f"{left} older ones are left out; -n {len(matching)} lists them too", err=True)
+        click.echo(f"{left} older runs are not listed; -n {len(matching)} lists them", err=True)
     broken = [entry for entry in listed if entry.broken] if as_json != STANDARD else []
     for entry in broken[:_BROKEN]:
         click.echo(f"broken: {shown(entry.path)}: {entry.broken}", err=True)

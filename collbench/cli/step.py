@@ -45,7 +45,7 @@ def _compute(default: str) -> click.Option:
 
 
 def _gradients(default: str) -> click.Option:
-    return option("-b --gradients", f"Bytes that every step hands round; default: {default}.", metavar="SIZE")
+    return option("-b --gradients", f"Bytes to communicate in a step; default: {default}.", metavar="SIZE")
 
 
 def _slow_rank(factor: int) -> click.Option:
@@ -71,13 +71,18 @@ _SCALE = [
         "Numbers of ranks; FIRST..LAST doubles. Default: 1,2; on a system 1 to all GPUs of 512 nodes.",
         metavar="N,N|N..N",
     ),
-    option("--mode", "What stays the same.", type=click.Choice(["weak", "strong", "both"]), default="weak"),
+    option(
+        "--mode",
+        "What stays the same: the work of a rank (weak), or of all (strong).",
+        type=click.Choice(["weak", "strong", "both"]),
+        default="weak",
+    ),
     _implementations("the library and auto"),
     _compute("10ms, predicted 100ms"),
     _gradients("4M, predicted 1G"),
     _MATRIX,
     _slow_rank(2),
-    option("--threshold", "Per cent of efficiency from which on it is healthy.", type=_PER_CENT, default=75.0),
+    option("--threshold", "Efficiency in per cent that counts as healthy.", type=_PER_CENT, default=75.0),
     _NOISE,
     *shared("datatype", "timeout", "spin", "bind", budget=2.0),
     *writes("run file and plot"),
@@ -160,8 +165,8 @@ def overlap(**options: Any) -> int:
 def stragglers(**options: Any) -> int:
     """Find ranks that are late: how often, what it costs the others, and what more ranks would pay for the noise.
 
-    Ranks multiply matrices, then carry out a collective, and again: when each of them arrives and leaves is noted on
-    one clock, since durations cannot tell a late rank from those that wait for it.
+    Ranks multiply matrices, then carry out a collective, and again.  Arrivals are noted on one clock: durations cannot
+    tell a late rank from those that wait for it.
     """
     session = _step_sessions.stragglers_session(options, launched())
     total = len(session.sweep.implementations)

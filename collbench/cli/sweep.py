@@ -10,14 +10,24 @@ For example:
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from collbench.algorithms import implementations, is_library, libraries
-from collbench.analysis.crossover import contests, fastest_in_words, in_words, library_of, rivals, winners
-from collbench.analysis.roofline import measured_roofline, share_in_words
+from collbench.analysis.crossover import (
+    best_of,
+    contests,
+    fastest_by_size,
+    fastest_in_words,
+    in_words,
+    library_of,
+    rivals,
+    winners,
+)
+from collbench.analysis.roofline import measured_roofline, share
 from collbench.analysis.wires import tradeoffs
 from collbench.api.measuring import measuring_session, predicting_session
 from collbench.api.requests import SweepRequest, default_folder, find_system, folder_name
@@ -33,14 +43,13 @@ from collbench.cli.options import (
 )
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import NAME
-from collbench.cli.running import Outputs, finish, run_session, say_where
+from collbench.cli.running import Outputs, run_session, say_where
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import Watch
-from collbench.measure.session import Session
+from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
-from collbench.results import Measurement, Result, family, observed, timed
+from collbench.results import Measurement, Result, family
 from collbench.topology.system import System
-from collbench.units import format_size
 
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
 FEWEST = 6  # samples that have an interval
@@ -98,21 +107,26 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
         outputs.write(session)
         return interrupted
     if session.leader:
-        if not outputs.quiet and (gone := table.left_out()):
-            click.echo(f"too narrow for all columns, so without: {', '.join(gone)}", err=True)
-        _print_fastest(session)
-        _print_bounds(session)
-        if found := tradeoffs(session.results):
-            click.echo("\n".join(results_table.wires_table(found)))
-            click.echo(results_table.WIRES_LEGEND, err=True)
-        if not outputs.quiet:
-            for line in noise(session.results, watch):
-                click.echo(line, err=True)
-        legend = results_table.EXPECTED_LEGEND if session.modelled else results_table.LEGEND
-        print_end(session, f"{legend}\n{results_table.spread_legend(session.results)}" if spread else legend, outputs)
-    status = finish([session])
+        _print_below(session, table, watch, outputs, spread)
     outputs.write(session)
-    return status
+    return exit_status(session.results)
+
+
+def _print_below(session: Session, table: "SweepTable", watch: Watch, outputs: Outputs, spread: bool) -> None:
+    """Print what stands below the table: who wins where, bounds, noise, what the numbers mean, and the files."""
+    told, found = list(findings(session.results, session.modelled)), tradeoffs(session.results)
+    if told or not found:
+        click.echo("\n".join(["", *told]))
+    lines = [noise(session.results, watch)]
+    if found:
+        click.echo("\n".join(results_table.wires_table(found)))
+        lines.append(results_table.WIRES_LEGEND)
+    lines.append(results_table.EXPECTED_LEGEND if session.modelled else results_table.LEGEND)
+    if spread:
+        lines.append(results_table.spread_legend(session.results))
+    if gone := table.left_out():
+        lines.append(f"columns left out for want of room: {', '.join(gone)}")
+    print_end(session, lines, outputs)
 
 
 class SweepTable(LiveTable):
@@ -156,61 +170,50 @@ class SweepTable(LiveTable):
         return results_table.left_out(self._library, self._spread, bool(self._estimated), width, modelled)
 
 
-def _print_fastest(session: Session) -> None:
-    """Print who wins in which range of sizes; an implementation that is alone has no rivals."""
-    compared = rivals(session.results)
-    names = {result.implementation for result in compared}
-    if len(names) < 2:
-        return
-    with_time = {result.implementation for result in timed(session.results)}
-    left = [name for name in session.sweep.implementations if name not in names and name in with_time]
-    aside = f" (not counted: {', '.join(left)})" if left else ""
-    against_libraries = contests(compared, libraries())
-    for case, ranges in winners(compared):
-        click.echo(f"\n{fastest_in_words(case, ranges, session.modelled)}{aside}")
-        for contest in against_libraries:
-            if contest.case.title == case.title:
-                click.echo(f"  {in_words(contest)}")
+def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]:
+    """Yield for each kind of case who wins at which sizes, the best kernel against libraries, and what memory allows.
 
-
-def _print_bounds(session: Session) -> None:
-    """Print what memory allows, and who comes nearest to it, for each kind of case that is larger than the caches."""
-    for kind in dict.fromkeys(case.kind for case in session.sweep.cases()):
-        if limit := measured_roofline(session.results, kind):
+    An implementation that is alone has no rivals.
+    """
+    compared = rivals(results)
+    ranges = {case.kind: found for case, found in winners(compared)}
+    best = best_of(contests(compared, libraries()))
+    kinds = dict.fromkeys(result.case.kind for result in results)
+    for kind in kinds:
+        lines = [in_words(contest) for contest in best if contest.case.kind == kind]
+        if len({result.implementation for result in compared}) > 1 and kind in ranges:
+            lines.insert(0, fastest_in_words(ranges[kind], expected))
+        if limit := measured_roofline(results, kind):
             case = replace(kind, nbytes=max(limit.copy_times))
-            rows = [result for result in observed(session.results) if result.case == case]
-            best = min(rows, key=lambda result: result.typical)
-            click.echo(f"{limit}; {best.implementation} reaches {share_in_words(best)}")
+            for row in fastest_by_size(row for row in compared if row.case == case).values():
+                lines.append(
+                    f"{limit}; {row.implementation} reaches {100 * share(row, limit, row.typical):.0f} % of it"
+                )
+        if lines and len(kinds) > 1:
+            yield f"{kind.title}:"
+        yield from lines
 
 
-def noise(results: Sequence[Result], watch: Watch) -> Iterator[str]:
-    """Yield how wide intervals are, what else the machine did, and what helps; nothing if all rows are sharp."""
-    rows = [result for result in results if isinstance(result, Measurement) and result.right and not result.disturbed]
-    few = [row for row in rows if len(row.times) < FEWEST]
-    if few:
-        yield (
-            f"{len(few)} of {len(rows)} rows have fewer than {FEWEST} samples, and so no interval; "
-            "nothing is said of who is faster there (more: -n, or a larger --budget)"
-        )
-    wide = [row for row in rows if WIDE < row.relative_halfwidth < math.inf]
-    if not wide:
-        return
-    worst = max(wide, key=lambda row: row.relative_halfwidth)
-    yield (
-        f"noise: {len(wide)} of {len(rows)} rows are known to more than ± {WIDE:.0%} only, "
-        f"the worst to ± {worst.relative_halfwidth:.0%} ({worst.implementation} at {format_size(worst.case.nbytes)}); "
-        "what is not distinguishable is not called faster"
-    )
-    on_cores = max((row.case.ranks for row in rows if row.platform == "cpu"), default=1)
-    for reason in watch.reasons(on_cores):
-        yield f"  {reason}"
-    kinds = [platforms()[name] for name in dict.fromkeys(row.platform for row in wide) if name in platforms()]
-    helps = [kind.steadier for kind in kinds if kind.steadier]
-    yield f"  what helps: {', '.join([*helps, '--budget 5 or --starts 5'])}, and a second run"
+def noise(results: Sequence[Result], watch: Watch) -> str:
+    """Return how many rows are uncertain, the likeliest reason, and what helps; nothing if all rows are sharp."""
+    measured = [result for result in results if isinstance(result, Measurement) and result.right]
+    rows = [row for row in measured if not row.disturbed]
+    few = sum(len(row.times) < FEWEST for row in rows)
+    wide = sum(WIDE < row.relative_halfwidth < math.inf for row in rows)
+    counts = [f"{wide} of {len(rows)} rows are uncertain by more than {100 * WIDE:.0f} %"] if wide else []
+    counts += [f"{few} of {len(rows)} rows have no interval: fewer than {FEWEST} samples"] if few else []
+    counts += [f"{len(measured) - len(rows)} rows are disturbed"] if len(measured) > len(rows) else []
+    if not counts:
+        return ""
+    kinds = {row.platform for row in measured}
+    ranks = max((row.case.ranks for row in measured if row.platform == "cpu"), default=1)
+    helps = [kind.steadier for name, kind in platforms().items() if name in kinds and kind.steadier]
+    clauses = [", ".join(counts), *islice(watch.reasons(ranks), 1)]
+    return f"noise: {'; '.join(clauses)}; what helps: {', '.join([*helps, '-n 15' if few else '--budget 5'])}"
 
 
-def print_end(session: Session, legend: str, outputs: Outputs) -> None:
-    """Print what the numbers mean, and where everything is."""
+def print_end(session: Session, lines: Iterable[str], outputs: Outputs) -> None:
+    """Print lines on what the numbers mean, and where everything is."""
     if not outputs.quiet:
-        click.echo("\n".join([f"\n{legend}", *results_table.legend_lines(session.results)]), err=True)
+        click.echo("\n".join(filter(None, [*lines, *results_table.legend_lines(session.results)])), err=True)
     say_where(session, ("png",) if outputs.plot else ())

@@ -12,9 +12,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from collbench.analysis.conformance import Conformance, table
+from collbench.algorithms import implementations
+from collbench.analysis.conformance import ABSENT, Conformance, matrix
 from collbench.api.requests import measured_sweep
 from collbench.cases import Sweep
+from collbench.cli._process import coloured
 from collbench.cli.options import HERE, option, shared, sweep_request
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import row
@@ -22,7 +24,7 @@ from collbench.cli.running import run_session
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
-from collbench.results import Outcome, Result
+from collbench.results import Outcome, Result, family
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
 
@@ -40,8 +42,7 @@ _OPTIONS = [
 def command(context: click.Context, /, full: bool, quiet: bool, **options: Any) -> int:
     """Check every implementation and collective at odd sizes, out of place and in place; run it first on a new machine.
 
-    With floats that are added, which takes half a minute, or a minute where all kernels must be compiled first; --full
-    has all types and reductions.
+    Sums of floats: half a minute, a minute where kernels are compiled first; --full: all types and reductions.
     """
     for name in ("datatype", "redop"):
         if full and context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
@@ -51,42 +52,49 @@ def command(context: click.Context, /, full: bool, quiet: bool, **options: Any) 
     sampling = replace(sweep.sampling, check_only=True)
     sweep = replace(sweep, sizes=SIZES, sampling=sampling, both_places=True)
     session = Session(platform, sweep, launched(), None)
-    table = _BadRows(0 if quiet else len(list(sweep.cases())) * len(sweep.implementations))
+    checked = Conformance()
+    table = _Progress(checked, 0 if quiet else len(list(sweep.cases())) * len(sweep.implementations))
     if interrupted := run_session(session, table, quiet=quiet):
+        _print_failures(checked)
         return interrupted
     if session.leader:
-        _print_summary(table.conformance, sweep)
+        for line in matrix(checked):
+            click.echo(line)
+        _print_counts(checked, sweep)
+        _print_failures(checked)
     return int(any(result.outcome.bad for result in session.results))
 
 
-class _BadRows(LiveTable):
-    """The results that are wrong or failed, below each other; all of them count for the summary."""
+class _Progress(LiveTable):
+    """A line that shows how far it is; all results are gathered."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, checked: Conformance, total: int) -> None:
         super().__init__(total)
-        self.conformance = Conformance()
+        self._checked = checked
 
     def add(self, result: Result) -> None:
-        """Print a result if it is bad."""
-        before = len(self.conformance.bad)
-        self.conformance.add(result)
-        title = result.case.title
-        bad = len(self.conformance.bad) > before
-        self.show(title, "", [(result, f"{title}: {row(result, None)}")] if bad else [])
+        """Gather a result."""
+        self._checked.add(result)
+        self.show(result.case.title, "", [])
 
 
-def _print_summary(conformance: Conformance, sweep: Sweep) -> None:
-    """Print which implementation is right for what, what was skipped and why, and what was not checked."""
-    for line in table(conformance, (dtype.name for dtype in sweep.dtypes)):
-        click.echo(line)
-    click.echo()
-    for name, reasons in conformance.reasons.items():
-        for reason in sorted(reasons):
-            click.echo(f"skipped, {name}: {reason}")
-    words = {Outcome.OK: "right", Outcome.SKIPPED: "skipped", Outcome.WRONG: "wrong", Outcome.FAILED: "failed"}
-    click.echo("\n" + ", ".join(f"{conformance.counts[outcome]} {word}" for outcome, word in words.items()))
-    dtypes = [name for name in DATATYPES if name not in {dtype.name for dtype in sweep.dtypes}]
-    redops = [name for name in REDUCTIONS if name not in {redop.name for redop in sweep.redops}]
-    left = [f"{what} {', '.join(names)}" for what, names in (("types", dtypes), ("reductions", redops)) if names]
-    if left:
-        click.echo(f"not checked: {'; '.join(left)} (--full, or -d and -o)")
+def _print_counts(checked: Conformance, sweep: Sweep) -> None:
+    """Print how many cases are right, what should be there and is not, and what was not asked for."""
+    words = {Outcome.OK: "right", Outcome.WRONG: "wrong", Outcome.FAILED: "failed", Outcome.SKIPPED: "skipped"}
+    click.echo(", ".join(f"{checked.counts[outcome]:,} {word}" for outcome, word in words.items()))
+    for (name, collective), reason in checked.reasons.items():
+        if checked.cell((name, collective)) == ABSENT and collective in implementations()[family(name)].collectives:
+            click.echo(f"not checked: {name} {collective}, {reason}")
+    if len(sweep.dtypes) < len(DATATYPES) or len(sweep.redops) < len(REDUCTIONS):
+        names = (*(dtype.name for dtype in sweep.dtypes), *(redop.name for redop in sweep.redops))
+        click.echo(f"checked with {', '.join(names)}; --full: all types and reductions")
+
+
+def _print_failures(checked: Conformance) -> None:
+    """Print what is wrong or failed, a row each."""
+    for results, more in checked.failures():
+        for result in results:
+            line = f"{result.case.title}: {row(result, None).strip()}"
+            click.echo(click.style(line, fg="red") if coloured() else line)
+        if more:
+            click.echo(f"... and {more:,} more of {results[0].implementation}")

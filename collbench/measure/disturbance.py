@@ -30,8 +30,8 @@ def disturbed_in_words(results: Sequence[Result]) -> str:
     bound = any(result.scheduling and max(map(len, result.scheduling.cores), default=1) == 1 for result in disturbed)
     helps = "end other programs, or measure on fewer ranks" if bound else "leave out --bind none, or end other programs"
     return (
-        f"disturbed: in {len(disturbed)} of {len(results)} rows ranks were off their cores, so their times are the "
-        f"machine's and are compared with nothing; {helps}, and run again"
+        f"disturbed: ranks were off their cores in {len(disturbed)} of {len(results)} rows, which are compared with "
+        f"nothing; {helps}"
     )
 
 
@@ -58,11 +58,11 @@ class Watch:
         """Yield what may have spoiled samples of so many ranks here since then, a clause each."""
         cores = sorted(os.sched_getaffinity(0))
         if self._load is not None and self._load > BUSY * len(cores):
-            yield f"a load of {self._load:.1f} on {len(cores)} cores before it began: other programs were running"
+            yield f"other programs ran (load {self._load:.1f} on {len(cores)} cores)"
         if ranks > len(cores):
             yield f"{ranks} ranks on {len(cores)} cores take turns"
         elif ranks > (whole := self._whole(cores)):
-            yield f"{ranks} ranks on {whole} cores: some share one as its hardware threads (SMT siblings)"
+            yield f"{ranks} ranks share {whole} cores as hardware threads (SMT)"
         yield from self._since(self._look())
 
     def _since(self, now: _Glance) -> Iterator[str]:
@@ -70,16 +70,16 @@ class Watch:
         if now.waited is not None and self._first.waited is not None and seconds > 0:
             share = (now.waited - self._first.waited) / seconds
             if share > WAITED:
-                yield f"for {min(share, 1):.0%} of the time something had no core to run on"
+                yield f"{min(share, 1):.0%} of the time something waited for a core"
         spent = now.spent - self._first.spent
         if spent > 0 and (share := (now.stolen - self._first.stolen) / spent) > STOLEN:
-            yield f"the hypervisor gave {share:.0%} of the cores' time to others (steal)"
+            yield f"the hypervisor took {share:.0%} of the cores' time (steal)"
         governor = read_text(self._root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
         if governor and governor != "performance":
-            yield f"the frequency governor is `{governor}`, so clocks change (cpupower frequency-set -g performance)"
+            yield f"governor `{governor}` lets clocks change (cpupower frequency-set -g performance)"
         clocks = (*self._first.clocks, *now.clocks)
         if clocks and max(clocks) > CLOCKS * min(clocks):
-            yield f"cores' clocks were from {min(clocks) / 1e6:.1f} to {max(clocks) / 1e6:.1f} GHz"
+            yield f"clocks were {min(clocks) / 1e6:.1f} to {max(clocks) / 1e6:.1f} GHz"
 
     def _whole(self, cores: Collection[int]) -> int:
         """Cores that these hardware threads belong to."""

@@ -7,6 +7,7 @@ import pytest
 from collbench.analysis.crossover import (
     Advantage,
     Contest,
+    best_of,
     contests,
     fastest_in_words,
     in_words,
@@ -105,7 +106,8 @@ def test_few_samples_tell_little() -> None:
 def test_the_fastest_of_all_is_told_by_ranges_of_size() -> None:
     ((largest, ranges),) = winners([*MPI, *curve("ring", {8: 1e-6, 1024: 2e-6, 65536: 80e-6})])
     assert ranges == [(8, 1024, ("ring",)), (65536, 65536, ("mpi",))]
-    assert fastest_in_words(largest, ranges, expected=False).endswith(": ring 8 B to 1 KiB; mpi 64 KiB")
+    assert largest.nbytes == 65536
+    assert fastest_in_words(ranges, expected=False) == "fastest: ring 8 B to 1 KiB; mpi 64 KiB"
     ((_, ranges),) = winners(MPI)
     assert ranges == [(8, 65536, ("mpi",))]
     ((largest, ranges),) = winners([*reversed(MPI), *curve("ring", {8: 1e-6, 1024: 4e-6})])
@@ -118,6 +120,32 @@ def test_the_fastest_of_all_is_told_by_ranges_of_size() -> None:
     assert [str(those) for those in ranges] == ["a or b 8 B to 16 B"]
     ((_, ranges),) = winners([*two, *curve("c", {8: 1.0, 16: 1.0}), *curve("d", {8: 1.0, 16: 2.0})])
     assert [str(those) for those in ranges] == ["one of 4 (a, c, ...) 8 B", "b or c or a 16 B"]
+
+
+def test_ranges_in_words_are_as_wide_as_somebody_is_not_surely_beaten_and_say_where_others_are_level() -> None:
+    a = curve("a", {8: 1.0, 16: 1.0, 32: 1.0, 64: 1.0, 128: 2.0})
+    b = curve("b", {8: 1.0, 16: 1.0, 32: 2.0, 64: 1.0, 128: 1.0})
+    for rows, words in (
+        ([*a, *b], "a 8 B to 64 B; b 128 B; others may be as fast at 8 B to 16 B, 64 B"),
+        ([*a, *curve("twin", {8: 1.0, 16: 1.01, 32: 1.0, 64: 1.0, 128: 2.0})], "a or twin 8 B to 128 B"),
+        (b, "b 8 B to 128 B"),
+    ):
+        ((_, ranges),) = winners(rows)
+        assert fastest_in_words(ranges, expected=False) == f"fastest: {words}"
+
+
+def test_the_best_kernel_at_each_size_stands_for_all_against_a_library() -> None:
+    ring = curve("ring", {8: 1e-6, 1024: 8e-6, 65536: 80e-6})
+    noisy = curve("tree", {8: 9e-6, 65536: 20e-6}) + curve("tree", {1024: 3.5e-6}, 0.5)
+    (best,) = best_of(contests([*MPI, *ring, *noisy], ["mpi"]))
+    assert (
+        in_words(best)
+        == "the best kernel beats mpi at 8 B, 64 KiB: 4x at 8 B, 2x at 64 KiB; not distinguishable at 1 KiB"
+    )
+    sure = curve("flat", {8: 9e-6, 1024: 3.6e-6, 65536: 80e-6})
+    (best,) = best_of(contests([*MPI, *ring, *noisy, *sure], ["mpi"]))
+    assert best.points[1].ratio == pytest.approx(4 / 3.6), "a sure advantage counts before a larger one that is not"
+    assert best_of([alone := against_mpi({8: 1e-6, 1024: 1e-6})]) == [alone]
 
 
 def expected(name: str, times: Times) -> list[Prediction]:
@@ -133,9 +161,9 @@ def test_of_predictions_the_likelier_is_named_and_where_the_bands_overlap() -> N
     figures = "4x at 8 B, 0.5x at 64 KiB"
     place = "up to 1 KiB and lose from 64 KiB on"
     assert in_words(contest) == f"ring should beat nccl {place}: {figures}; the bands overlap at 8 B to 64 KiB"
-    ((largest, ranges),) = winners([*nccl, *ring])
+    ((_, ranges),) = winners([*nccl, *ring])
     assert ranges == [(8, 1024, ("ring",)), (65536, 65536, ("nccl",))]
-    assert fastest_in_words(largest, ranges, expected=True).startswith("likely fastest, allreduce")
+    assert fastest_in_words(ranges, expected=True) == "likely fastest: ring 8 B to 1 KiB; nccl 64 KiB"
 
 
 def test_a_contest_is_of_two_sizes_or_more_of_one_kind_that_both_were_right_at() -> None:

@@ -122,7 +122,7 @@ def test_too_few_sizes_and_other_forms_are_refused_and_beyond_what_was_measured_
         with pytest.raises(Unfit, match=f"{count} size.*, 4 are needed"):
             fit(SIZES[:count], [[1e-6]] * count)
     random = np.random.default_rng(0)
-    with pytest.raises(Unfit, match=r"off by \d+% or more \(limit 40%\)"):
+    with pytest.raises(Unfit, match=r"one size in ten is off by \d+ % \(limit 40 %\)"):
         fit(SIZES, [[1e-6 * 10 ** random.uniform(0, 2)] for _ in SIZES])
     found = fit(SIZES, samples(0, 1e-6, 0, 1e-10))
     assert not found.beyond(2**20)

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from collbench.analysis.conformance import Conformance, table
+from collbench.analysis.conformance import Conformance, matrix
 from collbench.analysis.machine import as_it_ran, remarks
 from collbench.analysis.roofline import measured_roofline, share, share_in_words
+from collbench.collectives import COLLECTIVES
 from collbench.results import Failed, Measurement, Mismatch, Prediction, Skipped
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 from collbench.runfile.schema import to_line, to_result
@@ -36,7 +37,7 @@ def test_the_bound_has_a_time_for_each_size_that_was_measured() -> None:
     assert measured_roofline(rows, case("broadcast").kind) is None
     # At the largest size: an all-reduce of two ranks reads both inputs and writes both results.
     assert str(measured_roofline([row(), row(64 * MIB, floor=9e-3)], case().kind)) == (
-        "roofline: 20 ms at 128 MiB, in which all ranks' cores read 256 MiB and write 256 MiB of memory"
+        "roofline: 20 ms at 128 MiB to read 256 MiB and write 256 MiB of memory"
     )
 
 
@@ -64,19 +65,26 @@ def gathered(*results: object) -> Conformance:
     return conformance
 
 
-def test_the_worst_outcome_is_what_a_cell_says_and_what_was_never_tried_is_missing() -> None:
-    right = measurement()
-    wrong = type(right)(**{**right.__dict__, "mismatch": Mismatch(0, 0, 0, "1", "2", 1)})
-    conformance = gathered(right, wrong, right, Skipped(case(), "mpi", "cpu", "no way"))
-    assert conformance.word(("mpi", "allreduce"), "float") == "WRONG"
-    assert conformance.bad == [wrong]
-    assert gathered(right, Failed(case(), "mpi", "cpu", "died")).word(("mpi", "allreduce"), "float") == "FAILED"
-    conformance = gathered(measurement(), Skipped(case(in_place=True), "mpi", "cpu", "no way"))
-    assert conformance.word(("mpi", "allreduce"), "float") == "ok/skip"
-    assert conformance.reasons == {"mpi": {"no way"}}
-    assert gathered(Skipped(case(), "mpi", "cpu", "no")).word(("mpi", "allreduce"), "float") == "skip"
-    lines = table(gathered(measurement()), ["float", "half"])
-    assert lines[1].split() == ["mpi", "allreduce", "ok", "missing"]
+def test_the_worst_outcome_is_what_a_cell_says_and_what_is_not_there_is_a_dash() -> None:
+    right, wrong = measurement(), replace(measurement(), mismatch=Mismatch(0, 0, 0, "1", "2", 1))
+    skipped, pair = Skipped(case(), "mpi", "cpu", "no way"), ("mpi", "allreduce")
+    assert gathered(right, wrong, right, skipped).cell(pair) == "WRONG"
+    assert gathered(right, Failed(case(), "mpi", "cpu", "died")).cell(pair) == "FAILED"
+    assert gathered(right, skipped).cell(pair) == "ok"
+    assert gathered(skipped).cell(pair) == "-"
+    assert gathered(skipped).reasons == {pair: "no way"}
+    assert gathered(right).cell(("mpi", "barrier")) == "-"
+    ((shown, more),) = gathered(*[wrong] * 5, right).failures()
+    assert (shown, more) == ([wrong] * 3, 2)
+
+
+def test_the_matrix_fits_the_width_in_blocks_without_rows_that_have_nothing() -> None:
+    everything = [measurement("mpi", collective=name) for name in COLLECTIVES]
+    lines = list(matrix(gathered(*everything, measurement("ring"))))
+    assert max(map(len, lines)) <= 80
+    assert sum(line.startswith("ring") for line in lines) == 1
+    assert "\n".join(lines).split().count("ok") == len(COLLECTIVES) + 1
+    assert {word for line in lines if line.startswith(" ") for word in line.split()} == set(COLLECTIVES)
 
 
 def ran(version: Any = "", **settings: Any) -> Run:

@@ -160,14 +160,14 @@ def predicted(computing: float, waiting: float, exposed: float) -> list[StepPred
 def test_a_healthy_scaling_is_one_sentence_and_a_poor_one_says_what_would_help_most() -> None:
     (curve,) = curves(predicted(1.0, 0.05, 0.2))
     said = verdict(curve)
-    assert said[0].startswith("nccl, weak: 4 ranks give 3.2x (3.2 .. 3.2): 80%, healthy (healthy is 75% and more)")
-    assert "communication is 16% of the step, waiting 4%" in said[0]
-    assert not any("would help" in line for line in said)
+    assert said[0].startswith("nccl, weak: 4 ranks give 3.2x (3.2 .. 3.2): 80%, healthy (healthy from 75%)")
+    assert "16% of the step is communication, 4% waiting" in said[0]
+    assert not any("would raise" in line for line in said)
     (curve,) = curves(predicted(1.0, 0.0, 1.0))
     assert verdict(curve)[0].count("50%, poor")
-    assert "overlap: at most 100%" in verdict(curve)[-1]
+    assert "overlap (at most 100%)" in verdict(curve)[-1]
     (slow,) = curves(predicted(1.0, 1.0, 0.1))
-    assert verdict(slow)[-1].startswith("what would help most: no rank later than another: at most 91%")
+    assert verdict(slow)[-1].startswith("would raise efficiency: no rank later than another (at most 91%)")
 
 
 def test_products_that_cannot_be_shared_are_said() -> None:

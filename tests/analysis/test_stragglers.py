@@ -1,6 +1,7 @@
 """Who is late, what that costs, what the noise is like and what more ranks would pay, of steps that are made up."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -202,3 +203,22 @@ def test_nobody_is_accused_where_the_host_made_the_ranks_wait() -> None:
     assert verdicts([row])[0].startswith("rank 1 is late: last in 100%")
     assert verdicts([paced])[0].startswith("inconclusive: the GPUs waited for the host")
     assert verdicts([paced, sure])[0].startswith("rank 1 is late")
+
+
+def test_where_nobody_is_late_the_latest_is_named_without_blame() -> None:
+    """By how much it is late where it is the last, which is never less than nothing."""
+    computing = quiet(np.random.default_rng(3), 4, 2000)
+    computing[2] *= 1.002
+    steps = tuple(series(part) for part in np.array_split(computing, 16, axis=1))
+    row = StepTimes(case=case(ranks=4, step=Step(20, 64)), implementation="nccl", platform="gpu", series=steps)
+    (line,) = verdicts([row])
+    arrays = StepArrays.of(steps)
+    latest = max(range(4), key=arrays.last_share)
+    assert re.fullmatch(rf"no straggler; rank {latest} is latest most often, by \d+(\.\d+)? [mun]s", line)
+
+
+def test_too_few_steps_have_no_interval_instead_of_question_marks() -> None:
+    few = StepTimes(case=case(step=Step(20, 64)), implementation="nccl", platform="gpu", series=(TWO,))
+    (line,) = verdicts([few])
+    assert line.startswith("inconclusive: rank ")
+    assert "?" not in line

@@ -68,7 +68,7 @@ def test_the_table_names_every_curve_and_warns_of_extrapolation(tmp_path: Path) 
     out = fit(run_file(tmp_path / "run"), "--held-back", "512").stdout
     assert "mpi" in out
     assert "one-shot and mpi cross between" in out
-    assert "beyond 2 MiB, the largest size fitted, these curves are extrapolations" in out
+    assert "beyond 2 MiB: extrapolated" in out
     assert out.count("512 B held back: took") == 2
     assert out.count(": covered") == 2
     assert "the rate is extrapolated: 2 KiB, the largest size" in fit(run_file(tmp_path / "few", sizes=5)).stdout

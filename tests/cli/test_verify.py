@@ -1,12 +1,13 @@
 """`collbench verify` and `explain`: every combination is in the table, and a slow rank shows where others wait."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from collbench.algorithms import choose
+from collbench.algorithms import choose, implementations
 from collbench.collectives import COLLECTIVES
 from collbench.results import Explanation
 from collbench.results.collectives import ADDED, WAITED
@@ -19,19 +20,35 @@ FEW = ("mpi", "ring-flags")
 
 @pytest.mark.parametrize("everything", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.timeout(600)  # every type or collective, compiled first where the cache is empty
-def test_every_combination_is_in_the_table(here: Command, everything: bool) -> None:
-    """Each implementation with each collective, passed or skipped with a reason, out of place and in place."""
+def test_every_combination_is_in_the_matrix(here: Command, everything: bool) -> None:
+    """Each implementation with each collective that its record names, out of place and in place."""
     dtypes = ("-d", "float,half") if everything else ("--impl", ",".join(FEW))
     done = here(*VERIFY, *dtypes)
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = {
-        tuple(line.split()[:2]): line.split()[2:] for line in done.stdout.splitlines() if "allreduce only" not in line
-    }
+    cells: dict[tuple[str, str], str] = {}
+    for block in done.stdout.split("\n\n")[:-1]:
+        heads, *rows = (line.split() for line in block.splitlines())
+        cells |= {(row[0], head): cell for row in rows for head, cell in zip(heads, row[1:], strict=True)}
     for name in choose("all", "cpu") if everything else FEW:
         for collective in COLLECTIVES:
-            assert len(rows[name, collective]) == 1 + everything
-            assert set(rows[name, collective]) <= {"ok", "skip", "ok/skip"}
+            there = collective in implementations()[name].collectives
+            assert cells.get((name, collective), "-") == ("ok" if there else "-")
     assert "0 wrong, 0 failed" in done.stdout
+
+
+def test_a_broken_kernel_is_wrong_in_the_matrix_and_in_detail(here: Command, tmp_path: Path) -> None:
+    kernels = shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    text = (kernels / "ring.cu").read_text()
+    assert "count - tail, world.ranks);" in text
+    (kernels / "ring.cu").write_text(text.replace("count - tail, world.ranks);", "0, world.ranks);"))
+    words = ("--impl", "mpi,ring-flags", "--op", "allreduce")
+    done = here(*VERIFY, *words, COLLBENCH_KERNELS=str(kernels))
+    assert done.returncode == 1, done.stdout + done.stderr
+    *summary, failures = done.stdout.split("--full: all types and reductions\n")
+    assert re.search(r"^ring-flags +WRONG$", summary[0], re.MULTILINE)
+    assert re.search(r"^mpi +ok$", summary[0], re.MULTILINE)
+    assert re.search(r"ring-flags +WRONG: rank \d", failures)
+    assert "mpi" not in failures
 
 
 def explained(
