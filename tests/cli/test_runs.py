@@ -94,7 +94,7 @@ def test_options_choose_what_is_listed(runs: Command) -> None:
     assert listed("results/runs/old") == ["old"]
     for words in ((), ("--json",)):
         done = runs("-n", "1", *words)
-        assert "-n 3 lists them too" in done.stderr
+        assert "-n 3 lists them" in done.stderr
         assert "lists" not in done.stdout
 
 
