@@ -81,7 +81,7 @@ class _Progress(LiveTable):
 def _print_counts(checked: Conformance, sweep: Sweep) -> None:
     """Print how many cases are right, what should be there and is not, and what was not asked for."""
     words = {Outcome.OK: "right", Outcome.WRONG: "wrong", Outcome.FAILED: "failed", Outcome.SKIPPED: "skipped"}
-    click.echo(", ".join(f"{checked.counts[outcome]:,} {word}" for outcome, word in words.items()))
+    click.echo(", ".join(f"{checked.counts[outcome]} {word}" for outcome, word in words.items()))
     for (name, collective), reason in checked.reasons.items():
         if checked.cell((name, collective)) == ABSENT and collective in implementations()[family(name)].collectives:
             click.echo(f"not checked: {name} {collective}, {reason}")
