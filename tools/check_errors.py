@@ -16,7 +16,7 @@ from statistics import median
 from collbench.analysis.check import CheckedCurve, Status, judge_rounds
 from collbench.analysis.expectations import RunExpectation
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
-from collbench.api.checking import SURE, TO_KEEP
+from collbench.api.checking import OF_A_BASELINE, SURE
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
@@ -108,7 +108,7 @@ def checked(machine: Machine, slower: Mapping[str, float], draw: random.Random) 
     earlier: list[Observed] = []
     for count, rows in enumerate(rounds(machine, {}, draw), 1):
         earlier += rows
-        if count == min(TO_KEEP, machine.most):
+        if count == min(OF_A_BASELINE, machine.most):
             break
     expectation = RunExpectation.of_rows("", earlier)
     found: list[Observed] = []

@@ -51,14 +51,14 @@ def matching(gpu: str, of_node: int, network: bool) -> list[str]:
 
 def _same(gpu: str, preset: str) -> bool:
     """Return whether a driver's name of a GPU, NVIDIA A100-SXM4-40GB, may be that of a preset, A100 SXM4."""
-    there, wanted = (set(text.upper().replace("-", " ").split()) for text in (gpu, preset))
+    there, named = (set(text.upper().replace("-", " ").split()) for text in (gpu, preset))
     for variant in (_FORM, _MEMORY):
-        is_there, is_wanted = ({word for word in words if variant.fullmatch(word)} for words in (there, wanted))
-        wanted -= is_wanted
-        unnamed = not is_there and not is_wanted & {"PCIE", "NVL"}  # which drivers name, other than SXM
-        if is_wanted and is_there != is_wanted and not unnamed:
+        is_there, is_preset = ({word for word in words if variant.fullmatch(word)} for words in (there, named))
+        named -= is_preset
+        unnamed = not is_there and not is_preset & {"PCIE", "NVL"}  # which drivers name, other than SXM
+        if is_preset and is_there != is_preset and not unnamed:
             return False
-    return bool(wanted) and wanted <= there
+    return bool(named) and named <= there
 
 
 def as_it_ran(system: System, run: Run) -> System:

@@ -32,30 +32,29 @@ from collbench.host.launcher import launched
 from collbench.platforms import on_auto
 from collbench.results import Result, observed
 from collbench.results.base import Observed
-from collbench.runfile import kept
+from collbench.runfile import baselines
+from collbench.runfile.baselines import store
 from collbench.runfile.header import Header
-from collbench.runfile.store import Run, Writer, read
+from collbench.runfile.store import Run, read
 from collbench.topology import files
 from collbench.topology.system import System
 
 SURE = 6  # rounds before which nothing is called slow: what disturbs a machine for a moment is over by then
-TO_KEEP = 10  # rounds of a run that later checks are compared with
-DISTURBED = 4  # a run is not kept of whose rows more than one in so many were disturbed
+OF_A_BASELINE = 10  # rounds of a run that later checks are compared with
+DISTURBED = 4  # of a run of a baseline at most one row in so many was disturbed
 CASE = 0.1  # seconds of a round for a case
 ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU
 
 
 @dataclass(frozen=True)
-class CheckRequest:
-    """What to check, and what to compare it with."""
+class Against:
+    """What a check compares times with, as far as its user says it."""
 
-    sweep: SweepRequest
     reference: Path | None = None  # a run that was right, or floors in TOML
     on: str | None = None  # the system, where the topology does not say it
     nodes: int | None = None  # of that system
     slower: float | None = None  # share of the expected time that is too much; None: as is usual
-    budget: float = 60.0  # seconds after which no further round begins, of FEWEST at least
-    renew: bool = False  # whether this run, if it is right, replaces those that were kept
+    renew: bool = False  # whether a run that is right replaces the baseline
 
 
 @dataclass
@@ -98,8 +97,8 @@ def check(
     """Measure briefly, first for correctness, then for speed, and say whether it is as expected.
 
     Times are compared with the reference; without any, with the model of the system that the topology matches; without
-    that, with this machine's earlier good runs, which are kept; and on a CPU without those, with its own latency and
-    copy speed.
+    that, with this machine's earlier good runs, its baseline; and on a CPU without those, with its own latency and copy
+    speed.
 
     Args:
         op: Collectives.
@@ -114,7 +113,7 @@ def check(
         minbytes: Smallest message.
         maxbytes: Largest message; by default 2 MiB on a CPU, and on GPUs what memory allows, up to 128 MiB.
         stepfactor: Factor between sizes.
-        renew: Keep this run, if it is right, instead of the earlier good ones.
+        renew: Begin the baseline anew with this run, if it is right.
         out: New folder in which the run is stored.
         each: Called after every round with the number of rounds and the verdict so far.
 
@@ -131,13 +130,14 @@ def check(
     'OK'
 
     """
+    against = Against(Path(reference) if reference else None, on, nodes, slower, renew)
     if run is not None:
         whole = run if isinstance(run, Run) else read(Path(run))
-        return check_run(whole, Path(reference) if reference else None, on, nodes, slower)
-    names = impl or default_implementations(op)
+        rounds = Rounds(whole.header, list(whole.results), 1)
+        return Judge.of(against, whole.header, measured=False).verdict(rounds, math.nan)
     sweep = SweepRequest.parse(
         op,
-        impl=names,
+        impl=impl or default_implementations(op),
         ranks=ranks,
         minbytes=minbytes,
         maxbytes=maxbytes or default_largest(),
@@ -145,9 +145,7 @@ def check(
         budget=CASE,
         starts=1,
     )
-    path = Path(reference) if reference else None
-    request = CheckRequest(sweep, path, on, nodes, slower, budget, renew)
-    return run_check(request, Path(out) if out else None, each)
+    return _measure(sweep, against, budget, Path(out) if out else None, each)
 
 
 def default_implementations(op: Names) -> str:
@@ -165,35 +163,32 @@ def default_largest() -> Size | None:
     return ON_CACHES if on_auto() == "cpu" else None
 
 
-def run_check(
-    request: CheckRequest,
-    out: Path | None = None,
-    each: Callable[[int, CheckResult], object] = lambda count, result: None,
+def _measure(
+    sweep: SweepRequest, against: Against, budget: float, out: Path | None, each: Callable[[int, CheckResult], object]
 ) -> CheckResult | None:
-    """Measure rounds until the verdict is sure or the budget is spent, and return it; see `check`."""
+    """Measure rounds until the verdict is sure or the budget is spent, and return it."""
     begun = time.monotonic()
     judge: Judge | None = None
     result: CheckResult | None = None
     rounds = Rounds(Header())
-    leader = True
-    for leader in _measured(request.sweep, rounds):
-        if leader:
-            judge = judge or Judge.of(request, rounds.header)
-            result = judge.verdict(rounds, time.monotonic() - begun)
-            each(rounds.count, result)
+    for leader in _rounds(sweep, rounds):
         spent = time.monotonic() - begun
-        time_left = rounds.count < FEWEST or spent * (1 + 1 / rounds.count) < request.budget
-        unsure = judge is not None and result is not None and not judge.sure(rounds, result)
+        if leader:
+            judge = judge or Judge.of(against, rounds.header, measured=True)
+            result = judge.verdict(rounds, spent)
+            each(rounds.count, result)
+        time_left = rounds.count < FEWEST or spent * (1 + 1 / rounds.count) < budget
+        unsure = judge is not None and result is not None and not judge.sure(result)
         if not _agreed(time_left and unsure):
             break
-    if not leader or not result or not judge:
+    if not result or not judge:  # the first process of the launcher has them
         return None
     if out:
-        _store(out, rounds)
-    return judge.kept(rounds, result)
+        store(out, rounds.header, rounds.results, int(bool(result.correctness.faults)))
+    return judge.stored(rounds, result)
 
 
-def _measured(sweep: SweepRequest, rounds: Rounds) -> Iterator[bool]:
+def _rounds(sweep: SweepRequest, rounds: Rounds) -> Iterator[bool]:
     """Measure round after round, each with ranks that are started anew; yield whether this process is the leader."""
     while True:
         session = measuring_session(sweep, lambda sweep: None).session
@@ -214,14 +209,6 @@ def _agreed(more: bool) -> bool:
     return bool(world().broadcast(more))
 
 
-def _store(folder: Path, rounds: Rounds) -> None:
-    with Writer(folder) as writer:
-        writer.header(rounds.header)
-        for row in rounds.results:
-            writer.append(row)
-        writer.end(rounds.header.started, 1 if rounds.correctness.faults else 0)
-
-
 # ------------------------------------------------------------------------------------------------------------ verdicts
 
 
@@ -235,31 +222,34 @@ class Judge:
     system: System | None = None
     nodes: int | None = None
     facts: RunFacts = field(default_factory=lambda: RunFacts({}))
-    folder: Path | None = None  # where good runs of this machine are kept
+    folder: Path | None = None  # of this machine's baseline
+    missing: bool = False  # whether the baseline takes another run
     renew: bool = False
 
     @classmethod
-    def of(cls, request: CheckRequest, header: Header) -> "Judge":
-        """Return what a measurement with that header is compared with."""
-        test = SequentialTest(request.slower or usual_slower(header.topology.platform))
-        if request.reference:
-            expectation = _reference(request.reference)
+    def of(cls, against: Against, header: Header, measured: bool) -> "Judge":
+        """Return what a run with that header is compared with; only one that was `measured` now has a baseline."""
+        test = SequentialTest(against.slower or usual_slower(header.topology.platform))
+        if against.reference:
+            expectation = _reference(against.reference)
             return cls(test, expectation.name, expectation)
         run = Run(Path("this check"), header, (), True)
-        system, why = _system(run, request.on)
-        if system:
-            facts = RunFacts(header.environment.variables, remarks(run))
-            return cls(test, f"the model of {system.title}", system=system, nodes=request.nodes, facts=facts)
-        folder = kept.folder_of(header, header.sweep.implementations)
-        earlier = kept.kept_runs(folder)
+        system, why = _system(run, against.on)
+        facts = RunFacts(header.environment.variables, remarks(run), why)
+        if system or not measured:
+            name = f"the model of {system.title}" if system else ""
+            return cls(test, name, system=system, nodes=against.nodes, facts=facts)
+        folder = baselines.folder_of(header)
+        earlier = [] if against.renew else baselines.read_baseline(folder)
         calibrated = CalibratedExpectation()
-        if not earlier or request.renew:
+        missing = against.renew or len(earlier) < baselines.MOST
+        if not earlier:
             name = calibrated.name if header.topology.platform == "cpu" else ""
-            return cls(test, name, calibrated, folder=folder, renew=request.renew, facts=RunFacts({}, (), why))
+            return cls(test, name, calibrated, folder=folder, missing=missing, renew=against.renew)
         name = f"{len(earlier)} earlier good run{'s' if len(earlier) > 1 else ''} of this machine ({folder})"
         rows = [row for run in earlier for row in observed(run.results)]
         chain = FirstOf(name, (RunExpectation.of_rows(name, rows), calibrated))
-        return cls(test, name, chain, folder=folder)
+        return cls(test, name, chain, folder=folder, missing=missing)
 
     def verdict(self, rounds: Rounds, seconds: float) -> CheckResult:
         """Return the verdict of what has been measured so far."""
@@ -288,36 +278,32 @@ class Judge:
             judged.append(judge_by_model(diagnose_curve(curve, part, self.facts)))
         return judged
 
-    def sure(self, rounds: Rounds, result: CheckResult) -> bool:
+    def sure(self, result: CheckResult) -> bool:
         """Return whether another round would change nothing."""
         if result.correctness.faults:
             return True
-        if rounds.count < FEWEST:
+        if result.rounds < FEWEST:
             return False
         if not self.expectation:  # the model is less sure than three rounds
             return True
         if result.status is Status.FAIL:
-            return rounds.count >= SURE
-        if self._keeps and rounds.count < TO_KEEP:
+            return result.rounds >= SURE
+        if self.missing and result.rounds < OF_A_BASELINE:
             return False
         return all(size.decision is not Decision.UNDECIDED for size in result.sizes)
 
-    @property
-    def _keeps(self) -> bool:
-        return bool(self.folder) and (self.renew or len(kept.kept_runs(self.folder or Path())) < kept.MOST)
-
-    def kept(self, rounds: Rounds, result: CheckResult) -> CheckResult:
-        """Keep the run if it is good, and return the verdict, which says so."""
+    def stored(self, rounds: Rounds, result: CheckResult) -> CheckResult:
+        """Store a good run with the baseline, and return the verdict, which says so."""
         unknown = all(math.isnan(size.expected) for size in result.sizes)
         calm = result.sizes and DISTURBED * result.disturbed <= result.rows
         good = calm and not result.correctness.faults and (unknown or result.status is Status.OK)
-        if not self.folder or not good:
+        if not self.folder or not self.missing or not good:
             return result
         try:
-            path = kept.keep(self.folder, rounds.header, rounds.results, self.renew)
+            path = baselines.add_to_baseline(self.folder, rounds.header, rounds.results, self.renew)
         except CollbenchError as error:
-            return replace(result, hint=f"not kept for the next check: {error}")
-        return replace(result, hint=f"kept for the next check: {path.parent}") if path else result
+            return replace(result, hint=f"not stored for the next check: {error}")
+        return replace(result, hint=f"stored for the next check: {path.parent}") if path else result
 
 
 def _reference(path: Path) -> Expectation:
@@ -343,24 +329,3 @@ def _system(run: Run, on: str | None) -> tuple[System | None, str]:
         if on:
             raise
         return None, str(error)
-
-
-def check_run(
-    run: Run,
-    reference: Path | None = None,
-    on: str | None = None,
-    nodes: int | None = None,
-    slower: float | None = None,
-) -> CheckResult:
-    """Return the verdict of a run that was measured before, or imported."""
-    test = SequentialTest(slower or usual_slower(run.header.topology.platform))
-    if reference:
-        expectation = _reference(reference)
-        judge = Judge(test, expectation.name, expectation)
-    else:
-        system, why = _system(run, on)
-        facts = RunFacts(run.header.environment.variables, remarks(run), why)
-        judge = Judge(test, f"the model of {system.title}" if system else "", None, system, nodes, facts)
-    if not run.results:
-        raise UsageError(f"{run.path} has no results to check")
-    return judge.verdict(Rounds(run.header, list(run.results), 1), 0.0)

@@ -12,12 +12,13 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
+from inspect import signature
 from typing import Any
 
 import click
 
 from collbench.analysis.check import CheckedCurve, CheckResult
-from collbench.api.checking import CASE, CheckRequest, check_run, default_implementations, default_largest, run_check
+from collbench.api.checking import check
 from collbench.cli.options import (
     NODES,
     PATH,
@@ -28,7 +29,6 @@ from collbench.cli.options import (
     option,
     parse_share,
     shared,
-    sweep_request,
     write_json,
 )
 from collbench.cli.progress import waiting
@@ -36,7 +36,6 @@ from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.host import signals
 from collbench.reports import verdicts
-from collbench.runfile.store import read
 from collbench.units import format_rate, format_seconds, format_size
 
 _SIZE = Table(
@@ -85,7 +84,7 @@ _OPTIONS = [
         metavar="TIME",
         show_default=True,
     ),
-    option("--renew", "Keep this run, if it is right, instead of earlier good ones.", is_flag=True),
+    option("--renew", "Begin the baseline anew with this run, if it is right.", is_flag=True),
     option("--out", "Folder to make for the run file.", type=PATH),
     option(
         "--exit exits",
@@ -106,7 +105,7 @@ def command(**options: Any) -> int:
     """Measure in rounds until it is sure whether everything is right and as fast as expected, and say so in one line.
 
     Expected is what --reference has; else what the model says of the system that the topology matches, or of --on; else
-    what earlier good runs of this machine took, which are kept; on a CPU without those, what its own latency and copy
+    what earlier good runs of this machine took, its baseline; on a CPU without those, what its own latency and copy
     speed come to.
     """
     files = [(output, options[output.option]) for output in verdicts.OUTPUTS if options[output.option]]
@@ -140,27 +139,9 @@ def _print_line(result: CheckResult, options: Mapping[str, Any]) -> None:
 
 
 def _result(options: Mapping[str, Any]) -> CheckResult | None:
-    if options["run"]:
-        run = read(options["run"])
-        return check_run(run, options["reference"], options["on"], options["nodes"], options["slower"])
-    words = dict(options) | {
-        "impl": options["impl"] or default_implementations(options["op"]),
-        "maxbytes": options["maxbytes"] or default_largest(),
-        "on": "auto",
-        "nodes": None,
-        "budget": CASE,
-    }
-    request = CheckRequest(
-        sweep_request(words, starts=1),
-        options["reference"],
-        options["on"],
-        options["nodes"],
-        options["slower"],
-        options["budget"],
-        options["renew"],
-    )
-    with waiting("measuring"):
-        return run_check(request, options["out"])
+    words = {name: options[name] for name in signature(check).parameters if name != "each"}
+    with waiting("" if options["run"] else "measuring"):
+        return check(**words)
 
 
 def _lines(result: CheckResult) -> Iterator[str]:

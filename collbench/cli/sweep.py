@@ -114,9 +114,9 @@ def show_sweep(session: Session, outputs: Outputs, remarks: Iterable[str] = (), 
 
 def _print_below(session: Session, table: "SweepTable", watch: Watch, outputs: Outputs, spread: bool) -> None:
     """Print what stands below the table: who wins where, bounds, noise, what the numbers mean, and the files."""
-    told, found = list(findings(session.results, session.modelled)), tradeoffs(session.results)
-    if told or not found:
-        click.echo("\n".join(["", *told]))
+    facts, found = list(findings(session.results, session.modelled)), tradeoffs(session.results)
+    if facts or not found:
+        click.echo("\n".join(["", *facts]))
     lines = [noise(session.results, watch)]
     if found:
         click.echo("\n".join(results_table.wires_table(found)))

@@ -81,8 +81,8 @@ def room(stream: TextIO | None = None) -> int | None:
 
     None where there is no limit.
     """
-    stream, told = stream or sys.stdout, os.environ.get("COLUMNS", "")
-    columns = int(told) if told.isdecimal() else 0
+    stream, given = stream or sys.stdout, os.environ.get("COLUMNS", "")
+    columns = int(given) if given.isdecimal() else 0
     if not columns and stream.isatty():
         columns = os.get_terminal_size(stream.fileno()).columns or USUAL
     return max(NARROWEST, columns) if columns else None

@@ -18,7 +18,7 @@ from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.results import Failed, Measurement, Mismatch, Result
 from collbench.results.facts import Note, Scheduling
-from collbench.runfile import kept
+from collbench.runfile import baselines
 from collbench.runfile.store import read
 
 NEAR, FAR = 140e-9, 450e-9  # barriers of the two states of a made-up virtual machine
@@ -96,7 +96,7 @@ def test_a_machine_is_held_against_its_latency_at_first_and_against_its_good_run
 def test_three_good_runs_are_kept_and_no_more_until_they_are_renewed(tmp_path: Path) -> None:
     for _ in range(5):
         assert check().status is Status.OK
-    assert len(list((tmp_path / "state").rglob("run.jsonl"))) == kept.MOST
+    assert len(list((tmp_path / "state").rglob("run.jsonl"))) == baselines.MOST
     check(renew=True)
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 1
 
