@@ -53,7 +53,7 @@ def test_a_function_has_the_options_and_defaults_of_its_command() -> None:
 
 def _plain(value: object) -> object:
     """A size is a text on the command line."""
-    return str(value) if value == 8 and not isinstance(value, bool) else value
+    return str(value) if type(value) is int and value == 8 else value
 
 
 @pytest.mark.usefixtures("made_up_ranks")
