@@ -86,7 +86,7 @@ class CheckedCurve:
     status: Status
     remark: str = ""  # why it is not OK
     reasons: tuple[tuple[str, str], ...] = ()  # the likeliest first, each with what to do
-    resolution: float = math.nan  # times slower than expected, up to which nothing can be told
+    resolution: float = math.nan  # times slower than expected, up to which nothing is known
 
     @property
     def implementation(self) -> str:

@@ -19,7 +19,7 @@ from statistics import NormalDist, fmean, median
 PRIOR_DEVIATION = 0.03
 PRIOR_OF_GPUS = 0.015
 """What repeats scatter by before any round was seen: standard deviations of logarithms (docs/checking.md)."""
-PRIOR_ROUNDS = 4.0  # that the other sizes and the prior count as, beside the rounds of the size itself
+PRIOR_ROUNDS = 4.0  # that the other sizes and the prior count as, added to those of the size itself
 FEWEST = 3  # rounds before which nothing is decided, unless there can only be a single one
 MEDIAN = math.pi / 2  # variance of a median over that of a mean, of many normal values
 TO_DEVIATION = 1 / NormalDist().inv_cdf(0.75)  # from the median distance to the standard deviation

@@ -180,4 +180,4 @@ def _curve(curve: CheckedCurve) -> Iterator[str]:
     for number, (why, fix) in enumerate(curve.reasons, 1):
         yield from (f"  {number}. {why}", f"     {fix}")
     if not math.isnan(curve.resolution):
-        yield f"less than {curve.resolution:.2f}x slower cannot be told from healthy here"
+        yield f"less than {curve.resolution:.2f}x slower cannot be distinguished from healthy here"

@@ -212,7 +212,7 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
 
 
 def _scratch(lock: int) -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder for whoever holds that lock; a process that was killed while it held it has left one."""
+    """Return a folder for the process that holds that lock; a process that was killed while it held it has left one."""
     held = os.fstat(lock)
     prefix = f"collbench-{held.st_dev:x}-{held.st_ino:x}-"
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
