@@ -168,12 +168,12 @@ class CheckResult:
 
 
 def worst_of_each(results: Iterable[Result]) -> list[Result]:
-    """Return a result for each case and implementation: the first that is wrong or failed, else the last."""
+    """Return a result for each case and implementation: the first that is wrong or failed, else an undisturbed one."""
     found: dict[tuple[Case, str], Result] = {}
     for result in results:
-        key = result.case, result.implementation
-        if key not in found or not found[key].outcome.bad:
-            found[key] = result
+        known = found.setdefault((result.case, result.implementation), result)
+        if not known.outcome.bad and (result.outcome.bad or known.disturbed):
+            found[result.case, result.implementation] = result
     return list(found.values())
 
 
