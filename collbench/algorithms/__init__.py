@@ -69,8 +69,7 @@ def implementations() -> dict[str, Implementation]:
         records += getattr(module, "IMPLEMENTATIONS", ())
         if hasattr(module, "IMPLEMENTATION"):
             records.append(module.IMPLEMENTATION)
-    from collbench.algorithms.records import recorded  # which needs this module
-
+    recorded = importlib.import_module(f"{__name__}.records").recorded
     records += recorded({record.name for record in records} | set(_GROUPS))
     return {record.name: record for record in sorted(records, key=lambda record: (record.order, record.name))}
 
