@@ -12,9 +12,8 @@ from collbench.cli import check as module
 from tests.conftest import ROOT, Command, of_a_user
 
 AB = ROOT / "results" / "cpu-ab-slowed-ring"
-GOOD, SLOW = (
-    f"--run {AB}/{name} --reference {AB}/as-is --slower 10%" for name in ("as-is", "COLLBENCH_KERNELS=my-kernels")
-)
+RUNS = ("as-is", "COLLBENCH_KERNELS=my-kernels")
+GOOD, SLOW = (f"--run {AB}/{name} --reference {AB}/as-is --slower 10%" for name in RUNS)
 ALONE = f"--run {AB}/as-is"
 FILES = ("json", "junit", "ctrf", "summary", "metrics")
 
