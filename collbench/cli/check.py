@@ -145,7 +145,7 @@ def _try_places(options: Mapping[str, Any]) -> None:
         if not path:
             continue
         with writing(path, f"--{name} FILE"):
-            if path.exists():
+            if path.is_file() or path.is_dir():  # the reader of a pipe would take this for all
                 path.open("ab").close()
             if not path.exists() or (replaced and path.is_file()):
                 tempfile.TemporaryFile(dir=path.parent).close()

@@ -188,10 +188,10 @@ def _name(row: CaseResult) -> str:
 def junit(result: CheckResult) -> str:
     """Return JUnit's XML: a size that is slow or wrong fails, an undecided one is skipped."""
     tests = list(_tests(result))
-    counts = {state: sum(test.state == state for test in tests) for state in ("failed", "other")}
-    suite = ElementTree.Element("testsuite", name=printable(f"collbench check: {result.where}"))
-    numbers = {"tests": len(tests), "failures": counts["failed"], "errors": 0, "skipped": counts["other"]}
-    suite.attrib.update({key: str(value) for key, value in numbers.items()})
+    states = [test.state for test in tests]
+    numbers = {"tests": len(states), "failures": states.count("failed"), "errors": 0, "skipped": states.count("other")}
+    suite = ElementTree.Element("testsuite", {name: str(number) for name, number in numbers.items()})
+    suite.set("name", printable(f"collbench check: {result.where}"))
     for test in tests:
         case = ElementTree.SubElement(suite, "testcase", name=test.name, classname="collbench.check")
         if test.state == "passed":
@@ -206,15 +206,15 @@ def ctrf(result: CheckResult) -> str:
     """Return the JSON of the Common Test Report Format."""
     tests = list(_tests(result))
     stop = round(time.time() * 1000)
-    counts = {state: sum(test.state == state for test in tests) for state in ("passed", "failed", "other")}
-    counts |= {"tests": len(tests), "skipped": 0, "pending": 0}
+    states = [test.state for test in tests]
+    counts = {state: states.count(state) for state in ("passed", "failed", "skipped", "pending", "other")}
     entries = []
     for name, state, message, seconds in tests:
         entry = {"name": name, "status": state, "duration": round(seconds * 1000), "message": message}
         entries.append(entry | ({"rawStatus": "undecided"} if state == "other" else {}))
     results = {
         "tool": {"name": "collbench", "version": __version__},
-        "summary": counts | {"start": stop - round(1000 * tests[0].seconds), "stop": stop},
+        "summary": counts | {"tests": len(tests), "start": stop - round(1000 * tests[0].seconds), "stop": stop},
         "tests": entries,
     }
     return json.dumps({"reportFormat": "CTRF", "specVersion": "0.0.0", "results": results}, indent=2, allow_nan=False)

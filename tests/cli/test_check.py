@@ -92,6 +92,13 @@ def test_a_place_that_cannot_be_written_to_is_found_before_anything_is_measured(
     assert (tmp_path / "file").read_text() == "before"
 
 
+def test_nothing_is_there_before_the_verdict_is(here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[object] = []
+    monkeypatch.setattr(module, "run_check", lambda *arguments: found.append(list(tmp_path.iterdir())))
+    done = here("check", *(f"--{name}={tmp_path / name}" for name in (*FILES, "out")))
+    assert (done.returncode, done.stdout, done.stderr, found) == (0, "", "", [[]])
+
+
 def test_a_full_disk_costs_a_file_and_not_the_verdict(here: Command) -> None:
     """Whose status stays, but that OK with a lost file is an error, except for who watches the machine alone."""
     for name in FILES:
@@ -126,6 +133,18 @@ def test_a_narrow_terminal_keeps_size_time_and_verdict(here: Command) -> None:
     rows = [line for line in narrow.stdout.splitlines() if "iB  " in line]
     assert len(rows) == 6
     assert max(map(len, rows)) <= 40
+
+
+def test_a_program_reads_a_file_from_a_pipe_to_its_end(here: Command, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    held = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)  # so that nobody waits for a reader that is gone
+    for name in FILES:
+        with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE) as reader:
+            done = here("check", *SLOW.split(), f"--{name}={tmp_path / 'pipe'}")
+            assert reader.stdout
+            assert b"FAIL" in reader.stdout.read(), name
+        assert done.returncode == 3
+    os.close(held)
 
 
 def test_a_reader_that_has_left_ends_it_without_a_word(tmp_path: Path) -> None:

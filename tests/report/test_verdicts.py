@@ -1,5 +1,6 @@
 """What other programs read of a verdict, by the rules of their formats, whatever a topology is called."""
 
+import errno
 import html
 import json
 import math
@@ -18,6 +19,7 @@ import pytest
 from collbench.analysis.check import CheckedCurve, CheckedSize, CheckResult, Status
 from collbench.analysis.sequential import Decision
 from collbench.api.checking import check_run
+from collbench.datatypes import DATATYPES
 from collbench.errors import StorageError
 from collbench.report import verdicts
 from collbench.results import Mismatch
@@ -35,7 +37,7 @@ def size(
     nbytes: int = GIB, seconds: float = 4e-3, share: float = 1.0, name: str = "nccl", dtype: str = "float"
 ) -> CheckedSize:
     """A size that takes so long, and `share` times what was expected."""
-    row = measurement(name, (seconds,) * 7, nbytes=nbytes, ranks=8)
+    row = measurement(name, (seconds,) * 7, nbytes=nbytes, ranks=8, dtype=DATATYPES[dtype])
     decision = Decision.SLOW if share > 1.1 else Decision.UNDECIDED if math.isnan(share) else Decision.AS_EXPECTED
     return CheckedSize(row, seconds / share, decision, 3, share)
 
@@ -59,6 +61,7 @@ EVERY = (  # kinds of verdicts
     verdict(size(GIB), size(MIB, 3e-5, 1.4), status=Status.WARN),
     verdict(size(8, 2e-5, 2.0), size(GIB, 8e-3, 2.0), status=Status.FAIL),
     verdict(size(8, 1e-5, 1.05), size(GIB, 4e-3, 1.05), status=Status.FAIL),  # all sizes together
+    verdict(size(GIB), size(GIB, dtype="half"), status=Status.OK),
     verdict(size(GIB, share=math.nan), status=Status.UNKNOWN),
     verdict(),
     wrong(),
@@ -73,6 +76,9 @@ def alarms(value: float, limit: str) -> bool:
     return value < float(start) if colon and not end else not 0 <= value <= float(end)
 
 
+PERFORMANCE = re.compile(r"[A-Za-z0-9_.-]+=[0-9.]+(us)?(;;[0-9.]+:?)?")  # numbers without an exponent
+
+
 def test_nagios_reads_one_line_whose_ranges_alarm_where_something_is_slow() -> None:
     words = {Status.OK: "OK", Status.WARN: "WARNING", Status.FAIL: "CRITICAL", Status.UNKNOWN: "UNKNOWN"}
     for result in EVERY:
@@ -84,12 +90,12 @@ def test_nagios_reads_one_line_whose_ranges_alarm_where_something_is_slow() -> N
         assert bool(data) == bool(result.sizes)
         labels = [item.partition("=")[0] for item in data.split()]
         assert len(set(labels)) == len(labels)
-        for item in data.split():
-            assert re.fullmatch(r"[A-Za-z0-9_.-]+=[0-9.]+(us)?(;;[0-9.]+:?)?", item), item
+        assert all(PERFORMANCE.fullmatch(item) for item in data.split()), data
     for seconds in (2e-7, 4e-3, 90.0):
         for nbytes in (8, 8 * GIB):
             for share in (0.5, 1.05, 1.2, 3.0):
                 data = verdicts.line(verdict(size(nbytes, seconds, share)), "nagios").partition(" | ")[2]
+                assert PERFORMANCE.fullmatch(data), data
                 value, _, limit = re.sub("us|.*=", "", data).partition(";;")
                 assert alarms(float(value), limit) is (share > 1.1), data
                 assert ("_GBps=" in data) is limit.endswith(":") is (nbytes > 8), data
@@ -178,7 +184,7 @@ def test_nothing_of_a_hostile_name_is_markup_in_a_summary() -> None:
         plain = html.unescape(text.replace("<!-- -->", ""))
         assert printable(result.line) in plain
         assert not re.search(r"[<>`\[\]@$]|://|(?i:www\.)", text.replace("<!-- -->", ""))
-        assert not re.search(r"&(?!#\d+;)", text)
+        assert not re.search(r"&(?!#\d+;)|&#64;(?!<!-- -->)", text)
         table = [line for line in text.split("\n") if line.startswith("|")]
         assert {line.count("|") for line in table} == {4}
         assert len(table) == 2 + len(result.sizes) + ("WRONG" in result.line)
@@ -278,10 +284,24 @@ def test_a_file_of_metrics_is_replaced_as_a_whole_and_readable_by_all(tmp_path: 
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "collbench.prom").stat().st_mode) == 0o644
     assert [path.name for path in tmp_path.iterdir()] == ["collbench.prom"]
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(StorageError, match="Is a directory"):
-        verdicts.write(OUTPUTS["metrics"], tmp_path / "folder", EVERY[0])
-    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_half_a_file_of_metrics_is_no_file_of_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is written it has a name that node_exporter does not read, and nothing is left if it cannot be kept."""
+    halves = []
+
+    def refused(half: Path, target: Path) -> None:
+        halves.append((half.parent, half.suffix, samples(half.read_text(encoding="utf-8")), target.exists()))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", refused)
+    with pytest.raises(StorageError, match="No space left"):
+        exported(EVERY[0], tmp_path)
+    ((folder, suffix, _, there),) = halves
+    assert folder == tmp_path
+    assert suffix != ".prom"
+    assert not there
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_pipe_or_device_stays_one_and_a_summary_goes_on_behind_what_is_there(tmp_path: Path) -> None:
