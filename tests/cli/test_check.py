@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from collbench.cli import check as module
+from collbench.api import checking
+from collbench.errors import UsageError
 from tests.conftest import ROOT, Command, of_a_user
 
 AB = ROOT / "results" / "cpu-ab-slowed-ring"
@@ -23,7 +24,7 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(*arguments: object) -> None:
         pytest.fail("something is measured")
 
-    monkeypatch.setattr(module, "run_check", measured)
+    monkeypatch.setattr(checking, "measuring_session", measured)
 
 
 def test_the_exit_status_is_for_the_program_that_reads_it(here: Command) -> None:
@@ -93,10 +94,15 @@ def test_a_place_that_cannot_be_written_to_is_found_before_anything_is_measured(
 
 
 def test_nothing_is_there_before_the_verdict_is(here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[object] = []
-    monkeypatch.setattr(module, "run_check", lambda *arguments: found.append(list(tmp_path.iterdir())))
+    found = []
+
+    def measured(*arguments: object) -> None:
+        found.extend(tmp_path.iterdir())
+        raise UsageError("measured")
+
+    monkeypatch.setattr(checking, "measuring_session", measured)
     done = here("check", *(f"--{name}={tmp_path / name}" for name in (*FILES, "out")))
-    assert (done.returncode, done.stdout, done.stderr, found) == (0, "", "", [[]])
+    assert (done.returncode, done.stderr, found) == (2, "collbench: error: measured\n", [])
 
 
 def test_a_full_disk_costs_a_file_and_not_the_verdict(here: Command) -> None:
