@@ -16,9 +16,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-import collbench
 from collbench.analysis.check import CheckedCurve, CheckedSize, CheckResult, Status
 from collbench.analysis.sequential import Decision
+from collbench.api.checking import check
 from collbench.datatypes import DATATYPES
 from collbench.errors import StorageError
 from collbench.report import verdicts
@@ -53,7 +53,7 @@ def verdict(
 def wrong(where: str = "8 x H100", name: str = "nccl") -> CheckResult:
     """The verdict on a run with a wrong row and a right one, of which nothing is known."""
     rows = (measurement(name), replace(measurement(name, nbytes=8), mismatch=Mismatch(1, 7, 0, "1.0", "2.0", 1)))
-    result = collbench.check(run=Run(Path("run"), Header.from_json({"topology": {"name": where}}), rows, True))
+    result = check(run=Run(Path("run"), Header.from_json({"topology": {"name": where}}), rows, True))
     assert result
     return result
 
