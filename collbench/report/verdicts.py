@@ -252,13 +252,14 @@ def metrics(result: CheckResult) -> str:
     expected = {labels: _busbw(size, size.expected) / 1e9 for labels, size in known.items()}
     node = _braced({"node": socket.gethostname()})
     code = EXITS["nagios"][result.status]
+    lasted = {node: result.seconds} if math.isfinite(result.seconds) else {}
     families: Mapping[tuple[str, str], Mapping[str, float]] = {
         ("bus_bandwidth_gbs", "Bus bandwidth in GB/s."): measured,
         ("expected_bus_bandwidth_gbs", "Bus bandwidth in GB/s that is expected here."): expected,
         ("check_status", "Verdict of the last check: 0 OK, 1 WARN, 2 FAIL, 3 UNKNOWN."): {node: code},
         ("check_wrong_sizes", "Sizes with a wrong result, or none."): {node: len(result.broken)},
         ("check_timestamp_seconds", "When the last check ended."): {node: time.time()},
-        ("check_duration_seconds", "How long the last check took."): {node: _number(result.seconds) or 0},
+        ("check_duration_seconds", "How long the last check took."): lasted,
     }
     lines: list[str] = []
     for (name, meaning), samples in families.items():
