@@ -1,6 +1,7 @@
 """What a comparison means for continuous integration: an exit status, a JUnit file, a summary in Markdown."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -140,8 +141,11 @@ def _listed(heading: str, rows: Sequence[Line]) -> Iterator[str]:
 
 
 _MARKUP = frozenset("\\|`*_~<>[]&#@$!")  # also signs that address people and other pages
+_LINKED = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)  # what makes an address of plain text
 
 
 def escaped(text: str) -> str:
-    """Return a text of which nothing is Markdown: names and reasons may hold anything."""
-    return "".join(f"&#{ord(sign)};" if sign in _MARKUP else sign for sign in printable(text))
+    """Return a text of which nothing is Markdown, and no address a link: names and reasons may hold anything."""
+    plain = "".join(f"&#{ord(sign)};" if sign in _MARKUP else sign for sign in printable(text))
+    # Entities do not keep an address of mail from being a link; a comment in it does.
+    return _LINKED.sub(lambda sign: f"&#{ord(sign[0])};", plain).replace("&#64;", "&#64;<!-- -->")

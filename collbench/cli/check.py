@@ -10,15 +10,17 @@ For example:
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
+from functools import partial
 from inspect import signature
 from typing import Any
 
 import click
 
-from collbench.analysis.check import CheckedCurve, CheckResult
+from collbench.analysis.check import CheckedCurve, CheckResult, Status
 from collbench.api.checking import check
+from collbench.api.notices import is_leader
 from collbench.cli.options import (
     NODES,
     PATH,
@@ -29,13 +31,16 @@ from collbench.cli.options import (
     option,
     parse_share,
     shared,
+    try_output,
     write_json,
 )
 from collbench.cli.progress import waiting
 from collbench.cli.tables import Table
-from collbench.errors import UsageError
+from collbench.errors import CollbenchError, StorageError, UsageError
 from collbench.host import signals
+from collbench.host.launcher import launched
 from collbench.reports import verdicts
+from collbench.runfile.store import Writer
 from collbench.units import format_rate, format_seconds, format_size
 
 _SIZE = Table(
@@ -108,34 +113,57 @@ def command(**options: Any) -> int:
     what earlier good runs of this machine took, its baseline; on a CPU without those, what its own latency and copy
     speed come to.
     """
-    files = [(output, options[output.option]) for output in verdicts.OUTPUTS if options[output.option]]
-    for output, path in files:
-        if not path.parent.is_dir():
-            raise UsageError(f"--{output.option} {path}: there is no folder {path.parent}; make it first")
     brief = options["quiet"] or options["drain_reason"] or options["exits"] != "plain"
     with redirect_stdout(sys.stderr if options["as_json"] == STANDARD else sys.stdout):
         try:
+            _try_places(options)
             result = _result(options)
         except KeyboardInterrupt as cause:
             click.echo("\ninterrupted: no verdict", err=True)
             return signals.status(cause)
+        except CollbenchError as error:
+            if options["exits"] != "plain":  # its reader reads standard output, and would take 2 for a verdict
+                error.exit_status = verdicts.EXITS[options["exits"]][Status.UNKNOWN]
+                click.echo(verdicts.line_of(options["exits"], Status.UNKNOWN, str(error)))
+            raise
         if result and not brief:
             click.echo("\n".join(_lines(result)))
     if not result:  # the first process of the launcher has it
         return 0
-    for output, path in files:
-        verdicts.write(output, path, result)
-    write_json(options["as_json"], verdicts.document(result), allow_nan=False)
-    _print_line(result, options)
-    return verdicts.EXITS[options["exits"]][result.status]
+    lost = _write_files(result, options)
+    if options["as_json"] != STANDARD:
+        line = verdicts.drain_reason(result) if options["drain_reason"] else verdicts.line(result, options["exits"])
+        click.echo(line, nl=bool(line))
+    # Statuses for monitoring speak of the machine alone.
+    return verdicts.EXITS[options["exits"]][result.status] or int(lost and options["exits"] == "plain")
 
 
-def _print_line(result: CheckResult, options: Mapping[str, Any]) -> None:
-    if options["drain_reason"]:
-        if reason := verdicts.drain_reason(result):
-            click.echo(reason)
-    elif options["as_json"] != STANDARD:
-        click.echo(verdicts.line(result, options["exits"]))
+def _try_places(options: Mapping[str, Any]) -> None:
+    """Raise UsageError for what cannot be written to, before anything is measured; nothing there is changed."""
+    if options["run"] and (options["out"] or options["renew"]):
+        raise UsageError("--run measures nothing that could be stored; leave --out and --renew out")
+    for name in ("as_json", *(output.option for output in verdicts.OUTPUTS)):
+        try_output(options[name], f"--{name.removeprefix('as_')} FILE", options["out"])
+    if options["out"] and is_leader(launched()):
+        Writer(options["out"]).discard()
+
+
+def _write_files(result: CheckResult, options: Mapping[str, Any]) -> bool:
+    """Write all files, and return whether any was lost; whatever becomes of them, the verdict is told."""
+    writers: list[Callable[[], None]] = [
+        partial(verdicts.write, output, options[output.option], result)
+        for output in verdicts.OUTPUTS
+        if options[output.option]
+    ]
+    writers.append(partial(write_json, options["as_json"], verdicts.document(result), allow_nan=False))
+    lost = False
+    for write in writers:
+        try:
+            write()
+        except StorageError as error:
+            click.echo(f"collbench: error: {error}", err=True)
+            lost = True
+    return lost
 
 
 def _result(options: Mapping[str, Any]) -> CheckResult | None:

@@ -24,7 +24,7 @@ from collbench.analysis.sequential import Decision
 from collbench.errors import StorageError, writing
 from collbench.results.base import CaseResult
 from collbench.runfile.schema import case_fields
-from collbench.units import format_size, printable
+from collbench.units import format_size, printable, significant
 
 EXITS: Mapping[str, Mapping[Status, int]] = {
     "plain": {Status.OK: 0, Status.WARN: 0, Status.FAIL: 3, Status.UNKNOWN: 4},
@@ -35,7 +35,7 @@ EXITS: Mapping[str, Mapping[Status, int]] = {
 _NAGIOS = {Status.OK: "OK", Status.WARN: "WARNING", Status.FAIL: "CRITICAL", Status.UNKNOWN: "UNKNOWN"}
 _NPD_LENGTH = 80  # bytes of a message that node-problem-detector keeps
 _REASON_LENGTH = 100
-_NOT_IN_A_REASON = re.compile(r"[^A-Za-z0-9 ._:@/#%-]+")
+_NOT_IN_A_REASON = re.compile(r"[^A-Za-z0-9 .,_:@/#%()-]+")
 
 
 class Output(NamedTuple):
@@ -45,43 +45,73 @@ class Output(NamedTuple):
     meaning: str
     metavar: str
     text: Callable[[CheckResult], str]
-    appended: bool = False
+    mode: str = "w"  # "a" goes on behind what is there
+    atomic: bool = False  # whether it is read at any time, and so replaced as a whole
 
 
 def line(result: CheckResult, exits: str) -> str:
     """Return the line of a verdict as the program expects it that the exit status is for."""
-    if exits == "nagios":
-        words = result.line.partition(f" {result.status.value} ")[2].replace("|", "/")
-        return f"COLLBENCH {_NAGIOS[result.status]}: {words} | {' '.join(_performance(result))}".rstrip(" |")
-    if exits == "npd":
-        return result.line.replace(f" {result.where}", "").encode()[:_NPD_LENGTH].decode(errors="ignore")
-    return result.line
+    if exits == "plain":
+        return printable(result.line)
+    printed = line_of(exits, result.status, _words(result, named=exits == "nagios"))
+    performance = " ".join(_performance(result)) if exits == "nagios" else ""
+    return f"{printed} | {performance}" if performance else printed
 
 
-def _performance(result: CheckResult) -> Iterator[str]:
-    """Yield Nagios' performance data; `430:` is an alarm below 430."""
-    for size in result.sizes:
-        case, implementation = size.row.case, size.row.implementation
-        label = re.sub(r"[^A-Za-z0-9_.-]", "", f"{case.collective.name}_{format_size(case.nbytes)}_{implementation}")
-        known = not math.isnan(size.expected)
-        if case.nbytes < BANDWIDTH or not size.row.busbw:
-            limit = f";;{size.expected * 1e6:.6g}" if known else ""
-            yield f"{label}={size.row.typical * 1e6:.6g}us{limit}"
-        else:
-            limit = f";;{_expected_busbw(size) / 1e9:.6g}:" if known else ""
-            yield f"{label}_GBps={size.row.busbw / 1e9:.6g}{limit}"
+def line_of(exits: str, status: Status, words: str) -> str:
+    """Return words, of an error too, as Nagios or node-problem-detector expects the first line of standard output."""
+    words = printable(words)
+    if exits == "nagios":  # to which performance data begins at a bar
+        return f"COLLBENCH {_NAGIOS[status]}: {words.replace('|', '/')}"
+    return f"collbench: {status.value} {words}".encode()[:_NPD_LENGTH].decode(errors="ignore")
 
 
-def _expected_busbw(size: CheckedSize) -> float:
-    return size.row.busbw * size.row.typical / size.expected
+def _words(result: CheckResult, named: bool) -> str:
+    """Return the line behind its status; unless the topology is `named`, without it and without a list of collectives.
+
+    Neither would leave room for the verdict in the few characters that some programs show.
+    """
+    words = result.line.partition(f" {result.status.value} ")[2]
+    names = ",".join(result.collectives)
+    if named or not words.startswith(f"{names} {result.where}: "):
+        return words
+    what = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
+    return f"{what}: {words.removeprefix(f'{names} {result.where}: ')}"
+
+
+def _performance(result: CheckResult) -> Iterable[str]:
+    """Return Nagios' performance data; a range is what raises no alarm: `430:` is 430 or more, `50` is 50 or less."""
+    found: dict[str, str] = {}
+    for curve in result.curves:
+        for size in curve.sizes:
+            name = f"{size.row.case.collective.name}_{format_size(size.row.case.nbytes)}_{size.row.implementation}"
+            label = re.sub(r"[^A-Za-z0-9_.-]", "", name)
+            figures, unit, colon = [_seconds(size), size.expected * curve.resolution], "us", ""
+            if size.row.busbw and size.row.case.nbytes >= BANDWIDTH:
+                label += "_GBps"
+                figures, unit, colon = [_busbw(size, seconds) / 1e15 for seconds in figures], "", ":"
+            # Exponents are not understood.
+            value, limit = (significant(1e6 * figure, 6) for figure in figures)
+            alarm = "" if math.isnan(figures[1]) else f";;{limit}{colon}"
+            found.setdefault(label, f"{label}={value}{unit}{alarm}")
+    return found.values()
+
+
+def _seconds(size: CheckedSize) -> float:
+    """Return the time that its verdict rests on: the median of the rounds that were compared."""
+    return size.row.typical if math.isnan(size.off) else size.expected * size.off
+
+
+def _busbw(size: CheckedSize, seconds: float) -> float:
+    return size.row.busbw * size.row.typical / seconds
 
 
 def drain_reason(result: CheckResult) -> str:
     """Return a reason for `scontrol update State=DRAIN`, "" where there is none: ASCII, no quotes, 100 characters."""
     if result.status is not Status.FAIL:
         return ""
-    words = result.line.replace(f" {result.where}:", "").replace(": FAIL ", ": ")
-    return _NOT_IN_A_REASON.sub("", words)[:_REASON_LENGTH].strip()
+    words = _NOT_IN_A_REASON.sub(" ", f"collbench: {_words(result, named=False)}")
+    return " ".join(words.split())[:_REASON_LENGTH].strip()
 
 
 # ------------------------------------------------------------------------------------------------------------ documents
@@ -118,8 +148,8 @@ def _row_fields(row: CaseResult) -> dict[str, Any]:
 
 def _size_fields(size: CheckedSize) -> dict[str, Any]:
     return _row_fields(size.row) | {
-        "seconds": size.row.typical,
-        "busbw": size.row.busbw,
+        "seconds": _seconds(size),
+        "busbw": _busbw(size, _seconds(size)),
         "expected_seconds": _number(size.expected),
         "ratio": _number(size.off),
         "verdict": size.decision.value,
@@ -131,13 +161,8 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def as_json(result: CheckResult) -> str:
-    """Return the document as text."""
-    return json.dumps(document(result), indent=2, allow_nan=False)
-
-
 class _Test(NamedTuple):
-    """A size as a test of continuous integration."""
+    """The verdict, or a size, as a test of continuous integration."""
 
     name: str
     state: str  # passed, failed or other
@@ -146,11 +171,14 @@ class _Test(NamedTuple):
 
 
 def _tests(result: CheckResult) -> Iterator[_Test]:
+    """Yield the verdict first: it may be FAIL by all sizes together, and UNKNOWN without any size."""
+    whole = {Status.OK: "passed", Status.WARN: "passed", Status.FAIL: "failed", Status.UNKNOWN: "other"}
+    yield _Test("verdict", whole[result.status], printable(result.line), _number(result.seconds) or 0.0)
     states = {Decision.AS_EXPECTED: "passed", Decision.SLOW: "failed", Decision.UNDECIDED: "other"}
     for row in result.correctness.faults:
         yield _Test(_name(row), "failed", printable(row.problem), 0.0)
     for size in result.sizes:
-        yield _Test(_name(size.row), states[size.decision], f"{size.figure}, {size.decision.value}", size.row.typical)
+        yield _Test(_name(size.row), states[size.decision], f"{size.figure}, {size.decision.value}", _seconds(size))
 
 
 def _name(row: CaseResult) -> str:
@@ -160,10 +188,10 @@ def _name(row: CaseResult) -> str:
 def junit(result: CheckResult) -> str:
     """Return JUnit's XML: a size that is slow or wrong fails, an undecided one is skipped."""
     tests = list(_tests(result))
-    counts = {state: sum(test.state == state for test in tests) for state in ("failed", "other")}
-    suite = ElementTree.Element("testsuite", name=printable(f"collbench check: {result.where}"))
-    numbers = {"tests": len(tests), "failures": counts["failed"], "errors": 0, "skipped": counts["other"]}
-    suite.attrib.update({key: str(value) for key, value in numbers.items()})
+    states = [test.state for test in tests]
+    numbers = {"tests": len(states), "failures": states.count("failed"), "errors": 0, "skipped": states.count("other")}
+    suite = ElementTree.Element("testsuite", {name: str(number) for name, number in numbers.items()})
+    suite.set("name", printable(f"collbench check: {result.where}"))
     for test in tests:
         case = ElementTree.SubElement(suite, "testcase", name=test.name, classname="collbench.check")
         if test.state == "passed":
@@ -178,30 +206,18 @@ def ctrf(result: CheckResult) -> str:
     """Return the JSON of the Common Test Report Format."""
     tests = list(_tests(result))
     stop = round(time.time() * 1000)
-    summary = {state: sum(test.state == state for test in tests) for state in ("passed", "failed", "other")}
+    states = [test.state for test in tests]
+    counts = {state: states.count(state) for state in ("passed", "failed", "skipped", "pending", "other")}
     entries = []
-    for test in tests:
-        state = {"rawStatus": "undecided"} if test.state == "other" else {}
-        entry = {
-            "name": test.name,
-            "status": test.state,
-            "duration": round(test.seconds * 1000),
-            "message": test.message,
-        }
-        entries.append(entry | state)
-    report = {
-        "reportFormat": "CTRF",
-        "specVersion": "0.0.0",
-        "results": {
-            "tool": {"name": "collbench", "version": __version__},
-            "summary": summary
-            | {"tests": len(tests), "skipped": 0, "pending": 0}
-            | {"start": stop - round(1000 * (_number(result.seconds) or 0.0)), "stop": stop},
-            "tests": entries,
-            "extra": {"status": result.status.value, "line": result.line},
-        },
+    for name, state, message, seconds in tests:
+        entry = {"name": name, "status": state, "duration": round(seconds * 1000), "message": message}
+        entries.append(entry | ({"rawStatus": "undecided"} if state == "other" else {}))
+    results = {
+        "tool": {"name": "collbench", "version": __version__},
+        "summary": counts | {"tests": len(tests), "start": stop - round(1000 * tests[0].seconds), "stop": stop},
+        "tests": entries,
     }
-    return json.dumps(report, indent=2)
+    return json.dumps({"reportFormat": "CTRF", "specVersion": "0.0.0", "results": results}, indent=2, allow_nan=False)
 
 
 def summary(result: CheckResult) -> str:
@@ -210,76 +226,60 @@ def summary(result: CheckResult) -> str:
     if result.compared:
         lines += ["", f"compared with {escaped(result.compared)}"]
     lines += ["", "| case | figure | verdict |", "|---|---|---|"]
-    lines += [f"| {escaped(test.name)} | {escaped(test.message)} | {test.state} |" for test in _tests(result)]
+    tests = list(_tests(result))[1:]  # the verdict stands above
+    lines += [f"| {escaped(test.name)} | {escaped(test.message)} | {test.state} |" for test in tests]
     return "\n".join(lines)
 
 
 # -------------------------------------------------------------------------------------------------------------- metrics
 
-_INSPECTOR = {
-    "allreduce": "AllReduce",
-    "allgather": "AllGather",
-    "reducescatter": "ReduceScatter",
-    "broadcast": "Broadcast",
-    "reduce": "Reduce",
-    "alltoall": "AlltoAll",
-    "gather": "Gather",
-    "scatter": "Scatter",
-    "sendrecv": "SendRecv",
-}
-"""Collectives by the names that NCCL's Inspector writes."""
+_INSPECTOR = "AllReduce AllGather ReduceScatter Broadcast Reduce AlltoAll Gather Scatter SendRecv"
+"""Collectives as NCCL's Inspector writes them."""
 
 
 def metrics(result: CheckResult) -> str:
     """Return metrics in Prometheus' text format, for node_exporter's text-file collector.
 
-    Bus bandwidth has the name and the labels of NCCL's Inspector, so that its dashboards show it.
+    Labels are those of NCCL's Inspector, and so are names but for their first word: Inspector writes neither HELP nor
+    TYPE, without which promtool accepts no metric, and of two files that differ in these node_exporter drops one.
     """
     sizes: dict[str, CheckedSize] = {}
     for size in result.sizes:
         if size.row.busbw:
             sizes.setdefault(_labels(size, result), size)  # of two sizes in one bucket the first
+    measured = {labels: _busbw(size, _seconds(size)) / 1e9 for labels, size in sizes.items()}
     known = {labels: size for labels, size in sizes.items() if not math.isnan(size.expected)}
-    measured = [(labels, size.row.busbw / 1e9) for labels, size in sizes.items()]
-    expected = [(labels, _expected_busbw(size) / 1e9) for labels, size in known.items()]
-    wrong = len(result.correctness.faults)
-    node = f'{{node="{_quoted(socket.gethostname())}"}}'
+    expected = {labels: _busbw(size, size.expected) / 1e9 for labels, size in known.items()}
+    node = _braced({"node": socket.gethostname()})
     code = EXITS["nagios"][result.status]
-    families: tuple[tuple[str, str, list[tuple[str, float]]], ...] = (
-        ("nccl_bus_bandwidth_gbs", "Bus bandwidth in GB/s.", measured),
-        ("collbench_expected_bus_bandwidth_gbs", "Bus bandwidth in GB/s that is expected here.", expected),
-        ("collbench_check_status", "Verdict of the last check: 0 OK, 1 WARN, 2 FAIL, 3 UNKNOWN.", [(node, code)]),
-        (
-            "collbench_check_wrong_sizes",
-            "Sizes with a wrong result, or none.",
-            [(node, wrong)],
-        ),
-        ("collbench_check_timestamp_seconds", "When the last check ended.", [(node, time.time())]),
-        ("collbench_check_duration_seconds", "How long the last check took.", [(node, _number(result.seconds) or 0)]),
-    )
-    return "\n".join(_families(families))
-
-
-def _families(families: Iterable[tuple[str, str, list[tuple[str, float]]]]) -> Iterator[str]:
-    for name, meaning, samples in families:
-        if samples:
-            yield f"# HELP {name} {meaning}"
-            yield f"# TYPE {name} gauge"
-            yield from (f"{name}{labels} {value:.10g}" for labels, value in samples)
+    lasted = {node: result.seconds} if math.isfinite(result.seconds) else {}
+    families: Mapping[tuple[str, str], Mapping[str, float]] = {
+        ("bus_bandwidth_gbs", "Bus bandwidth in GB/s."): measured,
+        ("expected_bus_bandwidth_gbs", "Bus bandwidth in GB/s that is expected here."): expected,
+        ("check_status", "Verdict of the last check: 0 OK, 1 WARN, 2 FAIL, 3 UNKNOWN."): {node: code},
+        ("check_wrong_sizes", "Sizes with a wrong result, or none."): {node: len(result.correctness.faults)},
+        ("check_timestamp_seconds", "When the last check ended."): {node: time.time()},
+        ("check_duration_seconds", "How long the last check took."): lasted,
+    }
+    lines: list[str] = []
+    for (name, meaning), samples in families.items():
+        lines += [f"# HELP collbench_{name} {meaning}", f"# TYPE collbench_{name} gauge"] if samples else []
+        lines += [f"collbench_{name}{labels} {value:.10g}" for labels, value in samples.items()]
+    return "\n".join(lines)
 
 
 def _labels(size: CheckedSize, result: CheckResult) -> str:
-    case = size.row.case
+    case, collective = size.row.case, size.row.case.collective.name
     pairs = {
         "slurm_job_id": os.environ.get("SLURM_JOB_ID", "unknown"),
         "node": socket.gethostname(),
         "n_nodes": str(result.nodes),
         "nranks": str(case.ranks),
-        "collective": _INSPECTOR.get(case.collective.name, case.collective.name),
+        "collective": next((name for name in _INSPECTOR.split() if name.lower() == collective), collective),
         "message_size": message_size(case.nbytes),
         "implementation": size.row.implementation,
     }
-    return "{" + ",".join(f'{name}="{_quoted(value)}"' for name, value in pairs.items()) + "}"
+    return _braced(pairs)
 
 
 def message_size(nbytes: int) -> str:
@@ -295,8 +295,10 @@ def message_size(nbytes: int) -> str:
     return f"{math.floor(size)}-{math.floor(size) + 1}{('B', 'KB', 'MB', 'GB', 'TB')[unit]}"
 
 
-def _quoted(value: str) -> str:
-    return printable(value).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+def _braced(labels: Mapping[str, str]) -> str:
+    r"""Return labels as text; of the signs that the format escapes, printable text has no newline."""
+    quoted = {name: printable(value).replace("\\", r"\\").replace('"', r"\"") for name, value in labels.items()}
+    return "{" + ",".join(f'{name}="{value}"' for name, value in quoted.items()) + "}"
 
 
 # ---------------------------------------------------------------------------------------------------------------- files
@@ -304,21 +306,21 @@ def _quoted(value: str) -> str:
 OUTPUTS = (
     Output("junit", "Write a JUnit test case a size.", "FILE.xml", junit),
     Output("ctrf", "Write a test a size in the Common Test Report Format.", "FILE.json", ctrf),
-    Output("summary", "Append a summary in Markdown, as for GitHub.", "FILE.md", summary, appended=True),
-    Output("metrics", "Write metrics for node_exporter's text-file collector.", "FILE.prom", metrics),
+    Output("summary", "Append a summary in Markdown, as for GitHub.", "FILE.md", summary, mode="a"),
+    Output("metrics", "Write metrics for node_exporter's text-file collector.", "FILE.prom", metrics, atomic=True),
 )
 
 
 def write(output: Output, path: Path, result: CheckResult) -> None:
-    """Write a verdict into a file, whole or not at all; StorageError if it cannot be written."""
+    """Write a verdict into a file; StorageError if it cannot be written."""
     text = f"{output.text(result)}\n"
     with writing(path, f"--{output.option} FILE", StorageError):
-        if output.appended:
-            with path.open("a", encoding="utf-8") as file:
+        if not output.atomic or (path.exists() and not path.is_file()):  # a device is not to be replaced by a file
+            with path.open(output.mode, encoding="utf-8") as file:
                 file.write(text)
             return
         # A reader never meets half a file; the other name does not end in .prom, or it would be read too.
-        handle, half = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, half = tempfile.mkstemp(dir=path.parent, prefix=".collbench.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
