@@ -147,7 +147,8 @@ class CheckResult:
             return f"{head}: nothing was measured"
         if math.isnan(worst.telling.expected):
             return f"{head}: {self.correctness.in_words('sizes')}, nothing to compare them with"
-        return f"{head}: {worst.telling.figure}, {self.counts}"
+        name = f"{worst.telling.row.case.collective.name} " if len(self.collectives) > 1 else ""
+        return f"{head}: {name}{worst.telling.figure}, {self.counts}"
 
     @property
     def counts(self) -> str:

@@ -24,7 +24,7 @@ from collbench.analysis.machine import machine, remarks, sized
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
-from collbench.api.notices import started
+from collbench.api.notices import is_leader, started
 from collbench.api.requests import Names, Size, SweepRequest, split_names
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, UsageError
@@ -50,7 +50,7 @@ ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU
 class Against:
     """What a check compares times with, as far as its user says it."""
 
-    reference: Path | None = None  # a run that was right, or floors in TOML
+    expectation: Expectation | None = None  # of the user's reference: a run that was right, or floors
     on: str | None = None  # the system, where the topology does not say it
     nodes: int | None = None  # of that system
     slower: float | None = None  # share of the expected time that is too much; None: as is usual
@@ -130,7 +130,10 @@ def check(
     'OK'
 
     """
-    against = Against(Path(reference) if reference else None, on, nodes, slower, renew)
+    if on:
+        files.load(on)  # raises for a system that there is not, before anything is measured
+    expected = read_reference(Path(reference)) if reference and is_leader(launched()) else None
+    against = Against(expected, on, nodes, slower, renew)
     if run is not None:
         whole = run if isinstance(run, Run) else read(Path(run))
         rounds = Rounds(whole.header, list(whole.results), 1)
@@ -183,9 +186,13 @@ def _measure(
             break
     if not result or not judge:  # the first process of the launcher has them
         return None
+    result = judge.stored(rounds, result)
     if out:
-        store(out, rounds.header, rounds.results, int(bool(result.correctness.faults)))
-    return judge.stored(rounds, result)
+        try:
+            store(out, rounds.header, rounds.results, int(bool(result.correctness.faults)))
+        except CollbenchError as error:  # the verdict is not lost with it
+            return replace(result, hint=f"not stored: {error}")
+    return result
 
 
 def _rounds(sweep: SweepRequest, rounds: Rounds) -> Iterator[bool]:
@@ -230,9 +237,8 @@ class Judge:
     def of(cls, against: Against, header: Header, measured: bool) -> "Judge":
         """Return what a run with that header is compared with; only one that was `measured` now has a baseline."""
         test = SequentialTest(against.slower or usual_slower(header.topology.platform))
-        if against.reference:
-            expectation = _reference(against.reference)
-            return cls(test, expectation.name, expectation)
+        if against.expectation:
+            return cls(test, against.expectation.name, against.expectation, nodes=against.nodes)
         run = Run(Path("this check"), header, (), True)
         system, why = _system(run, against.on)
         facts = RunFacts(header.environment.variables, remarks(run), why)
@@ -260,6 +266,7 @@ class Judge:
             collectives=tuple(dict.fromkeys(row.case.collective.name for row in rounds.results)),
             curves=tuple(self._curves(rows)),
             correctness=rounds.correctness,
+            nodes=self.nodes or nodes_of(rounds.header),
             disturbed=sum(row.disturbed for row in rounds.results),
             rows=len(rounds.results),
             rounds=rounds.count,
@@ -306,7 +313,14 @@ class Judge:
         return replace(result, hint=f"stored for the next check: {path.parent}") if path else result
 
 
-def _reference(path: Path) -> Expectation:
+def nodes_of(header: Header) -> int:
+    """Return how many nodes a run had, as far as its header says."""
+    stated = header.topology.rest.get("nodes")
+    hosts = {gpu.host for gpu in header.topology.gpus}
+    return stated if type(stated) is int else max(1, len(hosts))
+
+
+def read_reference(path: Path) -> Expectation:
     """Return floors, or a run that was right."""
     if path.suffix == ".toml":
         return read_floors(path)
@@ -321,8 +335,6 @@ def _reference(path: Path) -> Expectation:
 
 def _system(run: Run, on: str | None) -> tuple[System | None, str]:
     """Return the system of a run, or why it is not known; UsageError where the user named a wrong one."""
-    if on:
-        files.load(on)  # raises for a system that there is not
     try:
         return machine(run, on), ""
     except UsageError as error:

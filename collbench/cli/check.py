@@ -128,6 +128,8 @@ def command(**options: Any) -> int:
             raise
         if result and not brief:
             click.echo("\n".join(_lines(result)))
+        elif result and result.hint.startswith("not stored"):
+            click.echo(result.hint, err=True)
     if not result:  # the first process of the launcher has it
         return 0
     lost = _write_files(result, options)
