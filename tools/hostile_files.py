@@ -320,6 +320,11 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
         "fit": ("{file}", "{file} -o fit.toml"),
         "diagnose": ("{file}", "{file} --as dgx-h100"),
+        "check": (
+            "--run {file} --junit check.xml --summary check.md --metrics check.prom --json check.json",
+            "--run {file} --on dgx-h100 --ctrf ctrf.json",
+            "--run {good} --reference {file}",
+        ),
         "export": tuple(f"{{file}} --to {name}" for name, known in formats().items() if known.write),
         "import": ("{file} -o imported",),
         "train": ("--on {file} --batch 8 --model gpt2-small --out planned",),
@@ -335,6 +340,7 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "--model {file} --gpus 2 --batch 8 --out planned",
         ),
         "diagnose": ("{good} --as {file}",),
+        "check": ("--run {good} --on {file}", "--run {good} --reference {file}"),
         "plot": ("{good} --view bound --as {file} -o figures",),
         "report": ("{good} --as {file} -o report.html",),
         "fit": ("{good} --as {file} -o fit.toml",),
@@ -366,6 +372,7 @@ _OPTIONS = {
     "export": "--to",
     "import": "--as --op",
     "diagnose": "--on",
+    "check": "--on --op --impl --slower --budget --exit",
 }
 _TAKING = [(command, option) for command, options in _OPTIONS.items() for option in options.split()]
 

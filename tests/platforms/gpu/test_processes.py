@@ -135,7 +135,7 @@ def test_what_one_process_lacks_or_fails_of_is_told_and_decided_alike_by_all(tmp
             assert "cannot run at once on GPU 1, which holds 0" in what
     assert same(said("a_wrong_element")).startswith("rank 1, element 3 (chunk 0): got 7.0, expected")
     for words in same(said("one_waits_in_vain")):
-        assert words.startswith("CaseFailed: rank 0: a rank waited in vain for another's flag")
+        assert words.startswith("TimedOut: rank 0: a rank waited in vain for another's flag")
     assert same(said("a_broken_gpu_at_the_end")) == "right", "NCCL would wait for the one that cannot let go"
     assert same(said("another_platform_and_sweep_for_one")) == ["gpu", [4, 1000, 70000]], "as rank 0 found"
 

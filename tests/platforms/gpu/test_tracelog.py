@@ -30,7 +30,7 @@ def test_the_log_has_the_layout_of_the_kernels() -> None:
         "offsetof(Log, spent), offsetof(Log, stamps), offsetof(Log, stamp), sizeof(Log), STAMPS, MAX_BLOCKS};\n"
     )
     target = cache_folder() / "layout-of-log.so"
-    compiler._compile((*compiler.compiler(), *compiler._FLAGS), text, target)
+    compiler._compile((*compiler.compiler(), *compiler._FLAGS), text, target, "flags.cuh")
     found = list((ctypes.c_ulong * 8).in_dll(ctypes.CDLL(str(target)), "places"))
     assert found[:5] == [tracelog.LOG.fields[name][1] for name in tracelog.LOG.names]
     assert found[5:] == [tracelog.LOG.itemsize, tracelog._STAMPS, tracelog._BLOCKS]
