@@ -223,7 +223,10 @@ class _Held:
 
 
 def _held(rows: Sequence[Observed], expectation: Expectation) -> _Held | None:
-    """Return the rounds of which something is expected; where expectations differ in error, those of the least."""
+    """Return the rounds of which something is expected.
+
+    Where expectations differ in error, those of the least error count, if they are as many as a decision needs.
+    """
     known: list[tuple[float, Expected]] = []
     for row in rows:
         expected = None if row.disturbed else expectation.of(row)
@@ -231,8 +234,12 @@ def _held(rows: Sequence[Observed], expectation: Expectation) -> _Held | None:
             known.extend((each.log - math.log(expected.seconds), expected) for each in rounds(row))
     if not known:
         return None
-    least = min(expected.error for _, expected in known)
-    used = [(log, expected) for log, expected in known if expected.error == least]
+    groups: dict[float, list[tuple[float, Expected]]] = {}
+    for log, expected in known:
+        groups.setdefault(expected.error, []).append((log, expected))
+    enough = [error for error, group in groups.items() if len(group) >= FEWEST]
+    least = min(enough) if enough else max(groups, key=lambda error: len(groups[error]))
+    used = groups[least]
     seconds = median(expected.seconds for _, expected in used)
     counts = [expected.rounds for _, expected in used]
     finite = [count for count in counts if math.isfinite(count)]
@@ -301,7 +308,8 @@ def _status(sizes: Sequence[CheckedSize], whole: Decision, resolution: float) ->
         )
     if whole is Decision.SLOW:
         return Status.FAIL, "all sizes together are slower than expected"
-    if undecided and (whole is Decision.UNDECIDED or 2 * len(undecided) > len(sizes)):
+    leaning = [size for size in undecided if not size.off <= math.sqrt(resolution)]
+    if leaning or (undecided and whole is Decision.UNDECIDED):
         count = f"{len(undecided)} of {len(sizes)} sizes are undecided"
         return Status.UNKNOWN, f"{count}: they may be {resolution:.2f}x slower than expected, or not"
     return Status.OK, ""

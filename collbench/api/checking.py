@@ -40,7 +40,7 @@ from collbench.topology import files
 from collbench.topology.system import System
 
 SURE = 6  # rounds before which nothing is called slow: what disturbs a machine for a moment is over by then
-OF_A_BASELINE = 10  # rounds of a run that later checks are compared with
+OF_A_BASELINE = 15  # rounds of a run that later checks are compared with
 DISTURBED = 4  # of a run of a baseline at most one row in so many was disturbed
 CASE = 0.1  # seconds of a round for a case
 ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU
