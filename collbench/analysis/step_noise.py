@@ -1,9 +1,4 @@
-"""The noise of step times: correlation, period, percentiles far out, and what the slowest of more ranks would take.
-
-A daemon that wakes a hundred times in a second makes steps long at equal distances in time; other noise has a spectrum
-without lines, though it may well rise towards low frequencies.  So a line is compared with its neighbours, not with all
-of the spectrum, and how high a line may be by chance is found by shuffling the steps.
-"""
+"""The noise of step times: correlation, percentiles far out, and what the slowest of more ranks would take."""
 
 from dataclasses import dataclass
 
@@ -11,19 +6,9 @@ import numpy as np
 
 from collbench.analysis.bootstrap import autocorrelation_time, block_count
 from collbench.analysis.scaling import Estimate
-from collbench.analysis.stragglers import Floats, StepArrays, split
+from collbench.analysis.stragglers import Floats, StepArrays
 
 PERCENTS = (50.0, 99.0, 99.9)
-FEWEST = 64  # steps of a series in which a period is looked for
-_SHUFFLES = 200
-_PERIOD_ERROR = 0.01  # probability of a period where there is none
-_LEAST_PERIODS = 4.0  # in a series
-_LEAST_STEPS = 3.0  # in a period
-_MOST_LINES = 1500  # of a spectrum
-_LONGEST, _MOST_PARTS = 1024, 16  # steps of a spectrum, and how many spectra are added up
-_AROUND = 20  # lines on either side that a line is compared with
-_MOST_PARTIALS = 9  # of a line that the highest one may be
-_TERMS = 3  # of the autoregressive fit that takes memory out of the steps
 _CLIPPED = 6.0  # standard deviations from the median, beyond which a step is clipped
 _TAIL_ERROR = 0.05  # of the interval of a percentile
 _UNCORRELATED = 0.05  # a correlation that counts as none
@@ -31,7 +16,7 @@ _CHANCE = 2.0  # events that follow each other as closely as others by chance
 _DRAWS = 400  # of blocks of samples, for the interval of an expected maximum
 _ENOUGH = 3.0  # times as many samples as ranks: with fewer the largest sample decides
 _LEVELS = 400  # of all samples in order, and as many again towards the largest
-_PERIOD_SEED, _MAXIMUM_SEED = 20252, 20251
+_MAXIMUM_SEED = 20251
 
 
 def autocorrelation(steps: StepArrays, lags: int) -> list[float]:
@@ -53,88 +38,6 @@ def _clipped(seconds: Floats) -> Floats:
     clipped = np.clip(apart, -_CLIPPED * spread, _CLIPPED * spread)
     centred: Floats = clipped - clipped.mean()
     return centred
-
-
-# The period.
-
-
-@dataclass(frozen=True)
-class Period:
-    """A line of the spectrum that shuffled steps do not have."""
-
-    seconds: float
-    strength: float  # over its neighbours
-    chance: float  # what the highest line of shuffled steps stays below, but for _PERIOD_ERROR
-
-
-def period(steps: StepArrays) -> Period | None:
-    """Return the longest period that is surely there; None if none is, or the series are too short to have one."""
-    usable = _usable(steps)
-    if not usable:
-        return None
-    # Evenly apart, from a few periods in a series to a few steps in a period.
-    shortest = min(float(steps.seconds[part].sum()) for part in usable)
-    first, last = _LEAST_PERIODS / shortest, 1 / (_LEAST_STEPS * steps.median)
-    count = int(min(_MOST_LINES, max(0.0, (last - first) * 2 * shortest)))
-    if count < 2 * _AROUND:
-        return None
-    frequencies = np.linspace(first, last, count)
-    generator = np.random.default_rng(_PERIOD_SEED)
-    spectra = np.sum([_spectra(steps, part, frequencies, generator) for part in usable], axis=0)
-    lines = _over_neighbours(spectra.T)
-    chance = float(np.quantile(lines[1:].max(axis=1), 1 - _PERIOD_ERROR))
-    if lines[0].max() <= chance:
-        return None
-    best = int(lines[0].argmax())
-    frequency = float(frequencies[best]) / _multiple(frequencies, lines[0], chance)
-    return Period(1 / frequency, float(lines[0][best]), chance)
-
-
-def _usable(steps: StepArrays) -> list[slice]:
-    """Return parts of series, none so long that its spectrum would take long, and no more than enough."""
-    parts: list[slice] = []
-    for series in steps.slices:
-        parts += [part for part in split(series, _LONGEST) if part.stop - part.start >= FEWEST]
-    return parts[:: -(-len(parts) // _MOST_PARTS)] if parts else []
-
-
-def _spectra(steps: StepArrays, part: slice, frequencies: Floats, generator: np.random.Generator) -> Floats:
-    """Return the power by line of the steps as they were and of _SHUFFLES shuffles: shape (lines, 1 + _SHUFFLES)."""
-    seconds = steps.seconds[part]
-    values = _whitened(_clipped(seconds))
-    columns = np.column_stack([values, *(generator.permutation(values) for _ in range(_SHUFFLES))])
-    phases = 2 * np.pi * np.outer(frequencies, np.cumsum(seconds))
-    power: Floats = (np.cos(phases) @ columns) ** 2 + (np.sin(phases) @ columns) ** 2
-    return power
-
-
-def _whitened(values: Floats) -> Floats:
-    """Return what the last few values do not predict of each value: without memory the spectrum is level but for lines.
-
-    An autoregressive fit by least squares; so few terms cannot follow a line, which lasts for many periods.
-    """
-    past = np.lib.stride_tricks.sliding_window_view(values, _TERMS)[:-1]
-    weights, *_ = np.linalg.lstsq(past, values[_TERMS:], rcond=None)
-    left: Floats = np.concatenate([np.zeros(_TERMS), values[_TERMS:] - past @ weights])
-    return left
-
-
-def _over_neighbours(spectra: Floats) -> Floats:
-    """Return every line over the median of the lines around it, in every row."""
-    padded = np.pad(spectra, ((0, 0), (_AROUND, _AROUND)), mode="reflect")
-    around = np.lib.stride_tricks.sliding_window_view(padded, 2 * _AROUND + 1, axis=1)
-    lines: Floats = spectra / np.maximum(np.median(around, axis=2), 1e-300)
-    return lines
-
-
-def _multiple(frequencies: Floats, lines: Floats, chance: float) -> int:
-    """Return which multiple of the lowest line the highest is: short bursts have many lines, all about as high."""
-    best, width = float(frequencies[lines.argmax()]), float(frequencies[1] - frequencies[0])
-    for multiple in range(_MOST_PARTIALS, 1, -1):
-        near = np.abs(frequencies - best / multiple) <= width
-        if near.any() and lines[near].max() > chance:
-            return multiple
-    return 1
 
 
 # Percentiles.

@@ -233,9 +233,7 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
         yield f"  ... and {len(found) - _SHOWN} ranks that cost less"
     tails = {percent: tail(steps.seconds, percent) for percent in PERCENTS}
     yield f"  steps: {'; '.join(_percentile(percent, known) for percent, known in tails.items() if known)}"
-    correlation, period = step_noise.autocorrelation(steps, 1)[1], step_noise.period(steps)
-    words = f"period {format_seconds(period.seconds)} ({1 / period.seconds:.3g} Hz)" if period else "no period"
-    yield f"  noise: {words}; correlation of a step with the next {correlation:+.2f}"
+    yield f"  noise: correlation of a step with the next {step_noise.autocorrelation(steps, 1)[1]:+.2f}"
     yield from _more_ranks(result, steps)
 
 

@@ -21,7 +21,7 @@ from collbench.analysis.stragglers import (
 from collbench.cases import Step
 from collbench.results import Note, StepTimes
 from collbench.results.steps import Series
-from tests.analysis.made_up_steps import LEAVING, USUAL, disturbed, quiet, series, steps_of
+from tests.analysis.made_up_steps import USUAL, disturbed, quiet, series, steps_of
 from tests.conftest import case
 
 TWO = Series((0.0, 0.0), ((1.0, 3.0), (2.0, 2.5)), ((2.5, 4.0), (2.25, 4.5)))
@@ -128,22 +128,6 @@ def test_a_percentile_has_an_interval_that_covers_it_or_is_not_told() -> None:
     assert tail(samples, 99) is None
     assert event_length((samples > 1).astype(float)) > 30
     assert tail(np.random.default_rng(1).permutation(samples), 99)
-
-
-def test_a_tick_is_found_with_its_period_and_noise_without_one_has_none() -> None:
-    """A tenth of a step longer every 20 ms, in series of a quarter of a second, beside other noise."""
-    generator = np.random.default_rng(10)
-    computing = quiet(generator, 2, 4000)
-    when = np.cumsum(computing.max(axis=0) + LEAVING)
-    computing[0, np.flatnonzero(np.diff(when // 0.02) > 0)] *= 1.1
-    found = step_noise.period(steps_of(computing))
-    assert found
-    assert found.seconds == pytest.approx(0.02, rel=0.02)
-    assert found.strength > found.chance
-    for seed in range(4):
-        computing = (quiet if seed % 2 else disturbed)(np.random.default_rng((12, seed)), 2, 2000)
-        assert step_noise.period(steps_of(computing, parts=8)) is None, seed
-    assert step_noise.period(steps_of(quiet(np.random.default_rng(1), 2, 100), parts=10)) is None
 
 
 def test_autocorrelation_says_for_how_long_steps_are_alike() -> None:

@@ -140,7 +140,7 @@ def test_a_rank_that_computes_twice_as_much_is_named(here: Command, tmp_path: Pa
     words = ("--impl", "auto", "--compute", "1ms", "--slow-rank", "1", "--format", "svg")
     said, run = carried_out(here, tmp_path, *STRAGGLERS, *words)
     (line,) = (line for line in said.splitlines() if "rank 1 is late: last in" in line)
-    assert "the others wait for it for" in line
+    assert "the others wait for it" in line
     assert "rank 0 is late" not in line
     assert straggler_test([StepArrays.of(result.series) for result in timed(run)]).ranks(Finding.LATE) == [1]
     (row,) = timed(run)
