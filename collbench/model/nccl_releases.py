@@ -5,8 +5,13 @@ and GB/s (1e9 bytes/s) as there.  The cost table built from them is checked agai
 (tests/model).
 """
 
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from collbench.errors import UsageError
 from collbench.topology.products import capability
@@ -38,18 +43,6 @@ NVLS_SHARE = 5 / 6
 
 INTEL_P2P_OVERHEAD = 6 / 5
 """Load that traffic between GPUs puts on PCIe when it passes an Intel CPU."""
-
-_TAIL = (2.4, 1.2, 0.24, 0.12)
-_INTRA: Mapping[str, tuple[float, ...]] = {
-    "ampere": (40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3),
-    "hopper": (60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3),
-    "blackwell": (90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18),
-}
-_INTER: Mapping[str, tuple[float, ...]] = {
-    "ampere": (48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, *_TAIL),
-    "hopper": (48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, *_TAIL),
-    "blackwell": (96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, *_TAIL),
-}
 
 
 @dataclass(frozen=True)
@@ -88,143 +81,40 @@ class Release:
     domain_plateau: bool = False  # Blackwell's one-node all-gather and reduce-scatter have the ring's plateau too
 
 
-def _by_generation(volta: Triple, ampere: Triple, hopper: Triple, blackwell: Triple) -> Mapping[str, Triple]:
-    return dict(zip(GENERATIONS, (volta, ampere, hopper, blackwell), strict=True))
+def _loaded() -> dict[tuple[int, int], Release]:
+    """Return the releases of the file beside this module, each from the version on that it is called."""
+    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    found = {}
+    for version in sorted(tables, key=_numbers):
+        found[_numbers(version)] = msgspec.convert(_whole(tables, version), Release)
+    return found
 
 
-def _same(value: float) -> Triple:
-    return value, value, value
+def _whole(tables: Mapping[str, Mapping[str, Any]], version: str) -> dict[str, Any]:
+    """Return all that a release has: its keys, and those of the release that it is like."""
+    special = dict(tables[version])
+    whole = _whole(tables, special.pop("like")) if "like" in special else {}
+    for name, value in special.items():
+        whole[name] = whole.get(name, {}) | value if isinstance(value, dict) else value
+    return whole
 
 
-_NONE = _same(0.0)
-_LL_MAX = {"volta": 39.0, "ampere": 87.7, "hopper": 141.0, "blackwell": 282.0}
-_TREES = _by_generation((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (38.7, 41.4, 36.0), (70.0, 42.8, 24.0))
-_V230 = Release(
-    base={"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4), "nvls": _NONE, "nvlstree": _NONE, "pat": _same(8.0)},
-    nvlink={
-        "tree": (0.6, 1.25, 4.0),
-        "ring": (0.6, 1.9, 3.4),
-        "nvls": (0, 0, 25.0),
-        "nvlstree": (0, 0, 25.0),
-        "pat": (0, 0, 4.0),
-    },
-    pci={"tree": (1.0, 1.9, 4.0), "ring": (1.0, 2.5, 5.7), "nvls": _NONE, "nvlstree": _NONE, "pat": (0, 0, 4.0)},
-    net={
-        "tree": (5.0, 8.5, 14.0),
-        "ring": (2.7, 4.0, 14.0),
-        "nvls": (0, 0, 18.0),
-        "nvlstree": (0, 0, 20.9),
-        "pat": (0, 0, 14.0),
-    },
-    ring_ll128=_by_generation(_same(20.0), _same(20.0), _same(36.7), _same(40.0)),
-    tree_ll128=_by_generation(_same(20.0), _same(20.0), (36.7, 36.7, 29.0), (55.6, 31.67, 20.0)),
-    tree=_TREES,
-    nvlstree=_by_generation((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (0.0, 57.7, 45.5), (0.0, 96.0, 80.0)),
-    intra=_INTRA,
-    inter=_INTER,
-    ll_max=_LL_MAX,
-    nvlstree_correction=("intel", "amd"),
-)
-_V229 = replace(
-    _V230,
-    ring_ll128={**_V230.ring_ll128, "blackwell": (34.5, 34.6, 34.5)},
-    nvlstree={**_V230.nvlstree, "blackwell": (0.0, 96.0, 43.8)},
-    inter={**_INTER, "blackwell": (96, 80, *_INTER["blackwell"][3:])},
-)
-_V228 = replace(
-    _V229,
-    net={**_V229.net, "nvlstree": (0, 0, 14.0)},
-    ring_ll128={**_V229.ring_ll128, "blackwell": _same(73.4)},
-    nvlstree={**_V229.nvlstree, "blackwell": (0.0, 96.0, 43.1)},
-    intra={**_INTRA, "blackwell": (90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18)},
-    inter={**_INTER, "blackwell": (96, *_INTER["blackwell"][3:])},
-    nvlstree_correction=(),
-)
-# Rates of 2.27.3, speeds of 2.27.5; those of 2.27.6 and 2.27.7 were not seen.
-_V227 = replace(
-    _V228,
-    tree={**_TREES, "blackwell": (77.4, 82.8, 72.0)},
-    tree_ll128={**_V228.tree_ll128, "blackwell": (73.4, 73.4, 58.0)},
-    inter={**_INTER, "blackwell": _INTER["blackwell"][3:]},
-    nvls_efficiency=False,
-    nvls_own_share=False,
-)
-# Of 2.26.2; those of 2.26.3 to 2.26.6 were not seen.
-_V226 = replace(
-    _V227,
-    intra={**_V227.intra, "blackwell": _V227.intra["blackwell"][:-1]},
-    inter={**_INTER, "blackwell": _INTER["hopper"]},
-    ll128_on=(70, 80, 90, 100, 120),
-    nvls_own_share=True,
-)
-_V225 = replace(_V226, two_rings_over_pairs=False)
-# 2.23 and 2.24 as copies of them have it: neither tag's own file was seen.
-_V224 = replace(_V225, ll128_on=(70, 80, 90), max_channels=16, newest="hopper")
-_V223 = replace(_V224, pat=0.85)
-_V221 = replace(  # 2.22 has the same
-    _V223,
-    base={**_V223.base, "tree": (6.8, 14.0, 0.0)},
-    nvlink={**_V223.nvlink, "tree": (0.6, 1.25, 28.0)},
-    pci={**_V223.pci, "tree": (1.0, 1.9, 28.0)},
-    net={**_V223.net, "tree": (5.0, 8.5, 28.0)},
-    lone_ll128=0.7,
-    exposes_net=False,
-    counts_closing_hop=True,
-    pat=0.0,
-    nvls_gather=NVLS_SHARE,
-)
-_V220 = replace(
-    _V221,
-    nvlink={**_V221.nvlink, "nvls": (0, 0, 23.0), "nvlstree": (0, 0, 23.0)},
-    intra={**_V221.intra, "hopper": (60, 50, 40, 30, 24, 20, 15, 12, 6, 3)},
-    ll_max={**_LL_MAX, "hopper": 87.7},
-    ll_half=False,
-)
-_V219 = replace(_V220, merges_ports=False)  # its speeds were seen; its rates are taken to be those of 2.20
-# Of 2.18.3: 2.18.1 had rates of its own.
-_V218 = replace(
-    _V219,
-    nvlink={**_V219.nvlink, "tree": (0.6, 1.25, 4.0)},
-    pci={**_V219.pci, "tree": (1.0, 1.9, 6.0)},
-    net={**_V219.net, "tree": (5.0, 8.5, 14.0), "nvlstree": (0, 0, 19.0)},
-    intra={**_V219.intra, "hopper": (60, 40, 30, 24, 20, 15, 12, 6, 3)},
-    inter={**_INTER, "hopper": (48, 45, 42, 40, 30, 24, 20, 17.5, 15, 12, 6, 3, *_TAIL)},
-    nvls_gather=0.0,
-    nvlstree_chain=True,
-    raises_nvls=False,
-)
-_V231 = replace(
-    _V230,
-    nvlstree_correction=("intel", "amd", "arm"),
-    slower_side_rates=True,
-    nvls_steps_count=True,
-    domain_plateau=True,
-)
-RELEASES: Mapping[tuple[int, int], Release] = {
-    (2, 18): _V218,  # and, for want of their own, all before it
-    (2, 19): _V219,
-    (2, 20): _V220,
-    (2, 21): _V221,
-    (2, 23): _V223,
-    (2, 24): _V224,
-    (2, 25): _V225,
-    (2, 26): _V226,
-    (2, 27): _V227,
-    (2, 28): _V228,
-    (2, 29): _V229,
-    (2, 30): _V230,
-    (2, 31): _V231,
-}
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+RELEASES: Mapping[tuple[int, int], Release] = _loaded()
 """By the version from which a record holds, until the next."""
 
 
 def release(version: str) -> Release:
     """Return the record for "2.29" or "2.29.2": the newest that is not newer; UsageError if it is no version."""
     try:
-        major, minor = (int(word) for word in version.split(".")[:2])
+        numbers = _numbers(version)
     except ValueError:
         raise UsageError(f"NCCL version {version!r} is no version; give it like 2.29") from None
-    return RELEASES[max(number for number in RELEASES if number <= max((major, minor), min(RELEASES)))]
+    return RELEASES[max(known for known in RELEASES if known <= max(numbers, min(RELEASES)))]
 
 
 def known_generation(arch: str, release: Release) -> str:

@@ -1,13 +1,10 @@
-"""Search for layouts: those that fit into memory, ranked by the mean of their steps over the bands of the curves.
-
-`plan` is the front for programs; `collbench train` is the same for people.
-"""
+"""Search for layouts: those that fit into memory, ranked by the mean of their steps over the bands of the curves."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from inspect import isfunction, signature
-from math import hypot, inf
+from math import hypot
 from types import ModuleType
 from typing import Any
 
@@ -18,10 +15,8 @@ from collbench.errors import UsageError
 from collbench.planner import communication, compute, memory, step
 from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Network
 from collbench.planner.job import Job
-from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts, parse_layout
-from collbench.planner.models import Model, load_model
-from collbench.planner.setting import Setting, choices, inputs, machine_of
-from collbench.topology.system import System
+from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts
+from collbench.planner.setting import Setting, choices, inputs
 from collbench.units import format_size
 
 AT_ONCE = 60_000  # layouts that are evaluated together: as many as stay within 100 MB
@@ -253,42 +248,6 @@ class Plan:
     def fitting(self) -> int:
         """Number of layouts that fit."""
         return self.searched.fits
-
-    def layout(self, text: str) -> Planned:
-        """Return the best layout that agrees with a layout's name, whether it fits or not."""
-        return best_of(self.setting, parse_layout(text))
-
-
-def plan(
-    model: str | Model,
-    on: System,
-    gpus: int,
-    batch: int,
-    *,
-    layout: str = "",
-    loader: float = inf,
-    sequence: int = 0,
-    **how: str | float,
-) -> Plan:
-    """Plan all layouts of a training run on a described system, ranked.
-
-    `model` is a Model, or what `--model` takes: a preset's name, a file, dimensions; `batch` counts the samples of a
-    step, `loader` those that can be read in a second, `layout` fixes choices ("tp8 pp16"), and `how` are fields of
-    Job: precision, optimiser, gradients, stack.
-    UsageError in one line, with a way out, for what cannot be, or where no layout fits into memory.
-
-    >>> from collbench.topology.files import load
-    >>> answer = plan("gpt3-175b", load("dgx-a100"), gpus=1024, batch=1536, layout="tp8 pp16")
-    >>> answer.best.layout.data, answer.best.layout.recompute
-    (8, 'full')
-    >>> 29 < answer.best.step < 35 and answer.best.low < answer.best.step < answer.best.high
-    True
-    """
-    known = load_model(model) if isinstance(model, str) else model
-    curves = ModelCurves(on, gpus)
-    machine = machine_of(curves.system)
-    job = Job(known, gpus, batch, sequence or known.sequence, **({"stack": machine.stack} | how))  # type: ignore[arg-type]
-    return plan_on(Setting(job.checked(), curves, machine, loader), parse_layout(layout) if layout else {})
 
 
 def plan_on(given: Setting, fixed: Choices, advised: bool = True) -> Plan:

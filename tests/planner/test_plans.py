@@ -19,7 +19,7 @@ from collbench.planner.cost import on_system, same_cost, sizes
 from collbench.planner.curves import Group, ModelCurves, Network, group_of, placed
 from collbench.planner.job import GRADIENTS, MOST_BATCH, MOST_GPUS, OPTIMISERS, PRECISIONS, STACKS, Job
 from collbench.planner.layouts import RECOMPUTE, Layout, candidates, layouts, parse_layout
-from collbench.planner.models import MODELS, described, load_model, parse_duration, usual_tokens
+from collbench.planner.models import MODELS, Model, described, load_model, parse_duration, usual_tokens
 from collbench.planner.rows import row
 from collbench.planner.search import (
     EQUAL,
@@ -29,7 +29,6 @@ from collbench.planner.search import (
     best_of,
     evaluate,
     evaluate_layout,
-    plan,
     plan_on,
     resized,
     search,
@@ -46,6 +45,7 @@ from collbench.planner.sensitivity import (
 from collbench.planner.setting import FITTED, Setting, choices, constants_of, inputs, machine_of
 from collbench.topology.files import load
 from collbench.topology.products import ARCHITECTURES
+from collbench.topology.system import System
 from tests.planner.layouts_on_lines import (
     CONSTANTS,
     GATED,
@@ -208,6 +208,15 @@ def test_a_network_is_asked_where_something_is_sent() -> None:
     assert float(Network(curves, "high").time("allgather", 1e9, 2, 1)) == pytest.approx(0.5 * 1.25)
     edges = Network(curves, ("seconds", "high")).time("allgather", 1e9, 2, 1)
     assert list(edges) == pytest.approx([0.5, 0.5 * 1.25])
+
+
+def plan(model: str | Model, on: System, gpus: int, batch: int, layout: str = "", **job: Any) -> Plan:
+    """Plan a training run on a system that need not be in a file; what `job` says is of the Job."""
+    known = load_model(model) if isinstance(model, str) else model
+    curves = ModelCurves(on, gpus)
+    machine = machine_of(curves.system)
+    trained = Job(known, gpus, batch, known.sequence, **{"stack": machine.stack} | job)
+    return plan_on(Setting(trained.checked(), curves, machine), parse_layout(layout) if layout else {})
 
 
 @functools.cache
