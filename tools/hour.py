@@ -94,7 +94,7 @@ def hour(page: Path, variables: Mapping[str, str], say: Callable[[str], object] 
         words = own(one.words, home)
         ended = carried_out(words, home / one.folder, variables)
         say(f"{ended.seconds:>7.1f} s  {words}")
-        if ended.status != one.status:
+        if ended.status not in one.statuses:
             say(_failed(one, ended))
             return ended.status or 1
     return 0
@@ -104,7 +104,7 @@ def _failed(one: Shown, ended: Ended) -> str:
     lines = ended.printed.splitlines()
     told = [line for line in lines[:-LAST] if REASONS.search(line)][-LAST:] + lines[-LAST:]
     shown = "\n".join(f"  {line}" for line in told)
-    return f"FAILED: {one.words}: status {ended.status}, not {one.status}; its reasons and last lines:\n{shown}"
+    return f"FAILED: {one.words}: status {ended.status}, not {one.statuses}; its reasons and last lines:\n{shown}"
 
 
 def main() -> int:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OURS = ("collbench", "all_reduce_perf", "mpirun")
-STATUS = {"--gate": 3}
-"""By an option, the exit status that is right: the run that it is shown with has a regression."""
+STATUSES = {"--gate": (3,), "check": (0, 3, 4)}
+"""By a word, the exit statuses that are right: a gate is shown with a regression, and a check judges this machine."""
 
 RUN = "results/cpu-2-ranks"  # a committed one
 LOG = f"collbench export {RUN} --to nccl-tests --impl mpi"
@@ -29,9 +29,9 @@ class Shown:
     lines: tuple[str, ...]
 
     @property
-    def status(self) -> int:
-        """With which it should end."""
-        return next((status for option, status in STATUS.items() if option in self.words.split()), 0)
+    def statuses(self) -> tuple[int, ...]:
+        """With any of which it should end."""
+        return next((found for word, found in STATUSES.items() if word in self.words.split()), (0,))
 
 
 def shown(page: Path, programs: Collection[str] = OURS) -> list[Shown]:
