@@ -25,7 +25,7 @@ from collbench.reports.chart import chart_of, data_block
 from collbench.reports.sanitize import safe_runs
 from collbench.reports.sections import SECTIONS, Anchors, by_run
 from collbench.reports.steps import STEPPED, steps
-from collbench.reports.summary import FIRST, about, lesson, title_of, verdict
+from collbench.reports.summary import FIRST, about, title_of, verdict
 from collbench.reports.table import all_rows
 from collbench.results import PlannedStep
 from collbench.runfile.store import Run
@@ -82,7 +82,6 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
     parts = {
         "verdict": verdict(runs, [*stepped, *planned], which),
         "curves": chart["figures"],
-        "lesson": lesson(runs),
         "which": which,
         "steps": stepped,
         "plans": planned,

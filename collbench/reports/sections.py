@@ -33,7 +33,6 @@ from collbench.units import format_count, format_duration, format_figure, format
 SECTIONS = {
     "verdict": "Verdict",
     "curves": "Curves",
-    "lesson": "What the size does",
     "which": "Which interconnect",
     "steps": "Steps and training",
     "plans": "Plans of a training run",

@@ -1,18 +1,14 @@
-"""What the report says above the curves and next to them: title and status of each run, its verdict, the lesson.
+"""What the report says above the curves: title and status of each run, and its verdict.
 
-The verdict says whether the numbers are right, which implementation is fastest where, and where the time goes; the
-lesson, what the message size does to the time.
+The verdict says whether the numbers are right, which implementation is fastest where, and where the time goes.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
-from collbench.algorithms import is_library, libraries
+from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, format_span, rivals, winners
-from collbench.analysis.fit import Curve
 from collbench.analysis.verdict import Health
 from collbench.cases import Case
 from collbench.reports.analysed import AnalysedRun
@@ -227,88 +223,3 @@ def _spent(run: AnalysedRun) -> Iterator[str]:
         most = max(PARTS, key=result.share)
         operation = f"{result.implementation}, {format_size(result.case.nbytes)}: {format_seconds(result.seconds)}"
         yield f"{operation}, of which most goes to {most}, {result.share(most):.0%}"
-
-
-# ---- the lesson
-
-_FLAT = 1.25  # times the time of the smallest size up to which a size hardly counts
-_FULL = 0.9  # of the highest bandwidth from which on it is as good as reached
-_CLOSE = 1.05  # times the smallest time that a fitted latency may be, and still describe it
-_FEWEST = 4  # sizes from which on a curve has a shape to speak of
-
-
-def lesson(analysed: Sequence[AnalysedRun]) -> tuple[str, list[str]] | None:
-    """Return what the size does to the time: a kind of case, sentences about the library, and about the fastest.
-
-    That is the fastest at the largest size; None where no curve has a shape.
-    """
-    runs = [run.safe for run in analysed]
-    subject = subject_of(runs)
-    if subject is None:
-        return None
-    curves = analysed[runs.index(subject.run)].curves
-    fits = {curve.implementation: curve for curve in curves if curve.case == subject.kind}
-    largest = max(row.case.nbytes for row in subject.rows)
-    fastest = min((row for row in subject.rows if row.case.nbytes == largest), key=lambda row: row.typical)
-    known = [row.implementation for row in subject.rows if is_library(row.implementation)]
-    sentences: list[str] = []
-    for name in distinct([*known[:1], fastest.implementation]):
-        rows = subject.curve(name)
-        if len(rows) >= _FEWEST:
-            sentences.append(_flat(name, rows, subject.predicted))
-            sentences += [*_fit(name, rows, fits.get(name)), *_saturation(rows, subject.predicted)]
-    label = f"{subject.run.label}: " if len(runs) > 1 else ""
-    return (f"{label}{subject.kind.title}", sentences) if sentences else None
-
-
-def _flat(name: str, rows: Sequence[Timed], predicted: bool) -> str:
-    """Return up to where the time hardly depends on the size: there latency is all that counts."""
-    first = rows[0]
-    flat = next((before for before, after in pairwise(rows) if after.typical > _FLAT * first.typical), rows[-1])
-    if flat is first:
-        flat = rows[1]
-    longer, larger = flat.typical / first.typical, flat.case.nbytes / first.case.nbytes
-    more = f"{larger:,.0f}" if larger >= 10 else f"{larger:.2g}"
-    times = "the time of" if f"{longer:.2g}" == "1" else f"{longer:.2g} times the time of"
-    verb = "should take" if predicted else "takes"
-    sizes = f"{format_size(flat.case.nbytes)} {verb} {times} {format_size(first.case.nbytes)}"
-    latency = ": there latency is what counts, the time to start and to wait for other ranks"
-    return f"With {name}, {sizes}, and has {more} times the bytes{latency if larger > 8 * longer else ''}."
-
-
-def _fit(name: str, rows: Sequence[Timed], curve: Curve | None) -> Iterator[str]:
-    """Yield latency and rate of a curve's fit, where neither is extrapolated."""
-    if curve is None or curve.fit is None:
-        return
-    fit, beyond = curve.fit, " ".join(curve.warnings())
-    share = fit.latency / rows[0].typical
-    if "latency" not in beyond and share <= _CLOSE:
-        low, high = map(format_seconds, fit.latency_interval())
-        part = f"{min(share, 1):.0%} of the time at {format_size(rows[0].case.nbytes)}"
-        yield f"The latency of its fitted curve, {format_seconds(fit.latency)} (90 %: {low} to {high}), is {part}."
-    if "rate" not in beyond and math.isfinite(fit.rate):
-        low, high = map(format_rate, fit.rate_interval())
-        where = f"Beyond {format_size(fit.bend)}, where it bends, the" if math.isfinite(fit.bend) else "The"
-        yield f"{where} bandwidth of its fitted curve tends to {format_rate(fit.rate)} GB/s (90 %: {low} to {high})."
-
-
-def _saturation(rows: Sequence[Timed], predicted: bool) -> Iterator[str]:
-    """Yield where half of the highest bandwidth is reached, and whether it still grows at the end."""
-    peak = max(rows, key=lambda row: row.algbw)
-    half = next(row for row in rows if row.algbw >= peak.algbw / 2)
-    full = next(row for row in rows if row.algbw >= _FULL * peak.algbw)
-    last = rows[-1]
-    bandwidth = f"{'expected ' if predicted else ''}bandwidth, {format_rate(peak.algbw)} GB/s of the array"
-    smaller = f"half of that is reached at {format_size(half.case.nbytes)}"
-    reached = smaller if half is not peak else "no smaller size has half of that"
-    yield f"Its highest {bandwidth}, is at {format_size(peak.case.nbytes)}; {reached}."
-    if last.algbw < _FULL * peak.algbw:
-        yield f"Larger messages lose again: at {format_size(last.case.nbytes)} {format_rate(last.algbw)} GB/s are left."
-    elif full is last:
-        yield "It has not stopped growing at the largest size, so more may be had with larger ones."
-    else:
-        stays = all(row.algbw >= _FULL * peak.algbw for row in rows[rows.index(full) :])
-        where = (
-            f"From {format_size(full.case.nbytes)} on {'all sizes are' if stays else 'it is'} within {1 - _FULL:.0%}"
-        )
-        yield f"{where} of that: there bandwidth is the limit, and a larger message only takes longer."

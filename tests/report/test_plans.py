@@ -79,7 +79,7 @@ def test_pictures_that_have_no_room_are_left_out_and_runs_share_it(
         assert sum(len(str(image["src"])) for image in pictures(shown)) <= 60_000
 
 
-def test_plans_beside_other_rows_leave_the_lesson_to_these(tmp_path: Path) -> None:
+def test_plans_stand_beside_other_rows(tmp_path: Path) -> None:
     rows = [Prediction(case(nbytes=2**power), "nccl", 1e-5, 9e-6, 2e-5) for power in range(10, 20)]
     mixed = built(write(tmp_path / "mixed", *rows, *ranked()))
     assert "nccl should take" in Text(mixed).text
