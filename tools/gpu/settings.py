@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from collbench.cli.ab import AS_IS, summary
+from collbench.analysis.compare import compare
+from collbench.cli.ab import AS_IS
 from collbench.errors import CollbenchError
 from collbench.platforms.gpu import probe
 from collbench.runfile.store import read
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runs = list(map(read, folders))
         defects = [defect for run in runs for defect in sweeps.defects(run, chosen.ranks)]
         if len(runs) == 2:
-            said.key(summary(*runs))
+            said.key(f"B against A: {compare(*runs).counts}")
     except CollbenchError as error:
         return said.wrong(str(error))
     if len(runs) != 2:

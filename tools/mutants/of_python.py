@@ -229,7 +229,7 @@ COMPARE = (
         "compare",
         "tests/analysis/compare",
         "analysis/compare.py",
-        ("curves not counted among the intervals", "max(1, len(sampled) + len(curves))", "max(1, len(sampled))"),
+        ("curves not counted among the intervals", "max(1, len(known) + len(curves))", "max(1, len(known))"),
     ),
     *of(
         "compare",
@@ -467,7 +467,51 @@ FORMATS = (
     ),
 )
 
-FAULTS = (*MODEL, *RUNNER, *COMPARE, *DIAGNOSE, *PLANNER, *FORMATS)
+CHECK = (
+    *of(
+        "check",
+        "tests/analysis/check tests/api/test_check.py",
+        "analysis/sequential.py",
+        ("false alarms not shared by sizes", "alarm = self.alarm / self.sizes", "alarm = self.alarm"),
+        ("an expectation without an error", "(variance + error**2)", "variance"),
+        ("rounds of the reference do not count", "sum(1 / count for count in rounds)", "1 / rounds[0]"),
+    ),
+    *of(
+        "check",
+        "tests/analysis/check tests/api/test_check.py",
+        "analysis/expectations.py",
+        ("states of the machine taken for one", "abs(math.log(one / other)) < SAME_STATE", "True"),
+        ("disturbed rows are a measure", "row.right and not row.disturbed and", "row.right and"),
+        ("floors without tolerance", "(1 + self.lower) * 1e9", "1e9"),
+        ("copies of the row do not count", "if row.floor:\n            least", "if False:\n            least"),
+    ),
+    *of(
+        "check",
+        "tests/analysis/check tests/api/test_check.py",
+        "analysis/check.py",
+        ("disturbed rounds count", "None if row.disturbed else expectation.of(row)", "expectation.of(row)"),
+        ("sizes that lean to slow are no matter", "if leaning or (undecided", "if (undecided"),
+        (
+            "a wrong result is no failure",
+            "if self.correctness.faults:\n            return Status.FAIL",
+            "if False:\n            return Status.FAIL",
+        ),
+    ),
+    *of(
+        "check",
+        "tests/api/test_check.py",
+        "api/checking.py",
+        ("slow runs join the baseline", "(unknown or result.status is Status.OK)", "True"),
+        ("a baseline without end", "against.renew or len(earlier) < baselines.MOST", "True"),
+        ("slow at once", "return result.rounds >= SURE", "return True"),
+        (
+            "wrong results are measured on",
+            "if result.correctness.faults:\n            return True",
+            "if False:\n            return True",
+        ),
+    ),
+)
+FAULTS = (*MODEL, *RUNNER, *COMPARE, *DIAGNOSE, *PLANNER, *FORMATS, *CHECK)
 
 
 class Trials:
