@@ -32,6 +32,9 @@ BANDWIDTH = 64 * 1024
 """Bytes from which on a size is spoken of by its bandwidth, and below by its time."""
 
 
+SHARED = 4
+"""Involuntary context switches in a row, from which on another program runs on the ranks' cores: 1 on a quiet machine
+with two cores, 11 beside a busy loop (docs/checking.md)."""
 MANY = 4
 """One in so many sizes that were measured once must be slow for a curve to be so."""
 
@@ -114,6 +117,7 @@ class CheckResult:
     correctness: Correctness = field(default_factory=Correctness)  # of all sizes, in all rounds
     disturbed: int = 0  # rows that were not counted, since their ranks were off their cores
     rows: int = 0  # that were measured
+    shared: bool = False  # whether another program ran on the cores of the ranks
     nodes: int = 1
     rounds: int = 1
     seconds: float = math.nan  # that it took
@@ -176,6 +180,23 @@ def worst_of_each(results: Iterable[Result]) -> list[Result]:
         if not known.outcome.bad and (result.outcome.bad or known.disturbed):
             found[result.case, result.implementation] = result
     return list(found.values())
+
+
+def shares_cores(results: Iterable[Result]) -> bool:
+    """Return whether another program ran on the cores of the ranks in most rows; False where that is not known."""
+    switches = [row.scheduling.switches for row in results if row.scheduling]
+    return bool(switches) and median(switches) >= SHARED
+
+
+def unsure(curve: CheckedCurve) -> CheckedCurve:
+    """Return the curve of ranks that shared their cores: slow it may be, but for a reason that is not the machine's."""
+    if curve.status not in (Status.FAIL, Status.WARN):
+        return curve
+    undecided = [
+        replace(size, decision=Decision.UNDECIDED) if size.decision is Decision.SLOW else size for size in curve.sizes
+    ]
+    remark = "another program ran on the cores of the ranks; end it, and check again"
+    return replace(curve, sizes=tuple(undecided), status=Status.UNKNOWN, remark=remark)
 
 
 def joined(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:

@@ -15,6 +15,8 @@ from collbench.analysis.check import (
     judge_by_model,
     judge_rounds,
     one_row,
+    shares_cores,
+    unsure,
     worst_of_each,
 )
 from collbench.analysis.diagnose import RunFacts
@@ -259,12 +261,16 @@ class Judge:
 
     def verdict(self, rounds: Rounds, seconds: float) -> CheckResult:
         """Return the verdict of what has been measured so far."""
-        rows = rounds.rows
+        curves = self._curves(rounds.rows)
+        shared = shares_cores(rounds.results)
+        if shared:
+            curves = list(map(unsure, curves))
         return CheckResult(
             where=rounds.header.topology.name,
             compared=self.compared,
             collectives=tuple(dict.fromkeys(row.case.collective.name for row in rounds.results)),
-            curves=tuple(self._curves(rows)),
+            curves=tuple(curves),
+            shared=shared,
             correctness=rounds.correctness,
             nodes=self.nodes or nodes_of(rounds.header),
             disturbed=sum(row.disturbed for row in rounds.results),
@@ -302,7 +308,7 @@ class Judge:
     def stored(self, rounds: Rounds, result: CheckResult) -> CheckResult:
         """Store a good run with the baseline, and return the verdict, which says so."""
         unknown = all(math.isnan(size.expected) for size in result.sizes)
-        calm = result.sizes and DISTURBED * result.disturbed <= result.rows
+        calm = result.sizes and not result.shared and DISTURBED * result.disturbed <= result.rows
         good = calm and not result.correctness.faults and (unknown or result.status is Status.OK)
         if not self.folder or not self.missing or not good:
             return result

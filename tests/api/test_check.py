@@ -33,6 +33,7 @@ class Ranks(Supervisor):
     wrong: ClassVar[int | None] = None  # the size in bytes that is wrong
     hung: ClassVar[int | None] = None
     disturbed: ClassVar[bool] = False
+    switches: ClassVar[int] = 1  # of a row, to another program
     states: ClassVar[Sequence[float]] = (NEAR, FAR)
     noise: ClassVar[float] = 0.02  # of a round
     name: ClassVar[str] = "2 made-up ranks"
@@ -62,7 +63,8 @@ class Ranks(Supervisor):
             row = replace(row, note=Note(picked="two-shot"))
             if case.nbytes == self.wrong:
                 row = replace(row, mismatch=Mismatch(1, 7, 0, "1.0", "2.0", 1))
-            yield replace(row, scheduling=Scheduling(off_core=0.9)) if self.disturbed else row
+            off_core = 0.9 if self.disturbed else 0.0
+            yield replace(row, scheduling=Scheduling(off_core=off_core, switches=self.switches))
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +142,17 @@ def test_beside_another_program_nothing_is_known(ranks: type[Ranks], tmp_path: P
     assert result.status is Status.UNKNOWN
     assert result.disturbed == result.rows
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 1
+
+
+def test_what_is_slow_beside_another_program_is_no_failure(ranks: type[Ranks], monkeypatch: Any) -> None:
+    check()
+    ranks.slow = {0: 1.5}
+    monkeypatch.setattr(Ranks, "switches", 11)
+    result = check(budget=0.1)
+    assert result.status is Status.UNKNOWN
+    assert "another program" in result.curves[0].remark
+    monkeypatch.setattr(Ranks, "switches", 1)
+    assert check().status is Status.FAIL
 
 
 def test_a_reference_is_a_run_or_floors(tmp_path: Path, ranks: type[Ranks]) -> None:
