@@ -34,7 +34,7 @@ BANDWIDTH = 64 * 1024
 
 SHARED = 4
 """Involuntary context switches in a row, from which on another program runs on the ranks' cores: 1 on a quiet machine
-with two cores, 11 beside a busy loop (docs/checking.md)."""
+with two cores, 11 with a busy loop on one of them (docs/checking.md)."""
 MANY = 4
 """One in so many sizes that were measured once must be slow for a curve to be so."""
 

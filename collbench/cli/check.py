@@ -151,7 +151,7 @@ def _try_places(options: Mapping[str, Any]) -> None:
 
 
 def _write_files(result: CheckResult, options: Mapping[str, Any]) -> bool:
-    """Write all files, and return whether any was lost; whatever becomes of them, the verdict is told."""
+    """Write all files, and return whether any was lost; the verdict is printed in any case."""
     writers: list[Callable[[], None]] = [
         partial(verdicts.write, output, options[output.option], result)
         for output in verdicts.OUTPUTS

@@ -82,7 +82,7 @@ class Release:
 
 
 def _loaded() -> dict[tuple[int, int], Release]:
-    """Return the releases of the file beside this module, each from the version on that it is called."""
+    """Return the releases of the file next to this module, each from the version on that it is called."""
     tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     found = {}
     for version in sorted(tables, key=_numbers):

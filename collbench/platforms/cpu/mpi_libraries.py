@@ -175,7 +175,7 @@ class Library:
 
 @cache
 def loadable(file: Path) -> Path:
-    """Return the library that mpi4py is told to load for this one: itself if it has the name that mpi4py needs.
+    """Return the library that mpi4py has to load for this one: itself if it has the name that mpi4py needs.
 
     mpi4py's build for MPICH's interface needs libmpi.so.12, and the linker knows what is loaded by the name that it
     gives itself: Debian's is libmpich.so.12, Cray's libmpi_gnu.so.12.  An empty library of the right name leads there.
