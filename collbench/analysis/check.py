@@ -329,7 +329,7 @@ def _status(sizes: Sequence[CheckedSize], whole: Decision, resolution: float) ->
         )
     if whole is Decision.SLOW:
         return Status.FAIL, "all sizes together are slower than expected"
-    leaning = [size for size in undecided if not size.off <= math.sqrt(resolution)]
+    leaning = [size for size in undecided if not size.off < resolution]  # NaN, too: of these nothing is known
     if leaning or (undecided and whole is Decision.UNDECIDED):
         count = f"{len(undecided)} of {len(sizes)} sizes are undecided"
         return Status.UNKNOWN, f"{count}: they may be {resolution:.2f}x slower than expected, or not"

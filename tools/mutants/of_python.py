@@ -490,7 +490,7 @@ CHECK = (
         "tests/analysis/check tests/api/test_check.py",
         "analysis/check.py",
         ("disturbed rounds count", "None if row.disturbed else expectation.of(row)", "expectation.of(row)"),
-        ("sizes that lean to slow are no matter", "if leaning or (undecided", "if (undecided"),
+        ("undecided sizes that seem slow are no matter", "if leaning or (undecided", "if (undecided"),
         (
             "a wrong result is no failure",
             "if self.correctness.faults:\n            return Status.FAIL",
