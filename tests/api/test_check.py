@@ -11,6 +11,7 @@ import pytest
 import collbench
 from collbench.analysis.check import CheckResult, Status
 from collbench.analysis.sequential import Decision
+from collbench.api.checking import OF_A_BASELINE, SURE
 from collbench.cases import Case, Sampling
 from collbench.errors import UsageError
 from collbench.measure import session
@@ -97,8 +98,10 @@ def test_a_machine_is_held_against_its_latency_at_first_and_against_its_good_run
 
 def test_three_good_runs_are_kept_and_no_more_until_they_are_renewed(tmp_path: Path) -> None:
     for _ in range(5):
-        assert check().status is Status.OK
+        last = check()
+        assert last.status is Status.OK
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == baselines.MOST
+    assert last.rounds < OF_A_BASELINE
     check(renew=True)
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 1
 
@@ -110,6 +113,7 @@ def test_what_became_slower_fails_and_is_not_kept(ranks: type[Ranks], tmp_path: 
         result = check()
         assert result.status is Status.FAIL, result.line
         assert "slow" in result.line
+        assert result.rounds >= SURE
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 1
 
 
