@@ -5,6 +5,7 @@ their system by the verdict of `diagnose` (`judge_by_model`), which knows how fa
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -157,19 +158,14 @@ class CheckResult:
     @property
     def counts(self) -> str:
         """How many sizes were right, and how many as expected."""
-        sizes = self.sizes
-        fast, slow = (
-            sum(size.decision is decision for size in sizes) for decision in (Decision.AS_EXPECTED, Decision.SLOW)
-        )
+        found = Counter(size.decision for size in self.sizes)
         right = self.correctness.in_words("sizes")
-        if self.status is Status.FAIL and not slow:
+        if self.status is Status.FAIL and not found[Decision.SLOW]:
             return f"{right}, slow as a whole"
-        if fast == len(sizes):
+        if found[Decision.AS_EXPECTED] == len(self.sizes):
             return f"{right} and as expected"
-        words = [right, f"{fast} as expected"]
-        words += [f"{slow} slow"] if slow else []
-        words += [f"{len(sizes) - fast - slow} undecided"] if len(sizes) > fast + slow else []
-        return ", ".join(words)
+        words = [f"{found[decision]} {decision.value}" for decision in Decision if found[decision]]
+        return ", ".join([right, *words])
 
 
 def worst_of_each(results: Iterable[Result]) -> list[Result]:
@@ -281,7 +277,8 @@ def _judge_curve(
     for key, found in held.items():
         row = one_row(cases[key])
         if not found:
-            sizes.append(CheckedSize(row, math.nan, Decision.UNDECIDED, 0))
+            none = Decision.UNDECIDED if row.disturbed else Decision.NOT_COMPARED
+            sizes.append(CheckedSize(row, math.nan, none, 0))
             continue
         centre = median(found.logs)
         variance = median_variance(scatter[key], len(found.logs), found.rounds)
@@ -290,11 +287,13 @@ def _judge_curve(
         sizes.append(CheckedSize(row, found.expected, decision, len(found.logs), math.exp(centre)))
     if not known:
         calm = any(not row.disturbed for rows in cases.values() for row in rows)
-        why = "nothing is known to compare it with" if calm else "ranks were off their cores in every round"
+        why = f"{expectation.name or 'nothing'} has none of these sizes (-b, -e and -f say which are measured)"
+        why = why if calm else "ranks were off their cores in every round"
         return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
     error = max(found.error for found in known.values())
     whole = _together(known, scatter, test, error)
-    resolution = math.exp(max(math.log1p(test.slower), test.resolution(error)))
+    least = min(test.slower if found.slower is None else found.slower for found in known.values())
+    resolution = math.exp(max(math.log1p(least), test.resolution(error)))
     return CheckedCurve(tuple(sizes), *_status(sizes, whole, resolution), resolution=resolution)
 
 
@@ -354,7 +353,7 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
     sizes = []
     for place, row in enumerate(diagnosis.measured):
         if not diagnosis.expected:
-            sizes.append(CheckedSize(row, math.nan, Decision.UNDECIDED, 0))
+            sizes.append(CheckedSize(row, math.nan, Decision.NOT_COMPARED, 0))
             continue
         expected = diagnosis.expected[place]
         far = any(size.nbytes == row.case.nbytes for size in diagnosis.exceptions)

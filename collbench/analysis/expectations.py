@@ -102,8 +102,8 @@ class RunExpectation:
         return Expected(math.exp(median(each.log for each in alike)), error, len(alike))
 
 
-def _alike(one: float | None, other: float | None) -> bool:
-    return not one or not other or abs(math.log(one / other)) < SAME_STATE
+def _alike(first: float | None, second: float | None) -> bool:
+    return not first or not second or abs(math.log(first / second)) < SAME_STATE
 
 
 @dataclass(frozen=True)

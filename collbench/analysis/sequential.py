@@ -39,6 +39,7 @@ class Decision(Enum):
     AS_EXPECTED = "as expected"
     SLOW = "slow"
     UNDECIDED = "undecided"
+    NOT_COMPARED = "not compared"  # nothing is expected of it
 
 
 @dataclass(frozen=True)

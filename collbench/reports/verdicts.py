@@ -174,11 +174,12 @@ def _tests(result: CheckResult) -> Iterator[_Test]:
     """Yield the verdict first: it may be FAIL by all sizes together, and UNKNOWN without any size."""
     whole = {Status.OK: "passed", Status.WARN: "passed", Status.FAIL: "failed", Status.UNKNOWN: "other"}
     yield _Test("verdict", whole[result.status], printable(result.line), _number(result.seconds) or 0.0)
-    states = {Decision.AS_EXPECTED: "passed", Decision.SLOW: "failed", Decision.UNDECIDED: "other"}
+    states = {Decision.AS_EXPECTED: "passed", Decision.SLOW: "failed"}  # others are undecided
     for row in result.correctness.faults:
         yield _Test(_name(row), "failed", printable(row.problem), 0.0)
     for size in result.sizes:
-        yield _Test(_name(size.row), states[size.decision], f"{size.figure}, {size.decision.value}", _seconds(size))
+        state = states.get(size.decision, "other")
+        yield _Test(_name(size.row), state, f"{size.figure}, {size.decision.value}", _seconds(size))
 
 
 def _name(row: CaseResult) -> str:

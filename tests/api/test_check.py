@@ -169,6 +169,11 @@ def test_a_reference_is_a_run_or_floors(tmp_path: Path, ranks: type[Ranks]) -> N
         result = check(reference=floors, minbytes="2M")
         assert result.status is status, result.line
         assert "floors.toml" in result.compared
+        whole = check(reference=floors)  # of the other sizes nothing is expected, and no round is spent on them
+        assert whole.status is status, whole.line
+        assert whole.rounds < OF_A_BASELINE
+        assert "6 not compared" in whole.line
+    assert check(reference=floors, maxbytes="64K").status is Status.UNKNOWN
     missing = tmp_path / "nothing"
     with pytest.raises(Exception, match="nothing"):
         check(reference=missing)

@@ -480,7 +480,7 @@ CHECK = (
         "check",
         "tests/analysis/check tests/api/test_check.py",
         "analysis/expectations.py",
-        ("states of the machine taken for one", "abs(math.log(one / other)) < SAME_STATE", "True"),
+        ("states of the machine taken for one", "abs(math.log(first / second)) < SAME_STATE", "True"),
         ("disturbed rows are a measure", "row.right and not row.disturbed and", "row.right and"),
         ("floors without tolerance", "(1 + self.lower) * 1e9", "1e9"),
         ("copies of the row do not count", "if row.floor:\n            least", "if False:\n            least"),
