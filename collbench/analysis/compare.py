@@ -32,6 +32,7 @@ from collbench.analysis.matching import Difference, Selected, Unmatched, differe
 from collbench.cases import Case
 from collbench.results.base import Observed
 from collbench.results.collectives import Measurement, Prediction, Reported
+from collbench.runfile.flat import html_table
 from collbench.runfile.store import Run
 from collbench.stats import student
 
@@ -156,16 +157,13 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return the rows as a table, for notebooks; a run file may hold anything, so every cell is escaped."""
-        table: list[tuple[str, ...]] = [
-            ("case", "bytes", "implementation", "base s", "new s", "ratio", "low", "high", "verdict")
-        ]
+        records: list[dict[str, object]] = []
         for row in self.rows:
-            known = (row.before, row.after, row.ratio, *row.interval)
-            numbers = [f"{number:.4g}".replace("nan", "") for number in known]
-            name = row.case.title, str(row.case.nbytes), row.implementation
-            table.append((*name, *numbers, row.verdict.value))
-        lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in cells) for cells in table]
-        return f"<p>{html.escape(repr(self))}</p><table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+            low, high = (None if math.isnan(end) else end for end in row.interval)
+            name = {"case": row.case.title, "bytes": row.case.nbytes, "implementation": row.implementation}
+            times = {"base s": row.before, "new s": row.after, "ratio": row.ratio, "low": low, "high": high}
+            records.append(name | times | {"verdict": row.verdict.value})
+        return f"<p>{html.escape(repr(self))}</p>{html_table(records)}"
 
     @property
     def counts(self) -> str:

@@ -6,7 +6,7 @@ run file; here are their number, their median with its 95 % interval, and percen
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -53,14 +53,14 @@ def _numbers(result: Result) -> dict[str, Any]:
     return numbers
 
 
-def html_table(results: Sequence[Result], most: int = 40) -> str:
-    """Return the first results as a table in HTML, without empty columns, and how many more there are."""
-    records = [record(result) for result in results[:most]]
-    filled = {name for row in records for name, value in row.items() if value not in (None, "")}
-    names = [name for name in next(iter(records), {}) if name in filled]
+def html_table(records: Sequence[Mapping[str, Any]], most: int = 40) -> str:
+    """Return the first records as a table in HTML, without empty columns, and how many more there are."""
+    shown = records[:most]
+    filled = {name for row in shown for name, value in row.items() if value not in (None, "")}
+    names = [name for name in next(iter(shown), {}) if name in filled]
     heads = "".join(f"<th>{name}</th>" for name in names)
-    rows = "".join(f"<tr>{''.join(_cell(row[name]) for name in names)}</tr>" for row in records)
-    more = f"<p>and {len(results) - most} more</p>" if len(results) > most else ""
+    rows = "".join(f"<tr>{''.join(_cell(row[name]) for name in names)}</tr>" for row in shown)
+    more = f"<p>and {len(records) - most} more</p>" if len(records) > most else ""
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{more}"
 
 

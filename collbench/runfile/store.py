@@ -54,7 +54,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Return the run as notebooks show it."""
-        return f"<p>{escape(repr(self)[1:-1])}</p>{html_table(self.results)}"
+        return f"<p>{escape(repr(self)[1:-1])}</p>{html_table(self.rows())}"
 
     def rows(self) -> list[dict[str, Any]]:
         """Return flat records in bytes, seconds and bytes per second (flat.py), None for what is not known."""
