@@ -23,8 +23,8 @@ from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.algorithms import implementations
 from collbench.platforms import open_platform
 from collbench.platforms.layout import Needs, buffers
-from collbench.platforms.processes import Processes
-world = Processes.of_world()
+from collbench.platforms.mpi_processes import MpiProcesses
+world = MpiProcesses.of_world()
 names = "mpi", "mpi-python"
 sweep = Sweep((COLLECTIVES["allreduce"],), (8,), (DATATYPES["float"],), (REDUCTIONS["sum"],), world.size, names)
 platform, (case,) = open_platform(sweep, Needs(), "cpu", world), sweep.cases()
@@ -54,10 +54,10 @@ from collbench.measure.schedules import Parts, find_schedule
 from collbench.measure.steps import take_series
 from collbench.platforms import open_platform
 from collbench.platforms.layout import Needs
-from collbench.platforms.processes import Processes
+from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.platforms.products import Chain
 from collbench.cases import Step
-world = Processes.of_world()
+world = MpiProcesses.of_world()
 products, size = int(sys.argv[1]), int(sys.argv[2])
 step = Step(products, size)
 allreduce, types = COLLECTIVES["allreduce"], ((DATATYPES["float"],), (REDUCTIONS["sum"],))

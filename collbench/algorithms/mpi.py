@@ -123,6 +123,13 @@ def _said() -> str:
     return MPI.Get_library_version()
 
 
+def communicator(platform: Platform) -> Any:
+    """Return the mpi4py communicator of the ranks; Unsupported where they were started without MPI."""
+    if platform.comm is None:
+        raise Unsupported("the ranks were started without MPI: start them with mpirun, or with srun and its PMI")
+    return platform.comm
+
+
 def element(dtype: Datatype) -> Any:
     """MPI's type, or bits of the same size where the library cannot add it."""
     from mpi4py import MPI
@@ -157,7 +164,7 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
 
     (rank,) = platform.local
     send, receive = buffers(platform.memory, case, rank)
-    handles = (MPI._handleof(handle) for handle in (element(case.dtype), operation(case), platform.comm))
+    handles = (MPI._handleof(handle) for handle in (element(case.dtype), operation(case), communicator(platform)))
     end = _Ends(case, rank, send, receive, int(MPI.IN_PLACE) if case.in_place else send, *handles)
     sequence = list(_sequence(end, platform))
     division = _division(case, platform, rank, receive)

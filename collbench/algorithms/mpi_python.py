@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from collbench.algorithms import Implementation
-from collbench.algorithms.mpi import element, library, operation, supports
+from collbench.algorithms.mpi import communicator, element, library, operation, supports
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, Flight
 from collbench.platforms.interface import Platform, Prepared
@@ -124,7 +124,7 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     send = [view(send_address, case.send_count * size), case.block, datatype]
     receive = [view(receive_address, case.receive_count * size), case.block, datatype]
     own = MPI.IN_PLACE if case.in_place else send
-    end = _Ends(platform.comm, case, rank, send, receive, own, operation(case))
+    end = _Ends(communicator(platform), case, rank, send, receive, own, operation(case))
     actions = list(_actions(end, platform))
     note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
     return Prepared(_repeat(actions), note=note, library=library())

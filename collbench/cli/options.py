@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from collbench.errors import StorageError, UsageError, writing
-from collbench.host.launcher import launched
+from collbench.host.launcher import RENDEZVOUS, launched
 from collbench.host.sanitize import cell
 from collbench.platforms import platforms
 
@@ -238,6 +238,14 @@ def machine_option(default: str = "as the run file says", meaning: str = "What t
 # -------------------------------------------------------------------------------------------------------------- a sweep
 
 _NAMES = "NAME[,NAME]|all"
+
+
+def _meet_in(context: click.Context, parameter: click.Parameter, folder: Path | None) -> None:
+    """Name the folder in the environment, where whoever connects the processes looks for it."""
+    if folder:
+        os.environ[RENDEZVOUS] = str(folder.absolute())
+
+
 _SWEEP = (
     option(
         "--op",
@@ -292,6 +300,15 @@ _SWEEP = (
     option("--no-graph", "The same as -G 0.", is_flag=True),
     option("--budget", "Seconds for a case, all implementations together.", type=float, default=0.5),
     option("-T --timeout", "Seconds without progress that fail a case.", type=float, default=30.0),
+    option(
+        "--rendezvous",
+        "Under a launcher: find each other in this folder, which all processes see, and not by MPI or torch's store.",
+        type=PATH,
+        metavar="FOLDER",
+        expose_value=False,
+        is_eager=True,  # errors of other options are agreed upon by all processes
+        callback=_meet_in,
+    ),
     option("--spin", "On a CPU, how a rank waits.", default="auto", metavar="auto|yield|busy"),
     option("--bind", "On a CPU, bind each rank to a core where there are enough.", default="core", metavar="core|none"),
     option(
@@ -336,7 +353,7 @@ SWEEP_OPTIONS: Mapping[str, click.Option] = {str(given.name): given for given in
 
 MEASURING = (
     *("iters", "warmup", "check", "cudagraph", "no_graph", "budget", "timeout", "spin", "bind", "starts"),
-    *("ab", "mpi", "percentiles"),
+    *("rendezvous", "ab", "mpi", "percentiles"),
 )
 """The options that say how to measure; they change no prediction."""
 
@@ -347,10 +364,14 @@ _REQUEST = (
 
 
 def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
-    """Return these options of `sweep`, in its order; those in `defaults` have another default than there."""
+    """Return these options of `sweep`, in its order; those in `defaults` have another default than there.
+
+    Whoever waits for other processes (`timeout`) may also be told where to find them.
+    """
     options: list[click.Parameter] = []
+    wanted = {*names, *defaults} | ({"rendezvous"} if "timeout" in {*names, *defaults} else set())
     for name, given in SWEEP_OPTIONS.items():
-        if name in names or name in defaults:
+        if name in wanted:
             changed = copy(given)
             if name in defaults:
                 changed.default = defaults[name]

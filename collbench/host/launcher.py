@@ -1,17 +1,39 @@
-"""What an outside launcher (mpirun, srun, torchrun) says to this process in its environment."""
+"""What an outside launcher (mpirun, srun, torchrun, Kubernetes) says to this process in its environment."""
 
 import os
 import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-_SIZE_RANK_AND_LOCAL_SIZE = (
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
-    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
+
+class _Launcher(NamedTuple):
+    """The variables by which a launcher tells a process who it is."""
+
+    size: str
+    rank: str
+    neighbours: str  # how many processes are on this machine
+    marks: tuple[str, ...] = ()  # one of them is there, if this launcher is to be believed
+    mpi: tuple[str, ...] = ()  # one of them is there, if MPI can start
+
+
+_PMI = ("PMI_RANK", "PMI_ID", "PMI_PORT", "PMIX_RANK")
+_OMPI = ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
+_MV2 = ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE")
+_TORCHRUN = ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE")
+_LAUNCHERS = (
+    # First, since srun often starts a torchrun on each node, and what srun says is true of those.
+    _Launcher(*_TORCHRUN, marks=("TORCHELASTIC_RUN_ID",)),
+    _Launcher(*_OMPI, mpi=_OMPI[:1]),
+    _Launcher("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", mpi=_PMI),
+    _Launcher(*_MV2, mpi=_MV2[:1]),
     # Of a step: SLURM_NTASKS speaks of processes that nobody started.
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE"),
-    ("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE"),
+    _Launcher("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE", mpi=_PMI),
+    _Launcher(*_TORCHRUN),
+    _Launcher("WORLD_SIZE", "JOB_COMPLETION_INDEX", "LOCAL_WORLD_SIZE"),  # a pod of an indexed Job of Kubernetes
 )
+_OF_A_START = ("SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+RENDEZVOUS = "COLLBENCH_RENDEZVOUS"
+"""The variable that names a folder in which processes find each other without MPI; `--rendezvous` sets it."""
 _NAMES = re.compile(
     r"(PMI2?|PMIX|OMPI|PRTE|PALS|HYDI|HYDRA|MPIEXEC|SLURMD?|LSB|LOADL)_(?!MCA_)|(OMPI_MCA_(orte|ess)|MV2_COMM_WORLD|MPI_LOCAL)"
     r"|(PBS_NODEFILE|COBALT_NODEFILE|PE_HOSTFILE)$"
@@ -31,19 +53,32 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | N
 
 def neighbours(environment: Mapping[str, str] = os.environ) -> int:
     """Return how many processes the launcher started on this machine; all of them where it does not say."""
-    for _, _, words in _launchers(environment):
-        if local := re.findall(r"(?:^|,)(\d+)", words):  # Slurm's: 4(x2),3
+    for _, _, launcher in _launchers(environment):
+        if local := re.findall(r"(?:^|,)(\d+)", environment.get(launcher.neighbours, "")):  # Slurm's: 4(x2),3
             return max(map(int, local))
     _, everywhere = launched(environment) or (0, 1)
     return everywhere
 
 
-def _launchers(environment: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
-    """Yield rank and number of processes by every launcher that started several, and its words on how many are here."""
-    for size_name, rank_name, local_name in _SIZE_RANK_AND_LOCAL_SIZE:
-        size, rank = _number(environment.get(size_name, "")), _number(environment.get(rank_name, ""))
-        if size is not None and size > 1 and rank is not None:
-            yield rank, size, environment.get(local_name, "")
+def starts_mpi(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether MPI can start in the processes of the launcher, and no folder is named in which they are to meet."""
+    if environment.get(RENDEZVOUS):
+        return False
+    return any(mark in environment for _, _, launcher in [*_launchers(environment)][:1] for mark in launcher.mpi)
+
+
+def start(environment: Mapping[str, str] = os.environ) -> str:
+    """Return words that all processes of a start share, and processes of another start do not, as far as is known."""
+    return "-".join(re.sub(r"[^\w.]", "_", environment[name]) for name in _OF_A_START if environment.get(name))
+
+
+def _launchers(environment: Mapping[str, str]) -> Iterator[tuple[int, int, _Launcher]]:
+    """Yield rank and number of processes by every launcher that started several, and which it is."""
+    for launcher in _LAUNCHERS:
+        size, rank = _number(environment.get(launcher.size, "")), _number(environment.get(launcher.rank, ""))
+        marked = not launcher.marks or any(mark in environment for mark in launcher.marks)
+        if marked and size is not None and size > 1 and rank is not None:
+            yield rank, size, launcher
 
 
 def complaint(environment: Mapping[str, str] = os.environ) -> str:
@@ -51,7 +86,7 @@ def complaint(environment: Mapping[str, str] = os.environ) -> str:
 
     Behind the launcher that started several processes nothing is looked at.
     """
-    for size_name, rank_name, _ in _SIZE_RANK_AND_LOCAL_SIZE:
+    for size_name, rank_name, *_ in _LAUNCHERS:
         size, rank = environment.get(size_name, ""), environment.get(rank_name, "")
         if size and not _number(size):
             return f"{size_name}={size} is no number of processes, which is 1 or more; {_FIX}"

@@ -17,7 +17,6 @@ from collbench.platforms.processes import Processes, Team
 from collbench.results.steps import Series
 
 _TRIPS, _SECONDS = 200, 0.05  # round trips of a reading at most, and how long they may take where ranks share a core
-_NAP = 1e-3  # seconds between two looks for the first question
 _ASKED, _ENOUGH = 1.0, 0.0  # what rank 0 sends
 
 Taken = Sequence[tuple[float, Sequence[float], Sequence[float]]]
@@ -141,23 +140,22 @@ def _asking(team: Processes, peer: int) -> Iterator[Trip]:
     end = time.perf_counter() + _SECONDS
     for _ in range(_TRIPS):
         asked = time.perf_counter()
-        team.comm.Send(question, peer)
-        team.comm.Recv(answer, peer)
+        team.send(question, peer)
+        team.receive(answer, peer)
         answered = time.perf_counter()
         yield Trip(asked, float(answer[0]), answered)
         if answered > end:
             break
     question[0] = _ENOUGH
-    team.comm.Send(question, peer)
+    team.send(question, peer)
 
 
 def _answer(team: Processes) -> None:
     question, answer = np.zeros(1), np.zeros(1)
-    while not team.comm.Iprobe(0):
-        time.sleep(_NAP)
+    team.sleep_until_sent()
     while True:
-        team.comm.Recv(question, 0)
+        team.receive(question, 0)
         if question[0] == _ENOUGH:
             return
         answer[0] = time.perf_counter()
-        team.comm.Send(answer, 0)
+        team.send(answer, 0)

@@ -1,4 +1,4 @@
-"""A run inside processes that somebody else started (mpirun, srun): each is a rank, and rank 0 keeps the run file.
+"""A run inside processes that somebody else started (mpirun, srun, torchrun): each is a rank, the first stores.
 
 Until all are open, whatever any of them refuses is refused by all: one that simply ended would leave the others waiting
 for it.  Afterwards there is no supervisor to restart ranks, so a case that fails ends the run, and a watchdog in each
@@ -15,15 +15,17 @@ from typing import Self
 from collbench.cases import Case, Sweep
 from collbench.errors import CaseFailed, CollbenchError, PlatformError
 from collbench.host import processes, signals
-from collbench.host.launcher import launched
+from collbench.host.launcher import launched, starts_mpi
 from collbench.measure.protocol import WorkerHello, installation, refuse_other
 from collbench.measure.supervisor import seconds_for
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measure.worker import execute_case, needs
-from collbench.platforms import compiler, find_platform, open_platform
+from collbench.platforms import compiler, find_platform, open_platform, rendezvous
 from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.interface import Platform
+from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.platforms.processes import Processes
+from collbench.platforms.socket_processes import SocketProcesses
 from collbench.results import Result
 from collbench.results.collectives import Failed
 from collbench.runfile.environment import variables
@@ -34,8 +36,10 @@ _LEAST = 10.0  # seconds for all to come, however short the time-out: interprete
 
 @cache
 def world() -> Processes:
-    """Return all processes of the launcher; the first call starts MPI."""
+    """Return all processes of the launcher; the first call starts MPI, or has them find each other without it."""
     rank, size = launched() or (0, 1)
+    if size > 1 and not starts_mpi():
+        return _without_mpi(WATCHDOG.seconds)
     try:
         if file := mpi_libraries.of_launcher():  # not the library that mpi4py would find
             os.environ[mpi_libraries.LIBMPI] = str(mpi_libraries.loadable(file))
@@ -43,7 +47,18 @@ def world() -> Processes:
         error.agreed = True  # all processes have that launcher
         raise
     with guarded(rank, WATCHDOG.seconds) if size > 1 else nullcontext():
-        return Processes.of_world()
+        return MpiProcesses.of_world()
+
+
+def _without_mpi(seconds: float) -> SocketProcesses:
+    WATCHDOG.feed(2 * seconds)
+    try:
+        team = SocketProcesses.of_world(rendezvous.usual(seconds), seconds)
+    except PlatformError:
+        WATCHDOG.phase = Phase.APART  # there is nobody to agree with
+        raise
+    team.watch(lambda lost: WATCHDOG.lost(f"rank {lost} is gone"))
+    return team
 
 
 def agree_on(error: CollbenchError) -> None:
@@ -52,8 +67,8 @@ def agree_on(error: CollbenchError) -> None:
         return
     try:
         everyone = world()
-    except PlatformError:  # MPI cannot be started by this launcher, on any of them
-        error.agreed = True
+    except PlatformError:  # they cannot speak to each other by this launcher, none of them
+        error.agreed = starts_mpi()
         raise error from None
     with everyone.agreeing():
         raise error

@@ -15,6 +15,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from collbench.host import processes
+from collbench.host.launcher import starts_mpi
 
 START = 60.0  # seconds until all have come, where nobody has said a time-out yet
 _LOOK = 0.5  # seconds between two looks at the deadline, which may come nearer too
@@ -41,6 +42,7 @@ class Watchdog:
         self.waits: Callable[[], str] = str  # which rank waits for which, as far as this process sees it
         self.hanging = False  # whether a library or device hangs, for which this process's exit would wait
         self._rank = 0
+        self._losing = threading.Lock()
         self.seconds, self._deadline = START, 0.0
         self._stopped = threading.Event()
 
@@ -70,6 +72,14 @@ class Watchdog:
         reason = "; ".join(filter(None, (f"no progress for {self.seconds:.0f} s (--timeout)", self.waits())))
         self._print(f"{reason}; the run ends here{self.last_words(reason)}")
         end_all()
+
+    def lost(self, reason: str) -> None:
+        """End the run, since a process is gone; do nothing if none waits for another, as at the end of a command."""
+        with self._losing:
+            time.sleep(_LOOK)  # it may just have come to its end before this one
+            if self.phase is not Phase.APART:
+                self._print(f"{reason}; the run ends here{self.last_words(reason)}")
+                end_all()
 
     def _print(self, words: str) -> None:
         if words:
@@ -101,6 +111,8 @@ def end_all() -> None:
 
 
 def _abort() -> None:
+    if not starts_mpi():
+        return  # the others see that this process is gone
     # A process that has not come to MPI's start yet does so now, since the others may wait for it there.
     with suppress(ImportError):
         from mpi4py import MPI
@@ -116,6 +128,7 @@ if not select.select([0], [], [], float(seconds))[0]:
     print(line, file=sys.stderr, flush=True)
     sys.path.insert(0, home)
     from collbench.host import processes
+from collbench.host.launcher import starts_mpi
     processes.end([int(pid)])
 """
 

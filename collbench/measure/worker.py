@@ -25,7 +25,8 @@ from collbench.measure.sampling import measure
 from collbench.platforms import compiler, find_platform, open_platform
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
-from collbench.platforms.processes import Alone, Processes, Team
+from collbench.platforms.mpi_processes import MpiProcesses
+from collbench.platforms.processes import Alone, Team
 from collbench.results import Result
 from collbench.runfile.environment import variables
 from collbench.runfile.schema import to_case, to_line, to_sweep
@@ -79,8 +80,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # sent by the launcher when another rank has died: go at once
     folder = Path(os.environ[FOLDER])
     ranks = _die_with(int(os.environ[SUPERVISOR]), folder)
-    world: Team = Processes.of_world() if find_platform(os.environ[PLATFORM]).process_per_rank else Alone()
-    if isinstance(world, Processes):
+    world: Team = MpiProcesses.of_world() if find_platform(os.environ[PLATFORM]).process_per_rank else Alone()
+    if isinstance(world, MpiProcesses):
         world.hang_bells(folder)
     ranks.extend(world.exchange(os.getpid()))
     processes.unlink_mpich_memory()  # which every rank has now
@@ -115,7 +116,7 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
     refuse_other("a rank", installation(), "its command", Installation(*first.get("installation", UNKNOWN)))
     sweep = to_sweep(first["sweep"])
     requested = needs(sweep, os.environ[PLATFORM])
-    if isinstance(world, Processes):  # whose kernels are compiled
+    if isinstance(world, MpiProcesses):  # whose kernels are compiled
         compiler.prove_compiler(world)
     world.bind(first["cores"])  # before memory is touched, which lies near the core that touches it first
     platform = open_platform(sweep, requested, os.environ[PLATFORM], world)

@@ -4,24 +4,21 @@ Whatever one process finds out alone (no memory, a GPU that does not answer, an 
 must reach all of them before anyone acts on it: the others would wait for ever for a process that took another way.
 So there is one way to speak, the exchange, and every exchange first asks whether somebody failed.  A process that fails
 inside `agreeing` takes part in one more exchange, whichever the others come to next, and all of them raise its error.
-Orders are apart from that: a process that waits for one sleeps.
+Orders are apart from that: a process that waits for one sleeps.  MPI carries the words (mpi_processes.py), or
+sockets do (socket_processes.py).
 """
 
 import os
 import platform
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
-
+from collbench.datatypes import Array
 from collbench.errors import CollbenchError, PlatformError
 from collbench.host.launcher import neighbours
-
-_SHORTEST_NAP, _LONGEST_NAP = 50e-6, 5e-3  # seconds between two looks for an order: 5 ms cost 1 % of a core or less
 
 SentError = tuple[type[CollbenchError], str]
 
@@ -77,48 +74,64 @@ def crowded() -> bool:
     return neighbours() > max(cores)
 
 
-class Processes:
-    """Processes that hold one rank each, of an mpi4py communicator; only what the host knows passes through it."""
+class Processes(ABC):
+    """Processes that hold one rank each; only what the host knows passes through here."""
 
-    def __init__(self, comm: Any) -> None:
-        self.comm = comm
-        self.rank: int = comm.Get_rank()
-        self.size: int = comm.Get_size()
-        self.leader = self.rank == 0
+    comm: Any = None  # the mpi4py communicator, where MPI started them
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self.leader = rank == 0
         self.trouble = ""  # what this one failed of, for as long as the others have not come to hear it
-        self._orders = comm.Dup()  # so that nothing else can take an order for its own
-        self._bells: list[int] = []  # of the leader: a pipe to each other rank; of another rank: its end
-        self._failed = np.zeros(1, np.int32), np.zeros(1, np.int32)
 
-    @classmethod
-    def of_world(cls) -> Self:
-        """Return all processes that the launcher started; this starts MPI.
+    @abstractmethod
+    def gather(self, mine: Any) -> list[Any]:
+        """*Collective*: return what each process gives, by rank; nobody's failure is heard."""
 
-        One thread calls it, as in most programs: if several might, MPI locks, and MPICH takes three times as
-        long for a small message.  But only then does it ever yield, without which ranks that share a core wait for the
-        scheduler's next tick, milliseconds.
-        """
-        import mpi4py
+    @abstractmethod
+    def broadcast(self, message: Any) -> Any:
+        """*Collective*: return the leader's value on every process; a process that waits for it sleeps."""
 
-        mpi4py.rc.thread_level = "multiple" if crowded() else "funneled"
-        from mpi4py import MPI
+    @abstractmethod
+    def any_of(self, mine: bool) -> bool:
+        """*Collective*: whether it is so on any process."""
 
-        return cls(MPI.COMM_WORLD)
+    @abstractmethod
+    def slowest(self, mine: Array) -> Array:
+        """*Collective*: return the largest of each number over all processes; valid until the next call."""
+
+    @abstractmethod
+    def neighbours(self) -> list[int]:
+        """*Collective*: return the ranks on this machine."""
+
+    @abstractmethod
+    def send(self, numbers: Array, rank: int) -> None:
+        """Send an array between the leader and another rank, as fast as can be."""
+
+    @abstractmethod
+    def receive(self, numbers: Array, rank: int) -> None:
+        """Receive into an array what a rank sends."""
+
+    @abstractmethod
+    def sleep_until_sent(self) -> None:
+        """Come back, on any rank but the leader, once the leader has sent something."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """End every process of the run at once."""
 
     def local(self, ranks: int) -> Sequence[int]:
         """The rank of this process; PlatformError if there are not as many processes as ranks."""
         if self.size != ranks:
-            raise PlatformError(
-                f"world size {self.size} although {ranks} ranks were asked for: "
-                "start with the mpiexec of the MPI that mpi4py loads (python -m mpi4py --mpi-library)"
-            )
+            raise PlatformError(f"world size {self.size} although {ranks} ranks were asked for: {self.start_as}")
         return (self.rank,)
+
+    start_as = "leave --ranks to the launcher, or have it start as many processes"
 
     def exchange(self, mine: Any) -> list[Any]:
         """Return what each process gives, by rank; the error of a process that failed instead."""
         self.meet()
-        gathered: list[Any] = self.comm.allgather(mine)
-        return gathered
+        return self.gather(mine)
 
     def meet(self) -> None:
         """Come back once every process has come here; the error of one that failed instead."""
@@ -137,53 +150,19 @@ class Processes:
             self._settle(None)
 
     def _settle(self, error: Exception | None) -> None:
-        """Exchange a number first: nearly always nothing failed, and some operations are timed with this in them."""
-        mine, all_of_them = self._failed
-        mine[0] = error is not None
+        """Exchange one bit first: nearly always nothing failed, and some operations are timed with this in them."""
         if error:
             self.trouble = str(error)
-        self.comm.Allreduce(mine, all_of_them)
+        failed = self.any_of(error is not None)
         self.trouble = ""
-        if not all_of_them[0]:
+        if not failed:
             return
-        failures: list[SentError | None] = self.comm.allgather(_sendable(error))
+        failures: list[SentError | None] = self.gather(_sendable(error))
         rank, (kind, text) = next((rank, failure) for rank, failure in enumerate(failures) if failure)
         # The lowest rank's error, with its rank unless all errors are alike.
         common = kind(text if len(set(failures)) == 1 else f"rank {rank}: {text}")
         common.agreed = True
         raise common from error
-
-    def hang_bells(self, folder: Path) -> None:
-        """*Collective*: let ranks that wait for an order sleep in the kernel, by pipes in a folder of their machine."""
-        path = folder / f"bell-{self.rank}"
-        if not self.leader:
-            os.mkfifo(path)
-            self._bells = [os.open(path, os.O_RDWR)]  # a reader that is its own writer never sees an end
-        self.meet()
-        if self.leader:
-            self._bells = [os.open(folder / f"bell-{rank}", os.O_WRONLY) for rank in range(1, self.size)]
-
-    def broadcast(self, message: Any) -> Any:
-        """Return the leader's value on every process; a process that waits for it sleeps.
-
-        A broadcast of MPI would spin instead, and take its core from other ranks that are measured now: those of
-        another start, or of another setting.  Without bells (under an outside launcher) the wait is made of naps; each
-        rank gets a message of its own, so that it is one nap long and not one for each step of a tree.
-        """
-        if self.leader:
-            for rank in range(1, self.size):
-                self._orders.send(message, rank)
-            for bell in self._bells:
-                os.write(bell, b"!")
-            return message
-        if self._bells:
-            os.read(self._bells[0], 1)
-            return self._orders.recv(source=0)
-        pause = _SHORTEST_NAP
-        while not self._orders.iprobe(0):
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_NAP)
-        return self._orders.recv(source=0)
 
     def bind(self, cores: Sequence[int]) -> None:
         """Keep the calling thread on the core that is this rank's; without cores it stays where it may run."""
@@ -203,10 +182,6 @@ class Processes:
         chosen = self.exchange(choose(len(here)) if alike and here[0] == self.rank else ())[here[0]]
         cores = self.exchange(chosen[here.index(self.rank)] if chosen else None)
         return [] if None in cores else cores
-
-    def abort(self) -> None:
-        """End every process of the run at once."""
-        self.comm.Abort(1)
 
 
 Team = Alone | Processes

@@ -15,14 +15,14 @@ from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.measure.sampling import measure
 from collbench.platforms import open_platform
 from collbench.platforms.cpu.platform import CpuPlatform
-from collbench.platforms.processes import Processes
+from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.runfile.schema import to_line
 
 KIB = 2**10
 
 
 def main() -> None:
-    team = Processes.of_world()
+    team = MpiProcesses.of_world()
     names = ("mpi", "two-shot", "ring-flags")
     sampling = Sampling(iters=3)
     for in_place in (False, True):

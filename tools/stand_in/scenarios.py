@@ -29,7 +29,7 @@ from collbench.platforms.gpu import launch, nccl, placement
 from collbench.platforms.gpu import platform as gpu
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import Layout, buffers
-from collbench.platforms.processes import Processes
+from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.results import Measurement, Skipped
 from tools.stand_in.cases import AMONG_PROCESSES, ONE_PROCESS, SIZES, flaw, prepare, sweep
 from tools.stand_in.cases import a_case as case_of_bytes
@@ -62,7 +62,7 @@ def opened(devices: int = 2, traced: bool = False, names: Sequence[str] = SOME, 
     placement.node_name = lambda: (machine.node, "")
     gpu.load_cupy = machine.cupy
     wanted = sweep(ranks=RANKS, implementations=tuple(names), sampling=Sampling(traced=traced))
-    platform = gpu.open_platform(wanted, Layout.of(wanted, needs(names, RANKS, "gpu")), Processes(COMM))
+    platform = gpu.open_platform(wanted, Layout.of(wanted, needs(names, RANKS, "gpu")), MpiProcesses(COMM))
     platform.machine = machine
     yield platform
     platform.close()
@@ -252,7 +252,7 @@ def no_gpu_for_one() -> Any:
 
 @scenario
 def a_surprise_for_one() -> Any:
-    team = Processes(COMM)
+    team = MpiProcesses(COMM)
 
     def act() -> None:
         with team.agreeing():
@@ -268,7 +268,7 @@ def a_surprise_for_one() -> Any:
 @scenario
 def one_fails_while_the_other_is_busy() -> Any:
     """Who is busy is so until it can be heard what the other has failed of."""
-    team, heard, file = Processes(COMM), [""], Path(sys.argv[1], "heard")
+    team, heard, file = MpiProcesses(COMM), [""], Path(sys.argv[1], "heard")
 
     def listen() -> None:
         wait_for(lambda: bool(team.trouble))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from collbench.algorithms.mpi import communicator
 from collbench.measure.strategies import Strategy
 from collbench.measure.strategies.trainer import CopiedTraining, Trainer, Training
 
@@ -66,7 +67,7 @@ def _by(implementation: str) -> Callable[[Trainer], Training]:
 
 def _hierarchical(trainer: Trainer) -> Training:
     """Add by MPI's communicators: one for each group, one for all first ranks, one for the rest that stays unused."""
-    world = trainer.platform.comm
+    world = communicator(trainer.platform)
     group = world.Split(trainer.rank // trainer.job.group, trainer.rank)
     trainer.closing.callback(group.Free)
     first = group.Get_rank() == 0

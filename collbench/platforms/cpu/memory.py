@@ -50,7 +50,7 @@ class CpuMemory:
 
     def __init__(self, team: Processes, layout: Layout, spin: str) -> None:
         self.rank, self.ranks, self.layout = team.rank, team.size, layout
-        self.window = Window(team.comm, layout.nbytes)
+        self.window = Window(team, layout.nbytes)
         self.nodes = len(set(team.exchange(min(self.window.bases))))
         self.crowded = len(self.window.bases) > len(self.window.cores)  # whether ranks of this machine share cores
         self._yield_after = _YIELDS.get(spin, 1 if self.crowded else _RARELY)

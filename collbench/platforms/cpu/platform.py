@@ -1,4 +1,4 @@
-"""Ranks as MPI processes of one machine, whose memory is one shared window that all of them load and store.
+"""Ranks as processes of one machine, whose memory is one shared window that all of them load and store.
 
 Nothing here needs a GPU or an installed MPI: the `mpich` wheel brings the library, and kernels are compiled as C++.
 Under an outside launcher ranks may be on several nodes; then only the library can carry anything out.
@@ -23,7 +23,8 @@ from collbench.platforms.cpu import mpi
 from collbench.platforms.cpu.check import CpuChecker, singly
 from collbench.platforms.cpu.memory import CpuMemory
 from collbench.platforms.interface import Clock, Compute, Launcher, Platform, Prepared
-from collbench.platforms.layout import WINDOW_HEAD, Layout, Region, buffers, view
+from collbench.platforms.layout import MAX_RANKS, WINDOW_HEAD, Layout, Region, buffers, view
+from collbench.platforms.mpi_processes import MpiProcesses
 from collbench.platforms.processes import Processes, Team
 from collbench.platforms.products import Chain, Moment, Products
 from collbench.platforms.scheduling import RunQueue, Watch
@@ -39,24 +40,26 @@ class CpuClock(Clock):
 
     region = 200e-6  # a clock's reading and a barrier take less than a microsecond
 
-    def __init__(self, team: Processes, memory: CpuMemory, clock: mpi.Clock, cache: int | None) -> None:
-        self._comm, self._memory, self._clock, self._cache = team.comm, memory, clock, cache
-        # Seconds, and the share of them off its core: of this rank, and the largest over all ranks.
-        self._seconds = np.zeros(2), np.zeros(2)
+    def __init__(self, team: Processes, memory: CpuMemory, cache: int | None) -> None:
+        self._team, self._memory, self._cache = team, memory, cache
+        self._seconds = np.zeros(2)  # and the share of them off its core
         self.scheduled = Watch()
+        with team.agreeing():
+            barrier = _barrier(team, memory)
+            self._clock = mpi.Clock(barrier) if barrier else None
+        self.meet = _meeting(team, barrier)
         self.limits = traffic.limits(team)
 
     def time(self, prepared: Prepared, launches: int) -> float:
         """Return seconds between two readings of each rank's own clock, after a common start; the slowest counts."""
-        from mpi4py import MPI
-
-        mine, slowest = self._seconds
+        mine = self._seconds
         loop = prepared.loop or prepared.launch
         if isinstance(loop, compiler.Loop):
+            assert self._clock, "nothing runs where ranks can neither share memory nor use MPI"
             mine[0] = self._clock.seconds(loop, launches)
             mine[1] = self._clock.off_core(self.scheduled) / mine[0]
         else:
-            self._comm.Barrier()
+            self.meet()
             with RunQueue() as waited:
                 prepared.launch(launches)
             self.scheduled.look()
@@ -65,7 +68,7 @@ class CpuClock(Clock):
             prepared.refuse()
         if self._memory.gave_up():
             mine[0] = np.inf
-        self._comm.Allreduce(mine, slowest, MPI.MAX)
+        slowest = self._team.slowest(mine)
         if np.isinf(slowest[0]):
             raise TimedOut("a rank waited in vain for another's flag")
         if not self._memory.crowded:  # else waiting for a core is what is measured
@@ -95,6 +98,28 @@ class CpuClock(Clock):
         kernel = compiler.host_kernel(traffic.KERNELS, "traffic")
         shares = traffic.copies(case, *buffers(self._memory, case, self._memory.rank))
         return [Prepared(kernel.bind(*share)) for share in shares]
+
+
+def _barrier(team: Processes, memory: CpuMemory) -> mpi.Call | None:
+    """Return the call of a barrier: MPI's, or by flags in the window where MPI did not start the ranks.
+
+    None where they can neither share memory nor use MPI.
+    """
+    if isinstance(team, MpiProcesses):
+        from mpi4py import MPI
+
+        return mpi.mpi_call("MPI_Barrier", (MPI._handleof(team.comm),))
+    if memory.nodes > 1 or memory.ranks > MAX_RANKS:
+        return None
+    kernel = compiler.host_kernel(str(compiler.own_folder() / traffic.KERNELS), "hand_over")
+    return mpi.kernel_call(kernel, memory.world(memory.ranks), np.uint64(0))
+
+
+def _meeting(team: Processes, barrier: mpi.Call | None) -> Callable[[], object]:
+    """Return the same barrier as a function, as fast as can be."""
+    if isinstance(team, MpiProcesses):
+        return team.comm.Barrier  # type: ignore[no-any-return]
+    return partial(mpi.Repeated([barrier]), 1) if barrier else team.meet
 
 
 class CpuLauncher(Launcher):
@@ -145,7 +170,7 @@ class CpuLauncher(Launcher):
 
     def synchronize(self) -> None:
         """Wait for the other ranks; everything that this rank started is done."""
-        self._team.comm.Barrier()
+        self._clock.meet()
 
     @cached_property
     def streamed(self) -> int:
@@ -269,12 +294,11 @@ class CpuPlatform(Platform):
         self.team: Team = team
         with team.agreeing():  # one machine may have the memory, or a compiler, where another has not
             self.memory = memory = CpuMemory(team, layout, sweep.spin)
-            clock = mpi.Clock(team.comm)
         view(memory.address(Region.WINDOW, team.rank), layout.sizes[Region.WINDOW])[:] = 0
         self._topology = discover(self.ranks, usable=memory.window.cores)
         caches = self._topology.host.caches if self._topology.host else ()
         last_caches = caches[-1].nbytes * caches[-1].instances if caches else None
-        self.clock = CpuClock(team, memory, clock, last_caches)
+        self.clock = CpuClock(team, memory, last_caches)
         self.launcher = CpuLauncher(team, memory, self.clock)
         self.checker = CpuChecker(team, memory, self.launcher)
         self.logs = CpuLogs(memory, self.local)
@@ -305,6 +329,8 @@ class CpuPlatform(Platform):
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the MPI library, its binding and the compiler of the kernels."""
+        if not self.comm:
+            return {"compiler": compiler.compiler_version()}
         from mpi4py import MPI, __version__
 
         library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
@@ -320,12 +346,12 @@ class CpuPlatform(Platform):
 
     def close(self) -> bool:
         """Unmap the window, once nobody's kernels use it."""
-        self.comm.Barrier()
+        self.team.meet()
         self.memory.window.close()
         return True
 
 
 def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
-    """Make this process one of the ranks that mpiexec started."""
-    assert isinstance(team, Processes), "mpiexec starts a process for each rank"
+    """Make this process one of the ranks that a launcher started."""
+    assert isinstance(team, Processes), "a rank is a process"
     return CpuPlatform(sweep, layout, team)

@@ -20,9 +20,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from collbench.errors import CaseFailed, PlatformError
+from collbench.platforms.processes import Processes
 from collbench.topology.discover_cpu import read_text
 from collbench.units import format_size
 
@@ -35,44 +36,41 @@ _FAILURES = OSError, ValueError, OverflowError  # of the last, Python's own refu
 class Window:
     """The memory of all ranks of this machine; `bases` has the address of each rank's part, by its rank in the run."""
 
-    def __init__(self, comm: Any, nbytes: int) -> None:
-        """*Collective*: map so many bytes for each rank of an mpi4py communicator.
+    def __init__(self, team: Processes, nbytes: int) -> None:
+        """*Collective*: map so many bytes for each rank of this machine.
 
         Raises:
-            PlatformError: On all ranks of a machine, if any of them cannot map the memory.
+            PlatformError: On all ranks, if any of them cannot map the memory.
 
         """
-        from mpi4py import MPI
-
-        node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-        neighbours: list[int] = node.allgather(comm.Get_rank())
+        neighbours = team.neighbours()
         page = HUGE if nbytes >= HUGE else mmap.PAGESIZE
         part = -(-nbytes // page) * page
-        fd = _share(node, part * len(neighbours))
+        fd = _share(team, neighbours[0], part * len(neighbours))
         try:
-            self._memory = _agreed(node, lambda: mmap.mmap(fd, part * len(neighbours)))
+            self._memory = _agreed(team, lambda: mmap.mmap(fd, part * len(neighbours)))
         finally:
             os.close(fd)
         with contextlib.suppress(OSError):  # kernels without huge pages refuse; others may be configured to give none
             self._memory.madvise(mmap.MADV_HUGEPAGE)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self.bases = {rank: start + place * part for place, rank in enumerate(neighbours)}
-        self.cores: set[int] = set().union(*node.allgather(os.sched_getaffinity(0)))
-        node.Free()
+        cores = team.gather(os.sched_getaffinity(0))
+        self.cores: set[int] = set().union(*(cores[rank] for rank in neighbours))
 
     def close(self) -> None:
         """Unmap the window; what other processes have mapped stays theirs."""
         self._memory.close()
 
 
-def _share(node: Any, nbytes: int) -> int:
-    """*Collective*: return a descriptor of one file of so many bytes, open on every rank of the machine.
+def _share(team: Processes, first: int, nbytes: int) -> int:
+    """*Collective*: return a descriptor of one file of so many bytes, that rank `first` makes for all of its machine.
 
     The kernel opens what a process has in /proc for processes of the same user alone.
     """
-    leads = node.Get_rank() == 0
-    fd = _agreed(node, lambda: _make(nbytes) if leads else -1)
-    process, there, file = node.bcast((os.getpid(), fd, _identity(fd)) if leads else None)
+    leads = team.rank == first
+    fd = _agreed(team, lambda: _make(nbytes) if leads else -1)
+    process, there, file = team.gather((os.getpid(), fd, _identity(fd)) if leads else None)[first]
 
     def fetch() -> int:
         found = os.open(f"/proc/{process}/fd/{there}", os.O_RDWR | os.O_CLOEXEC)
@@ -81,7 +79,7 @@ def _share(node: Any, nbytes: int) -> int:
             raise OSError("the first rank is in another container")
         return found
 
-    return _agreed(node, lambda: fd if leads else fetch())
+    return _agreed(team, lambda: fd if leads else fetch())
 
 
 def _make(nbytes: int) -> int:
@@ -103,8 +101,8 @@ def _identity(fd: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _agreed(node: Any, act: Callable[[], T]) -> T:
-    """*Collective*: return what `act` returns; if it fails on any rank of the machine, raise its error on all."""
+def _agreed(team: Processes, act: Callable[[], T]) -> T:
+    """*Collective*: return what `act` returns; if it fails on any rank, raise its error on all."""
     result: T | None = None
     failure = ""
     try:
@@ -116,7 +114,7 @@ def _agreed(node: Any, act: Callable[[], T]) -> T:
             f"ranks of one machine cannot share memory: {_reason(error)}; "
             "start them in one container, as one user, with enough memory (`ulimit -v`)"
         )
-    failures = [text for text in node.allgather(failure) if text]
+    failures = [text for text in team.gather(failure) if text]
     if failures:
         raise PlatformError(failures[0])
     return result  # type: ignore[return-value]

@@ -12,8 +12,8 @@ from collbench.platforms import processes
 from tests.conftest import ROOT
 
 LEVELS = """
-from collbench.platforms.processes import Processes
-world = Processes.of_world()
+from collbench.platforms.mpi_processes import MpiProcesses
+world = MpiProcesses.of_world()
 from mpi4py import MPI
 print({MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_MULTIPLE: "multiple"}[MPI.Query_thread()])
 """
