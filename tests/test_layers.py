@@ -14,7 +14,7 @@ HEAVY = {  # library: modules, or packages, that may import it
     "jinja2": ("reports",),
     "matplotlib": ("plots", "report.machines"),
     "mpi4py": (
-        *("platforms.cpu", "platforms.processes", "measure.watchdog"),
+        *("platforms.cpu", "platforms.mpi_processes", "measure.watchdog"),
         *("algorithms.mpi", "algorithms.mpi_python"),
     ),
     "scipy": ("stats", "model", "analysis"),

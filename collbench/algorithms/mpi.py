@@ -160,11 +160,12 @@ def _own_operation(dtype: Datatype, redop: Reduction, large: bool) -> Any:
 
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
-    from mpi4py import MPI
+    comm = communicator(platform)
+    from mpi4py import MPI  # which starts MPI, if nobody has yet
 
     (rank,) = platform.local
     send, receive = buffers(platform.memory, case, rank)
-    handles = (MPI._handleof(handle) for handle in (element(case.dtype), operation(case), communicator(platform)))
+    handles = (MPI._handleof(handle) for handle in (element(case.dtype), operation(case), comm))
     end = _Ends(case, rank, send, receive, int(MPI.IN_PLACE) if case.in_place else send, *handles)
     sequence = list(_sequence(end, platform))
     division = _division(case, platform, rank, receive)

@@ -115,6 +115,7 @@ _CALLS: dict[str, Callable[[_Ends], Action]] = {
 
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
+    comm = communicator(platform)
     from mpi4py import MPI
 
     (rank,) = platform.local
@@ -124,7 +125,7 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     send = [view(send_address, case.send_count * size), case.block, datatype]
     receive = [view(receive_address, case.receive_count * size), case.block, datatype]
     own = MPI.IN_PLACE if case.in_place else send
-    end = _Ends(communicator(platform), case, rank, send, receive, own, operation(case))
+    end = _Ends(comm, case, rank, send, receive, own, operation(case))
     actions = list(_actions(end, platform))
     note = Note.of("sum, then divided") if case.redop.name == "avg" else Note()
     return Prepared(_repeat(actions), note=note, library=library())

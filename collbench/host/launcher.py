@@ -86,7 +86,9 @@ def complaint(environment: Mapping[str, str] = os.environ) -> str:
 
     Behind the launcher that started several processes nothing is looked at.
     """
-    for size_name, rank_name, *_ in _LAUNCHERS:
+    for size_name, rank_name, _, marks, _ in _LAUNCHERS:
+        if marks and not any(mark in environment for mark in marks):
+            continue
         size, rank = environment.get(size_name, ""), environment.get(rank_name, "")
         if size and not _number(size):
             return f"{size_name}={size} is no number of processes, which is 1 or more; {_FIX}"

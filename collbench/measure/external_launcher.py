@@ -53,7 +53,12 @@ def world() -> Processes:
 def _without_mpi(seconds: float) -> SocketProcesses:
     WATCHDOG.feed(2 * seconds)
     try:
-        team = SocketProcesses.of_world(rendezvous.usual(seconds), seconds)
+        place = rendezvous.usual(seconds)
+    except PlatformError as error:
+        error.agreed = True  # all processes have that environment
+        raise
+    try:
+        team = SocketProcesses.of_world(place, seconds)
     except PlatformError:
         WATCHDOG.phase = Phase.APART  # there is nobody to agree with
         raise

@@ -128,7 +128,6 @@ if not select.select([0], [], [], float(seconds))[0]:
     print(line, file=sys.stderr, flush=True)
     sys.path.insert(0, home)
     from collbench.host import processes
-from collbench.host.launcher import starts_mpi
     processes.end([int(pid)])
 """
 

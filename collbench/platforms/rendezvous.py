@@ -67,7 +67,7 @@ class Folder(Rendezvous):
                     return file.read()
         return ""
 
-    def clear(self) -> None:
+    def close(self) -> None:
         """Remove the file."""
         self._path.unlink(missing_ok=True)
 
@@ -100,5 +100,5 @@ class TorchStore(Rendezvous):
         except RuntimeError:
             return ""
 
-    def clear(self) -> None:
+    def close(self) -> None:
         """Leave it: others may not have read it to the end, and the store ends with its process."""

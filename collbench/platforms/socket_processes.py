@@ -17,7 +17,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
@@ -45,8 +45,8 @@ class Rendezvous(Protocol):
     def find(self) -> str:
         """Return the text that lies there; "" if there is none yet."""
 
-    def clear(self) -> None:
-        """Take the text away, once all have come."""
+    def close(self) -> None:
+        """Take the text away: all have come, or are waited for no more."""
 
 
 class _Gone(Exception):
@@ -197,7 +197,7 @@ def _accept(size: int, place: Rendezvous, deadline: float) -> dict[int, _Link]:
     where = {"node": platform.node(), "hosts": hosts, "port": server.getsockname()[1], "word": word}
     place.leave(json.dumps(where))
     links: dict[int, _Link] = {}
-    with server:
+    with server, closing(place):
         while len(links) < size - 1:
             server.settimeout(max(0.01, deadline - time.monotonic()))
             try:
@@ -210,7 +210,6 @@ def _accept(size: int, place: Rendezvous, deadline: float) -> dict[int, _Link]:
             with suppress(_Gone, ValueError, TypeError, KeyError):  # somebody else's
                 rank, link = _admit(connection, word, size, links)
                 links[rank] = link
-    place.clear()
     return links
 
 

@@ -17,6 +17,7 @@ from mpi4py import MPI
 from collbench.errors import PlatformError
 from collbench.platforms.cpu import window
 from collbench.platforms.layout import view
+from collbench.platforms.mpi_processes import MpiProcesses
 
 COMM = MPI.COMM_WORLD
 ME = COMM.Get_rank()
@@ -55,7 +56,7 @@ def main() -> None:
     how, nbytes = sys.argv[1], int(sys.argv[2])
     arrange(how)
     try:
-        shared = window.Window(COMM, nbytes)
+        shared = window.Window(MpiProcesses(COMM), nbytes)
     except PlatformError as error:
         said: dict[str, Any] = {"error": str(error)}
     else:
