@@ -39,7 +39,7 @@ def world() -> Processes:
     """Return all processes of the launcher; the first call starts MPI, or has them find each other without it."""
     rank, size = launched() or (0, 1)
     if size > 1 and not starts_mpi():
-        return _without_mpi(WATCHDOG.seconds)
+        return _without_mpi(rank, size, WATCHDOG.seconds)
     try:
         if file := mpi_libraries.of_launcher():  # not the library that mpi4py would find
             os.environ[mpi_libraries.LIBMPI] = str(mpi_libraries.loadable(file))
@@ -50,7 +50,7 @@ def world() -> Processes:
         return MpiProcesses.of_world()
 
 
-def _without_mpi(seconds: float) -> SocketProcesses:
+def _without_mpi(rank: int, size: int, seconds: float) -> SocketProcesses:
     WATCHDOG.feed(2 * seconds)
     try:
         place = rendezvous.usual(seconds)
@@ -58,7 +58,7 @@ def _without_mpi(seconds: float) -> SocketProcesses:
         error.agreed = True  # all processes have that environment
         raise
     try:
-        team = SocketProcesses.of_world(place, seconds)
+        team = SocketProcesses.at(place, rank, size, seconds)
     except PlatformError:
         WATCHDOG.phase = Phase.APART  # there is nobody to agree with
         raise

@@ -17,7 +17,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
@@ -90,18 +90,17 @@ class SocketProcesses(Processes):
 
     def __init__(self, rank: int, size: int, links: Mapping[int, _Link]) -> None:
         super().__init__(rank, size)
-        self._links = links  # of the leader to all others by rank, of another to the leader
+        self.links = links  # of the leader to all others by rank, of another to the leader
         self._lost: Callable[[int], None] = lambda rank: None
 
     @classmethod
-    def of_world(cls, place: Rendezvous, seconds: float) -> Self:
+    def at(cls, place: Rendezvous, rank: int, size: int, seconds: float) -> Self:
         """Return all processes that the launcher started, once they have found each other.
 
         Raises:
             PlatformError: They have not within so many seconds.
 
         """
-        rank, size = launcher.launched() or (0, 1)
         deadline = time.monotonic() + seconds
         if rank:
             return cls(rank, size, {0: _connect(rank, size, place, deadline)})
@@ -114,7 +113,7 @@ class SocketProcesses(Processes):
 
     def _watch(self) -> None:
         hung_up = select.poll()
-        ranks = {link.socket.fileno(): rank for rank, link in self._links.items()}
+        ranks = {link.socket.fileno(): rank for rank, link in self.links.items()}
         for descriptor in ranks:
             hung_up.register(descriptor, select.POLLRDHUP)
         while ranks:
@@ -124,13 +123,13 @@ class SocketProcesses(Processes):
 
     def _send(self, rank: int, message: bytes) -> None:
         try:
-            self._links[rank].send(message)
+            self.links[rank].send(message)
         except _Gone:
             self._give_up(rank)
 
     def _receive(self, rank: int) -> bytes:
         try:
-            return self._links[rank].receive()
+            return self.links[rank].receive()
         except _Gone:
             self._give_up(rank)
 
@@ -153,7 +152,7 @@ class SocketProcesses(Processes):
         if not self.leader:
             return pickle.loads(self._receive(0))
         packed = pickle.dumps(message)
-        for rank in self._links:
+        for rank in self.links:
             self._send(rank, packed)
         return message
 
@@ -181,7 +180,7 @@ class SocketProcesses(Processes):
 
     def sleep_until_sent(self) -> None:
         """Sleep in the kernel."""
-        select.select([self._links[0].socket], [], [])
+        select.select([self.links[0].socket], [], [])
 
     def abort(self) -> None:
         """End this process: the others see it."""
@@ -207,9 +206,11 @@ def _accept(size: int, place: Rendezvous, deadline: float) -> dict[int, _Link]:
                 raise PlatformError(
                     f"rank {missing} of {size} did not come to {place.what} in time: start all, or raise --timeout"
                 ) from None
-            with suppress(_Gone, ValueError, TypeError, KeyError):  # somebody else's
+            try:
                 rank, link = _admit(connection, word, size, links)
                 links[rank] = link
+            except (_Gone, ValueError, TypeError, KeyError):  # somebody else's
+                connection.close()
     return links
 
 
@@ -255,11 +256,14 @@ def _connect(rank: int, size: int, place: Rendezvous, deadline: float) -> _Link:
 
 def _introduce(host: str, rank: int, size: int, where: Mapping[str, Any]) -> _Link:
     connection = socket.create_connection((host, int(where["port"])), timeout=_CONNECTING)
-    link = _Link(connection)
-    link.send(json.dumps({"word": where["word"], "rank": rank, "size": size}).encode())
-    if refused := json.loads(link.receive(_MOST))["refused"]:
-        raise PlatformError(f"{refused}: do two runs meet in one place? give each its own --rendezvous")
-    connection.settimeout(None)
+    with ExitStack() as undo:
+        undo.enter_context(connection)
+        link = _Link(connection)
+        link.send(json.dumps({"word": where["word"], "rank": rank, "size": size}).encode())
+        if refused := json.loads(link.receive(_MOST))["refused"]:
+            raise PlatformError(f"{refused}: do two runs meet in one place? give each its own --rendezvous")
+        connection.settimeout(None)
+        undo.pop_all()
     return link
 
 

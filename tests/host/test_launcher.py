@@ -1,7 +1,8 @@
 """Whether somebody else started the ranks."""
 
-from collbench.host.launcher import complaint, launched, neighbours, unlaunched
+from collbench.host.launcher import RENDEZVOUS, complaint, launched, neighbours, start, starts_mpi, unlaunched
 
+SRUN = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "PMI_SIZE": "2", "PMI_RANK": "1"}
 STEP = {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}
 
 
@@ -21,6 +22,10 @@ PLACES: tuple[tuple[dict[str, str], tuple[int, int] | None], ...] = (
     ({"WORLD_SIZE": "", "RANK": ""}, None),
     ({"RANK": "gold"}, None),
     ({"PMI_SIZE": "2", "PMI_RANK": "0", "WORLD_SIZE": "four", "RANK": "0"}, (0, 2)),
+    ({"WORLD_SIZE": "3", "JOB_COMPLETION_INDEX": "2"}, (2, 3)),
+    ({"JOB_COMPLETION_INDEX": "2"}, None),
+    (SRUN | {"WORLD_SIZE": "16", "RANK": "9", "TORCHELASTIC_RUN_ID": "none"}, (9, 16)),
+    (SRUN | {"WORLD_SIZE": "16", "RANK": "9"}, (1, 2)),
 )
 NEIGHBOURS: tuple[tuple[dict[str, str], int], ...] = (
     ({}, 1),
@@ -64,6 +69,32 @@ def test_what_no_launcher_says_is_a_complaint_with_the_variable_and_the_fix() ->
 def test_launchers_say_how_many_processes_are_here() -> None:
     for environment, here in NEIGHBOURS:
         assert neighbours(environment) == here, environment
+
+
+def test_mpi_starts_where_its_own_launcher_or_a_pmi_is_and_no_folder_was_named() -> None:
+    slurm = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
+    for environment, can in (
+        ({}, False),
+        ({"PMI_SIZE": "2", "PMI_RANK": "1"}, True),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3"}, True),
+        ({"MV2_COMM_WORLD_SIZE": "2", "MV2_COMM_WORLD_RANK": "0"}, True),
+        (slurm, False),
+        (slurm | {"PMIX_RANK": "1"}, True),
+        (slurm | {"PMI_RANK": "1", "PMI_FD": "12"}, True),
+        (SRUN | {RENDEZVOUS: "folder"}, False),
+        (SRUN | {"WORLD_SIZE": "16", "RANK": "9", "TORCHELASTIC_RUN_ID": "none"}, False),
+        ({"WORLD_SIZE": "8", "RANK": "7"}, False),
+        ({"WORLD_SIZE": "3", "JOB_COMPLETION_INDEX": "2"}, False),
+    ):
+        assert starts_mpi(environment) == can, environment
+
+
+def test_two_starts_have_different_names_that_are_names_of_files() -> None:
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
+    again = {"TORCHELASTIC_RUN_ID": "../a b", "TORCHELASTIC_RESTART_COUNT": "1"}
+    names = [start(step), start(step | {"SLURM_STEP_ID": "1"}), start(again), start({})]
+    assert len(set(names)) == len(names)
+    assert not any("/" in name or " " in name for name in names)
 
 
 def test_what_launchers_say_is_taken_away_and_nothing_else() -> None:
