@@ -52,14 +52,14 @@ def test_a_run_is_launched_by_who_started_several_processes() -> None:
 
 
 def test_what_no_launcher_says_is_a_complaint_with_the_variable_and_the_fix() -> None:
-    for environment, start in (
+    for environment, beginning in (
         ({"WORLD_SIZE": "many"}, "WORLD_SIZE=many is no number of processes"),
         ({"PMI_SIZE": "-1", "PMI_RANK": "0"}, "PMI_SIZE=-1"),
         ({"WORLD_SIZE": "0", "RANK": "0"}, "WORLD_SIZE=0"),
         ({"WORLD_SIZE": "2", "RANK": "first"}, "RANK=first is no rank of WORLD_SIZE=2"),
         ({"SLURM_STEP_NUM_TASKS": "9" * 5000, "SLURM_PROCID": "0"}, "SLURM_STEP_NUM_TASKS=999"),
     ):
-        assert complaint(environment).startswith(start)
+        assert complaint(environment).startswith(beginning)
         assert complaint(environment).endswith("unset it, or leave it to a launcher (mpirun, srun, torchrun)")
         assert launched(environment) is None
     for environment, _ in (*PLACES, *NEIGHBOURS):
