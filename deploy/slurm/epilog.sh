@@ -2,7 +2,7 @@
 # Slurm's Epilog: a check after a job, which delays nobody's start; a node that fails it is drained with the reason.
 # slurm.conf: Epilog=/etc/slurm/epilog.d/*, PrologEpilogTimeout=120.  For nodes that are given to a job as a whole.
 # To change: EVERY, the seconds in which a node is checked at most once; LIMIT, how long the node is kept at most.
-PATH=/usr/sbin:/usr/bin:/sbin:/bin:/opt/collbench/bin:${COLLBENCH_BIN:-}
+export PATH=${COLLBENCH_BIN:-/opt/collbench/bin}:/usr/sbin:/usr/bin:/sbin:/bin  # Slurm sets none
 : "${EVERY:=86400}" "${LIMIT:=100}" "${FOLDER:=/var/lib/collbench}"
 export COLLBENCH_STATE=$FOLDER COLLBENCH_CACHE=$FOLDER/cache CUPY_CACHE_DIR=$FOLDER/cupy
 read -ra words <<<"${CHECK:---budget 60s}"

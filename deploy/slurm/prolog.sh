@@ -4,7 +4,7 @@
 # nohold_on_prolog_fail (or the job is held), MessageTimeout and BatchStartTimeout above LIMIT (Slurm's default is 10 s).
 # To change: EVERY, the seconds in which a node is checked at most once; LIMIT, the seconds that a job waits at most.
 # For nodes that are given to a job as a whole: beside another job a check disturbs and is disturbed.
-PATH=/usr/sbin:/usr/bin:/sbin:/bin:/opt/collbench/bin:${COLLBENCH_BIN:-}
+export PATH=${COLLBENCH_BIN:-/opt/collbench/bin}:/usr/sbin:/usr/bin:/sbin:/bin  # Slurm sets none
 : "${EVERY:=3600}" "${LIMIT:=40}" "${FOLDER:=/var/lib/collbench}"
 export COLLBENCH_STATE=$FOLDER COLLBENCH_CACHE=$FOLDER/cache CUPY_CACHE_DIR=$FOLDER/cupy
 read -ra words <<<"${CHECK:---budget 10s -b 1M -e 64M}"
