@@ -103,7 +103,7 @@ def test_a_wrong_compose_file_is_found(tmp_path: Path) -> None:
 def test_tasks_for_clouds_start_a_process_for_each_gpu_of_each_node() -> None:
     """With the variables that SkyPilot and dstack set, and torchrun's options."""
     sky, dstack = written(DEPLOY / "skypilot.yaml"), written(DEPLOY / "dstack.yaml")
-    assert set(sky) <= {"name", "num_nodes", "workdir", "resources", "setup", "run", "envs"}
+    assert set(sky) <= {"name", "num_nodes", "resources", "run"}
     assert dstack["type"] == "task"
     for command, nodes, gpus, rank, first in (
         (sky["run"], "SKYPILOT_NUM_NODES", "SKYPILOT_NUM_GPUS_PER_NODE", "SKYPILOT_NODE_RANK", "10.0.0.1"),
