@@ -11,7 +11,7 @@ import yaml
 
 from tests.conftest import ROOT, of_a_user
 from tests.deploy.operators import MONITOR, SCHEMAS
-from tests.deploy.programs import DEPLOY, GOOD, SLOW, collbench_with, passes, program, run, stand_in, written
+from tests.deploy.programs import DEPLOY, GOOD, SLOW, collbench_with, passes, program, run, written
 
 pytestmark = pytest.mark.deploy
 
@@ -264,14 +264,15 @@ def test_soperator_drains_a_worker_that_fails_and_none_of_which_nothing_is_known
         assert (done.returncode == 0) is passed, done.stdout
 
 
-def test_a_pod_of_a_fleet_leaves_a_run_for_its_node_whatever_the_verdict(
+def test_a_pod_of_a_fleet_leaves_a_verdict_for_its_node_and_fails_only_if_it_cannot(
     resources: dict[str, list[Resource]], tmp_path: Path
 ) -> None:
     [pod] = pods(kind(resources["fleet"], "Job"))
     shell, option, command = pod["spec"]["containers"][0]["command"]
-    given = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "NODE": "node7", "HOSTNAME": "pod-x"}
-    for leaves, status in (('mkdir -p "$3"; exit 3', 0), ("exit 2", 1)):
-        stand_in(tmp_path / "bin", "collbench", f'test "$1 $2" = "check --out" && {leaves}')
-        done = run(shell, option, command.replace("/fleet/", f"{tmp_path}/fleet-{status}/"), env=given)
-        assert done.returncode == status, done.stderr
-    assert [path.name for path in (tmp_path / "fleet-0").iterdir()] == ["node7-pod-x"]
+    given = of_a_user() | {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "NODE": "node7"}
+    for options, verdict in ((SLOW, "FAIL"), (GOOD, "OK"), ("--run missing", None)):
+        collbench_with(tmp_path / "bin", options)
+        done = run(shell, option, command.replace("/fleet/", f"{tmp_path}/fleet/"), env=given)
+        left = tmp_path / "fleet" / "node7" / "check.json"
+        assert (done.returncode == 0, left.exists()) == (verdict is not None,) * 2, done.stderr
+        assert verdict is None or json.loads(left.read_text())["status"] == verdict

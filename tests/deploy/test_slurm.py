@@ -113,7 +113,7 @@ def test_batch_scripts_check_one_node_and_pass_options_on(node: Path) -> None:
     given = {"SLURM_JOB_ID": "42", "SLURMD_NODENAME": "node7", "USER": "u", "PATH": f"{node}/bin:/usr/bin:/bin"}
     expected = {
         "check": "check --out check-42 -b 1M",
-        "fleet": "check --out fleet/node7-42 -b 1M",
+        "fleet": "check --json fleet/node7/check.json -b 1M",
         "check-pyxis": f"srun --container-image=registry.example.com#collbench:latest --container-mounts={node}:/work "
         "--container-workdir=/work collbench check --out check-42 -b 1M",
         "sweep": "srun --mpi=pmix --cpu-bind=none collbench sweep --out sweep-42 -b 1M",
@@ -123,7 +123,9 @@ def test_batch_scripts_check_one_node_and_pass_options_on(node: Path) -> None:
         text = (DEPLOY / "slurm" / f"{name}.sbatch").read_text().replace("/opt/collbench/bin", f"{node}/bin")
         done = run("/bin/bash", "-c", text, name, "-b", "1M", env=given, cwd=node)
         assert (done.returncode, done.stdout.split(), done.stderr) == (0, words.split(), ""), name
-    assert (node / "fleet").is_dir()
+    assert (node / "fleet" / "node7").is_dir()
+    text = (DEPLOY / "slurm" / "sweep.sbatch").read_text()
+    assert run("/bin/bash", "-c", text, env=given, cwd=node).stdout.endswith("--out sweep-42 --op=allreduce ")
 
 
 def test_every_line_for_slurm_is_an_option_of_sbatch() -> None:
