@@ -17,7 +17,7 @@ LINK = $(ROOTED)/bin/collbench
 # What `make outside` tries: PYTHONS="python3.11 python3.14".
 PYTHONS ?= $(PYTHON)
 
-.PHONY: sweep test test-all hour install uninstall ours wheel outside lint types unit faults fuzz mutants noisy bench results gallery model-report train-report test-gpu bench-gpu gpu-campaign cupy compiler clean
+.PHONY: sweep test test-all hour install uninstall ours wheel outside lint types unit test-deploy faults fuzz mutants noisy bench results gallery model-report train-report test-gpu bench-gpu gpu-campaign cupy compiler clean
 .DEFAULT_GOAL := sweep
 
 sweep: $(VENV)/.run compiler
@@ -70,13 +70,18 @@ types: $(VENV)/.dev
 
 # Three workers for two cores: there is always one that waits for a child.
 unit: $(VENV)/.dev
-	$(RUN)/pytest -n 3 --dist worksteal -m "not full and not machine" $(ARGS)
+	$(RUN)/pytest -n 3 --dist worksteal -m "not full and not machine and not deploy" $(ARGS)
 
 # What `make test` leaves out: whole matrices, races, memory model, browser, documentation, wheels; then, one at a time,
 # the tests that depend on this machine's scheduler.
 test-all: $(VENV)/.dev compiler
 	$(RUN)/pytest -n 3 --dist worksteal -m full $(ARGS)
 	$(RUN)/pytest -m "machine and not full" $(ARGS)
+
+# The files in deploy/: built, held against the schemas and linters of others, and carried out where no cluster is needed.
+# Takes two minutes; promtool, which no wheel has, is Debian's `prometheus`.
+test-deploy: $(VENV)/.deploy compiler
+	$(RUN)/pytest -n 2 --dist loadfile -m deploy tests/deploy $(ARGS)
 
 # Faults, each on a command of its own: signals, kills, full disks, closed streams.  Takes five minutes.
 faults: $(VENV)/.dev compiler
@@ -162,6 +167,10 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@$(RUN)/pip uninstall --quiet --quiet --yes $(OTHER_CUPY)
 	$(RUN)/pip install --quiet --disable-pip-version-check --editable '.[dev,$(or $(EXTRA),names)]'
 	@touch $@ $(VENV)/.run
+
+$(VENV)/.deploy: $(VENV)/.dev
+	$(RUN)/pip install --quiet --disable-pip-version-check --editable '.[deploy-test]'
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,136 @@
+"""Slurm's prolog and epilog drain a node that fails a check, with the reason, in bounded time, and no other node."""
+
+import os
+import shlex
+import shutil
+import sys
+import time
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.deploy.programs import DEPLOY, run, stand_in
+
+pytestmark = pytest.mark.deploy
+
+PROLOG, EPILOG = DEPLOY / "slurm" / "prolog.sh", DEPLOY / "slurm" / "epilog.sh"
+LEAST = '[[floor]]\ncollective = "allreduce"\nsize = "4K"\nvalue = 1e9\nunit = "us"\n'
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """A folder with a `scontrol` that writes down how it is called, and the real collbench."""
+    stand_in(tmp_path / "bin", "scontrol", f'printf "%s\\n" "$@" >> {tmp_path}/scontrol')
+    stand_in(tmp_path / "bin", "collbench", f'exec {sys.executable} -m collbench "$@"')
+    return tmp_path
+
+
+def carried_out(node: Path, script: Path, **more: str) -> CompletedProcess[str]:
+    """A script as slurmd starts it: without PATH and HOME."""
+    given = {"SLURMD_NODENAME": "node7", "SLURM_JOB_ID": "42", "PYTHONPATH": str(ROOT)}
+    given |= {"COLLBENCH_BIN": str(node / "bin"), "FOLDER": str(node / "state")}
+    return run("/bin/bash", script, env=given | more, cwd=node)
+
+
+def told(node: Path) -> list[str]:
+    """What scontrol was called with."""
+    path = node / "scontrol"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def wrong_kernels(folder: Path) -> dict[str, str]:
+    """Variables with which an all-reduce leaves the end of the result out."""
+    kernels = shutil.copytree(ROOT / "kernels", folder / "kernels")
+    text = (kernels / "ring.cu").read_text()
+    assert "count - tail, world.ranks);" in text
+    (kernels / "ring.cu").write_text(text.replace("count - tail, world.ranks);", "0, world.ranks);"))
+    return {"COLLBENCH_KERNELS": str(kernels), "CHECK": "--impl ring-flags -b 4020 -e 4020 --budget 1s"}
+
+
+def test_a_node_that_computes_wrong_is_drained_with_the_reason(node: Path) -> None:
+    """The prolog fails, too, so that the job goes elsewhere; the epilog must not: its status is a reason."""
+    wrong = wrong_kernels(node)
+    for script, status in ((PROLOG, 1), (EPILOG, 0)):
+        done = carried_out(node, script, **wrong)
+        assert (done.returncode, done.stdout, done.stderr) == (status, "", ""), script
+        update, name, state, reason = told(node)
+        assert (update, name, state) == ("update", "nodename=node7", "state=drain")
+        assert reason.startswith("reason=collbench: allreduce: "), reason
+        assert "WRONG: rank" in reason
+        (node / "scontrol").unlink()
+
+
+def test_a_node_that_is_right_stays(node: Path) -> None:
+    (node / "floors.toml").write_text(LEAST)
+    words = f"--reference {node}/floors.toml -b 4K -e 4K --budget 1s"
+    for script in (PROLOG, EPILOG):
+        done = carried_out(node, script, CHECK=words, EVERY="0")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), script
+    assert told(node) == []
+    assert {path.name for path in (node / "state").iterdir()} >= {"checked", "checked-at-length", "cache"}
+
+
+def test_a_check_that_does_not_end_is_ended_and_drains_nothing(node: Path) -> None:
+    stand_in(node / "bin", "collbench", "exec sleep 100")
+    for script in (PROLOG, EPILOG):
+        begun = time.monotonic()
+        assert carried_out(node, script, LIMIT="1").returncode == 0
+        assert time.monotonic() - begun < 60
+    assert told(node) == []
+
+
+def test_a_node_is_checked_once_in_a_while(node: Path) -> None:
+    """A long check counts as a short one; a node that failed is checked at the next occasion."""
+    stand_in(node / "bin", "collbench", f"echo checked >> {node}/calls; cat {node}/reason")
+    (node / "reason").write_text("collbench: slow")
+    calls = []
+    for script in (PROLOG, PROLOG, EPILOG, EPILOG, PROLOG):
+        if len(calls) == 2:
+            (node / "reason").write_text("")
+        carried_out(node, script)
+        calls.append((node / "calls").read_text().count("checked"))
+    assert calls == [1, 2, 3, 3, 3]
+    for stamp in ("checked", "checked-at-length"):
+        os.utime(node / "state" / stamp, (0, 0))
+    carried_out(node, EPILOG)
+    carried_out(node, PROLOG)
+    assert (node / "calls").read_text().count("checked") == 4
+
+
+def test_a_controller_that_does_not_answer_delays_nothing_and_the_job_goes_elsewhere(node: Path) -> None:
+    stand_in(node / "bin", "collbench", "echo 'collbench: allreduce: slow'")
+    stand_in(node / "bin", "scontrol", "exec false")
+    assert carried_out(node, PROLOG).returncode == 1
+    assert carried_out(node, EPILOG).returncode == 0
+
+
+def test_batch_scripts_check_one_node_and_pass_options_on(node: Path) -> None:
+    """A folder of results for each node and job, also where the folder of the fleet is not there yet."""
+    stand_in(node / "bin", "collbench", 'printf "%s " "$@"')
+    stand_in(node / "bin", "srun", 'printf "srun "; printf "%s " "$@"')
+    given = {"SLURM_JOB_ID": "42", "SLURMD_NODENAME": "node7", "USER": "u", "PATH": f"{node}/bin:/usr/bin:/bin"}
+    expected = {
+        "check": "check --out check-42 -b 1M",
+        "fleet": "check --json fleet/node7/check.json -b 1M",
+        "check-pyxis": f"srun --container-image=registry.example.com#collbench:latest --container-mounts={node}:/work "
+        "--container-workdir=/work collbench check --out check-42 -b 1M",
+        "sweep": "srun --mpi=pmix --cpu-bind=none collbench sweep --out sweep-42 -b 1M",
+    }
+    for name, words in expected.items():
+        # Slurm's script begins with the folder of collbench; here the stand-in is first.
+        text = (DEPLOY / "slurm" / f"{name}.sbatch").read_text().replace("/opt/collbench/bin", f"{node}/bin")
+        done = run("/bin/bash", "-c", text, name, "-b", "1M", env=given, cwd=node)
+        assert (done.returncode, done.stdout.split(), done.stderr) == (0, words.split(), ""), name
+    assert (node / "fleet" / "node7").is_dir()
+    text = (DEPLOY / "slurm" / "sweep.sbatch").read_text()
+    assert run("/bin/bash", "-c", text, env=given, cwd=node).stdout.endswith("--out sweep-42 --op=allreduce ")
+
+
+def test_every_line_for_slurm_is_an_option_of_sbatch() -> None:
+    known = {"job-name", "nodes", "ntasks", "ntasks-per-node", "exclusive", "gpus-per-node", "time", "output"}
+    for path in sorted((DEPLOY / "slurm").glob("*.sbatch")):
+        lines = [line for line in path.read_text().splitlines() if line.startswith("#SBATCH")]
+        asked = {shlex.split(line)[1].removeprefix("--").partition("=")[0] for line in lines}
+        assert {"time", "exclusive", "nodes"} <= asked <= known, path
