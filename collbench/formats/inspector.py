@@ -118,26 +118,25 @@ def recognises(source: Source) -> bool:
 
 
 def read(sources: Iterable[Source], hints: Hints) -> list[ImportedTest]:
-    """Read the files of one program, a test for each number of ranks and nodes; RunFileError if nothing has a time."""
+    """Read the files of one program, a test for each collective and its ranks; RunFileError if nothing has a time."""
     left_out, operations, names, torn = LeftOut(), list[Operation](), list[str](), False
     for source in sources:
         operations += _operations(source, left_out)
         names.append(source.file)
         torn |= source.torn
     file = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-    on_machines: dict[tuple[int, int], list[Operation]] = {}
+    kinds: dict[tuple[int, int, str], list[Operation]] = {}
     for each in _placed(operations, left_out):
-        on_machines.setdefault((each.ranks, each.nodes), []).append(each)
-    if not on_machines:
+        kinds.setdefault((each.ranks, each.nodes, each.collective), []).append(each)
+    if not kinds:
         raise RunFileError(f"{file}: no operation with a time; {'; '.join(left_out.reasons[:2])}")
     tests: list[ImportedTest] = []
-    for (ranks, nodes), alike in on_machines.items():
+    for (ranks, nodes, _), alike in kinds.items():
         by, on_nodes = alike[0].by, f" on {nodes} nodes" if nodes > 1 else ""
         machine = Machine(ranks, f"{ranks} x unknown GPU{on_nodes}", host=clean(by.hostname, 64), nodes=nodes)
         rows = list(_rows(alike, left_out))
         statistic = "median of a program's operations, slowest rank"
         results = make_results(file, rows, machine, implementation="nccl", statistic=statistic, left_out=left_out)
-        spread = f"{ranks} ranks{on_nodes}: give diagnose and check --nodes {nodes}" if nodes > 1 else ""
         tests.append(
             ImportedTest(
                 format=NAME,
@@ -147,7 +146,7 @@ def read(sources: Iterable[Source], hints: Hints) -> list[ImportedTest]:
                 machine=machine,
                 results=results,
                 complete=not torn,
-                remarks=tuple(filter(None, ("" if tests else REAL, spread))),
+                remarks=() if tests else (REAL,),
             )
         )
     return [replace(tests[0], left_out=left_out.reasons), *tests[1:]]
@@ -183,10 +182,11 @@ def _operations(source: Source, left_out: LeftOut) -> Iterator[Operation]:
 
 def _operation(line: Line, fields: dict[str, Any], prefix: str) -> Operation:
     """Return what a record says; UnfitRow if that is not the time of an operation."""
-    if fields.get(prefix) not in READ_AS:
-        raise UnfitRow(no_collective(clean(fields.get(prefix))))
+    name = clean(fields.get(prefix), 40)
+    if name not in READ_AS:
+        raise UnfitRow(no_collective(name))
     try:
-        body = msgspec.convert({**fields, "name": fields[prefix]}, Body)
+        body = msgspec.convert({**fields, "name": name}, Body)
     except (msgspec.ValidationError, OverflowError) as error:
         raise UnfitRow(f"it is no whole record: {clean(error)}") from None
     on, collective, seconds = line.header, COLLECTIVES[READ_AS[body.name]], seconds_of(body.exec_time_us)
@@ -221,20 +221,21 @@ def _placed(operations: list[Operation], left_out: LeftOut) -> Iterator[Operatio
 
 
 def _rows(operations: Iterable[Operation], left_out: LeftOut) -> Iterator[ForeignRow]:
-    """Yield a row for each collective and size: a sample is the time of an operation's slowest rank."""
-    kinds: dict[tuple[str, int], dict[object, dict[int, Operation]]] = {}
+    """Yield a row for each size: a sample is the time of an operation's slowest rank."""
+    sizes: dict[int, dict[object, dict[int, Operation]]] = {}
     for each in operations:
-        kinds.setdefault((each.collective, each.nbytes), {}).setdefault(each.once, {})[each.on.rank] = each
-    for at, ((collective, nbytes), joined) in enumerate(kinds.items()):
+        sizes.setdefault(each.nbytes, {}).setdefault(each.once, {})[each.on.rank] = each
+    for at, (nbytes, joined) in enumerate(sizes.items()):
         seen = max(map(len, joined.values()))
         for fewer in (key for key, ranks in joined.items() if len(ranks) < seen):
             left_out.add("operations that fewer ranks recorded than others of their size", hash(fewer))
         every = [tuple(ranks.values()) for ranks in joined.values() if len(ranks) == seen]
         samples = tuple(max(each.seconds for each in ranks) for ranks in every)
-        first, who = every[0][0], "one end of a send" if collective == "sendrecv" else "the time of one rank only"
+        first, collective = every[0][0], COLLECTIVES[every[0][0].collective]
+        who = "one end of a send" if collective.name == "sendrecv" else "the time of one rank only"
         if seen > 1:
             least = median(min(each.seconds for each in ranks) for ranks in every) / median(samples)
-            who = f"slowest of {seen} ranks, of which the fastest, which waits least, took {least:.2f} of it"
+            who = f"slowest of {seen} ranks, {least:.2f} of it on the fastest"
         missing = f"{first.ranks - seen} ranks are missing" if 1 < seen < first.ranks else ""
         bodies = [each.body for ranks in every for each in ranks]
         methods = sorted({f"{body.algo}/{body.proto}".lower() for body in bodies if body.algo})
@@ -242,9 +243,9 @@ def _rows(operations: Iterable[Operation], left_out: LeftOut) -> Iterator[Foreig
         notes = ("real traffic", who, missing, clean(", ".join(methods)), clock, "type not said")
         yield ForeignRow(
             number=at,
-            collective=collective,
+            collective=collective.name,
             nbytes=nbytes,
-            dtype="float" if COLLECTIVES[collective].reduces else "int8",
+            dtype="float" if collective.reduces else "int8",
             seconds=median(samples),
             samples=samples,
             note=", ".join(filter(None, notes)),
