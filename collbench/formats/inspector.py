@@ -253,4 +253,4 @@ def _rows(operations: Iterable[Operation], left_out: LeftOut) -> Iterator[Foreig
 
 
 SUMMARY = "JSON of NCCL Inspector, a file for each process"
-FORMAT = Format(NAME, SUMMARY, recognises, lambda source, hints: read([source], hints), join=read)
+FORMAT = Format(NAME, SUMMARY, recognises, lambda source, hints: read([source], hints), join=read, order=1)

@@ -108,11 +108,23 @@ def test_a_send_is_of_two_ranks_on_a_node_or_on_two_as_hosts_tell() -> None:
     assert apart.machine.nodes == 2, "each node has one rank"
 
 
+def test_ranks_are_compared_with_the_nodes_that_the_communicator_spans() -> None:
+    (test,) = joined(record(sent("Send", 1), 0, 2, 2))
+    run = run_of([test])
+    for nodes, spread in ((None, 2), (1, 1)):
+        ((_, part),) = diagnose(run, "dgx-h100", nodes=nodes).curves
+        assert part
+        assert (part.ranks, part.nodes) == (2, spread), nodes
+    result = check(run=run, on="dgx-h100")
+    assert result
+    assert result.nodes == 2
+
+
 def test_a_line_without_a_communicator_has_that_of_the_marker_above_and_of_no_other() -> None:
     lines = MARKED.splitlines(keepends=True)
     markers = [at for at, line in enumerate(lines) if "dump_stats" in line]
     assert markers == [0, 7]
-    torn = "".join([*lines[:7], lines[7][:99] + "\n", *lines[8:]])
+    torn = "".join([*lines[:3], *lines[4:7], lines[7][:99] + "\n", *lines[8:]])  # and one of the first marker's is lost
     (gather,) = (row for row in reported(parsed(torn)) if row.case.collective.name == "allgather")
     assert gather.samples == pytest.approx((31e-6, 33e-6))
     assert "its communicator is not known" in said(parsed(torn))
