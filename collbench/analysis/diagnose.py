@@ -30,7 +30,7 @@ from collbench.cases import Case
 from collbench.errors import CollbenchError, Unsupported
 from collbench.model.equation import Floats
 from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, regime, smoothed
-from collbench.model.predict import curve
+from collbench.model.predict import COPIED_BAND, COPIES, curve
 from collbench.platforms import platforms
 from collbench.results.base import Observed
 from collbench.results.collectives import Prediction
@@ -127,6 +127,8 @@ class Diagnosis:
         """What to say of a slow curve without a reason; empty for any other."""
         if self.speed is not Health.SLOW or self.reasons:
             return ""
+        if self.implementation.startswith(COPIES):
+            return "see `nvidia-smi nvlink --status` for links that are down, and `nvidia-smi topo -p2p r` for paths"
         return f"reason unknown: times are {self.off:.2f}x off, and nothing that the model can change explains it"
 
     @property
@@ -159,6 +161,8 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
         expected = tuple(expect(used, [row.case for row in rows], name))
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
+    if name.startswith(COPIES):
+        return _held_against_a_link(Diagnosis(name, rows, expected, Health.AS_EXPECTED))
     if len(rows) < FEWEST:
         remark = f"{len(rows)} size{'s' if len(rows) > 1 else ''} measured; {FEWEST} are needed"
         return Diagnosis(name, rows, expected, Health.UNKNOWN, remark)
@@ -168,6 +172,17 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     if health is not Health.SLOW:
         return diagnosis
     return replace(diagnosis, reasons=tuple(explain(compared, facts, expect)))
+
+
+def _held_against_a_link(copies: Diagnosis) -> Diagnosis:
+    """Judge copies between two GPUs by their bands: a size is enough, since a row is the slowest of all pairs."""
+    ratios = [row.typical / link.seconds for row, link in zip(copies.measured, copies.expected, strict=True)]
+    low, high = COPIED_BAND
+    slowest = max(ratios)
+    health = Health.SLOW if slowest > high else Health.FASTER if slowest < low else Health.AS_EXPECTED
+    row = copies.measured[ratios.index(slowest)]
+    remark = f"{slowest:.2f}x the time of such a link; healthy ones take {low} to {high}x; {row.note}"
+    return replace(copies, speed=health, remark="" if health is Health.AS_EXPECTED else remark, off=slowest, limit=high)
 
 
 def settings(facts: RunFacts) -> list[str]:

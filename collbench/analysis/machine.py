@@ -98,6 +98,14 @@ def sized(system: System, ranks: int, nodes: int | None = None) -> System:
     return system.part(ranks // nodes).of(nodes)
 
 
+def stated_nodes(system: System | None, run: Run) -> int | None:
+    """Return the nodes that a foreign log names, where its ranks may lie so on the system; else None."""
+    nodes, ranks = run.header.topology.rest.get("nodes"), run.header.topology.ranks
+    if not run.header.imported.tests or type(nodes) is not int or nodes < 2 or not system or not system.nics:
+        return None
+    return nodes if ranks % nodes == 0 and ranks // nodes <= system.gpus else None
+
+
 def remarks(run: Run) -> tuple[str, ...]:
     """Return sentences on what spoils the numbers of a run, by its header."""
     topology = discovered(run)

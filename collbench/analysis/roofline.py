@@ -39,7 +39,7 @@ def traffic(system: System, case: Case, algorithm: str) -> Traffic:
     A tree's edges carry S up and S down, 2*(N-1)/N*S a node on average.  An all-to-all sends each node's GPUs' parts.
     """
     ranks, nodes = case.ranks, system.nodes
-    factor = case.collective.bus_factor(ranks)
+    factor = 1.0 if case.collective.flights else case.collective.bus_factor(ranks)  # a message is sent once
     schedule = SCHEDULES.get(case.collective.name)  # what was measured need not have a model
     if nodes > 1 and system.nics:
         if schedule and schedule.leaving:
@@ -61,7 +61,7 @@ def traffic_in_words(system: System, measured: Observed, expected: Prediction) -
         f"{rate / wire.line:.0%} of their {format_rate(wire.line)} (usual: {usual / wire.line:.0%})"
     ]
     bus = measured.case.collective.bus_factor(measured.case.ranks)
-    if measured.busbw > wire.line and wire.per_byte < bus:
+    if expected.algorithm and measured.busbw > wire.line and wire.per_byte < bus:
         words.append(
             f"busbw may be above that: it counts {bus:.3g} bytes sent for each byte of the array, as a ring sends; "
             f"{expected.algorithm} sends {wire.per_byte:.3g}"

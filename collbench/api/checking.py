@@ -22,7 +22,7 @@ from collbench.analysis.check import (
 from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
-from collbench.analysis.machine import machine, remarks, sized
+from collbench.analysis.machine import machine, remarks, sized, stated_nodes
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
@@ -246,7 +246,7 @@ class Judge:
         facts = RunFacts(header.environment.variables, remarks(run), why)
         if system or not measured:
             name = f"the model of {system.title}" if system else ""
-            return cls(test, name, system=system, nodes=against.nodes, facts=facts)
+            return cls(test, name, system=system, nodes=against.nodes or stated_nodes(system, run), facts=facts)
         folder = baselines.folder_of(header)
         earlier = [] if against.renew else baselines.read_baseline(folder)
         calibrated = CalibratedExpectation()

@@ -10,9 +10,9 @@ from pathlib import Path
 from collbench.api.requests import new_folder
 from collbench.collectives import find_collective
 from collbench.errors import Notice, RunFileError
-from collbench.formats import read_tests
+from collbench.formats import read_files
 from collbench.formats.imported import Hints, Imported, grouped, remarks
-from collbench.formats.source import load
+from collbench.formats.source import files_in, load
 from collbench.runfile.store import NAME, Run, Writer
 
 _SHOWN = 3  # reasons for leaving rows out, where there is no other row
@@ -26,10 +26,10 @@ def import_(
     op: str = "",
     out: Path | str | None = None,
 ) -> list[Run]:
-    """Read what other tools printed, as `collbench import` does: nccl-tests, rccl-tests, OSU, CSV.
+    """Read what other tools printed, as `collbench import` does: nccl-tests, OSU, NCCL Inspector, and so on.
 
     Args:
-        files: A log or several; "-" is standard input.
+        files: A log or several, or a folder of them; "-" is standard input.
         name: The format, by its name in `collbench import --help`; by default as the content shows.
         ranks: Number of ranks, where a file does not tell it.
         op: Collective, where a file does not tell it.
@@ -61,7 +61,7 @@ def read_foreign(
 ) -> tuple[list[Imported], list[str]]:
     """Return what goes into a run file each, at least one, and what the user must know of it, a line each."""
     hints = Hints(ranks, find_collective(op).name if op else "")
-    tests = [test for file in files for test in read_tests(load(Path(file)), hints, name)]
+    tests = read_files((load(path) for file in files for path in files_in(Path(file))), hints, name)
     groups = grouped(tests)
     if not groups:
         reasons = [reason for test in tests for reason in test.left_out]

@@ -1,4 +1,4 @@
-"""Read results of other tools into run files: nccl-tests, rccl-tests, OSU, CSV.
+"""Read results of other tools into run files: nccl-tests, rccl-tests, OSU, NCCL Inspector, nvbandwidth, CSV.
 
 For example:
   collbench import all_reduce.log
@@ -20,7 +20,9 @@ from collbench.runfile.store import Run
 _OPTIONS = [
     click.Argument(["files"], metavar="FILE...", nargs=-1, required=True, type=PATH),
     option(
-        "--as name", "nccl-tests, nccl-tests-json, rccl, osu or csv.  [default: as the content shows]", metavar="FORMAT"
+        "--as name",
+        "nccl-tests, nccl-tests-json, rccl, osu, nccl-inspector, nvbandwidth or csv.  [default: as the content shows]",
+        metavar="FORMAT",
     ),
     option("--ranks", "Number of ranks, where a file does not tell it.", type=int, metavar="N"),
     option("--op", "Collective, where a file does not tell it.", default="", metavar="NAME"),
@@ -32,8 +34,8 @@ _OPTIONS = [
 def command(files: tuple[Path, ...], name: str | None, ranks: int | None, op: str, out: Path | None) -> int:
     """Read what other tools printed into a run file, which plot, fit, diagnose and compare then take.
 
-    FILE is a log, `-` standard input.  Tests of one machine go into one run file, others into one each.  Nobody here
-    checked these numbers, so each row says what was reported and of what it is a statistic.
+    FILE is a log or a folder of logs, `-` standard input.  Tests of one machine go into one run file, others into one
+    each.  Nobody here checked these numbers, so each row says what was reported and of what it is a statistic.
     """
     groups, said = read_foreign(files, name, ranks, op)
     for remark in said:

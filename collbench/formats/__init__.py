@@ -6,9 +6,10 @@ content.  `imported` has what readers return, `exported` what writers get.
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 
 from collbench.errors import RunFileError, unknown
 from collbench.formats.exported import ExportSelection
@@ -33,6 +34,7 @@ class Format:
     mixed: bool = False  # whether one file holds several implementations
     among: bool = False  # whether its tables may stand in one log with those of other tools
     order: int = 0  # those that look for more specific signs come first
+    join: Callable[[Iterable[Source], Hints], Sequence[ImportedTest]] | None = None  # reads files that belong together
 
 
 @cache
@@ -95,4 +97,20 @@ def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequenc
             errors.append(error)
     if not tests:
         raise errors[0]
+    return tests
+
+
+def read_files(sources: Iterable[Source], hints: Hints, name: str | None = None) -> list[ImportedTest]:
+    """Read files as `read_tests` does; consecutive files of a format that joins them are read together."""
+
+    def joining(source: Source) -> Format | None:
+        joined = (format_ for format_ in formats().values() if format_.join)
+        return next((each for each in joined if each.name == name or (not name and each.recognises(source))), None)
+
+    tests: list[ImportedTest] = []
+    for format_, alike in groupby(sources, joining):
+        if format_ and format_.join:
+            tests += format_.join(alike, hints)
+        else:
+            tests += [test for source in alike for test in read_tests(source, hints, name)]
     return tests

@@ -4,10 +4,13 @@ What is too large or no number is refused, not guessed.
 """
 
 import csv
+import gzip
 import html
+import io
 import math
 import re
 import sys
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -25,6 +28,8 @@ GREATEST = 2**62  # bytes of a message
 SHORTEST, LASTING = 1e-12, 1e9  # seconds of an operation
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 STDIN = "-"
+LOGS = ("*.log", "*.log.gz", "*.jsonl", "*.jsonl.gz", "*.json")  # files of a folder that are read
+GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,16 @@ class Source:
         return clean(Path(self.name).name) or "stdin"
 
 
+def files_in(path: Path) -> list[Path]:
+    """Return the logs in a folder and the folders below it, in order; of anything else the path itself."""
+    if not path.is_dir():
+        return [path]
+    found = sorted({file for pattern in LOGS for file in path.rglob(pattern) if file.is_file()})
+    if not found:
+        raise RunFileError(f"{path}: no {', '.join(LOGS)} in this folder; name the files")
+    return found
+
+
 def load(path: Path) -> Source:
     """Read a file, or standard input for `-`; RunFileError if it cannot be read or is too large."""
     if str(path) != STDIN:
@@ -71,7 +86,12 @@ def load(path: Path) -> Source:
 
 
 def decode(name: str, raw: bytes) -> Source:
-    """Decode the bytes of a file."""
+    """Decode the bytes of a file, which may be compressed by gzip."""
+    if raw[:2] == GZIP:
+        try:
+            raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(LARGEST + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise RunFileError(f"{name}: cannot be decompressed: {clean(error)}") from None
     if len(raw) > LARGEST:
         raise RunFileError(f"{name} is larger than {LARGEST >> 20} MiB; cut out the part with the results")
     wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")

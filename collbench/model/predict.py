@@ -21,6 +21,15 @@ from collbench.results import Note, Prediction
 from collbench.topology.system import ALGORITHMS, PROTOCOLS, System
 
 _effect = lru_cache(maxsize=512)(effect)
+COPIES = "memcpy-"
+"""How the names of copies between two GPUs begin, which CUDA makes without NCCL."""
+COPIED = 1.05
+COPIED_BAND = (0.85, 1.2)
+"""What a copy reaches of a link as NCCL counts it (`System.to_next`), and the band of its time.
+
+Published by nvbandwidth, of one direction or half the sum of both: 370 to 397 GB/s of 370.8 on 8 x H100 and H200,
+674 to 786 of 721.8 on B200 and GB200, 151 to 176 of 164.8 on 8 x H800.
+"""
 GRID = np.unique(np.rint(SIZES)).astype(np.int64)
 """Bytes at which a slowed curve is evaluated: integers, so that it is the same whichever sizes are asked for."""
 
@@ -53,6 +62,8 @@ def curve(
     part = system.part(cases[0].ranks)
     if implementation == "nccl":
         return _nccl(part, cases, calibration or calibration_of(system))
+    if implementation.startswith(COPIES):
+        return [_copied(part, case, implementation) for case in cases]
     if implementation != "auto" and implementation not in handwritten.modelled():
         if implementation in implementations():
             raise Unsupported(
@@ -74,6 +85,12 @@ def _nccl(system: System, cases: Sequence[Case], calibration: Calibration | None
         algorithm, protocol = terms.algorithms[place], terms.protocols[place]
         predictions.append(Prediction(case, "nccl", seconds, low * seconds, high * seconds, algorithm, protocol))
     return predictions
+
+
+def _copied(system: System, case: Case, name: str) -> Prediction:
+    seconds = case.nbytes / (COPIED * system.to_next)
+    low, high = COPIED_BAND
+    return Prediction(case, name, seconds, low * seconds, high * seconds)
 
 
 def _handwritten(system: System, case: Case, name: str) -> Prediction:

@@ -28,7 +28,15 @@ class Golden:
     complete: bool = True
 
 
+# Those of inspector_* and nvbandwidth_* are made up, with the members and the order of them that the sources of NCCL
+# Inspector (inspector_json.cc) and nvbandwidth (json_output.cpp) have.
 GOLDENS = {
+    "inspector_v4_0.log": Golden(
+        "nccl-inspector", 4, 8, "nccl", ("allreduce", "reducescatter"), (27.0, 316.0, 4137.5, 418.0), left_out=2
+    ),
+    "inspector_v4_4.log": Golden(
+        "nccl-inspector", 3, 2, "nccl", ("allgather", "allreduce", "sendrecv"), (31.0, 9.0, 96.0), left_out=2
+    ),
     "json_v1_misspelled.json": Golden("nccl-tests-json", 4, 8, "nccl", ("broadcast",), (3.1, 3.0), complete=True),
     "json_v2_torn.json": Golden(
         "nccl-tests-json", 2, 4, "nccl", ("reducescatter",), (30.1, 30.0), left_out=1, complete=False
@@ -61,6 +69,15 @@ GOLDENS = {
         "nccl-tests", 12, 4, "nccl", ("allreduce",), (12.9, 12.87), left_out=1, complete=False
     ),
     "nccl_tests_trimmed_ranks.txt": Golden("nccl-tests", 10, 16, "nccl", ("allreduce",), (64.26, 62.98)),
+    "nvbandwidth_v0_8.json": Golden(
+        "nvbandwidth",
+        4,
+        2,
+        "memcpy-read-ce",
+        ("bandwidth", "bidirectional"),
+        (2**29 / 394.25e3, 2**29 / 198.75e3, 2**30 / 784.5e3, 2**29 / 367.5e3),
+        left_out=5,
+    ),
     "osu_mpi_cuda_bandwidth.txt": Golden("osu", 3, 2, "mpi", ("sendrecv",), (1 / 0.35, 1024 / 340.12)),
     "osu_mpi_datatypes.txt": Golden("osu", 6, 4, "mpi", ("allgather",), (1.2, 2.4, 21.7, 1.25), given=4),
     "osu_mpi_nonblocking.txt": Golden("osu", 2, 4, "mpi", ("reducescatter",), (1.42, 1.44), left_out=1, given=4),
