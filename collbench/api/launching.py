@@ -117,7 +117,7 @@ def _srun(job: Job, program: str) -> Made:
 
 
 def _usual(environment: Mapping[str, str]) -> Kind:
-    """Return the kind of the MPI library that ranks load; without any launcher here, of the one whose folder is named."""
+    """Return the MPI library that ranks load; where no launcher is here, the library whose folder is named."""
     try:
         return own(environment).kind
     except PlatformError:
