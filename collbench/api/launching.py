@@ -23,11 +23,12 @@ from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.cpu.mpi_libraries import ALIASES, KINDS, Flags, Kind, nearest, own
 from collbench.runfile.environment import variables
 from collbench.topology.discover_cpu import cpu_list, read_text
+from collbench.topology.discovered import Gpu
 
 HERE = "localhost"
 _SRUN = Flags(even="--cpu-bind=none", near="--cpu-bind=map_ldom:{numas}", uneven="--cpu-bind=none")
-_PORT = 29400  # torchrun's own choice where none is given
-_TIMEOUT = 10.0  # seconds for srun to list what it knows
+_PORT = 29400  # torchrun's choice where none is given
+_PASSED_ON = ("LD_LIBRARY_PATH", "MPI4PY_LIBMPI", "PYTHONPATH")  # beside the variables that a run's header names
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,7 @@ class Job:
     program: tuple[str, ...]
     counts: tuple[int, ...]  # ranks of each host
     names: tuple[str, ...]  # of the hosts; none where only the batch system knows them
-    numas: tuple[
-        int, ...
-    ] = ()  # by rank of a host, the NUMA node near its GPU; none where there is no need, or not known
+    numas: tuple[int, ...] = ()  # by rank of a host, the NUMA node near its GPU; none where that is not known
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     @property
@@ -100,9 +99,7 @@ def _find_srun(environment: Mapping[str, str]) -> str:
 
 def _srun(job: Job, program: str) -> Made:
     """Ranks by Slurm, which knows the hosts; they find each other by the PMI that their MPI library knows."""
-    done = subprocess.run(
-        [program, "--mpi=list"], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False
-    )
+    done = subprocess.run([program, "--mpi=list"], capture_output=True, text=True, errors="replace", check=False)
     known = re.findall(r"[\w-]+", done.stdout + done.stderr)
     library = _usual(job.environment)
     pmi = next((name for name in library.slurm if name in known), "none")
@@ -144,9 +141,8 @@ def _mpi(kind: Kind, job: Job, program: str) -> Made:
     placed, where = job.placed(flags)
     words += [*placed, *flags.everything.split()]
     if flags.variable and not local:
-        names = [*variables(job.environment), *(name for name in ("LD_LIBRARY_PATH",) if name in job.environment)]
-        # Which GPUs this host shows says nothing of the others.
-        words += [word for name in names if name != "CUDA_VISIBLE_DEVICES" for word in (flags.variable, name)]
+        names = variables(job.environment, _PASSED_ON).keys() - {"CUDA_VISIBLE_DEVICES"}  # which is this host's alone
+        words += [word for name in sorted(names) for word in (flags.variable, name)]
     return Made([*words, *job.program], f"the launcher of {kind.name}, {where}")
 
 
@@ -175,9 +171,12 @@ def _torchrun(job: Job, program: str) -> Made:
 
 
 LAUNCHERS = {
-    "srun": Launcher("srun", _find_srun, _srun),
-    **{kind.key: Launcher(kind.key, partial(_find_mpi, kind), partial(_mpi, kind)) for kind in KINDS.values()},
-    "torchrun": Launcher("torchrun", _find_torchrun, _torchrun),
+    launcher.name: launcher
+    for launcher in (
+        Launcher("srun", _find_srun, _srun),
+        *(Launcher(kind.key, partial(_find_mpi, kind), partial(_mpi, kind)) for kind in KINDS.values()),
+        Launcher("torchrun", _find_torchrun, _torchrun),
+    )
 }
 """By name; without a choice the first that can be used, and of MPI libraries the one that ranks load by themselves."""
 
@@ -237,21 +236,22 @@ def job_of(
         raise UsageError(f"nothing runs on {on}, so there are no ranks to start; choose from: {', '.join(platforms())}")
     kind, places = find_platform(name), hosts_of(hosts)
     names, said = (tuple(places), list(places.values())) if places else _batch(environment, name, on)
-    usual = per_node or (0 if all(said) else kind.default_ranks())
+    gpus: Sequence[Gpu] = ()
+    if not kind.process_per_rank:
+        with suppress(PlatformError):  # none here, or a driver that does not tell where they are
+            gpus = kind.discover(None)[0].gpus
+    if not per_node and not ranks and None in said and not kind.available():
+        raise UsageError(f"no {name.upper()} is seen here, so how many ranks is not known; fix: --ranks-per-node N")
+    # A rank alone has no peer, so on one host two may share a GPU.
+    usual = per_node or (len(gpus) if len(said) > 1 and gpus else kind.default_ranks())
     counts = [usual if per_node or count is None else count for count in said]
     if ranks:
         counts = [(ranks + place) // len(said) for place in reversed(range(len(said)))]
     if not all(counts):
-        raise UsageError(
-            f"{ranks or 0} ranks leave hosts without any; fix: --ranks {len(said)} or more, or fewer hosts"
-        )
-    numas: list[int | None] = []
-    if not kind.process_per_rank:
-        with suppress(PlatformError):  # the driver shows GPUs, and not where they are
-            numas = [gpu.numa for gpu in kind.discover(None)[0].gpus]
-    near = [numa for numa in numas if numa is not None]
-    known = len(near) == len(numas) and {len(near)} == set(counts)
-    return Job(tuple(program), tuple(counts), names, tuple(near) if known else (), environment)
+        raise UsageError(f"some hosts have no rank; fix: --ranks {len(said)} or more, or leave these hosts out")
+    numas = tuple(gpu.numa for gpu in gpus if gpu.numa is not None)
+    known = len(numas) == len(gpus) and set(counts) == {len(gpus)}
+    return Job(tuple(program), tuple(counts), names, numas if known else (), environment)
 
 
 def _batch(environment: Mapping[str, str], name: str, on: str) -> tuple[tuple[str, ...], list[int | None]]:

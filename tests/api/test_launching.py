@@ -14,6 +14,7 @@ from collbench.api import launching
 from collbench.api.launching import LAUNCHERS, Job, choices, commands, hosts_of, job_of
 from collbench.errors import UsageError
 from collbench.platforms.cpu.mpi_libraries import KINDS
+from collbench.topology.discovered import Gpu, Topology
 from tests.platforms.cpu import test_libraries as made_up
 
 TWO = {"node1": 4, "node2": 4}
@@ -245,11 +246,44 @@ def test_slurm_says_how_many_nodes_and_ranks_and_alone_knows_their_names() -> No
         assert (job.names, job.counts) == ((), counts), (tasks, more)
 
 
+def test_hosts_have_a_rank_for_each_gpu_seen_here_whatever_slots_the_batch_system_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two share the only GPU of the only host, since one rank has no peer."""
+    (tmp_path / "nodes").write_text("x\nx\nx\ny\ny\ny\n")
+    pbs, kind = {"PBS_NODEFILE": str(tmp_path / "nodes")}, launching.find_platform("gpu")
+    slurm = {"SLURM_JOB_ID": "1", "SLURM_TASKS_PER_NODE": "1(x2)"}
+    for numas, environment, hosts, counts, near in (
+        ((0, 0, 1, 1), {}, ["a", "b"], (4, 4), NEAR),
+        ((0, 0, 1, 1), {}, [], (4,), NEAR),
+        ((0, 0, 1, 1), pbs, [], (4, 4), NEAR),
+        ((0, 0, 1, 1), slurm, [], (4, 4), NEAR),
+        ((0, 0, 1, 1), {}, ["a:2", "b:2"], (2, 2), ()),
+        ((0, None), {}, ["a", "b"], (2, 2), ()),
+        ((0,), {}, ["a", "b"], (1, 1), (0,)),
+        ((0,), {}, [], (2,), ()),
+    ):
+        found = Topology("gpu", len(numas), tuple(Gpu("GPU", numa=numa) for numa in numas))
+        here = replace(
+            kind,
+            discover=lambda ranks, found=found: (found, ""),
+            default_ranks=lambda found=found: max(2, len(found.gpus)),
+            available=lambda: True,
+        )
+        monkeypatch.setattr(launching, "find_platform", lambda name, here=here: here)
+        job = job_of(["collbench"], "gpu", hosts, environment=environment)
+        assert (job.counts, job.numas) == (counts, near), (numas, environment, hosts)
+    monkeypatch.setattr(launching, "find_platform", lambda name: replace(here, available=lambda: False))
+    with pytest.raises(UsageError, match=r"no GPU is seen here.*fix: --ranks-per-node N"):
+        job_of(["collbench"], "gpu", ["a", "b"], environment={})
+    assert job_of(["collbench"], "gpu", ["a", "b:8"], per_node=8, environment={}).counts == (8, 8)
+
+
 def test_jobs_that_cannot_be_are_refused_with_the_fix() -> None:
     for on, given, reason in (
         ("dgx-h100", {}, "nothing runs on dgx-h100, so there are no ranks to start; choose from: gpu, cpu"),
-        ("cpu", {"hosts": ["a", "b", "c"], "ranks": 2}, "fix: --ranks 3 or more, or fewer hosts"),
-        ("cpu", {"hosts": ["a:0"]}, "fix: "),
+        ("cpu", {"hosts": ["a", "b", "c"], "ranks": 2}, "fix: --ranks 3 or more"),
+        ("cpu", {"hosts": ["a:0"]}, "some hosts have no rank"),
     ):
         with pytest.raises(UsageError, match=reason):
             job_of(["collbench"], on, environment={}, **given)  # type: ignore[arg-type]

@@ -80,9 +80,7 @@ def test_a_sweep_on_two_hosts_says_so_and_leaves_out_what_needs_one_memory(tmp_p
 
 
 def test_a_cable_of_100_megabits_is_measured_as_what_tcp_leaves_of_it(tmp_path: Path) -> None:
-    """A broadcast of n bytes sends n bytes one way; of the samples the fastest counts, since
-    other programs take time from ranks and not from the cable.
-    """
+    """Of a broadcast n bytes take it one way; the fastest sample counts, as other programs delay ranks and no cable."""
     expected = MEGABITS * 1e6 / 8 * PAYLOAD
     with two_hosts(tmp_path, f"{MEGABITS}mbit") as (alpha, _):
         for launcher in launchers():
