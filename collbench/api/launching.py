@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from collbench.errors import PlatformError, UsageError, unknown
+from collbench.host.launcher import launched
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.cpu.mpi_libraries import ALIASES, KINDS, Flags, Kind, nearest, own
 from collbench.runfile.environment import variables
@@ -231,6 +232,8 @@ def job_of(
     Ranks of a host are `per_node`, else what its line says, else one for each GPU seen here, on a CPU two; `ranks` are
     those of all hosts together.
     """
+    if launched(environment):
+        raise UsageError("a launcher (mpirun, srun) started this already; fix: collbench without `launch` under it")
     name = on_auto() if on == "auto" else on
     if name not in platforms():
         raise UsageError(f"nothing runs on {on}, so there are no ranks to start; choose from: {', '.join(platforms())}")
