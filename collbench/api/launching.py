@@ -27,6 +27,9 @@ from collbench.topology.discover_cpu import cpu_list, read_text
 from collbench.topology.discovered import Gpu
 
 HERE = "localhost"
+_HOST = re.compile(r"(\[[\w:.%]+\]|\w[\w.@-]*)(?::(\d{1,6}))?((?:\s+[\w-]+\s*=\s*\w+)*)", re.ASCII)
+_SLOTS = re.compile(r"\sslots\s*=\s*(\d{1,6})\b")
+"""A line of a file of hosts, in Hydra's words or in Open MPI's; no name begins as an option of a launcher does."""
 _SRUN = Flags(even="--cpu-bind=none", near="--cpu-bind=map_ldom:{numas}", uneven="--cpu-bind=none")
 _PORT = 29400  # torchrun's choice where none is given
 _PASSED_ON = ("LD_LIBRARY_PATH", "MPI4PY_LIBMPI", "PYTHONPATH")  # beside the variables that a run's header names
@@ -209,11 +212,12 @@ def hosts_of(lines: Iterable[str]) -> dict[str, int | None]:
     hosts: dict[str, int | None] = {}
     for line in lines:
         text = line.partition("#")[0].strip()
-        match = re.fullmatch(r"(\[[^]]+\]|[^\s:]+)(?::(\d+)|\s.*?\bslots\s*=\s*(\d+).*|\s.*)?", text)
+        match = _HOST.fullmatch(text)
         if text and not match:
             raise UsageError(f"{text!r} is no host; write node, node:8 or node slots=8")
         if match:
-            name, count = match[1], match[2] or match[3]
+            slots = _SLOTS.search(match[3])
+            name, count = match[1], match[2] or (slots and slots[1])
             again = name in hosts
             hosts[name] = (hosts[name] or 1) + int(count or 1) if again else int(count) if count else None
     return hosts
@@ -222,7 +226,7 @@ def hosts_of(lines: Iterable[str]) -> dict[str, int | None]:
 def job_of(
     program: Sequence[str],
     on: str = "auto",
-    hosts: Iterable[str] = (),
+    hosts: Iterable[str] | None = None,
     per_node: int | None = None,
     ranks: int | None = None,
     environment: Mapping[str, str] = os.environ,
@@ -237,7 +241,9 @@ def job_of(
     name = on_auto() if on == "auto" else on
     if name not in platforms():
         raise UsageError(f"nothing runs on {on}, so there are no ranks to start; choose from: {', '.join(platforms())}")
-    kind, places = find_platform(name), hosts_of(hosts)
+    kind, places = find_platform(name), hosts_of(hosts or ())
+    if hosts is not None and not places:
+        raise UsageError("there is no host in --hosts or --hostfile; write node, node:8 or node slots=8")
     names, said = (tuple(places), list(places.values())) if places else _batch(environment, name, on)
     gpus: Sequence[Gpu] = ()
     if not kind.process_per_rank:
@@ -268,6 +274,6 @@ def _batch(environment: Mapping[str, str], name: str, on: str) -> tuple[tuple[st
         counts = [int(gpus or count) for count, times in tasks for _ in range(int(times or 1))]
         return (), [count if gpus or name == "cpu" else None for count in counts]
     file = environment.get("PBS_NODEFILE") or environment.get("LSB_DJOB_HOSTFILE")
-    lines = read_text(Path(file)).splitlines() if file else environment.get("LSB_HOSTS", "").split()
+    lines = read_text(Path(file)).split() if file else environment.get("LSB_HOSTS", "").split()
     places = hosts_of(lines) or {HERE: None}
     return tuple(places), [count if name == "cpu" else None for count in places.values()]

@@ -11,25 +11,20 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from collbench.cli import TOGETHER
-from collbench.cli.options import option
+from collbench.cli.options import PATH, option
 from collbench.errors import UsageError
+from collbench.host.sanitize import read_lines
 
 _USUAL = ("sweep", "--op", "allreduce")
 _OPTIONS = [
     click.Argument(["words"], nargs=-1, metavar="[-- COMMAND...]"),
-    option("--hosts", "Hosts, with their numbers of ranks if these differ.", default="", metavar="HOST[:N],..."),
-    option(
-        "--hostfile",
-        "A file of hosts, in lines: `node slots=8` or `node:8`.",
-        type=click.File(encoding="utf-8", errors="replace"),
-        metavar="FILE",
-    ),
+    option("--hosts", "Hosts, with their numbers of ranks if these differ.", metavar="HOST[:N],..."),
+    option("--hostfile", "A file of hosts, in lines: `node slots=8` or `node:8`.", type=PATH, metavar="FILE"),
     option("--ranks-per-node", "Ranks of every host; default: one a GPU.", type=click.IntRange(min=1), metavar="N"),
     option("--ranks", "Ranks of all hosts; default: on CPUs 2 a host.", type=click.IntRange(min=2), metavar="N"),
     option(
@@ -46,8 +41,8 @@ _OPTIONS = [
 @click.command("launch", params=_OPTIONS)
 def command(
     words: tuple[str, ...],
-    hosts: str,
-    hostfile: Iterable[str] | None,
+    hosts: str | None,
+    hostfile: Path | None,
     ranks_per_node: int | None,
     ranks: int | None,
     launcher: str,
@@ -67,7 +62,9 @@ def command(
     script = Path(sys.executable).with_name("collbench")
     program = [str(script)] if script.exists() else [sys.executable, "-m", "collbench"]
     on = re.search(r"(?<= --on[= ])\S+", shlex.join(words))
-    lines = [*filter(None, hosts.split(",")), *(hostfile or ())]
+    lines = None if hosts is None else hosts.split(",")
+    if hostfile:
+        lines = [*(lines or ()), *(line.decode(errors="replace") for _, line in read_lines(hostfile, UsageError))]
     job = launching.job_of([*program, *words], on[0] if on else "auto", lines, ranks_per_node, ranks)
     found = launching.commands(job, launching.choices(launcher))
     usable = {name: made for name, made in found.items() if made.words}

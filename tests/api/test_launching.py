@@ -201,7 +201,10 @@ def test_auto_prefers_slurm_then_the_library_that_ranks_load(machine: dict[str, 
 
 def test_both_dialects_of_host_files_are_read() -> None:
     for lines, hosts in (
-        (["node1 slots=8", "node2 slots=4 max-slots=8"], {"node1": 8, "node2": 4}),
+        (
+            ["node1 slots=8", "node2  max-slots=8 slots = 4", "node3:2 binding=numa"],
+            {"node1": 8, "node2": 4, "node3": 2},
+        ),
         (["node1:8", "node2:4"], {"node1": 8, "node2": 4}),
         (["# a comment", "", "node1  # another", "10.0.0.1"], {"node1": None, "10.0.0.1": None}),
         (["a", "a", "b", "a", "b"], {"a": 3, "b": 2}),
@@ -209,7 +212,7 @@ def test_both_dialects_of_host_files_are_read() -> None:
         (["[fe80::1]:2"], {"[fe80::1]": 2}),
     ):
         assert hosts_of(lines) == hosts, lines
-    for wrong in ("node1:many", "node1:", ":8", "node1:4:4"):
+    for wrong in ("node1:many", "node1:", ":8", "node1:4:4", "node1 node2", "-x", "node1:9999999"):
         with pytest.raises(UsageError, match="is no host; write node, node:8 or node slots=8"):
             hosts_of([wrong])
 
@@ -271,7 +274,7 @@ def test_hosts_have_a_rank_for_each_gpu_seen_here_whatever_slots_the_batch_syste
             available=lambda: True,
         )
         monkeypatch.setattr(launching, "find_platform", lambda name, here=here: here)
-        job = job_of(["collbench"], "gpu", hosts, environment=environment)
+        job = job_of(["collbench"], "gpu", hosts or None, environment=environment)
         assert (job.counts, job.numas) == (counts, near), (numas, environment, hosts)
     monkeypatch.setattr(launching, "find_platform", lambda name: replace(here, available=lambda: False))
     with pytest.raises(UsageError, match=r"no GPU is seen here.*fix: --ranks-per-node N"):
@@ -283,6 +286,7 @@ def test_jobs_that_cannot_be_are_refused_with_the_fix() -> None:
     for on, given, reason in (
         ("dgx-h100", {}, "nothing runs on dgx-h100, so there are no ranks to start; choose from: gpu, cpu"),
         ("cpu", {"hosts": ["a", "b", "c"], "ranks": 2}, "fix: --ranks 3 or more"),
+        ("cpu", {"hosts": ["# none"]}, "there is no host in --hosts or --hostfile"),
         ("cpu", {"hosts": ["a:0"]}, "some hosts have no rank"),
     ):
         with pytest.raises(UsageError, match=reason):

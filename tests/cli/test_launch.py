@@ -69,7 +69,7 @@ def test_what_cannot_be_launched_is_refused_in_one_line(here: Command) -> None:
         (["--launcher", "srun"], {}, "no launcher can be used: srun: no "),
         (["--", "sweep", "--on=dgx-h100"], {}, "nothing runs on dgx-h100"),
         (["--hosts", "a:b"], {}, "'a:b' is no host"),
-        (["--hostfile", "nowhere"], {}, "'nowhere'"),
+        (["--hostfile", "nowhere"], {}, "cannot read nowhere: No such file"),
     ):
         done = here("launch", *words, **variables)
         assert done.returncode == 2, (words, done.stderr)
