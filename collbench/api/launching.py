@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -42,8 +42,8 @@ class Job:
     program: tuple[str, ...]
     counts: tuple[int, ...]  # ranks of each host
     names: tuple[str, ...]  # of the hosts; none where only the batch system knows them
+    environment: Mapping[str, str]  # where launchers are looked for, and what they pass on
     numas: tuple[int, ...] = ()  # by rank of a host, the NUMA node near its GPU; none where that is not known
-    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     @property
     def each(self) -> int:
@@ -260,7 +260,7 @@ def job_of(
         raise UsageError(f"some hosts have no rank; fix: --ranks {len(said)} or more, or leave these hosts out")
     numas = tuple(gpu.numa for gpu in gpus if gpu.numa is not None)
     known = len(numas) == len(gpus) and set(counts) == {len(gpus)}
-    return Job(tuple(program), tuple(counts), names, numas if known else (), environment)
+    return Job(tuple(program), tuple(counts), names, environment, numas if known else ())
 
 
 def _batch(environment: Mapping[str, str], name: str, on: str) -> tuple[tuple[str, ...], list[int | None]]:

@@ -57,7 +57,7 @@ def command(
     from collbench.api import launching
 
     words = words or _USUAL
-    if not words[0].endswith("_perf") and not any(" ".join(words).startswith(name) for name in TOGETHER):
+    if not words[0].endswith("_perf") and not any(" ".join((*words, "")).startswith(f"{name} ") for name in TOGETHER):
         raise UsageError(f"ranks do not carry out {words[0]!r} together; choose from: {', '.join(TOGETHER)}")
     script = Path(sys.executable).with_name("collbench")
     program = [str(script)] if script.exists() else [sys.executable, "-m", "collbench"]

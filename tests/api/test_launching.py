@@ -99,7 +99,7 @@ def test_each_launcher_is_told_hosts_ranks_cores_and_variables_in_its_words(mach
     environment = on_path(machine, **SLURM) | dict(KINDS["openmpi"].environment)
     uneven = {"node1": 4, "node2": 5}
     for places, numas, which in ((TWO, (), 0), (TWO, NEAR, 1), (uneven, (), 2)):
-        job = Job(("collbench", "sweep"), tuple(places.values()), tuple(places), numas, environment)
+        job = Job(("collbench", "sweep"), tuple(places.values()), tuple(places), environment, numas)
         for name, made in commands(job, LAUNCHERS).items():
             told = TOLD[name][which]
             rest = "collbench sweep --rendezvous ./" if name == "torchrun" else "collbench sweep"
@@ -125,7 +125,7 @@ def test_gpus_that_do_not_lie_in_the_order_of_ranks_are_left_to_launchers_with_l
     """Open MPI fills NUMA nodes in their order, so there ranks would be far from their GPUs."""
     environment = on_path(machine, **SLURM)
     for numas, orderly in (((1, 1, 0, 0), False), ((0, 0, 0, 1), False), ((0, 1, 0, 1), False), ((0, 0, 1, 1), True)):
-        job = Job(("collbench",), (4, 4), ("a", "b"), numas, environment)
+        job = Job(("collbench",), (4, 4), ("a", "b"), environment, numas)
         made = {name: found.words for name, found in commands(job, LAUNCHERS).items()}
         assert f"--cpu-bind=map_ldom:{','.join(map(str, numas))}" in made["srun"], numas
         assert f"list:{':'.join(CPUS[numa] for numa in numas)}" in made["cray"], numas

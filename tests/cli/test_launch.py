@@ -65,6 +65,7 @@ def test_what_cannot_be_launched_is_refused_in_one_line(here: Command) -> None:
     for words, variables, reason in (
         (["--", "sweep"], RANKS, "a launcher (mpirun, srun) started this already"),
         (["--", "plot", "run.jsonl"], {}, "ranks do not carry out 'plot' together; choose from: check, sweep"),
+        (["--", "sweeping"], {}, "ranks do not carry out 'sweeping' together"),
         (["--launcher", "qrsh"], {}, "unknown launcher 'qrsh'"),
         (["--launcher", "srun"], {}, "no launcher can be used: srun: no "),
         (["--", "sweep", "--on=dgx-h100"], {}, "nothing runs on dgx-h100"),
