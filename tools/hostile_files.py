@@ -345,7 +345,10 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "report": ("{good} --as {file} -o report.html",),
         "fit": ("{good} --as {file} -o fit.toml",),
     },
-    LOG: {"import": ("{file} -o imported", "{file} -o imported --ranks 2 --op allreduce")},
+    LOG: {
+        "import": ("{file} -o imported", "{file} -o imported --ranks 2 --op allreduce"),
+        "launch": ("--hostfile {file} -- sweep --on cpu",),
+    },
 }
 COMMANDS: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = {
     kind: {command: tuple(tuple(way.split()) for way in ways) for command, ways in commands.items()}
@@ -372,6 +375,7 @@ _OPTIONS = {
     "export": "--to",
     "import": "--as --op",
     "diagnose": "--on",
+    "launch": "--hosts --launcher",
     "check": "--on --op --impl --slower --budget --exit",
 }
 _TAKING = [(command, option) for command, options in _OPTIONS.items() for option in options.split()]

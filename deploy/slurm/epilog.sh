@@ -10,7 +10,7 @@ read -ra words <<<"${CHECK:---budget 60s}"
 mkdir -p "$FOLDER"
 last=$(stat -c %Y "$FOLDER/checked-at-length" 2>/dev/null || echo 0)
 (($(date +%s) - last < EVERY)) && exit 0
-reason=$(timeout --kill-after=5 "$LIMIT" collbench check --drain-reason "${words[@]}" 2>/dev/null)
+reason=$(timeout --kill-after=5 "$LIMIT" collbench check --drain-reason "${words[@]}" 2>"$FOLDER/epilog.log")
 if [[ -n $reason ]]; then
   timeout 10 scontrol update nodename="$SLURMD_NODENAME" state=drain reason="$reason"
 else

@@ -13,7 +13,7 @@ mkdir -p "$FOLDER"
 last=$(stat -c %Y "$FOLDER/checked" 2>/dev/null || echo 0)
 (($(date +%s) - last < EVERY)) && exit 0
 # The reason is empty unless the verdict is FAIL: a check that ends late, or knows nothing, drains no node.
-reason=$(timeout --kill-after=5 "$LIMIT" collbench check --drain-reason "${words[@]}" 2>/dev/null)
+reason=$(timeout --kill-after=5 "$LIMIT" collbench check --drain-reason "${words[@]}" 2>"$FOLDER/prolog.log")
 if [[ -n $reason ]]; then
   timeout 10 scontrol update nodename="$SLURMD_NODENAME" state=drain reason="$reason"
   exit 1

@@ -133,7 +133,7 @@ def without_gpus(script: Path, folder: Path) -> Path:
 def test_every_node_of_an_array_checks_itself_and_the_fleet_is_one_table(slurm: Cluster, tmp_path: Path) -> None:
     script = without_gpus(ROOT / "deploy" / "slurm" / "fleet.sbatch", tmp_path)
     given = {"PATH": f"{Path(COLLBENCH).parent}:{os.environ['PATH']}", "COLLBENCH_STATE": str(tmp_path / "state")}
-    some = ("--on", "cpu", "-b", "4K", "-e", "4K", "--budget", "1s")
+    some = ("-b", "4K", "-e", "4K", "--budget", "1s")
     done = slurm.run("sbatch", "--wait", "--array=1-2", str(script), *some, cwd=tmp_path, env=given)
     assert done.returncode in (0, 4), done.stderr  # nobody knows what to expect of a node that is new
     verdicts = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("fleet/*/check.json")}
@@ -160,7 +160,7 @@ def test_the_prolog_drains_a_node_whose_results_are_wrong_with_the_reason_and_th
     (kernels / "ring.cu").write_text(text.replace("count - tail, world.ranks);", "0, world.ranks);"))
     script = tmp_path / "prolog"
     prolog = ROOT / "deploy" / "slurm" / "prolog.sh"
-    check = "--on cpu --impl ring-flags -b 4020 -e 4020 --budget 1s"
+    check = "--impl ring-flags -b 4020 -e 4020 --budget 1s"
     script.write_text(
         PROLOG.format(bin=Path(COLLBENCH).parent, folder=tmp_path, check=check, prolog=f"/bin/bash {prolog}")
     )

@@ -1,0 +1,96 @@
+"""`collbench launch`: what it prints, what it refuses, and real ranks that it starts."""
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from collbench.results import Measurement
+from collbench.runfile.store import read
+from tests.conftest import Command
+
+ECHO = """#!/bin/sh
+[ "$1" = --version ] && echo "mpirun (Open MPI) 4.1.4" && exit
+printf '%s\\n' "$@"
+"""
+RANKS = {"PMI_SIZE": "2", "PMI_RANK": "0"}
+
+
+@pytest.fixture
+def openmpi(tmp_path: Path) -> str:
+    """The PATH of an Open MPI whose launcher prints its arguments, a line each."""
+    launcher = tmp_path / "bin" / "mpirun.openmpi"
+    library = tmp_path / "lib" / "libmpi.so.40"
+    for file, content in ((launcher, ECHO.encode()), (library, b"\0ompi_mpi_comm_self\0")):
+        file.parent.mkdir()
+        file.write_bytes(content)
+    launcher.chmod(0o755)
+    return f"{launcher.parent}:/usr/bin:/bin"
+
+
+def test_the_command_is_alone_on_stdout_and_a_shell_reads_it_as_it_was_made(here: Command, openmpi: str) -> None:
+    """Also where words need quotes; the launcher gets each as one."""
+    words = ["sweep", "--on", "cpu", "--out", "some where/$HOME"]
+    done = here("launch", "--launcher", "openmpi", "--hosts", "a:3,b", "--", *words, PATH=openmpi)
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    assert done.stderr.startswith("openmpi: ")
+    told = subprocess.run(line, shell=True, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert told[-5:] == words
+    assert told[:4] == ["-n", "5", "--host", "a:3,b:2"]
+
+
+def test_without_words_ranks_sweep_an_all_reduce_here(here: Command, openmpi: str) -> None:
+    done = here("launch", "--launcher", "ompi", PATH=openmpi)
+    assert shlex.split(done.stdout)[-3:] == ["sweep", "--op", "allreduce"]
+    assert "localhost:2" in shlex.split(done.stdout)
+
+
+def test_all_has_a_line_of_reason_for_each_launcher_and_a_command_for_those_that_can_be_used(
+    here: Command, openmpi: str, tmp_path: Path
+) -> None:
+    (tmp_path / "hosts").write_text("node1 slots=4\nnode2:4  # the other dialect\n")
+    done = here("launch", "--all", "--hostfile", "hosts", PATH=openmpi)
+    assert done.returncode == 0
+    names = [line.partition(":")[0] for line in done.stderr.splitlines()]
+    assert sorted(names) == ["cray", "intel", "mpich", "mvapich", "openmpi", "srun", "torchrun"]
+    lines = [shlex.split(line) for line in done.stdout.splitlines()]
+    assert len(lines) < len(names)
+    assert sum("node1:4,node2:4" in line for line in lines) == len(lines) >= 2
+
+
+def test_what_cannot_be_launched_is_refused_in_one_line(here: Command) -> None:
+    for words, variables, reason in (
+        (["--", "sweep"], RANKS, "a launcher (mpirun, srun) started this already"),
+        (["--", "plot", "run.jsonl"], {}, "ranks do not carry out 'plot' together; choose from: check, sweep"),
+        (["--", "sweeping"], {}, "ranks do not carry out 'sweeping' together"),
+        (["--launcher", "qrsh"], {}, "unknown launcher 'qrsh'"),
+        (["--launcher", "srun"], {}, "no launcher can be used: srun: no "),
+        (["--", "sweep", "--on=dgx-h100"], {}, "nothing runs on dgx-h100"),
+        (["--hosts", "a:b"], {}, "'a:b' is no host"),
+        (["--hostfile", "nowhere"], {}, "cannot read nowhere: No such file"),
+    ):
+        done = here("launch", *words, **variables)
+        assert done.returncode == 2, (words, done.stderr)
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("collbench: error: "), words
+        assert reason in line, words
+        assert not done.stdout, words
+
+
+@pytest.mark.full
+def test_go_starts_the_ranks_of_either_mpi(collbench: Command, tmp_path: Path) -> None:
+    """Of the wheel's MPICH, and of Debian's Open MPI where that is installed."""
+    there = {"mpich": "MPICH", **({"openmpi": "Open MPI"} if shutil.which("mpirun.openmpi") else {})}
+    sweep = ("sweep", "--on", "cpu", "--impl", "mpi,ring-flags", "-n", "3", "--starts", "1", "-e", "8", "--no-plot")
+    for launcher, library in there.items():
+        done = collbench("launch", "--launcher", launcher, "--ranks", "2", "--go", "--", *sweep, "--out", launcher)
+        assert done.returncode == 0, done.stderr
+        rows = [row for row in read(tmp_path / launcher).results if isinstance(row, Measurement)]
+        assert [(row.implementation, row.case.ranks, row.right) for row in rows] == [
+            ("mpi", 2, True),
+            ("ring-flags", 2, True),
+        ], launcher
+        assert rows[0].library.startswith(library)
