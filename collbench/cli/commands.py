@@ -14,7 +14,7 @@ import click
 from collbench import __version__
 
 SECTIONS = {
-    "Measure": ("check", "sweep", "verify", "explain", "step"),
+    "Measure": ("check", "sweep", "verify", "explain", "step", "launch"),
     "Understand": ("compare", "diagnose", "fit", "plot", "report"),
     "Predict": ("predict", "train", "topo"),
     "Files": ("runs", "import", "export"),

@@ -310,7 +310,7 @@ _SWEEP = (
         callback=_meet_in,
     ),
     option("--spin", "On a CPU, how a rank waits.", default="auto", metavar="auto|yield|busy"),
-    option("--bind", "On a CPU, bind each rank to a core where there are enough.", default="core", metavar="core|none"),
+    option("--bind", "Bind ranks to cores; under a launcher, each near its GPU.", default="core", metavar="core|none"),
     option(
         "--ab",
         "Measure with these variables, interleaved with the environment as it is; NAME= makes a variable empty, -NAME "

@@ -29,29 +29,14 @@ _HERE = ("-launcher", "fork", "-rmk", "user", "-hosts", "localhost")
 
 @dataclass(frozen=True)
 class Flags:
-    """How a launcher is told of hosts, and where on a host ranks may run; words in braces are filled in.
+    """How a launcher is told where ranks are to be; as defaults, in the words of Hydra."""
 
-    `{each}`: the ranks of every host.  By rank of a host, `{numas}`: the NUMA node near its GPU; `{lists}`, `{cores}`:
-    the cores there.  `{share}`: the ranks of a NUMA node, where all have as many and ranks follow in order.
-    """
-
-    even: str  # as many ranks on each host, which may run on any core: on CPUs collbench binds them itself
-    near: str = ""  # the same, with each rank near its GPU
-    uneven: str = ""  # where hosts have different numbers; empty: the launcher cannot
+    each: str = "-ppn {}"  # so many ranks on every host
+    fixed: str = "-bind-to none -genvall"  # on any core, since collbench binds ranks itself; with all variables
     hosts: str = "-hosts"  # before the hosts, with a comma between
     slots: bool = True  # whether a host is written with its number of ranks, host:8
-    here: tuple[str, ...] = ()  # instead of the hosts, for ranks on this machine
-    everything: str = ""  # to pass on all variables
+    here: tuple[str, ...] = _HERE  # instead of the hosts, for ranks on this machine
     variable: str = ""  # to pass on the variable whose name follows
-
-
-_HYDRA_FLAGS = Flags(
-    even="-ppn {each} -bind-to none",
-    near="-ppn {each} -bind-to user:{cores}",
-    uneven="-bind-to none",
-    here=_HERE,
-    everything="-genvall",
-)
 
 
 @dataclass(frozen=True)
@@ -71,12 +56,12 @@ class Kind:
     options: tuple[str, ...] = ()  # of the launcher, for ranks on this machine
     silent: tuple[str, ...] = ()  # another launcher that the network does not reach, with its options
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)  # for the same, unless the user set it
-    flags: Flags = _HYDRA_FLAGS  # of the launcher, for ranks on any hosts
+    flags: Flags = Flags()  # of the launcher, for ranks on any hosts
     slurm: tuple[str, ...] = ("pmi2", "pmix")  # what srun's --mpi may be for its ranks, the best first
     adds_half_since: int = 0  # major version whose reductions know 16-bit floats
 
 
-_VENV = "python3 -m venv FOLDER, FOLDER/bin/pip install {}, and --mpi FOLDER"
+_VENV = "python3 -m venv FOLDER, FOLDER/bin/pip install {}, and --mpi FOLDER, or FOLDER/bin on the PATH"
 
 KINDS = {
     kind.key: kind
@@ -86,7 +71,7 @@ KINDS = {
             name="MVAPICH",
             version=r"MVAPICH\d*\s+Version\s*:\s*(\S+)",
             mark=b"MVAPICH",
-            install="build it, and --mpi its folder",
+            install="build it, and --mpi its folder, or MV2_HOME",
             roots=("MV2_HOME", "MVAPICH_HOME"),
             options=_HERE,
         ),
@@ -99,13 +84,7 @@ KINDS = {
             files=("libmpi_gnu.so.12", *_MPICH_FILES),
             install="module load cray-mpich",
             roots=("CRAY_MPICH_DIR", "MPICH_DIR"),
-            flags=Flags(  # of PALS
-                even="--ppn {each} --cpu-bind none",
-                near="--ppn {each} --cpu-bind list:{lists}",
-                hosts="--hosts",
-                slots=False,
-                everything="--envall",
-            ),
+            flags=Flags("--ppn {}", "--cpu-bind none --envall", hosts="--hosts", slots=False, here=()),  # of PALS
             slurm=("cray_shasta", "pmi2"),
         ),
         Kind(
@@ -119,7 +98,7 @@ KINDS = {
             roots=("I_MPI_ROOT",),
             places=("/opt/intel/oneapi/mpi/latest",),
             options=_HERE,
-            flags=Flags(even="-ppn {each} -genv I_MPI_PIN off", slots=False, here=_HERE, everything="-genvall"),
+            flags=Flags(fixed="-genv I_MPI_PIN off -genvall", slots=False),
         ),
         Kind(
             key="openmpi",
@@ -137,13 +116,7 @@ KINDS = {
                 "OMPI_ALLOW_RUN_AS_ROOT": "1",  # which containers are, and what a benchmark may be
                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             },
-            flags=Flags(
-                even="--map-by ppr:{each}:node --bind-to none",
-                near="--map-by ppr:{share}:numa --bind-to numa",
-                uneven="--map-by slot --bind-to none",
-                hosts="--host",
-                variable="-x",
-            ),
+            flags=Flags("--map-by ppr:{}:node", "--bind-to none", hosts="--host", here=(), variable="-x"),
             slurm=("pmix", "pmi2"),
             adds_half_since=5,
         ),
@@ -262,17 +235,11 @@ def find(word: str, environment: Mapping[str, str] = os.environ) -> Library:
     key = ALIASES.get(word.lower(), word.lower())
     if key not in KINDS:
         raise unknown("MPI library", word, (*KINDS, "a folder with bin/mpiexec", "a libmpi.so"))
-    if library := nearest(KINDS[key], environment):
-        return library
-    raise UsageError(f"no {KINDS[key].name} on this machine for --mpi {word}; fix: {KINDS[key].install}")
-
-
-def nearest(kind: Kind, environment: Mapping[str, str] = os.environ) -> Library | None:
-    """The library of a kind that lies nearest, with its launcher; None where there is none."""
+    kind = KINDS[key]
     for launcher in _launchers(kind, environment):
         if _is(kind, launcher) and (file := _file_of(kind, launcher)):
             return Library(kind, launcher, file)
-    return None
+    raise UsageError(f"no {kind.name} on this machine; fix: {kind.install}")
 
 
 def _at(path: Path) -> Library:

@@ -3,6 +3,7 @@
 Rank by rank, the processes of a node are dealt its GPUs in turn, and so are the ranks of a process that holds several.
 """
 
+import os
 import socket
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.gpu.probe import too_large
 from collbench.platforms.processes import Team
 from collbench.results.facts import Sharing
+from collbench.topology.discover_cpu import cpu_list, read_text
 from collbench.units import format_size
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # tells machines apart that bear one name
@@ -127,6 +129,19 @@ def place_ranks(cuda: Cuda, team: Team, ranks: int) -> Placement:
         mine.append(Place(node, bus_id, name, cuda.multiprocessors(gpu), cuda.cache(gpu), cuda.uuid(gpu)))
     places = tuple(chain.from_iterable(team.exchange(mine)))
     return Placement(local, device, places, team.size)
+
+
+def bind_near(team: Team, places: Placement, root: Path = Path("/")) -> None:
+    """*Collective*: keep this process on the cores next to its GPU, where no launcher bound those of its node.
+
+    Linux says of each PCI device which these are (Documentation/PCI/sysfs-pci.rst): all, with one NUMA node.
+    """
+    cores, here = os.sched_getaffinity(0), places.places[places.local[0]]
+    everyone = zip(places.places, team.exchange(cores), strict=True)
+    alike = all(others == cores for place, others in everyone if place.node == here.node)
+    near = cores & {*cpu_list(read_text(root / f"sys/bus/pci/devices/{here.bus_id.lower()}/local_cpulist"))}
+    if alike and near:
+        os.sched_setaffinity(0, near)
 
 
 def node_name() -> tuple[str, str]:

@@ -29,7 +29,7 @@ from collbench.platforms.gpu.compute import GpuCompute
 from collbench.platforms.gpu.cuda import FIRST, USUAL, Cuda, Stream, load_cupy
 from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
-from collbench.platforms.gpu.placement import place_ranks
+from collbench.platforms.gpu.placement import bind_near, place_ranks
 from collbench.platforms.gpu.probe import STARTUP
 from collbench.platforms.gpu.timing import GivenUp, GpuClock, StartGate, closest
 from collbench.platforms.interface import Platform
@@ -93,6 +93,8 @@ class GpuPlatform(Platform):
         self._cuda, self.team, self.layout = cuda, team, layout
         with cuda.failing_as(PlatformError, "the GPUs could not be set up"):
             self._places = places = place_ranks(cuda, team, sweep.ranks)
+            if places.processes > 1 and sweep.bind == "core":
+                bind_near(team, places)  # before memory is touched and threads are made
             nccl.apply(nccl.environment(places))
             self.memory = memory = RankMemory(cuda, team, places, layout)
             priority = FIRST if any(sweep.steps) else USUAL  # before what the same ranks compute meanwhile
