@@ -68,7 +68,7 @@ def test_what_cannot_be_launched_is_refused_in_one_line(here: Command) -> None:
         (["--", "sweeping"], {}, "ranks do not carry out 'sweeping' together"),
         (["--launcher", "qrsh"], {}, "unknown launcher 'qrsh'"),
         (["--launcher", "srun"], {}, "no launcher can be used: srun: no "),
-        (["--", "sweep", "--on=dgx-h100"], {}, "nothing runs on dgx-h100"),
+        (["--", "sweep", "--on=dgx-h100"], {}, "unknown platform 'dgx-h100'"),
         (["--hosts", "a:b"], {}, "'a:b' is no host"),
         (["--hostfile", "nowhere"], {}, "cannot read nowhere: No such file"),
     ):
@@ -86,7 +86,9 @@ def test_go_starts_the_ranks_of_either_mpi(collbench: Command, tmp_path: Path) -
     there = {"mpich": "MPICH", **({"openmpi": "Open MPI"} if shutil.which("mpirun.openmpi") else {})}
     sweep = ("sweep", "--on", "cpu", "--impl", "mpi,ring-flags", "-n", "3", "--starts", "1", "-e", "8", "--no-plot")
     for launcher, library in there.items():
-        done = collbench("launch", "--launcher", launcher, "--ranks", "2", "--go", "--", *sweep, "--out", launcher)
+        done = collbench(
+            "launch", "--launcher", launcher, "--ranks-per-node", "2", "--go", "--", *sweep, "--out", launcher
+        )
         assert done.returncode == 0, done.stderr
         rows = [row for row in read(tmp_path / launcher).results if isinstance(row, Measurement)]
         assert [(row.implementation, row.case.ranks, row.right) for row in rows] == [

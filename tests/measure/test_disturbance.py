@@ -62,6 +62,12 @@ def test_ranks_that_share_a_core_are_named(tmp_path: Path) -> None:
         assert reason in told
 
 
+def test_cores_are_those_before_a_rank_was_bound_to_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(machine(tmp_path))
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {1})
+    assert list(watch.reasons(2)) == []
+
+
 def test_noise_is_one_line_with_counts_and_what_helps_where_that_ran(tmp_path: Path) -> None:
     watch = Watch(machine(tmp_path))
     sharp, blurred = measurement("mpi", (1.0,) * 9), measurement("two-shot", (1.0, 1, 1, 1, 1, 2, 2, 2, 2), nbytes=64)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from mpi4py import MPI
@@ -54,14 +55,16 @@ def scenario(function: Scenario) -> Scenario:
 
 
 @contextmanager
-def opened(devices: int = 2, traced: bool = False, names: Sequence[str] = SOME, **faults: Any) -> Iterator[Any]:
+def opened(
+    devices: int = 2, traced: bool = False, names: Sequence[str] = SOME, bind: str = "none", **faults: Any
+) -> Iterator[Any]:
     """The platform on this process's view of the machine, given back at the end."""
     for name in nccl.sharing(1, 1):
         os.environ.pop(name, None)
     machine = Machine(devices, multiprocessors=8, process=RANK, **faults)
     placement.node_name = lambda: (machine.node, "")
     gpu.load_cupy = machine.cupy
-    wanted = sweep(ranks=RANKS, implementations=tuple(names), sampling=Sampling(traced=traced))
+    wanted = sweep(ranks=RANKS, implementations=tuple(names), sampling=Sampling(traced=traced), bind=bind)
     platform = gpu.open_platform(wanted, Layout.of(wanted, needs(names, RANKS, "gpu")), MpiProcesses(COMM))
     platform.machine = machine
     yield platform
@@ -224,6 +227,20 @@ def two_nodes() -> Any:
     with opened(devices=1, names=(*SOME, "auto"), node=f"node{RANK * 2 // RANKS}") as platform:
         found = {name: outcome(platform, name, a_case()) for name in (*SOME, "auto")}
         return {"found": found, "topology": platform.topology(), "note": str(platform.note)}
+
+
+@scenario
+def near_their_gpus() -> Any:
+    """A core is next to each GPU: those of the process before, with --bind none, with --bind core, bound by others."""
+    before, seen = os.sched_getaffinity(0), []
+    cores = sorted(before)
+    with mock.patch.object(placement, "read_text", lambda path: str(cores[int(path.parent.name[5:7]) % len(cores)])):
+        for bind, mine in (("none", before), ("core", before), ("core", {cores[-1 - RANK % len(cores)]})):
+            os.sched_setaffinity(0, mine)
+            with opened(names=("nccl",), bind=bind) as platform:
+                seen.append((sorted(os.sched_getaffinity(0)), outcome(platform, "nccl", a_case())))
+    os.sched_setaffinity(0, before)
+    return cores, seen
 
 
 def refused(act: Callable[[], Any]) -> str:

@@ -4,6 +4,7 @@ The scenarios are tools/stand_in/scenarios.py's; here is what must have come of 
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import placement
 from collbench.results import Failed, Measurement
 from collbench.runfile.store import read
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Tree
 from tools.stand_in.cases import AMONG_PROCESSES
 from tools.stand_in.cuda import Machine
 from tools.stand_in.ipc import build_driver
@@ -57,7 +58,7 @@ def same(everyone: list[Any]) -> Any:
     return everyone[0]
 
 
-RIGHT = ("every_case", "all_on_one_gpu", "two_nodes")
+RIGHT = ("every_case", "all_on_one_gpu", "two_nodes", "near_their_gpus")
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
@@ -86,6 +87,9 @@ def test_every_implementation_gives_every_rank_what_the_definition_says(ranks: i
     assert topology["nodes"] == 2
     assert [(gpu["host"], gpu["bus_id"]) for gpu in topology["gpus"]] == [("node0", bus), ("node1", bus)]
     assert topology["places"] == ([0, 0, 1, 1] if ranks == 4 else [])
+    for rank, (cores, found) in enumerate(said("near_their_gpus")):
+        near, theirs = cores[rank % 2 % len(cores)], cores[-1 - rank % len(cores)]
+        assert found == [[cores, "right"], [[near], "right"], [[theirs], "right"]], rank
     assert topology["name"] == ("4 ranks sharing 2" if ranks == 4 else "2") + " x Test GPU, network, 2 nodes"
 
 
@@ -180,6 +184,40 @@ def test_the_processes_of_each_node_are_dealt_its_gpus_in_turn(monkeypatch: pyte
             placed = placement.place_ranks(cuda, team, len(nodes))
             assert placed.device == {rank: int(device)}, nodes
             assert placed.nodes == len(set(nodes))
+
+
+class Affine:
+    """A process among others, which have told on which cores each may run."""
+
+    def __init__(self, cores: list[set[int]]) -> None:
+        self._cores = cores
+
+    def exchange(self, mine: set[int]) -> list[set[int]]:
+        return [mine, *self._cores]
+
+
+def test_a_process_is_bound_next_to_its_gpu_where_no_launcher_bound_its_neighbours(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To what it may use; nowhere without a word of Linux, or where it may use none of these cores."""
+    root = tree({"sys/bus/pci/devices/0000:0a:00.0/local_cpulist": "0-3,8-11"})
+    bound: list[set[int]] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: bound.append(cores))
+    far = {4, 5}
+    for mine, others, nodes, bus_id, near in (
+        ({*range(16)}, {*range(16)}, "aa", "0000:0A:00.0", {0, 1, 2, 3, 8, 9, 10, 11}),
+        ({3, 4, 5}, {3, 4, 5}, "aa", "0000:0A:00.0", {3}),
+        ({3, 4, 5}, {0, 1, 2}, "ab", "0000:0A:00.0", {3}),
+        ({3, 4, 5}, {0, 1, 2}, "aa", "0000:0A:00.0", None),
+        (far, far, "aa", "0000:0A:00.0", None),
+        ({*range(16)}, {*range(16)}, "aa", "0000:0B:00.0", None),
+    ):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, mine=mine: mine)
+        places = tuple(placement.Place((node, ""), bus_id, "GPU", 64, 2**20) for node in nodes)
+        team: Any = Affine([others])
+        placement.bind_near(team, placement.Placement((0,), {0: 0}, places, 2), root)
+        assert bound == ([near] if near else []), (mine, others, nodes, bus_id)
+        bound.clear()
 
 
 ALONE = """
