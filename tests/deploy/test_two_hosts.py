@@ -45,10 +45,13 @@ def launchers() -> list[str]:
     return [name for name, there in (("mpich", True), ("openmpi", shutil.which("mpirun.openmpi"))) if there]
 
 
-def swept(host: Host, launcher: str, folder: Path, *words: str) -> tuple[Header, list[Result], str]:
-    """A sweep with a rank on each host, started by the command that `collbench launch` makes, with its stderr."""
+def swept(
+    host: Host, launcher: str, folder: Path, *words: str, counts: tuple[int, int] = (1, 1)
+) -> tuple[Header, list[Result], str]:
+    """A sweep with so many ranks on each host, started by what `collbench launch` makes, with its stderr."""
     agent = AGENT[launcher](str(host.agent))
-    hosts = ("--hosts", ",".join(ADDRESSES), "--ranks-per-node", "1")
+    named = ",".join(f"{name}:{count}" for name, count in zip(ADDRESSES, counts, strict=True))
+    hosts = ("--hosts", named)
     sweep = ("sweep", "--on", "cpu", "-n", "5", "--no-plot", "--out", launcher, *words)
     started = (sys.executable, "-m", "collbench", "launch", "--launcher", launcher, *hosts, "--go", "--", *sweep)
     done = host.run(*started, cwd=folder, env=of_a_user() | agent)
@@ -77,6 +80,16 @@ def test_a_sweep_on_two_hosts_says_so_and_leaves_out_what_needs_one_memory(tmp_p
                     assert "is on another node" in row.reason, launcher
             for host, sent in zip((alpha, bravo), before, strict=True):
                 assert host.sent() - sent > 3 * 2**20, (launcher, host.name)
+
+
+def test_hosts_with_different_numbers_of_ranks_measure_alike(tmp_path: Path) -> None:
+    """Where those of a single host share its core, too."""
+    with two_hosts(tmp_path) as (alpha, _):
+        for launcher in launchers():
+            _, rows, _ = swept(alpha, launcher, tmp_path, "--impl", "mpi", "-e", "8", counts=(1, 2))
+            assert [(row.case.ranks, isinstance(row, Measurement) and row.right) for row in rows] == [(3, True)], (
+                launcher
+            )
 
 
 def test_a_cable_of_100_megabits_is_measured_as_what_tcp_leaves_of_it(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ class CpuMemory:
         self.rank, self.ranks, self.layout = team.rank, team.size, layout
         self.window = Window(team, layout.nbytes)
         self.nodes = len(set(team.exchange(min(self.window.bases))))
-        self.crowded = len(self.window.bases) > len(self.window.cores)  # whether ranks of this machine share cores
+        # Whether ranks of any machine share cores: all ranks measure alike.
+        self.crowded = any(team.exchange(len(self.window.bases) > len(self.window.cores)))
         self._yield_after = _YIELDS.get(spin, 1 if self.crowded else _RARELY)
         # Every rank reaches all others and has a core, so that a hand-over by flags tells of the machine.
         self.by_flags = 1 < self.ranks <= MAX_RANKS and self.nodes == 1 and not self.crowded
