@@ -7,7 +7,7 @@ process (watchdog.py) ends it where nothing goes on.
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from typing import Self
@@ -17,6 +17,7 @@ from collbench.errors import CaseFailed, CollbenchError, PlatformError
 from collbench.host import processes, signals
 from collbench.host.launcher import launched
 from collbench.measure.protocol import WorkerHello, installation, refuse_other
+from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import seconds_for
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measure.worker import execute_case, needs
@@ -62,7 +63,7 @@ def agree_on(error: CollbenchError) -> None:
 class Joined:
     """The counterpart of Supervisor under an outside launcher; every process iterates over the same results."""
 
-    def __init__(self, platform: str, sweep: Sweep) -> None:
+    def __init__(self, platform: str, sweep: Sweep, kept: Sequence[Result] = ()) -> None:
         self._limit = max(_LEAST, 2 * sweep.sampling.timeout)
         if WATCHDOG.phase is Phase.APART:  # after a sweep before this one
             WATCHDOG.start(world().rank)
@@ -81,7 +82,7 @@ class Joined:
         processes.unlink_mpich_memory()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
         self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
-        self._sweep = to_sweep(fields)
+        self._sweep, self._kept = to_sweep(fields), kept
         self._platform: Platform | None = None
         self._current: tuple[Case, str] | None = None
         self._started: set[str] = set()  # implementations whose library has been started
@@ -127,10 +128,10 @@ class Joined:
         """Yield every result of the sweep on every process."""
         assert self._platform
         WATCHDOG.phase = Phase.MEASURING
-        for case in self._sweep.cases():
-            self._current = case, self._sweep.implementations[0]
-            self._beat(self._current[1])
-            results = execute_case(case, self._sweep.implementations, self._platform, self._sweep.sampling, self._beat)
+        for case, names, sampling in tasks(self._sweep, self._kept):
+            self._current = case, names[0]
+            self._beat(names[0])
+            results = execute_case(case, names, self._platform, sampling, self._beat)
             try:
                 yield from results
             except CaseFailed as reason:
