@@ -79,6 +79,7 @@ class Joined:
         except PlatformError as error:
             error.agreed = True
             raise
+        self._pids = self._world.exchange((os.uname().nodename, os.getpid()))
         processes.unlink_mpich_memory()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
         self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
@@ -104,7 +105,7 @@ class Joined:
                 cores = self._world.cores_to_bind(kind.cores)
                 self._world.bind(cores)
         self._platform = open_platform(self._sweep, requested, self._name, self._world)
-        WATCHDOG.waits = self._platform.waits
+        WATCHDOG.waits = self._waits
         topology = self._platform.topology()
         with self.agreeing():
             versions = self._platform.versions()
@@ -137,6 +138,14 @@ class Joined:
             except CaseFailed as reason:
                 yield self.failed(f"{reason}; the run ends here")
                 return
+
+    def _waits(self) -> str:
+        """Return which ranks of this machine have ended, or else which rank waits for which, as far as it is known."""
+        here = os.uname().nodename
+        ended = [rank for rank, (node, pid) in enumerate(self._pids) if node == here and not processes.is_alive(pid)]
+        if ended:
+            return f"rank{'s' * (len(ended) > 1)} {', '.join(map(str, ended))} ended"
+        return self._platform.waits() if self._platform else ""
 
     def _beat(self, name: str) -> None:
         """Allow the time of another step of the case, and end if a signal has come."""

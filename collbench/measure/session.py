@@ -127,7 +127,8 @@ class Session:
         if not self._writer or not self._joined:
             return ""
         self._writer.append(self._joined.failed(f"{reason}; the run ends here"))
-        self._writer.end(_now(), 1)
+        came = signals.unanswered()
+        self._writer.end(_now(), 128 + came if came else 1)
         return f"; what was measured is in {self.path}"
 
     def discard(self) -> None:
