@@ -249,7 +249,8 @@ class Reopened(Writer):
             os.fsync(file)
             beside.replace(place)
         except OSError as error:
-            beside.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                beside.unlink()
             raise StorageError(f"cannot write beside {self.path}: {error.strerror}; it is as it was") from None
         os.close(self._file)
         self._file, self._lines = file, lines

@@ -69,7 +69,7 @@ def started(
 ) -> tuple[interleave.Starts, list[MadeUpRanks]]:
     made: list[MadeUpRanks] = []
 
-    def make(platform: str, wanted: Sweep) -> MadeUpRanks:
+    def make(platform: str, wanted: Sweep, kept: Sequence[Result] = ()) -> MadeUpRanks:
         made.append(MadeUpRanks(platform, wanted, **(changes[len(made)] if len(made) < len(changes) else {})))
         return made[-1]
 
