@@ -27,6 +27,7 @@ from collbench.measure.resumed import Kept
 from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
 from collbench.platforms.cpu.mpi_libraries import Library, find
+from collbench.platforms.processes import Alone, Team
 from collbench.results import Result
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
@@ -94,13 +95,14 @@ def resuming_session(path: Path, given: Mapping[str, Any]) -> Session | None:
 
 def _content(path: Path, joined: Launched) -> bytes:
     """Return the bytes of a run file, under a launcher as the first process reads them."""
-    if not joined:
-        return b"".join(line for _, line in read_lines(path, RunFileError))
-    from collbench.measure.external_launcher import world
+    everyone: Team = Alone()
+    if joined:
+        from collbench.measure.external_launcher import world  # the ranks' side
 
-    with world().agreeing():
-        content = b"" if joined[0] else b"".join(line for _, line in read_lines(path, RunFileError))
-    return bytes(world().broadcast(content))
+        everyone = world()
+    with everyone.agreeing():
+        content = b"".join(line for _, line in read_lines(path, RunFileError)) if everyone.leader else b""
+    return bytes(everyone.broadcast(content))
 
 
 def _mpi_libraries(request: SweepRequest, joined: Launched) -> list[Library]:

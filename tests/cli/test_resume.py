@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -102,7 +103,8 @@ def test_what_is_failed_torn_or_missing_is_measured_and_all_else_stays_byte_for_
         assert run.header.started == started, name
         after = (tmp_path / "out" / "run.jsonl").read_bytes().splitlines(keepends=True)
         assert [place for place, line in enumerate(before) if line in after[1:-1]] == kept, name
-        assert done.stdout.count(" B  ") == len(expected), name
+        table = re.findall(r"^ +(\d+) B +([a-z-]+)", done.stdout, re.MULTILINE)
+        assert table == [(str(nbytes), implementation) for _, nbytes, implementation in expected], name
     assert "resumed" in here("runs", str(tmp_path)).stdout
 
 
