@@ -1,9 +1,9 @@
 """From requests to sessions: `collbench.sweep` and `collbench.predict`, which the commands of these names call too."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from collbench.api.notices import started
 from collbench.api.requests import (
@@ -15,7 +15,6 @@ from collbench.api.requests import (
     find_system,
     measured_sweep,
     predicted_sweep,
-    refuse_other_options,
 )
 from collbench.cases import Sweep
 from collbench.errors import Notice, RunFileError, UsageError
@@ -66,16 +65,15 @@ def measuring_session(request: SweepRequest, folder: Callable[[Sweep], Path | No
     return Prepared(Session(ranks, ranks.sweep, joined, folder(ranks.sweep)), remarks)
 
 
-def resuming_session(path: Path, given: Mapping[str, Any]) -> Session | None:
+def resuming_session(path: Path) -> Session | None:
     """Return the session that measures what the run of a sweep lacks, in its run file; None where it lacks nothing.
 
     Args:
         path: The run file, or its folder; under a launcher, only the first process reads it.
-        given: What the user says of the sweep again, by the names of `SweepRequest.parse`.
 
     Raises:
         RunFileError: It is no run file.
-        UsageError: It cannot be resumed, or not here, or its sweep is not the given one.
+        UsageError: It cannot be resumed, or not here.
 
     """
     if wrong := complaint():
@@ -87,7 +85,6 @@ def resuming_session(path: Path, given: Mapping[str, Any]) -> Session | None:
         before = f"by {processes} processes of a launcher" if processes else "by ranks that collbench started"
         start = f"start {processes} with the launcher" if processes else "start it without a launcher"
         raise UsageError(f"{path} was measured {before}; to resume it, {start}")
-    refuse_other_options(path, kept.sweep, kept.header.topology.platform, given)
     if kept.complete:
         return None
     return Session(kept.header.topology.platform, kept.sweep, joined, None, kept=kept)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import ceil
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from collbench.algorithms import choose, needs
 from collbench.api.notices import DRIVER, announced_if_slow, is_leader, say
@@ -159,31 +159,6 @@ class SweepRequest:
             in_place=self.in_place,
             requested=sizes,
         )
-
-
-def refuse_other_options(path: Path, sweep: Sweep, platform: str, given: Mapping[str, Any]) -> None:
-    """Raise UsageError if words of `SweepRequest.parse` make another sweep than that of a run on this platform."""
-    sizes, how = sweep.requested, sweep.sampling
-    words: dict[str, Any] = {
-        "op": [collective.name for collective in sweep.collectives],
-        "impl": ",".join(sweep.implementations),
-        "on": platform,
-        "ranks": sweep.ranks,
-        "minbytes": sizes.first if sizes else sweep.sizes[0],
-        "maxbytes": sizes.last if sizes else sweep.sizes[-1],
-        "stepfactor": (sizes and sizes.factor) or 4.0,
-        "stepbytes": (sizes and sizes.step) or None,
-        "datatype": [dtype.name for dtype in sweep.dtypes],
-        "redop": [redop.name for redop in sweep.redops],
-        "cudagraph": how.graph,
-    }
-    words |= {name: getattr(sweep, name) for name in ("root", "in_place", "spin", "bind", "starts")}
-    words |= {name: getattr(how, name) for name in ("iters", "warmup", "budget", "timeout")}
-    before = SweepRequest.parse(**words)
-    for name, word in given.items():
-        meant = {"impl": ",".join(choose(word, platform))} if name == "impl" else {name: word}
-        if SweepRequest.parse(**words | meant) != before and (name, word) != ("on", "auto"):
-            raise UsageError(f"{path} was measured with another --{name.replace('_', '-')} than {word}; leave it out")
 
 
 def split_names(names: Names) -> list[str]:

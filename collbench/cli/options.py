@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from click.core import ParameterSource
 
 from collbench.errors import StorageError, UsageError, writing
 from collbench.host.launcher import RENDEZVOUS, launched
@@ -453,21 +452,6 @@ def nccl_remarks(options: Mapping[str, Any]) -> Iterator[str]:
         yield f"--op {op} is taken as nccl-tests' --op, the reduction: -o {op} of an allreduce"
     if options["check"] < 1:
         yield f"-c {options['check']} has no effect: a number that was not checked is never printed"
-
-
-def given_again(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the command line, not a default, says of a sweep; words as for `SweepRequest.parse`."""
-    context = click.get_current_context()
-    given = {}
-    for name in (*_REQUEST, "ab", "cudagraph", "no_graph"):
-        by_nccl = options[name] != context.params[name]  # meant by another option
-        if by_nccl or context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            given[name] = options[name]
-    if given.pop("ab", ()):
-        raise UsageError("--ab measures two runs, and --resume goes on with one; leave one out")
-    if given.pop("no_graph", False):
-        given["cudagraph"] = False
-    return given
 
 
 def _is_reduction(op: str) -> bool:

@@ -39,7 +39,6 @@ from collbench.cli.options import (
     NCCL_NAMES,
     PATH,
     SWEEP_OPTIONS,
-    given_again,
     nccl_options,
     nccl_remarks,
     option,
@@ -61,6 +60,7 @@ WIDE = 0.10  # half an interval over the median, from which on a row is called n
 FEWEST = 6  # samples that have an interval
 
 
+_WITH_RESUME = ("resume", "rendezvous", "quiet", "as_json", "percentiles", "plot")
 RESUME = option("--resume", "Measure what the run of a sweep lacks, with its settings.", type=PATH, metavar="RUN")
 
 
@@ -87,11 +87,13 @@ def command(**options: Any) -> int:
 
 def resume(options: Mapping[str, Any], outputs: Outputs) -> int:
     """Measure what a run lacks, and print all of the run; the exit status."""
-    path = options["resume"]
-    given = given_again(options)
-    if options["out"]:
-        raise UsageError(f"{path} is completed where it lies; leave --out out")
-    session = resuming_session(path, given)
+    path, context = options["resume"], click.get_current_context()
+    others = [option for option in context.command.params if option.name not in _WITH_RESUME]
+    given = [each for each in others if context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE]
+    if given:
+        names = ", ".join(max(each.opts, key=len) for each in given)
+        raise UsageError(f"--resume goes on with the settings and in the place of {path}; leave out {names}")
+    session = resuming_session(path)
     if not session:
         if is_leader(launched()):
             click.echo(f"{path}: nothing is missing")

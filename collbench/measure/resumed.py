@@ -5,7 +5,7 @@ such an implementation no more.  Lines that no reader takes go too, and so does 
 """
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -46,9 +46,9 @@ class Kept:
     path: Path
     header: Header
     sweep: Sweep
-    rows: tuple[tuple[bytes, Result | None], ...]  # lines behind the header, and what they hold if that is known
+    lines: tuple[bytes, ...]  # behind the header
+    results: tuple[Result, ...]  # that these lines hold
     ended: bool  # whether the end was written, and not because of a signal
-    order: Mapping[tuple[Case, str], int]  # of the rows of the sweep
 
     @classmethod
     def of(cls, path: Path, content: bytes) -> Self:
@@ -77,24 +77,15 @@ class Kept:
                 rows.append((line if line.endswith(b"\n") else line + b"\n", row))
         failed = {row.implementation for _, row in rows if isinstance(row, Failed)}
         again = [isinstance(row, Failed | Skipped) and row.implementation in failed for _, row in rows]
-        every = ((case, name) for case in sweep.cases() for name in sweep.implementations)
-        order = {row: number for number, row in enumerate(every)}
-        kept = tuple(row for row, lost in zip(rows, again, strict=True) if not lost)
-        return cls(path, header, sweep, kept, type(last) is int and last < INTERRUPTED, order)
-
-    @property
-    def results(self) -> tuple[Result, ...]:
-        """The rows that stay, in the order of the sweep."""
-        return tuple(sorted((row for _, row in self.rows if row), key=self.place))
+        kept = [row for row, lost in zip(rows, again, strict=True) if not lost]
+        results = tuple(row for _, row in kept if row)
+        ended = type(last) is int and last < INTERRUPTED
+        return cls(path, header, sweep, tuple(line for line, _ in kept), results, ended)
 
     @property
     def complete(self) -> bool:
         """Whether nothing is missing."""
         return self.ended and not any(tasks(self.sweep, self.results))
-
-    def place(self, row: Result | None) -> int:
-        """Return where in the table of the sweep a row stands."""
-        return self.order.get((row.case, row.implementation), 0) if row else 0
 
     def refuse_other(self, now: Header) -> None:
         """Raise UsageError that names what differs if the ranks that say this header are not like those before."""

@@ -2,7 +2,6 @@
 
 import sys
 import uuid
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
@@ -75,7 +74,7 @@ class Session:
         with self._agreeing():
             self._writer: Writer | None = None
             if self.leader and kept:
-                self._writer = Reopened(kept.path, kept.rows, kept.place)
+                self._writer = Reopened(kept.path, kept.lines)
             elif self.leader and folder:
                 self._writer = Writer(folder)
         self.path = self._writer.path if self._writer else None
@@ -142,22 +141,15 @@ class Session:
         return self._ranks.greeting.cores
 
     def run(self) -> Iterator[Result]:
-        """Yield each result once it is on disk."""
-        before = deque(self._kept.results if self._kept else ())
-        try:
-            for result in self._ranks.run():
-                while self._kept and before and self._kept.place(before[0]) < self._kept.place(result):
-                    self.results.append(before.popleft())
-                    yield self.results[-1]
-                self.results.append(result)
-                if self._writer:
-                    self._writer.append(result)
-                yield result
-            while before:
-                self.results.append(before.popleft())
-                yield self.results[-1]
-        finally:  # also where a signal ends the run
-            self.results += before
+        """Yield what is kept of a run that goes on, then each new result once it is on disk."""
+        for result in self._kept.results if self._kept else ():
+            self.results.append(result)
+            yield result
+        for result in self._ranks.run():
+            self.results.append(result)
+            if self._writer:
+                self._writer.append(result)
+            yield result
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None = None, *rest: Any) -> None:
         with self._writer or nullcontext():

@@ -15,7 +15,7 @@ import os
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -203,14 +203,12 @@ class Writer:
 class Reopened(Writer):
     """Goes on with a run file that is there: behind a new header stand the lines that are kept, then what is new.
 
-    The file changes at once, twice: to these lines once the header is known, and at the end to all lines in the order
-    of `place`.  Whatever ends this process, the kept lines are in it.  UsageError if another process writes to it.
+    The file changes at once, when the header is known: whatever ends this process, the kept lines are in it.
+    UsageError if another process writes to it.
     """
 
-    def __init__(
-        self, path: Path, rows: Sequence[tuple[bytes, Result | None]], place: Callable[[Result | None], int]
-    ) -> None:
-        self.path, self._rows, self._place = path, list(rows), place
+    def __init__(self, path: Path, kept: Sequence[bytes]) -> None:
+        self.path, self._kept = path, kept
         self._lines, self._lock = [], threading.Lock()
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -222,21 +220,7 @@ class Reopened(Writer):
 
     def header(self, header: Header) -> None:
         """Put the header and the lines that are kept in the place of the file."""
-        self._header = _encoded(_header_fields(header))
-        self._replace([self._header, *(line for line, _ in self._rows)])
-
-    def append(self, result: Result) -> None:
-        """Write one result."""
-        super().append(result)
-        self._rows.append((self._lines[-1], result))
-
-    def end(self, finished: str, status: int) -> None:
-        """Put all lines in order, and write that the run is whole."""
-        rows = sorted(self._rows, key=lambda row: self._place(row[1]))
-        if self._gone() is None:
-            with contextlib.suppress(StorageError):  # then they stay as they are
-                self._replace([self._header, *(line for line, _ in rows)])
-        super().end(finished, status)
+        self._replace([_encoded(_header_fields(header)), *self._kept])
 
     def _replace(self, lines: list[bytes]) -> None:
         place = self.path.resolve()
