@@ -1,0 +1,180 @@
+"""Made-up fleets: folders as nodes leave them, and how often `collbench runs --fleet` names a node wrongly.
+
+`python -m tools.fleet make DIR` writes a folder with 2,000 nodes' checks, three of them 10 % slow from 1 MiB on;
+`python -m tools.fleet errors` draws 100 fleets of each kind and prints the table of docs/fleet.md.  A node differs from
+others by a lognormal factor of 1 %; a sample varies by 2 %, one in fifty takes longer; a round of a size is disturbed
+as often and as much as starts of published sweeps on a node are (tools/check_errors.py).
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from collbench.analysis.fleet import Group, groups
+from collbench.runfile.fleet import STATUSES, Curve, Figure, Node
+from collbench.runfile.schema import to_case
+
+WHERE = "8 x NVIDIA H100 80GB HBM3, NVSwitch"
+CASE = {"collective": "allreduce", "dtype": "float", "redop": "sum", "root": 0, "ranks": 8, "in_place": False}
+CURVE = Curve(WHERE, to_case(CASE | {"nbytes": 0}), "nccl")
+LATENCY, RATE = 12e-6, 250e9  # seconds, bytes of the array per second
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """How many nodes differ by how much, and what is measured of them."""
+
+    nodes: int = 2000
+    sizes: int = 9
+    slow: int = 3  # nodes
+    by: float = 0.10
+    first: int = 2**20  # bytes from which on they are slow
+    spread: float = 0.01  # between nodes, a standard deviation of logarithms
+    noise: float = 0.02  # of a sample
+    long: float = 0.02  # share of the samples that take longer
+    disturbed: float = 0.028  # share of the rounds of a size that do
+    excess: float = 0.14  # by which they do, on average
+    rounds: int = 3
+    samples: int = 7
+
+    @property
+    def bytes(self) -> list[int]:
+        """The sizes of messages: as many as are wanted, up to 1 GiB."""
+        return sorted({int(2 ** (30 - 27 * place / (self.sizes - 1))) // 4 * 4 for place in range(self.sizes)})
+
+    def draw(self, seed: int) -> tuple[np.ndarray, list[int]]:
+        """Return samples by node, size, round and sample in seconds, and the slow nodes."""
+        random = np.random.default_rng(seed)
+        slow = sorted(int(node) for node in random.choice(self.nodes, self.slow, replace=False))
+        sizes = np.array(self.bytes)
+        usual = np.broadcast_to(LATENCY + sizes / RATE, (self.nodes, self.sizes)).copy()
+        usual *= np.exp(random.normal(0, self.spread, (self.nodes, 1)))
+        usual[np.ix_(slow, sizes >= self.first)] *= 1 + self.by
+        shape = (self.nodes, self.sizes, self.rounds, self.samples)
+        times = usual[:, :, None, None] * np.exp(random.normal(0, self.noise, shape))
+        times *= 1 + (random.random(shape[:3]) < self.disturbed)[..., None] * random.exponential(
+            self.excess, (*shape[:3], 1)
+        )
+        times *= 1 + (random.random(shape) < self.long) * random.exponential(0.5, shape)
+        return times, slow
+
+
+def name(node: int) -> str:
+    """The name of a node: `n0417`."""
+    return f"n{node:04}"
+
+
+def medians(times: np.ndarray) -> np.ndarray:
+    """The seconds that a check writes: the median of the rounds' medians."""
+    return np.median(np.median(times, axis=3), axis=2)
+
+
+def nodes(times: np.ndarray, sizes: list[int]) -> list[Node]:
+    """A fleet as it is read from check.json."""
+    rows = [dict(zip(sizes, map(Figure, row), strict=True)) for row in medians(times).tolist()]
+    return [Node(name(place), "OK", curves={CURVE: row}) for place, row in enumerate(rows)]
+
+
+def make(folder: Path, fleet: Fleet, seed: int = 1, runs: bool = False) -> list[str]:
+    """Write the folder with a check of each node, or with its run; return the names of the slow nodes."""
+    times, slow = fleet.draw(seed)
+    for node, (row, figures) in enumerate(zip(times.tolist(), medians(times).tolist(), strict=True)):
+        place = folder / name(node)
+        place.mkdir(parents=True)
+        cases = [CASE | {"nbytes": nbytes, "implementation": "nccl"} for nbytes in fleet.bytes]
+        if runs:
+            lines = [{"kind": "header", "format": 2, "topology": {"name": WHERE, "platform": "gpu", "ranks": 8}}]
+            for number in range(fleet.rounds):
+                for case, rounds in zip(cases, row, strict=True):
+                    more = {"kind": "measurement", "platform": "gpu", "launches": 20, "check": "ok"}
+                    lines.append(case | more | {"seconds": rounds[number]})
+            lines.append({"kind": "end", "finished": "", "status": 0})
+            (place / "run.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        else:
+            sizes = [_size(case, seconds) for case, seconds in zip(cases, figures, strict=True)]
+            (place / "check.json").write_text(json.dumps(_check(sizes, fleet.rounds), indent=2) + "\n")
+    return [name(node) for node in slow]
+
+
+def _size(case: dict[str, object], seconds: float) -> dict[str, object]:
+    busbw = CURVE.busbw(int(str(case["nbytes"])), seconds)
+    more = {"expected_seconds": seconds, "ratio": 1.0, "verdict": "as expected", "rounds": 3}
+    return case | {"seconds": seconds, "busbw": busbw} | more
+
+
+def _check(sizes: list[dict[str, object]], rounds: int) -> dict[str, object]:
+    curve = {"implementation": "nccl", "status": "OK", "remark": "", "resolution": 1.1, "reasons": [], "sizes": sizes}
+    line = f"collbench: {STATUSES[0]} allreduce {WHERE}: {len(sizes)} of {len(sizes)} sizes right and as expected"
+    facts = {"status": STATUSES[0], "line": line, "where": WHERE, "compared_with": "a run", "rounds": rounds}
+    return facts | {"seconds": 30.0, "disturbed": 0, "wrong_or_failed": [], "curves": [curve]}
+
+
+def named(group: Group) -> dict[str, tuple[float, float]]:
+    """The nodes that are called slow, and the ends of their intervals."""
+    return {outlier.node: (outlier.low, outlier.high) for outlier in group.outliers if outlier.slower}
+
+
+def errors(fleet: Fleet, seeds: int, slower: float) -> dict[str, float]:
+    """How often nodes are named rightly and wrongly, and intervals hold the truth, over so many fleets."""
+    counts = {"all found, no other": 0, "found": 0.0, "fleets with a wrong name": 0, "interval holds": 0}
+    for seed in range(seeds):
+        times, slow = fleet.draw(seed)
+        (group,) = groups(nodes(times, fleet.bytes), slower)
+        right, got = {name(node) for node in slow}, named(group)
+        every = {outlier.node for outlier in group.outliers}
+        counts["all found, no other"] += every == right
+        counts["found"] += len(right & every)
+        counts["fleets with a wrong name"] += bool(every - right)
+        counts["interval holds"] += sum(
+            low <= 1 + fleet.by <= high for node, (low, high) in got.items() if node in right
+        )
+    found = counts["found"]
+    return {
+        "all found, no other": counts["all found, no other"] / seeds,
+        "found": found / max(1, seeds * fleet.slow),
+        "fleets with a wrong name": counts["fleets with a wrong name"] / seeds,
+        "interval holds": counts["interval holds"] / max(1, found),
+    }
+
+
+def lines(seeds: int) -> Iterator[str]:
+    """The table of docs/fleet.md."""
+    yield "| nodes | slow | by | named from | all found, no other | slow nodes found | fleets with a wrong name |"
+    yield "|---|---|---|---|---|---|---|"
+    trials = [(2000, 3, 0.10), (2000, 3, 0.07), (2000, 0, 0.1), (200, 2, 0.10), (50, 1, 0.10), (20, 1, 0.10)]
+    trials += [(10, 1, 0.10), (10, 1, 0.20), (5, 1, 0.30), (5, 0, 0.1)]
+    for count, slow, by in trials:
+        for slower in (0.05, 1e-6):
+            got = errors(Fleet(nodes=count, slow=slow, by=by), seeds, slower)
+            found = f"{100 * got['found']:.0f} %" if slow else "-"
+            margin = "5 %" if slower > 0.01 else "any difference"
+            whole, wrong = (100 * got[key] for key in ("all found, no other", "fleets with a wrong name"))
+            yield f"| {count:,} | {slow} | {100 * by:.0f} % | {margin} | {whole:.0f} % | {found} | {wrong:.0f} % |"
+
+
+def main() -> None:
+    """Write a fleet, or print how often it is judged wrongly."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    made = commands.add_parser("make")
+    made.add_argument("folder", type=Path)
+    made.add_argument("--nodes", type=int, default=2000)
+    made.add_argument("--sizes", type=int, default=9)
+    made.add_argument("--seed", type=int, default=1)
+    made.add_argument("--runs", action="store_true", help="write run.jsonl instead of check.json")
+    commands.add_parser("errors").add_argument("--seeds", type=int, default=100)
+    options = parser.parse_args()
+    if options.command == "make":
+        slow = make(options.folder, Fleet(options.nodes, options.sizes), options.seed, options.runs)
+        print(f"{options.folder}: {options.nodes} nodes; slow: {', '.join(slow)}")
+    else:
+        for line in lines(options.seeds):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
