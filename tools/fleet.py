@@ -44,7 +44,8 @@ class Fleet:
     @property
     def bytes(self) -> list[int]:
         """The sizes of messages: as many as are wanted, up to 1 GiB."""
-        return sorted({int(2 ** (30 - 27 * place / (self.sizes - 1))) // 4 * 4 for place in range(self.sizes)})
+        power = 3 if self.sizes < 10 else 1
+        return [2 ** (30 - power * place) for place in reversed(range(self.sizes))]
 
     def draw(self, seed: int) -> tuple[np.ndarray, list[int]]:
         """Return samples by node, size, round and sample in seconds, and the slow nodes."""

@@ -1,7 +1,7 @@
 """A fleet's results: a folder in which each node has a folder of its name, with the verdict of its check or with a run.
 
-Only what nodes are compared by is decoded: thousands of files are read in a second or two.  A file that cannot be read
-costs its node alone, which then says why.
+Of a verdict only what nodes are compared by is decoded, so that thousands are read in a moment.  A file that cannot be
+read costs its node alone, which then says why.
 """
 
 import math
@@ -18,26 +18,21 @@ import msgspec
 from collbench.cases import Case
 from collbench.errors import RunFileError, UsageError
 from collbench.host import sanitize
-from collbench.results.facts import Scheduling
+from collbench.results import observed
+from collbench.results.base import Observed
 from collbench.runfile.schema import to_case
-from collbench.runfile.store import NAME
-from collbench.stats import relative_halfwidth
+from collbench.runfile.store import NAME, read
 from collbench.units import Seconds
 
 CHECK = "check.json"
 """What `collbench check --json` is to write into the folder of a node."""
-OK, FAIL, UNKNOWN, UNREADABLE = "OK", "FAIL", "UNKNOWN", "UNREADABLE"
-STATUSES = (OK, "WARN", FAIL, UNKNOWN, UNREADABLE)
+OK, WARN, FAIL, UNKNOWN, UNREADABLE = STATUSES = ("OK", "WARN", "FAIL", "UNKNOWN", "UNREADABLE")
 """The words of a check, and that of a node without a result."""
-_ROUNDS = 3  # from which on rounds say how well a median is known
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """What nodes must have in common to be compared: hardware, case but for its size, implementation.
-
-    There is one object for each curve, so that the same curves are the same object.
-    """
+    """What nodes must have in common to be compared; there is one object for each, so that the same are identical."""
 
     where: str  # the topology: `8 x NVIDIA H100 80GB HBM3, NVSwitch`
     case: Case  # its size says nothing
@@ -72,28 +67,21 @@ class Node:
     curves: Mapping[Curve, Mapping[int, Figure]] = field(default_factory=dict)  # by bytes of a message
 
 
-class _Case(msgspec.Struct, kw_only=True):
-    """The fields of a case in a line, and of its implementation."""
+class _Size(msgspec.Struct):
+    """A size of a check: the fields of its case, its implementation and its time."""
 
     collective: str
     nbytes: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     dtype: str
     redop: str
+    root: int
     ranks: int
     in_place: bool
     implementation: str
-    root: int = 0
-
-    @property
-    def curve(self) -> tuple[str | int, ...]:
-        return self.collective, self.dtype, self.redop, self.ranks, self.in_place, self.implementation, self.root
-
-
-class _Size(_Case, kw_only=True):
     seconds: Seconds
 
 
-class _Sizes(msgspec.Struct):
+class _Curve(msgspec.Struct):
     sizes: list[_Size]
 
 
@@ -101,34 +89,10 @@ class _Check(msgspec.Struct):
     status: Literal["OK", "WARN", "FAIL", "UNKNOWN"]
     line: str
     where: str
-    curves: list[_Sizes]
+    curves: list[_Curve]
 
 
-class _Kind(msgspec.Struct):
-    kind: str
-
-
-class _Topology(msgspec.Struct):
-    name: str = ""
-
-
-class _Header(_Kind):
-    topology: _Topology = msgspec.field(default_factory=_Topology)
-
-
-class _Row(_Case, kw_only=True):
-    seconds: tuple[Seconds, ...] | Seconds = ()
-    check: str = "ok"
-    wrong: int | None = None  # elements, in a row that another tool reported
-    scheduling: Scheduling | None = None
-
-    @property
-    def times(self) -> tuple[float, ...]:
-        return self.seconds if isinstance(self.seconds, tuple) else (self.seconds,)
-
-
-_CHECK, _KIND = msgspec.json.Decoder(_Check), msgspec.json.Decoder(_Kind)
-_HEADER, _ROW = msgspec.json.Decoder(_Header), msgspec.json.Decoder(_Row)
+_CHECK = msgspec.json.Decoder(_Check)
 
 
 def read_fleet(folder: Path) -> list[Node]:
@@ -144,78 +108,66 @@ def read_fleet(folder: Path) -> list[Node]:
 
 def _node(place: Path) -> Node:
     name = sanitize.text(os.fsencode(place.name).decode(errors="replace"))
-    file, what = place / CHECK, _checked
-    if not os.path.lexists(file):
-        file, what = place / NAME, _measured
-    if not os.path.lexists(file):
-        return Node(name, reason=f"neither {CHECK} nor {NAME} in its folder")
+    check, run = place / CHECK, place / NAME
     try:
-        with sanitize.safe_read(file, RunFileError) as opened:
-            written = os.fstat(opened.fileno()).st_mtime
-            status, reason, where, figures = what(opened.read())
+        if os.path.lexists(check):
+            return _checked(name, check)
+        if os.path.lexists(run):
+            return _measured(name, run)
+    except (RunFileError, ValueError) as error:
+        return Node(name, reason=sanitize.message(str(error).replace(f"{place}{os.sep}", "")))
+    return Node(name, reason=f"neither {CHECK} nor {NAME} in its folder")
+
+
+def _checked(name: str, path: Path) -> Node:
+    with sanitize.safe_read(path, RunFileError, sanitize.LINE_BYTES) as file:
+        written = os.fstat(file.fileno()).st_mtime
+        text = file.read()
+    try:
+        check = _CHECK.decode(text)
         curves: dict[Curve, dict[int, Figure]] = {}
-        for (case, nbytes), figure in figures.items():
-            curves.setdefault(_curve(sanitize.text(where), *case), {})[nbytes] = figure
-    except (msgspec.MsgspecError, ValueError, RecursionError, RunFileError) as error:
-        return Node(name, reason=sanitize.message(f"{file.name}: {error}".replace(f"{place}{os.sep}", "")))
-    return Node(name, status, reason, written, curves)
-
-
-_Found = tuple[str, str, str, dict[tuple[tuple[str | int, ...], int], Figure]]
-"""Status, reason, topology, and figures by curve and size."""
-
-
-def _checked(text: bytes) -> _Found:
-    check = _CHECK.decode(text)
-    figures = {(size.curve, size.nbytes): Figure(size.seconds) for curve in check.curves for size in curve.sizes}
+        for size in (size for part in check.curves for size in part.sizes):
+            case = size.collective, size.dtype, size.redop, size.root, size.ranks, size.in_place
+            curve = _curve(check.where, *case, size.implementation)
+            curves.setdefault(curve, {})[size.nbytes] = Figure(size.seconds)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise RunFileError(f"{path}: {error}") from None
     words = check.line.partition(f" {check.status} ")[2] or check.line
-    return check.status, sanitize.message(words) if check.status == FAIL else "", check.where, figures
+    return Node(name, check.status, sanitize.message(words) if check.status == FAIL else "", written, curves)
 
 
-def _measured(text: bytes) -> _Found:
-    """Return what a run says; no check has compared it with anything, so it is UNKNOWN, or FAIL with a wrong row."""
-    first, *lines = text.splitlines(keepends=True) or [b"{}"]
-    header = _HEADER.decode(first)
-    if header.kind != "header":
-        raise ValueError("not a run file: its first line is no header")
-    rows: dict[tuple[tuple[str | int, ...], int], list[_Row]] = {}
-    wrong = failed = 0
-    for line in lines:
-        if not line.endswith(b"\n"):  # torn: its writer was stopped in the middle of it
-            break
-        kind = _KIND.decode(line).kind
-        failed += kind == "failed"
-        if kind not in ("measurement", "reported"):
-            continue
-        row = _ROW.decode(line)
-        wrong += row.check != "ok" or bool(row.wrong)
-        disturbed = row.scheduling and row.scheduling.disturbed
-        if row.times and row.check == "ok" and not row.wrong and not disturbed:
-            rows.setdefault((row.curve, row.nbytes), []).append(row)
-    reason = ", ".join(f"{count} rows {word}" for count, word in ((wrong, "wrong"), (failed, "failed")) if count)
-    figures = {case: _figure([row.times for row in same]) for case, same in rows.items()}
-    return FAIL if reason else UNKNOWN, reason, header.topology.name, figures
+def _measured(name: str, path: Path) -> Node:
+    """Return what a run says; no check has compared it with anything: it is UNKNOWN, or FAIL where a row is bad."""
+    run = read(path)
+    bad = [result.problem for result in run.results if result.outcome.bad]
+    rows: dict[tuple[Curve, int], list[Observed]] = {}
+    for row in observed(run.results):
+        if row.right and not row.disturbed and not row.case.step:
+            case = row.case
+            names = case.collective.name, case.dtype.name, case.redop.name
+            curve = _curve(run.header.topology.name, *names, case.root, case.ranks, case.in_place, row.implementation)
+            rows.setdefault((curve, case.nbytes), []).append(row)
+    curves: dict[Curve, dict[int, Figure]] = {}
+    for (curve, nbytes), same in rows.items():
+        curves.setdefault(curve, {})[nbytes] = _figure(same)
+    more = f", and {len(bad) - 1} rows more" if len(bad) > 1 else ""
+    reason = f"{bad[0]}{more}" if bad else ""
+    return Node(name, FAIL if bad else UNKNOWN, reason, path.stat().st_mtime, curves)
 
 
-def _figure(rounds: Sequence[tuple[float, ...]]) -> Figure:
-    """Return the median of the rounds' medians, and its standard error: from rounds, else from the samples of one."""
-    medians = [median(samples) for samples in rounds]
-    if len(medians) >= _ROUNDS:  # 1.253: a median's standard error over a mean's (normal, many)
+def _figure(rounds: Sequence[Observed]) -> Figure:
+    """Return the median of the rounds' medians, and its standard error: from three rounds on, else by samples."""
+    medians = [row.typical for row in rounds]
+    if len(medians) >= 3:  # 1.253: a median's standard error over a mean's (normal, many)
         return Figure(median(medians), 1.253 * stdev(map(math.log, medians)) / math.sqrt(len(medians)))
-    halfwidth = relative_halfwidth(rounds[0])  # of a 95 % interval: 1.96 standard errors
+    halfwidth = rounds[0].relative_halfwidth  # of a 95 % interval: 1.96 standard errors
     return Figure(median(medians), halfwidth / 1.96 if math.isfinite(halfwidth) else 0.0)
 
 
 @cache
 def _curve(
-    where: str, collective: str, dtype: str, redop: str, ranks: int, in_place: bool, implementation: str, root: int
+    where: str, collective: str, dtype: str, redop: str, root: int, ranks: int, in_place: bool, implementation: str
 ) -> Curve:
-    fields = {"collective": collective, "dtype": dtype, "redop": redop, "ranks": ranks, "root": root}
+    fields = {"collective": collective, "dtype": dtype, "redop": redop, "root": root, "ranks": ranks}
     case = to_case(fields | {"in_place": in_place, "nbytes": 0})
-    return Curve(where, case, sanitize.text(implementation))
-
-
-def came_and_went(before: Sequence[Node], after: Sequence[Node]) -> tuple[list[str], list[str]]:
-    """Return the names of nodes that have a result in `after` alone, and in `before` alone."""
-    old, new = ({node.name for node in nodes if node.status != UNREADABLE} for nodes in (before, after))
-    return sorted(new - old), sorted(old - new)
+    return Curve(sanitize.text(where), case, sanitize.text(implementation))
