@@ -1,20 +1,20 @@
 """Made-up fleets: folders as nodes leave them, and how often `collbench runs --fleet` names a node wrongly.
 
 `python -m tools.fleet make DIR` writes a folder with 2,000 nodes' checks, three of them 10 % slow from 1 MiB on;
-`python -m tools.fleet errors` draws 100 fleets of each kind and prints the table of docs/fleet.md.  A node differs from
-others by a lognormal factor of 1 %; a sample varies by 2 %, one in fifty takes longer; a round of a size is disturbed
-as often and as much as starts of published sweeps on a node are (tools/check_errors.py).
+`python -m tools.fleet errors` draws 100 fleets of each kind and prints the table of docs/fleet.md (a minute).
+A node differs from others by a lognormal factor of 1 %; a sample varies by 2 %, one in fifty takes longer; a round of a
+size is disturbed as often and as much as starts of published sweeps on a node are (tools/check_errors.py).
 """
 
 import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from collbench.analysis.fleet import Group, groups
+from collbench.analysis.fleet import SLOWER, changes, groups
 from collbench.runfile.fleet import STATUSES, Curve, Figure, Node
 from collbench.runfile.schema import to_case
 
@@ -47,13 +47,18 @@ class Fleet:
         power = 3 if self.sizes < 10 else 1
         return [2 ** (30 - power * place) for place in reversed(range(self.sizes))]
 
-    def draw(self, seed: int) -> tuple[np.ndarray, list[int]]:
-        """Return samples by node, size, round and sample in seconds, and the slow nodes."""
+    def draw(self, seed: int, later: int = 0) -> tuple[np.ndarray, dict[int, float]]:
+        """Return samples by node, size, round and sample in seconds, and the slow nodes with their true ratios.
+
+        With `later` other samples of the same nodes.
+        """
         random = np.random.default_rng(seed)
-        slow = sorted(int(node) for node in random.choice(self.nodes, self.slow, replace=False))
         sizes = np.array(self.bytes)
         usual = np.broadcast_to(LATENCY + sizes / RATE, (self.nodes, self.sizes)).copy()
-        usual *= np.exp(random.normal(0, self.spread, (self.nodes, 1)))
+        factors = np.exp(random.normal(0, self.spread, self.nodes))
+        usual *= factors[:, None]
+        slow = sorted(int(node) for node in random.choice(self.nodes, self.slow, replace=False))
+        random = np.random.default_rng([seed, later])
         usual[np.ix_(slow, sizes >= self.first)] *= 1 + self.by
         shape = (self.nodes, self.sizes, self.rounds, self.samples)
         times = usual[:, :, None, None] * np.exp(random.normal(0, self.noise, shape))
@@ -61,7 +66,7 @@ class Fleet:
             self.excess, (*shape[:3], 1)
         )
         times *= 1 + (random.random(shape) < self.long) * random.exponential(0.5, shape)
-        return times, slow
+        return times, {node: float((1 + self.by) * factors[node] / np.median(factors)) for node in slow}
 
 
 def name(node: int) -> str:
@@ -114,47 +119,61 @@ def _check(sizes: list[dict[str, object]], rounds: int) -> dict[str, object]:
     return facts | {"seconds": 30.0, "disturbed": 0, "wrong_or_failed": [], "curves": [curve]}
 
 
-def named(group: Group) -> dict[str, tuple[float, float]]:
-    """The nodes that are called slow, and the ends of their intervals."""
-    return {outlier.node: (outlier.low, outlier.high) for outlier in group.outliers if outlier.slower}
+def errors(fleet: Fleet, seeds: int, slower: float = SLOWER, nights: bool = False) -> dict[str, float]:
+    """The shares of slow nodes found, of fleets with all of them and no other, and of those with a wrong name.
 
-
-def errors(fleet: Fleet, seeds: int, slower: float) -> dict[str, float]:
-    """How often nodes are named rightly and wrongly, and intervals hold the truth, over so many fleets."""
-    counts = {"all found, no other": 0, "found": 0.0, "fleets with a wrong name": 0, "interval holds": 0}
+    And that of intervals that hold the truth.  With `nights` nodes are held against a night before, when none was slow.
+    """
+    found = right = wrong = holds = 0
     for seed in range(seeds):
         times, slow = fleet.draw(seed)
-        (group,) = groups(nodes(times, fleet.bytes), slower)
-        right, got = {name(node) for node in slow}, named(group)
-        every = {outlier.node for outlier in group.outliers}
-        counts["all found, no other"] += every == right
-        counts["found"] += len(right & every)
-        counts["fleets with a wrong name"] += bool(every - right)
-        counts["interval holds"] += sum(
-            low <= 1 + fleet.by <= high for node, (low, high) in got.items() if node in right
-        )
-    found = counts["found"]
+        now = nodes(times, fleet.bytes)
+        if nights:
+            again = replace(fleet, slow=0).draw(seed, later=1)[0]
+            (group,) = changes(nodes(again, fleet.bytes), now, slower)
+        else:
+            (group,) = groups(now, slower)
+        true = {name(node): 1 + fleet.by if nights else ratio for node, ratio in slow.items()}
+        named = {outlier.node: outlier for outlier in group.outliers}
+        found += len(true.keys() & named.keys())
+        right += named.keys() == true.keys()
+        wrong += bool(named.keys() - true.keys())
+        holds += sum(named[node].low <= true[node] <= named[node].high for node in true.keys() & named.keys())
     return {
-        "all found, no other": counts["all found, no other"] / seeds,
         "found": found / max(1, seeds * fleet.slow),
-        "fleets with a wrong name": counts["fleets with a wrong name"] / seeds,
-        "interval holds": counts["interval holds"] / max(1, found),
+        "right": right / seeds,
+        "wrong": wrong / seeds,
+        "holds": holds / max(1, found),
     }
+
+
+TRIALS = {
+    "one night": [
+        *(Fleet(), Fleet(sizes=17), Fleet(by=0.07), Fleet(slow=0), Fleet(nodes=200, slow=2), Fleet(nodes=50, slow=1)),
+        *(Fleet(nodes=20, slow=1), Fleet(nodes=10, slow=1), Fleet(nodes=10, slow=1, by=0.2)),
+        *(Fleet(nodes=5, slow=1, by=0.3), Fleet(nodes=5, slow=0)),
+    ],
+    "one night, rounds as rough as between nodes": [
+        Fleet(disturbed=0.11, excess=0.12),
+        Fleet(disturbed=0.11, excess=0.12, sizes=17),
+    ],
+    "against the night before": [Fleet(), Fleet(slow=0), Fleet(nodes=50, slow=1), Fleet(nodes=10, slow=1)],
+}
 
 
 def lines(seeds: int) -> Iterator[str]:
     """The table of docs/fleet.md."""
-    yield "| nodes | slow | by | named from | all found, no other | slow nodes found | fleets with a wrong name |"
-    yield "|---|---|---|---|---|---|---|"
-    trials = [(2000, 3, 0.10), (2000, 3, 0.07), (2000, 0, 0.1), (200, 2, 0.10), (50, 1, 0.10), (20, 1, 0.10)]
-    trials += [(10, 1, 0.10), (10, 1, 0.20), (5, 1, 0.30), (5, 0, 0.1)]
-    for count, slow, by in trials:
-        for slower in (0.05, 1e-6):
-            got = errors(Fleet(nodes=count, slow=slow, by=by), seeds, slower)
-            found = f"{100 * got['found']:.0f} %" if slow else "-"
-            margin = "5 %" if slower > 0.01 else "any difference"
-            whole, wrong = (100 * got[key] for key in ("all found, no other", "fleets with a wrong name"))
-            yield f"| {count:,} | {slow} | {100 * by:.0f} % | {margin} | {whole:.0f} % | {found} | {wrong:.0f} % |"
+    heads = ("", "nodes", "sizes", "slow", "by", "slow ones found", "all of them, no other", "any other")
+    yield f"| {' | '.join((*heads, 'any other, with `--slower 0.1%`', 'intervals that hold'))} |"
+    yield "|---" * (len(heads) + 2) + "|"
+    for what, fleets in TRIALS.items():
+        for fleet in fleets:
+            got, any_difference = (errors(fleet, seeds, slower, "before" in what) for slower in (SLOWER, 0.001))
+            found, holds = (f"{100 * got[key]:.0f} %" if fleet.slow else "" for key in ("found", "holds"))
+            shares = (f"{100 * share:.0f} %" for share in (got["right"], got["wrong"], any_difference["wrong"]))
+            by = f"{100 * fleet.by:.0f} %" if fleet.slow else ""
+            cells = (what, f"{fleet.nodes:,}", str(fleet.sizes), str(fleet.slow), by, found, *shares, holds)
+            yield f"| {' | '.join(cells)} |"
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ ERROR = 0.05
 SLOWER = 0.05
 """The usual share of time from which on a difference matters."""
 _FLOOR = 2e-3  # least spread: printed times of three digits are no closer
+_FARTHEST = 100.0  # logarithm of a ratio: beyond those of all times that can be
 _MEDIAN = 1.253  # standard error of a median over that of a mean (normal, many)
 
 Array = NDArray[np.float64]
@@ -187,7 +188,8 @@ def _outliers(group: Group, nodes: int, tests: int, slower: float, against: str)
         if abs(middle) < math.log1p(slower):
             continue
         error = math.hypot(_error(logs[row], noise, group.errors[row], chosen), _of_median(logs, chosen))
-        ratio, low, high = (math.exp(end) for end in (middle, middle - reach * error, middle + reach * error))
+        ends = (middle, max(-_FARTHEST, middle - reach * error), min(_FARTHEST, middle + reach * error))
+        ratio, low, high = map(math.exp, ends)
         sizes = tuple(size for size, found in zip(group.sizes, same, strict=True) if found)
         measured = int(np.count_nonzero(known))
         yield Outlier(group.nodes[row], group.curve, ratio, low, high, sizes, measured, against)

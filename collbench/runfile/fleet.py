@@ -142,11 +142,10 @@ def _measured(name: str, path: Path) -> Node:
     bad = [result.problem for result in run.results if result.outcome.bad]
     rows: dict[tuple[Curve, int], list[Observed]] = {}
     for row in observed(run.results):
-        if row.right and not row.disturbed and not row.case.step:
-            case = row.case
-            names = case.collective.name, case.dtype.name, case.redop.name
-            curve = _curve(run.header.topology.name, *names, case.root, case.ranks, case.in_place, row.implementation)
-            rows.setdefault((curve, case.nbytes), []).append(row)
+        case = row.case
+        names = case.collective.name, case.dtype.name, case.redop.name
+        curve = _curve(run.header.topology.name, *names, case.root, case.ranks, case.in_place, row.implementation)
+        rows.setdefault((curve, case.nbytes), []).append(row)
     curves: dict[Curve, dict[int, Figure]] = {}
     for (curve, nbytes), same in rows.items():
         curves.setdefault(curve, {})[nbytes] = _figure(same)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from collbench.analysis.fleet import FEWEST, SLOWER, Group, changes, groups
+from collbench.analysis.fleet import FEWEST, Group, changes, groups
 from collbench.runfile.fleet import Curve, Figure, Node
 from tools.fleet import CURVE, Fleet, errors, name, nodes
 
@@ -25,29 +25,36 @@ def only(found: list[Group]) -> Group:
 
 
 def test_of_2000_noisy_nodes_the_three_slow_ones_are_named_and_no_other() -> None:
-    got = errors(Fleet(), seeds=5, slower=SLOWER)
-    assert got["all found, no other"] == 1
-    assert got["interval holds"] >= 0.8
+    got = errors(Fleet(), seeds=5)
+    assert got["right"] == 1
+    assert got["holds"] >= 0.8
 
 
 def test_no_node_is_named_where_none_is_slow_whatever_the_size_of_the_fleet() -> None:
     for count in (5, 10, 20, 200):
-        got = errors(Fleet(nodes=count, slow=0), seeds=20, slower=SLOWER)
-        assert got["fleets with a wrong name"] == 0, count
+        got = errors(Fleet(nodes=count, slow=0), seeds=20)
+        assert got["wrong"] == 0, count
+
+
+def test_without_a_margin_a_healthy_node_is_named_in_few_fleets() -> None:
+    """For single sizes and for all together, of all nodes and sizes in all: what is meant is 5 %."""
+    for count in (20, 200):
+        assert errors(Fleet(nodes=count, slow=0), seeds=60, slower=1e-6)["wrong"] < 0.12, count
 
 
 def test_disturbed_sizes_of_many_nodes_are_not_taken_for_slow_nodes() -> None:
     """As many sizes of a node must stand out as do not by chance, the more the more often single ones do."""
-    got = errors(Fleet(nodes=500, slow=0, disturbed=0.11), seeds=10, slower=SLOWER)
-    assert got["fleets with a wrong name"] == 0
+    got = errors(Fleet(nodes=500, slow=0, disturbed=0.11), seeds=10)
+    assert got["wrong"] == 0
 
 
 def test_an_outlier_has_its_sizes_and_an_interval_around_what_is_true() -> None:
     times, slow = Fleet(nodes=200, slow=1, spread=0.003).draw(3)
     (outlier,) = only(groups(nodes(times, Fleet().bytes))).outliers
-    assert outlier.node == name(slow[0])
+    ((node, true),) = slow.items()
+    assert outlier.node == name(node)
     assert outlier.sizes == tuple(size for size in Fleet().bytes if size >= 2**20)
-    assert outlier.low < 1.1 < outlier.high
+    assert outlier.low < true < outlier.high
     assert outlier.high - outlier.low < 0.06
     assert outlier.slower
 
@@ -110,7 +117,25 @@ def test_between_two_nights_nodes_are_held_against_themselves() -> None:
     assert np.allclose(group.medians, 1.1, atol=0.02)
     assert {outlier.node: outlier.slower for outlier in group.outliers} == {name(41): True, name(42): False}
     assert not changes(before[:20], after[20:])
+    sizes = {size: Figure(figure.seconds, 0.2) for size, figure in before[41].curves[CURVE].items()}
+    unsure = [*before[:41], replace(before[41], curves={CURVE: sizes}), before[42]]
+    assert {outlier.node for outlier in only(changes(unsure, after)).outliers} == {name(42)}
 
 
 def test_equal_times_have_no_spread_and_no_outlier() -> None:
     assert not only(groups(fleet(*[1.0] * 30, noise=0.0))).outliers
+
+
+def test_times_from_the_shortest_to_the_longest_that_can_be_are_no_error() -> None:
+    random = np.random.default_rng(1)
+    for count in (5, 40):
+        wild = fleet(*np.exp(random.uniform(-20, 20, count)))
+        for group in groups([*wild, *fleet(*[1.0] * count, seed=2)]):
+            assert all(np.isfinite(outlier.high) for outlier in group.outliers)
+    thirds = [
+        Node(
+            name(row), "OK", curves={CURVE: {size: Figure(1e-14 if size % 3 == row % 3 else 1e8) for size in range(9)}}
+        )
+        for row in range(7)
+    ]
+    assert all(np.isfinite(outlier.high) for group in groups(thirds) for outlier in group.outliers)

@@ -2,12 +2,15 @@
 
 import json
 import os
+import shutil
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from collbench.errors import UsageError
+from collbench.analysis.fleet import groups
+from collbench.errors import Notice, UsageError
 from collbench.results import Mismatch
 from collbench.results.facts import Scheduling
 from collbench.runfile.fleet import FAIL, OK, UNKNOWN, UNREADABLE, Node, read_fleet
@@ -15,6 +18,7 @@ from collbench.runfile.header import Header
 from collbench.runfile.store import NAME, Writer
 from tests.conftest import measurement
 from tools.fleet import CURVE, Fleet, make, medians, name
+from tools.hostile_files import HOSTILE
 
 SMALL = Fleet(nodes=6, slow=1)
 
@@ -68,6 +72,21 @@ def test_a_file_that_cannot_be_read_costs_its_node_alone_which_says_why(tmp_path
         assert (node.status, node.curves) == (UNREADABLE, {}), content
         assert "check.json" in node.reason, content
         assert node.reason.isprintable(), content
+
+
+def test_no_file_of_those_that_nobody_means_well_with_is_more_than_a_node_without_a_result(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Notice)  # of rows that are left out
+        for number, hostile in enumerate(HOSTILE[NAME]):
+            for file in ("check.json", NAME):
+                folder = tmp_path / f"{number}-{file}"
+                (folder / "n1").mkdir(parents=True)
+                hostile.make(folder / "n1" / file)
+                (node,) = read_fleet(folder)
+                assert node.reason.isprintable(), hostile.name
+                for group in groups([node]):
+                    assert group.curve.title.isprintable(), hostile.name
+                shutil.rmtree(folder)
 
 
 def test_pipes_folders_and_links_to_nothing_are_no_results(tmp_path: Path) -> None:
