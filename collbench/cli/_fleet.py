@@ -42,16 +42,16 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
     found = groups(nodes, slower)
     changed = changes(before, nodes, slower) if against else []
     came, went = _came_and_went(before, nodes) if against else ([], [])
-    write_json(as_json, _document(nodes, found, changed, came, went), allow_nan=False)
-    if as_json != STANDARD:
-        for line in (*_listed(nodes, found), *_changes(changed, came, went), *_tables(found), _summary(nodes)):
-            click.echo(line)
+    # Files first: whoever reads the table may stop early.
     if options["exclude_file"]:
         _exclude(options["exclude_file"], nodes, found)
     if options["csv"] or options["parquet"]:
         _write_rows(options["csv"], options["parquet"], list(_rows(nodes, found)))
-    for path in picture.draw(found, options["plot"]):
-        click.echo(f"figure: {path}", err=as_json == STANDARD)
+    figures = picture.draw(found, options["plot"])
+    write_json(as_json, _document(nodes, found, changed, came, went), allow_nan=False)
+    if as_json != STANDARD:
+        table = (*_listed(nodes, found), *_changes(changed, came, went), *_tables(found), _summary(nodes))
+        click.echo("\n".join((*table, *(f"figure: {path}" for path in figures))))
 
 
 # ------------------------------------------------------------------------------------------------------------ the table

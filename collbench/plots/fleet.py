@@ -49,6 +49,7 @@ def draw(found: Sequence[Group], paths: Sequence[Path]) -> list[Path]:
 def figure(found: Sequence[Group]) -> "Figure | None":
     """Return a figure with a panel for each of the largest groups; None where none has nodes enough."""
     from matplotlib.colors import TwoSlopeNorm
+    from matplotlib.ticker import MaxNLocator
 
     shown = [group for group in found if group.enough][:_PANELS]
     if not shown:
@@ -61,6 +62,7 @@ def figure(found: Sequence[Group]) -> "Figure | None":
     for axes, group, (names, cells, nodes) in zip(panels, shown, tables, strict=True):
         mesh = _panel(axes, group, names, cells, nodes, TwoSlopeNorm(0.0, -most, most))
     bar = drawn.colorbar(mesh, ax=panels, pad=0.01, fraction=0.05, extend="both")
+    bar.ax.yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10], min_n_ticks=3))
     bar.ax.yaxis.set_major_formatter(lambda share, position: f"{_percent(share)} %")
     bar.set_label("time over the fleet's median: above 0 is slower")
     heading(drawn, "Times of nodes against the fleet's median, the slowest first")
@@ -70,15 +72,21 @@ def figure(found: Sequence[Group]) -> "Figure | None":
 def _table(group: Group) -> tuple[list[str], Array, int]:
     """Return the names of the rows, time over the median less 1 by row and size, and how many rows are nodes."""
     away = group.ratios - 1
-    order = np.argsort(-np.nanmedian(away, axis=1), kind="stable")
+    slower = {outlier.node: outlier.ratio - 1 for outlier in group.outliers}
+    usual = np.nanmedian(away, axis=1).tolist()
+    order = sorted(range(len(usual)), key=lambda row: _place(slower.get(group.nodes[row]), usual[row]))
     if len(order) > _ROWS:
-        outliers = {outlier.node for outlier in group.outliers}
-        order = np.array([row for row in order if group.nodes[row] in outliers][:_ROWS], int)
+        order = order[: min(_ROWS, len(slower))]
     names = [_short(group.nodes[row]) for row in order]
     if len(order) == len(group.nodes):
         return names, away[order], len(order)
     bands = np.nanpercentile(away, list(_BANDS.values()), axis=0)
     return [*names, *_BANDS], np.vstack([away[order], bands]), len(order)
+
+
+def _place(outlier: float | None, usual: float) -> tuple[bool, float]:
+    """Return what a node is sorted by: those that stand out first, then by how slow they are."""
+    return outlier is None, -(usual if outlier is None else outlier)
 
 
 def _short(name: str) -> str:

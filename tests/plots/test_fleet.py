@@ -32,10 +32,11 @@ def test_of_2000_nodes_those_that_stand_out_come_first_and_then_quantiles() -> N
 
 
 def test_of_few_nodes_each_has_its_row_the_slowest_first() -> None:
-    names, cells, slow = drawn(Fleet(nodes=20, slow=1, first=1))
-    assert sorted(names) == [name(node) for node in range(20)]
+    """First those that stand out, also if that is at four sizes of nine."""
+    names, cells, slow = drawn(Fleet(nodes=30, slow=1, by=0.2))
+    assert sorted(names) == [name(node) for node in range(30)]
     assert names[0] == name(min(slow))
-    assert (np.diff(np.median(cells, axis=1)) <= 0).all()
+    assert (np.diff(np.median(cells[1:], axis=1)) <= 0).all()
 
 
 def test_it_is_written_in_each_format_and_is_the_same_each_time(tmp_path: Path) -> None:
