@@ -198,13 +198,16 @@ def _outliers(group: Group, nodes: int, tests: int, slower: float, against: str)
 def _by_chance(far: Marks, known: Marks, nodes: int) -> Marks:
     """Return which sizes stand out, without the nodes of which as many would by chance in more than a few fleets.
 
-    Sizes stand out by chance as often as those of all other nodes do, and once more; independently of each other.
+    Sizes stand out by chance as often as those of the nodes of which fewer do, and once more: so slow nodes do not hide
+    each other.
     """
     from scipy.special import bdtrc  # 0.1 s, which no help should wait for
 
-    count, sizes = far.sum(axis=1), known.sum(axis=1)
-    rate = (far.sum() - count + 1) / (known.sum() - sizes + 1)
-    chance = np.where(count > 0, bdtrc(count - 1.0, sizes, np.minimum(rate, 1.0)), 1.0)
+    count, sizes, chance = far.sum(axis=1), known.sum(axis=1), np.ones(len(far))
+    for many in np.unique(count[count > 0]):
+        fewer, same = count < many, count == many
+        rate = (count[fewer].sum() + 1) / (sizes[fewer].sum() + 1)
+        chance[same] = bdtrc(many - 1.0, sizes[same], rate)
     return far & (nodes * chance < ERROR / 4)[:, None]
 
 

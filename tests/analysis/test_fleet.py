@@ -42,6 +42,11 @@ def test_without_a_margin_a_healthy_node_is_named_in_few_fleets() -> None:
         assert errors(Fleet(nodes=count, slow=0), seeds=60, slower=1e-6)["wrong"] < 0.12, count
 
 
+def test_several_slow_nodes_do_not_hide_each_other() -> None:
+    got = errors(Fleet(nodes=40, slow=6, by=0.2), seeds=10)
+    assert (got["right"], got["wrong"]) == (1, 0)
+
+
 def test_disturbed_sizes_of_many_nodes_are_not_taken_for_slow_nodes() -> None:
     """As many sizes of a node must stand out as do not by chance, the more the more often single ones do."""
     got = errors(Fleet(nodes=500, slow=0, disturbed=0.11), seeds=10)
