@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from collbench.analysis.fleet import groups
+from collbench.api.checking import check
 from collbench.errors import Notice, UsageError
+from collbench.reports.verdicts import document
 from collbench.results import Mismatch
 from collbench.results.facts import Scheduling
 from collbench.runfile.fleet import FAIL, OK, UNKNOWN, UNREADABLE, Node, read_fleet
 from collbench.runfile.header import Header
 from collbench.runfile.store import NAME, Writer
-from tests.conftest import measurement
+from tests.conftest import ROOT, measurement
 from tools.fleet import CURVE, Fleet, make, medians, name
 from tools.hostile_files import HOSTILE
 
@@ -41,6 +43,24 @@ def test_checks_and_runs_of_the_same_samples_read_alike(tmp_path: Path) -> None:
             assert [figure.seconds for figure in figures.values()] == pytest.approx(row)
             assert all((0 < figure.error < 0.2) == runs for figure in figures.values())
             assert node.modified > 0
+
+
+def test_what_a_check_writes_is_read_back(tmp_path: Path) -> None:
+    """Of a committed run, judged by itself; the run beside it, read as such, has the same times."""
+    run = ROOT / "results" / "cpu-2-ranks"
+    result = check(run=run, reference=run, slower=0.3)
+    assert result
+    (tmp_path / "checked").mkdir()
+    (tmp_path / "checked" / "check.json").write_text(json.dumps(document(result)))
+    (tmp_path / "ran").mkdir()
+    (tmp_path / "ran" / NAME).write_bytes((run / NAME).read_bytes())
+    checked, ran = by_name(tmp_path).values()
+    assert (checked.status, ran.status) == (result.status.value, UNKNOWN)
+    assert len(checked.curves) > 5
+    assert checked.curves.keys() <= ran.curves.keys()
+    for curve, figures in checked.curves.items():
+        for size, figure in figures.items():
+            assert figure.seconds == pytest.approx(ran.curves[curve][size].seconds), (curve.title, size)
 
 
 def test_the_same_curve_is_one_object_whoever_measured_it(tmp_path: Path) -> None:
