@@ -174,15 +174,15 @@ def _outliers(group: Group, nodes: int, tests: int, slower: float, against: str)
     together = np.nanmedian(scores, axis=1)
     together /= _spread(together[:, None], 0.1)
     limit = student(1 - ERROR / 4 / tests, freedom)
-    slow, fast = (_by_chance(sign * scores > limit, np.isfinite(scores), nodes) for sign in (1, -1))
+    far = {sign: sign * scores > limit for sign in (1, -1)}
+    single = {sign: _beyond_chance(far[sign], np.isfinite(scores), nodes) for sign in far}
     whole = np.abs(together) > student(1 - ERROR / 4 / nodes, freedom)
     reach = student(1 - ERROR / 2 / nodes, freedom)
     noise = _noise(logs)
-    for row in range(len(group.nodes)):
+    for row in np.flatnonzero(single[1] | single[-1] | whole).tolist():
         known = np.isfinite(logs[row])
-        same = slow[row] if slow[row].any() else fast[row]
-        if not same.any() and not whole[row]:
-            continue
+        sign = next((sign for sign in single if single[sign][row]), 1 if together[row] > 0 else -1)
+        same = far[sign][row]
         chosen = same if same.any() else known
         middle = float(np.median(logs[row, chosen]))
         if abs(middle) < math.log1p(slower):
@@ -195,8 +195,8 @@ def _outliers(group: Group, nodes: int, tests: int, slower: float, against: str)
         yield Outlier(group.nodes[row], group.curve, ratio, low, high, sizes, measured, against)
 
 
-def _by_chance(far: Marks, known: Marks, nodes: int) -> Marks:
-    """Return which sizes stand out, without the nodes of which as many would by chance in more than a few fleets.
+def _beyond_chance(far: Marks, known: Marks, nodes: int) -> Marks:
+    """Return the nodes of which so many sizes stand out as would by chance in a few fleets only.
 
     Sizes stand out by chance as often as those of the nodes of which fewer do, and once more: so slow nodes do not hide
     each other.
@@ -208,7 +208,7 @@ def _by_chance(far: Marks, known: Marks, nodes: int) -> Marks:
         fewer, same = count < many, count == many
         rate = (count[fewer].sum() + 1) / (sizes[fewer].sum() + 1)
         chance[same] = bdtrc(many - 1.0, sizes[same], rate)
-    return far & (nodes * chance < ERROR / 4)[:, None]
+    return np.asarray(nodes * chance < ERROR / 4)
 
 
 def _spread(values: Array, floor: float = _FLOOR) -> Array:

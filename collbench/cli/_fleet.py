@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -64,26 +64,32 @@ def _outliers(found: Iterable[Group]) -> list[Outlier]:
 
 def _listed(nodes: Sequence[Node], found: Sequence[Group]) -> Iterator[str]:
     """Yield a line for each node that stands out: the slowest first, then what failed, then what has no result."""
+    said = _said(found)
+    for status, word in ((FAIL, "FAIL"), (UNREADABLE, "no result")):
+        for node in nodes:
+            if node.status == status:
+                said.setdefault(node.name, []).append(f"{word}: {node.reason}")
+    yield from _named(said)
+    if said:
+        yield ""
+
+
+def _said(found: Iterable[Group]) -> dict[str, list[str]]:
+    """Return what is said of each node that stands out, the slowest first."""
     outliers = _outliers(found)
     several = len({outlier.curve for outlier in outliers}) > 1
     said: dict[str, list[str]] = {}
     for outlier in outliers:
         words = f"{outlier.words} ({outlier.curve.title})" if several else outlier.words
         said.setdefault(outlier.node, []).append(words)
-    for status, word in ((FAIL, "FAIL"), (UNREADABLE, "no result")):
-        for node in nodes:
-            if node.status == status:
-                said.setdefault(node.name, []).append(f"{word}: {node.reason}")
-    yield from _named({name: "; ".join(words) for name, words in said.items()})
-    if said:
-        yield ""
+    return said
 
 
-def _named(lines: dict[str, str]) -> Iterator[str]:
+def _named(lines: Mapping[str, Sequence[str]]) -> Iterator[str]:
     width = min(_WIDEST, max(map(len, lines), default=0))
     table = Table(f"{{node:<{width}}}  {{words}}")
     for node, words in list(lines.items())[:_LISTED]:
-        yield table.row(node=node, words=words)
+        yield table.row(node=node, words="; ".join(words))
     if len(lines) > _LISTED:
         yield f"and {len(lines) - _LISTED} nodes more; --json has all"
 
@@ -93,7 +99,7 @@ def _changes(changed: Sequence[Group], came: Sequence[str], went: Sequence[str])
         shift = f"the median changed by {_share(group.medians.min())} to {_share(group.medians.max())}"
         words = f"{len(group.nodes):,} nodes in both, {shift}" + ("" if group.enough else _too_few())
         yield _wrapped(f"{group.curve.title}: {words}")
-    yield from _named({outlier.node: outlier.words for outlier in _outliers(changed)})
+    yield from _named(_said(changed))
     for what, names in (("came", came), ("went", went)):
         if names:
             yield _wrapped(f"{what}: {_some(names, _LISTED)}")

@@ -69,7 +69,7 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
     if fleet:
-        from collbench.cli._fleet import show  # NumPy, which a list of runs does not wait for
+        from collbench.cli._fleet import show  # SciPy, which a list of runs does not wait for
 
         show(folder or DEFAULT, as_json=as_json, **of_fleet)
         return 0
@@ -99,14 +99,12 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
 
 def _refuse_mixed(fleet: bool, of_fleet: Mapping[str, Any], of_runs: Mapping[str, Any]) -> None:
     """Raise UsageError for an option of the other thing that is listed."""
-    wrong = next((name for name, value in (of_runs if fleet else of_fleet).items() if value), None)
-    if wrong:
-        name = wrong.replace("_", "-")
-        raise UsageError(
-            f"--{name} is for a list of runs; leave it out, or --fleet"
-            if fleet
-            else f"--{name} is for a folder of nodes; give --fleet too"
-        )
+    others, fix = of_fleet, "is for a folder of nodes; give --fleet too"
+    if fleet:
+        others, fix = of_runs, "is for a list of runs; leave it out, or --fleet"
+    for name, value in others.items():
+        if value:
+            raise UsageError(f"--{name.replace('_', '-')} {fix}")
 
 
 def _filter(host: str, op: str, on: str, topology: str, since: str | None, until: str | None) -> Filter:
