@@ -185,9 +185,9 @@ def _outliers(group: Group, nodes: int, tests: int, slower: float, against: str)
         same = far[sign][row]
         chosen = same if same.any() else known
         middle = float(np.median(logs[row, chosen]))
-        if abs(middle) < math.log1p(slower):
-            continue
         error = math.hypot(_error(logs[row], noise, group.errors[row], chosen), _of_median(logs, chosen))
+        if abs(middle) < max(math.log1p(slower), reach * error):  # too little, or the node's sizes disagree
+            continue
         ends = (middle, max(-_FARTHEST, middle - reach * error), min(_FARTHEST, middle + reach * error))
         ratio, low, high = map(math.exp, ends)
         sizes = tuple(size for size, found in zip(group.sizes, same, strict=True) if found)

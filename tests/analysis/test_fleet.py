@@ -72,6 +72,15 @@ def test_a_small_difference_at_all_sizes_is_found_by_all_together_and_counts_fro
     assert not only(groups(made, 0.1)).outliers
 
 
+def test_a_node_whose_sizes_disagree_is_not_named_by_an_interval_that_holds_no_difference() -> None:
+    """By noise that is its own; of check.json nothing else tells."""
+    random = np.random.default_rng(5)
+    for _ in range(50):
+        noisy = {size: Figure(1e-3 * float(random.lognormal(0.1, 0.15))) for size in SIZES}
+        made = [*fleet(*[1.0] * 60), Node("noisy", "OK", curves={CURVE: noisy})]
+        assert all(outlier.low > 1 or outlier.high < 1 for outlier in only(groups(made)).outliers)
+
+
 def test_a_faster_node_stands_out_too_and_is_not_slower() -> None:
     (outlier,) = only(groups(fleet(*[1.0] * 30, 0.8))).outliers
     assert not outlier.slower
