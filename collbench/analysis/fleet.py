@@ -27,7 +27,6 @@ ERROR = 0.05
 SLOWER = 0.05
 """The usual share of time from which on a difference matters."""
 _FLOOR = 2e-3  # least spread: printed times of three digits are no closer
-_FARTHEST = 100.0  # logarithm of a ratio: beyond those of all times that can be
 _MEDIAN = 1.253  # standard error of a median over that of a mean (normal, many)
 
 Array = NDArray[np.float64]
@@ -62,7 +61,10 @@ class Outlier:
         elif len(self.sizes) == self.measured:
             where = f"at all {self.measured} sizes"
         else:
-            where = f"at {len(self.sizes)} of {self.measured} sizes, from {format_size(self.sizes[0])} on"
+            first = format_size(self.sizes[0])
+            where = f"at {len(self.sizes)} of {self.measured} sizes, " + (
+                f"from {first} on" if self.sizes[1:] else first
+            )
         return f"{share} ({ends[0]:.1f} to {ends[1]:.1f} %) {self.against}, {where}"
 
 
@@ -188,8 +190,7 @@ def _outliers(group: Group, nodes: int, tests: int, slower: float, against: str)
         error = math.hypot(_error(logs[row], noise, group.errors[row], chosen), _of_median(logs, chosen))
         if abs(middle) < max(math.log1p(slower), reach * error):  # too little, or the node's sizes disagree
             continue
-        ends = (middle, max(-_FARTHEST, middle - reach * error), min(_FARTHEST, middle + reach * error))
-        ratio, low, high = map(math.exp, ends)
+        ratio, low, high = map(math.exp, (middle, middle - reach * error, middle + reach * error))
         sizes = tuple(size for size, found in zip(group.sizes, same, strict=True) if found)
         measured = int(np.count_nonzero(known))
         yield Outlier(group.nodes[row], group.curve, ratio, low, high, sizes, measured, against)
@@ -236,7 +237,8 @@ def _error(logs: Array, noise: Array, errors: Array, chosen: Marks) -> float:
     """Return the standard error of the median over the chosen sizes of a node: usual, stated or seen."""
     count = int(np.count_nonzero(chosen))
     usual = math.sqrt(float(np.mean(np.maximum(noise, errors)[chosen] ** 2)))
-    scatter = float(np.std(logs[chosen], ddof=1)) if count > 2 else 0.0
+    away = np.abs(logs[chosen] - np.median(logs[chosen]))
+    scatter = 1.4826 * float(np.median(away))  # as a standard deviation; a single disturbed size does not count
     return (_MEDIAN if count > 2 else 1.0) * max(usual, scatter) / math.sqrt(count)
 
 
