@@ -64,3 +64,10 @@ def test_many_sizes_and_long_names_are_drawn_too() -> None:
     assert made
     assert len(made.axes[0].get_xticklabels()) <= 20
     assert all(len(label.get_text()) <= 20 for label in made.axes[0].get_yticklabels())
+
+
+def test_a_faster_node_stands_out_too() -> None:
+    names, cells, fast = drawn(Fleet(nodes=60, slow=1, by=-0.2, first=1))
+    assert names[0] == name(min(fast))
+    assert (cells[0] < -0.1).all()
+    assert len(names) < 20
