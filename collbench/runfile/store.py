@@ -63,11 +63,11 @@ class Run:
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas.DataFrame; UsageError where pandas is not installed."""
-        return _optional("pandas").DataFrame(self.rows())
+        return optional("pandas").DataFrame(self.rows())
 
     def to_arrow(self) -> Any:
         """Return the rows as a pyarrow.Table; UsageError where pyarrow is not installed."""
-        return _optional("pyarrow").Table.from_pylist(self.rows())
+        return optional("pyarrow").Table.from_pylist(self.rows())
 
     @property
     def whole(self) -> bool:
@@ -81,7 +81,7 @@ class Run:
         return "" if self.whole else f"{CUT_OFF} after {rows} row{'' if rows == 1 else 's'}"
 
 
-def _optional(package: str) -> Any:
+def optional(package: str) -> Any:
     """Return a package that nothing else needs."""
     try:
         return importlib.import_module(package)
