@@ -51,12 +51,13 @@ class Watch:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
+        self._cores = sorted(os.sched_getaffinity(0))  # before this process may be bound to one of them
         self._load = self._loaded()
         self._first = self._look()
 
     def reasons(self, ranks: int = 1) -> Iterator[str]:
         """Yield what may have spoiled samples of so many ranks here since then, a clause each."""
-        cores = sorted(os.sched_getaffinity(0))
+        cores = self._cores
         if self._load is not None and self._load > BUSY * len(cores):
             yield f"other programs ran (load {self._load:.1f} on {len(cores)} cores)"
         if ranks > len(cores):
@@ -92,7 +93,7 @@ class Watch:
         ticks = [int(word) for word in words if word.isdecimal()]
         stolen = ticks[STEAL] if len(ticks) > STEAL else 0
         folder = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
-        shown = [read_text(self._root / folder.format(core)) for core in sorted(os.sched_getaffinity(0))]
+        shown = [read_text(self._root / folder.format(core)) for core in self._cores]
         clocks = tuple(int(word) for word in shown if word.isdecimal() and int(word))
         waits = int(waited[1]) / 1e6 if waited else None
         return _Glance(time.monotonic(), waits, sum(ticks[: STEAL + 1]), stolen, clocks)
