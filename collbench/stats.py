@@ -125,7 +125,7 @@ def student_95(freedom: float) -> float:
     return sum(term / freedom**power for power, term in enumerate(terms))
 
 
-def student(probability: float, freedom: int) -> float:
+def student(probability: float, freedom: float) -> float:
     """The quantile of Student's t with so many degrees of freedom."""
     from scipy.special import stdtrit  # 0.1 s, which no sweep and no help should wait for
 

@@ -17,13 +17,16 @@ from collbench.api.requests import (
     predicted_sweep,
 )
 from collbench.cases import Sweep
-from collbench.errors import Notice, UsageError
+from collbench.errors import Notice, RunFileError, UsageError
 from collbench.host.launcher import complaint, launched
+from collbench.host.sanitize import read_lines
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.interleave import LIBRARY_PLATFORM, MultiLibrary
+from collbench.measure.resumed import Kept
 from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
 from collbench.platforms.cpu.mpi_libraries import Library, find
+from collbench.platforms.processes import Alone, Team
 from collbench.results import Result
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
@@ -60,6 +63,43 @@ def measuring_session(request: SweepRequest, folder: Callable[[Sweep], Path | No
         raise UsageError(f"--mpi names libraries of ranks on a CPU, and --on auto takes the {platform}; add --on cpu")
     ranks = MultiLibrary(sweep, libraries)
     return Prepared(Session(ranks, ranks.sweep, joined, folder(ranks.sweep)), remarks)
+
+
+def resuming_session(path: Path) -> Session | None:
+    """Return the session that measures what the run of a sweep lacks, in its run file; None where it lacks nothing.
+
+    Args:
+        path: The run file, or its folder; under a launcher, only the first process reads it.
+
+    Raises:
+        RunFileError: It is no run file.
+        UsageError: It cannot be resumed, or not here.
+
+    """
+    if wrong := complaint():
+        raise UsageError(wrong)
+    joined = launched()
+    path = path / NAME if path.is_dir() else path
+    kept = Kept.of(path, _content(path, joined))
+    if (joined[1] if joined else 0) != (processes := kept.header.processes):
+        before = f"by {processes} processes of a launcher" if processes else "by ranks that collbench started"
+        start = f"start {processes} with the launcher" if processes else "start it without a launcher"
+        raise UsageError(f"{path} was measured {before}; to resume it, {start}")
+    if kept.complete:
+        return None
+    return Session(kept.header.topology.platform, kept.sweep, joined, None, kept=kept)
+
+
+def _content(path: Path, joined: Launched) -> bytes:
+    """Return the bytes of a run file, under a launcher as the first process reads them."""
+    everyone: Team = Alone()
+    if joined:
+        from collbench.measure.external_launcher import world  # the ranks' side
+
+        everyone = world()
+    with everyone.agreeing():
+        content = b"".join(line for _, line in read_lines(path, RunFileError)) if everyone.leader else b""
+    return bytes(everyone.broadcast(content))
 
 
 def _mpi_libraries(request: SweepRequest, joined: Launched) -> list[Library]:

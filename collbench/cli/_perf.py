@@ -35,7 +35,7 @@ LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
 """A variable of nccl-tests: the average bus bandwidth in GB/s below which a test has failed."""
 OPTIONS = (
     *("minbytes", "maxbytes", "stepfactor", "stepbytes", "iters", "warmup", "check", "datatype", "redop", "root"),
-    *("impl", "ranks", "cudagraph", "budget", "timeout", "spin", "bind", "out", "quiet"),
+    *("impl", "ranks", "cudagraph", "budget", "timeout", "rendezvous", "spin", "bind", "out", "quiet"),
 )
 """Options of `collbench sweep` that the programs have."""
 USUAL = {

@@ -70,7 +70,7 @@ _OPTIONS = [
     ),
     *shared("ranks", "minbytes"),
     option("-e --maxbytes", "Largest message; default: 2M on a CPU, else 128M or what memory allows.", metavar="SIZE"),
-    *shared(stepfactor=8.0),
+    *shared("rendezvous", stepfactor=8.0),
     option("--run", "Judge this run instead of measuring.", type=PATH, metavar="RUN"),
     option("--reference", "Compare with a run that was right, or with floors.", type=PATH, metavar="RUN|FILE.toml"),
     machine_option("what the topology matches", "The system to compare with."),

@@ -27,7 +27,17 @@ _OPTIONS = [
     *shared("ranks", minbytes="64K"),
     option("-e --maxbytes", "Largest message; default: the smallest, so one.", metavar="SIZE"),
     *shared(
-        "datatype", "redop", "root", "in_place", "cudagraph", "no_graph", "timeout", "spin", "bind", stepfactor=16.0
+        "datatype",
+        "redop",
+        "root",
+        "in_place",
+        "cudagraph",
+        "no_graph",
+        "timeout",
+        "rendezvous",
+        "spin",
+        "bind",
+        stepfactor=16.0,
     ),
     *writes("run file, pictures and trace"),
 ]

@@ -364,14 +364,10 @@ _REQUEST = (
 
 
 def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
-    """Return these options of `sweep`, in its order; those in `defaults` have another default than there.
-
-    Whoever waits for other processes (`timeout`) may also be told where to find them.
-    """
+    """Return these options of `sweep`, in its order; those in `defaults` have another default than there."""
     options: list[click.Parameter] = []
-    wanted = {*names, *defaults} | ({"rendezvous"} if "timeout" in {*names, *defaults} else set())
     for name, given in SWEEP_OPTIONS.items():
-        if name in wanted:
+        if name in names or name in defaults:
             changed = copy(given)
             if name in defaults:
                 changed.default = defaults[name]

@@ -3,17 +3,18 @@
 For example:
   collbench runs
   collbench runs results --op allreduce
+  collbench runs --fleet NIGHT --exclude-file exclude.txt --plot fleet.png
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from collbench.cli.options import PATH, STANDARD, JsonCommand, json_option, option, write_json
+from collbench.cli.options import PATH, STANDARD, JsonCommand, json_option, option, parse_share, write_json
 from collbench.collectives import find_collective
 from collbench.errors import UsageError, unknown
 from collbench.platforms import platforms
@@ -27,6 +28,19 @@ _NAMES = 3  # names up to which all are printed, and not only their number
 _WIDE = 10_000  # columns where the output is no terminal: nothing is cut there
 
 
+_FLEET = [
+    option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
+    option(
+        "--slower",
+        "Of a fleet: differences up to this do not matter.  [default: 5%]",
+        callback=parse_share,
+        metavar="SHARE",
+    ),
+    option("--exclude-file", "Write the names of nodes that are slow or FAIL, a line each.", type=PATH, metavar="FILE"),
+    option("--plot", "Draw nodes by sizes (.png, .svg, .pdf).", type=PATH, metavar="FILE", multiple=True),
+    option("--csv", "Write a row for each node and size.", type=PATH, metavar="FILE"),
+    option("--parquet", "Write the same as Parquet (needs pyarrow).", type=PATH, metavar="FILE"),
+]
 _OPTIONS = [
     click.Argument(["folder"], required=False, type=PATH, metavar="[FOLDER]"),
     option("--host", "Runs of this host, or of all that match, as in 'node*'.", default="", metavar="HOST"),
@@ -37,14 +51,28 @@ _OPTIONS = [
     option("--until", "Runs up to then; a day counts to its end.", metavar="DATE"),
     option("-n --limit", "The newest N of them.", type=click.IntRange(min=1), metavar="N"),
     json_option("everything known of them"),
+    option(
+        "--fleet", "FOLDER has a folder of each node, with its check.json or run: which nodes stand out.", is_flag=True
+    ),
+    *_FLEET,
 ]
 
 
 @click.command("runs", cls=JsonCommand, params=_OPTIONS)
-def command(folder: Path | None, limit: int | None, as_json: Path | None, **options: Any) -> int:
-    """List the runs in FOLDER (results/runs), newest first, each with its path."""
+def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet: bool, **options: Any) -> int:
+    """List the runs in FOLDER (results/runs), newest first, each with its path.
+
+    With --fleet: nodes that are slower than those alike, by the checks or runs that many nodes left in FOLDER.
+    """
+    of_fleet = {str(given.name): options.pop(str(given.name)) for given in _FLEET}
+    _refuse_mixed(fleet, of_fleet, options | {"limit": limit})
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
+    if fleet:
+        from collbench.cli._fleet import show  # SciPy, which a list of runs does not wait for
+
+        show(folder or DEFAULT, as_json=as_json, **of_fleet)
+        return 0
     chosen = _filter(**options)
     entries = list_runs(folder or DEFAULT)
     matching = [entry for entry in entries if chosen.passes(entry)]
@@ -67,6 +95,16 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, **opti
     if len(broken) > _BROKEN:
         click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)
     return 0
+
+
+def _refuse_mixed(fleet: bool, of_fleet: Mapping[str, Any], of_runs: Mapping[str, Any]) -> None:
+    """Raise UsageError for an option of the other thing that is listed."""
+    others, fix = of_fleet, "is for a folder of nodes; give --fleet too"
+    if fleet:
+        others, fix = of_runs, "is for a list of runs; leave it out, or --fleet"
+    for name, value in others.items():
+        if value:
+            raise UsageError(f"--{name.replace('_', '-')} {fix}")
 
 
 def _filter(host: str, op: str, on: str, topology: str, since: str | None, until: str | None) -> Filter:

@@ -110,7 +110,7 @@ _STRAGGLERS = [
     _gradients("64K"),
     option("--steps", "Steps of each implementation; default: 4000.", type=int, metavar="N"),
     _slow_rank(2),
-    *shared("datatype", "timeout", "spin", "bind", budget=20.0),
+    *shared("datatype", "timeout", "rendezvous", "spin", "bind", budget=20.0),
     *writes("run file and pictures"),
 ]
 _STRATEGIES = [
@@ -132,7 +132,7 @@ _STRATEGIES = [
     _number("--group", 2, _MOST_STEPS, "hierarchical: ranks of a group.", "G"),
     option("--rate", "Learning rate, for the mean of all ranks' gradients.", type=float, default=0.4),
     option("--target", "Loss to reach; default: the lowest that all get to.", type=float),
-    *shared("timeout", "spin", "bind"),
+    *shared("timeout", "rendezvous", "spin", "bind"),
     *writes("run file and picture"),
 ]
 

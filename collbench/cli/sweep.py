@@ -5,6 +5,7 @@ For example:
   collbench sweep --op allreduce,broadcast -b 1K -e 1G -f 2 -d bfloat16
   collbench sweep --impl mpi,two-shot -m 8:64K --json - | jq .results
   mpirun -n 16 collbench sweep --op allreduce
+  collbench sweep --resume results/runs/20260131-120000-allreduce-node1
 """
 
 import math
@@ -29,21 +30,25 @@ from collbench.analysis.crossover import (
 )
 from collbench.analysis.roofline import measured_roofline, share
 from collbench.analysis.wires import tradeoffs
-from collbench.api.measuring import measuring_session, predicting_session
+from collbench.api.measuring import measuring_session, predicting_session, resuming_session
+from collbench.api.notices import is_leader
 from collbench.api.requests import SweepRequest, default_folder, find_system, folder_name
 from collbench.cli import results_table
 from collbench.cli.options import (
     MEASURING,
     NCCL_NAMES,
+    PATH,
     SWEEP_OPTIONS,
     nccl_options,
     nccl_remarks,
+    option,
     sweep_request,
     without_nccl_options,
 )
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import NAME
 from collbench.cli.running import Outputs, run_session, say_where
+from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import Watch
 from collbench.measure.session import Session, exit_status
@@ -55,13 +60,19 @@ WIDE = 0.10  # half an interval over the median, from which on a row is called n
 FEWEST = 6  # samples that have an interval
 
 
-@click.command(context_settings={"show_default": True}, params=[*SWEEP_OPTIONS.values(), *nccl_options()])
+_WITH_RESUME = ("resume", "rendezvous", "quiet", "as_json", "percentiles", "plot")
+RESUME = option("--resume", "Measure what the run of a sweep lacks, with its settings.", type=PATH, metavar="RUN")
+
+
+@click.command(context_settings={"show_default": True}, params=[*SWEEP_OPTIONS.values(), RESUME, *nccl_options()])
 def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots."""
     outputs = Outputs.of(options)
     with outputs.aside():
         remarks = list(nccl_remarks(options))
         options = without_nccl_options(options, launched())
+        if options["resume"]:
+            return resume(options, outputs)
         request = sweep_request(options)
         if options["ab"]:
             from collbench.cli import ab
@@ -72,6 +83,22 @@ def command(**options: Any) -> int:
             return show_prediction(system, request, options, outputs, _without_effect())
         session, more = measuring_session(request, lambda sweep: options["out"] or default_folder(sweep))
         return show_sweep(session, outputs, [*remarks, *more], options["percentiles"])
+
+
+def resume(options: Mapping[str, Any], outputs: Outputs) -> int:
+    """Measure what a run lacks, and print all of the run; the exit status."""
+    path, context = options["resume"], click.get_current_context()
+    others = [option for option in context.command.params if option.name not in _WITH_RESUME]
+    given = [each for each in others if context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE]
+    if given:
+        names = ", ".join(max(each.opts, key=len) for each in given)
+        raise UsageError(f"--resume goes on with the settings and in the place of {path}; leave out {names}")
+    session = resuming_session(path)
+    if not session:
+        if is_leader(launched()):
+            click.echo(f"{path}: nothing is missing")
+        return 0
+    return show_sweep(session, outputs, [], options["percentiles"])
 
 
 def _without_effect() -> list[str]:

@@ -33,7 +33,7 @@ _OPTIONS = [
     HERE,
     *shared("ranks", datatype="float", redop="sum", timeout=60.0),
     option("--full", "All types and reductions: thousands of cases, minutes.", is_flag=True),
-    *shared("spin", "bind", "quiet"),
+    *shared("rendezvous", "spin", "bind", "quiet"),
 ]
 
 

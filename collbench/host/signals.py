@@ -7,6 +7,7 @@ as they do after kill -9, and remove what they hold.
 """
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -30,7 +31,8 @@ class Interrupted(KeyboardInterrupt):
 class _State:
     depth = 0  # of deferrals
     number: int | None = None  # the signal that has come meanwhile
-    since: float | None = None  # when the first signal came, on the monotonic clock
+    since: float | None = None  # when the first signal was answered, on the monotonic clock
+    pipe: ClassVar[tuple[int, ...]] = ()  # into which the kernel's handler writes the number of a signal
     before: ClassVar[dict[int, Any]] = {}  # handlers outside of deferrals
 
 
@@ -50,6 +52,15 @@ def pending() -> bool:
     return _State.number is not None
 
 
+def unanswered() -> int | None:
+    """Return a signal that the main thread has not come to answer, as while it waits in C; another thread may ask."""
+    with suppress(BlockingIOError):
+        if _State.pipe and (numbers := os.read(_State.pipe[0], 1)) and _State.since is None:
+            os.write(_State.pipe[1], numbers)  # for the next look
+            return numbers[0]
+    return None
+
+
 def check() -> None:
     """Raise Interrupted if a signal has come since signals are deferred."""
     if _State.number is not None:
@@ -67,6 +78,10 @@ class deferred:  # noqa: N801
         if threading.current_thread() is threading.main_thread():
             if not _State.depth:
                 _State.number = _State.since = None
+                _State.pipe = _State.pipe or os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+                with suppress(BlockingIOError):
+                    os.read(_State.pipe[0], select.PIPE_BUF)
+                signal.set_wakeup_fd(_State.pipe[1], warn_on_full_buffer=False)
                 _State.before = {number: signal.signal(number, _remember) for number in _heeded()}
             _State.depth += 1
         return self
@@ -79,6 +94,7 @@ class deferred:  # noqa: N801
             return
         for number, handler in _State.before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(-1)
         if kind is None:
             check()
 

@@ -51,7 +51,7 @@ class Watch:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._cores = sorted(os.sched_getaffinity(0))  # before a launcher's rank is bound
+        self._cores = sorted(os.sched_getaffinity(0))  # before this process may be bound to one of them
         self._load = self._loaded()
         self._first = self._look()
 

@@ -7,7 +7,7 @@ process (watchdog.py) ends it where nothing goes on.
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from typing import Self
@@ -17,6 +17,7 @@ from collbench.errors import CaseFailed, CollbenchError, PlatformError
 from collbench.host import processes, signals
 from collbench.host.launcher import launched, starts_mpi
 from collbench.measure.protocol import WorkerHello, installation, refuse_other
+from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import seconds_for
 from collbench.measure.watchdog import WATCHDOG, Phase, end_all, guarded
 from collbench.measure.worker import execute_case, needs
@@ -82,7 +83,7 @@ def agree_on(error: CollbenchError) -> None:
 class Joined:
     """The counterpart of Supervisor under an outside launcher; every process iterates over the same results."""
 
-    def __init__(self, platform: str, sweep: Sweep) -> None:
+    def __init__(self, platform: str, sweep: Sweep, kept: Sequence[Result] = ()) -> None:
         self._limit = max(_LEAST, 2 * sweep.sampling.timeout)
         if WATCHDOG.phase is Phase.APART:  # after a sweep before this one
             WATCHDOG.start(world().rank)
@@ -98,10 +99,11 @@ class Joined:
         except PlatformError as error:
             error.agreed = True
             raise
+        self._pids = self._world.exchange((os.uname().nodename, os.getpid()))
         processes.unlink_mpich_memory()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
         self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
-        self._sweep = to_sweep(fields)
+        self._sweep, self._kept = to_sweep(fields), kept
         self._platform: Platform | None = None
         self._current: tuple[Case, str] | None = None
         self._started: set[str] = set()  # implementations whose library has been started
@@ -123,7 +125,7 @@ class Joined:
                 cores = self._world.cores_to_bind(kind.cores)
                 self._world.bind(cores)
         self._platform = open_platform(self._sweep, requested, self._name, self._world)
-        WATCHDOG.waits = self._platform.waits
+        WATCHDOG.waits = self._waits
         topology = self._platform.topology()
         with self.agreeing():
             versions = self._platform.versions()
@@ -147,15 +149,23 @@ class Joined:
         """Yield every result of the sweep on every process."""
         assert self._platform
         WATCHDOG.phase = Phase.MEASURING
-        for case in self._sweep.cases():
-            self._current = case, self._sweep.implementations[0]
-            self._beat(self._current[1])
-            results = execute_case(case, self._sweep.implementations, self._platform, self._sweep.sampling, self._beat)
+        for case, names, sampling in tasks(self._sweep, self._kept):
+            self._current = case, names[0]
+            self._beat(names[0])
+            results = execute_case(case, names, self._platform, sampling, self._beat)
             try:
                 yield from results
             except CaseFailed as reason:
                 yield self.failed(f"{reason}; the run ends here")
                 return
+
+    def _waits(self) -> str:
+        """Return which ranks of this machine have ended, or else which rank waits for which, as far as it is known."""
+        here = os.uname().nodename
+        ended = [rank for rank, (node, pid) in enumerate(self._pids) if node == here and not processes.is_alive(pid)]
+        if ended:
+            return f"rank{'s' * (len(ended) > 1)} {', '.join(map(str, ended))} ended"
+        return self._platform.waits() if self._platform else ""
 
     def _beat(self, name: str) -> None:
         """Allow the time of another step of the case, and end if a signal has come."""

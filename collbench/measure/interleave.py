@@ -20,6 +20,7 @@ from collbench.algorithms import implementations
 from collbench.cases import USUAL_STARTS, Case, Sampling, Sweep
 from collbench.errors import PlatformError, RanksLost, UsageError
 from collbench.measure.protocol import Opened, WorkerHello
+from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library
@@ -239,9 +240,9 @@ class Starts(RankSets):
     row's interval comes from how far its starts are apart.
     """
 
-    def __init__(self, platform: str, sweep: Sweep) -> None:
-        self._sweep, self._platform = sweep, platform
-        self._starts = [Supervisor(platform, sweep)]
+    def __init__(self, platform: str, sweep: Sweep, kept: Sequence[Result] = ()) -> None:
+        self._sweep, self._platform, self._kept = sweep, platform, kept
+        self._starts = [Supervisor(platform, sweep, kept=kept)]
         self._pools: dict[tuple[str, Case], Pool] = {}  # by curve
 
     def start(self, stack: ExitStack) -> WorkerHello:
@@ -266,9 +267,11 @@ class Starts(RankSets):
         if len(self._starts) == 1:
             yield from self._starts[0].run()
             return
-        for case in self._sweep.cases():
-            results = ArmResults.of(case, self._platform, self._sweep)
-            parts = shares(self._sweep.sampling, len(self._starts))
+        for result in self._kept:
+            self._with_spread(result)  # which tells of the starts of those that follow
+        for case, names, sampling in tasks(self._sweep, self._kept):
+            results = ArmResults.of(case, self._platform, replace(self._sweep, implementations=names))
+            parts = shares(sampling, len(self._starts))
             lost = None
             for ranks, share in zip(tuple(self._starts), parts, strict=False):
                 try:

@@ -15,6 +15,7 @@ from collbench.cases import Sweep
 from collbench.host import signals
 from collbench.measure.interleave import Arm, Interleaving, Starts
 from collbench.measure.protocol import Opened, WorkerHello
+from collbench.measure.resumed import Kept
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
 from collbench.platforms.cpu.mpi_libraries import short_name
@@ -23,7 +24,7 @@ from collbench.results.facts import labelled
 from collbench.runfile.environment import Setting, describe
 from collbench.runfile.header import Header, Interleaved, SweepPart, TopologyPart
 from collbench.runfile.schema import sweep_fields
-from collbench.runfile.store import Writer
+from collbench.runfile.store import Reopened, Writer
 
 if TYPE_CHECKING:
     from collbench.measure.external_launcher import Joined
@@ -41,7 +42,8 @@ class Ranks(Opened, Protocol):
 class Session:
     """One sweep, on the platform of that name or by other ranks; iterate over `run()` inside `with`.
 
-    Without a folder nothing is stored.  `modelled` says that nothing is measured.
+    Without a folder nothing is stored.  `modelled` says that nothing is measured.  What is `kept` of a run that is
+    resumed comes again, each row in its place, and its file is completed.
     """
 
     def __init__(
@@ -51,7 +53,10 @@ class Session:
         launched: tuple[int, int] | None,
         folder: Path | None,
         modelled: bool = False,
+        kept: Kept | None = None,
     ) -> None:
+        self._kept = kept
+        there = kept.results if kept else ()
         self.sweep = sweep
         self.modelled = modelled
         self._joined: Joined | None = None
@@ -61,12 +66,17 @@ class Session:
         elif launched:
             from collbench.measure import external_launcher  # the ranks' side: no supervisor needs it
 
-            self._ranks = self._joined = external_launcher.Joined(on, sweep)
+            self._ranks = self._joined = external_launcher.Joined(on, sweep, there)
         else:
-            self._ranks = Supervisor(on, sweep) if sweep.starts == 1 else Starts(on, sweep)
+            once = sweep.starts == 1
+            self._ranks = Supervisor(on, sweep, kept=there) if once else Starts(on, sweep, there)
         self.leader = launched is None or launched[0] == 0
         with self._agreeing():
-            self._writer = Writer(folder) if self.leader and folder else None
+            self._writer: Writer | None = None
+            if self.leader and kept:
+                self._writer = Reopened(kept.path, kept.lines)
+            elif self.leader and folder:
+                self._writer = Writer(folder)
         self.path = self._writer.path if self._writer else None
         self.results: list[Result] = []
         self.topology = ""
@@ -95,6 +105,10 @@ class Session:
             self.topology = self.header.topology.name
             self.labels = [_label(name, self.header.environment.versions) for name in self.sweep.implementations]
             with self._agreeing():
+                if self._kept and self.leader:  # launchers give each rank variables of its own
+                    self._kept.refuse_other(self.header)
+                if self._kept:
+                    self.header = replace(self._kept.header, resumed=(*self._kept.header.resumed, _now()))
                 if self._writer:
                     self._writer.header(self.header)
             undo.pop_all()
@@ -112,7 +126,8 @@ class Session:
         if not self._writer or not self._joined:
             return ""
         self._writer.append(self._joined.failed(f"{reason}; the run ends here"))
-        self._writer.end(_now(), 1)
+        came = signals.unanswered()
+        self._writer.end(_now(), 128 + came if came else 1)
         return f"; what was measured is in {self.path}"
 
     def discard(self) -> None:
@@ -126,7 +141,10 @@ class Session:
         return self._ranks.greeting.cores
 
     def run(self) -> Iterator[Result]:
-        """Yield each result once it is on disk."""
+        """Yield what is kept of a run that goes on, then each new result once it is on disk."""
+        for result in self._kept.results if self._kept else ():
+            self.results.append(result)
+            yield result
         for result in self._ranks.run():
             self.results.append(result)
             if self._writer:

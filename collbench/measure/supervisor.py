@@ -27,6 +27,7 @@ from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
 from collbench.measure import protocol
 from collbench.measure.protocol import UNKNOWN, Installation, WorkerHello, installation, refuse_other
+from collbench.measure.resumed import tasks
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library, own
 from collbench.results import Result
@@ -304,6 +305,7 @@ class Supervisor:
     setting: Setting = UNCHANGED
     named: tuple[str, ...] = ()
     library: Library | None = None
+    kept: Sequence[Result] = ()  # rows that are not to be measured
     greeting: WorkerHello = field(default_factory=WorkerHello)
     _workers: Workers | None = None
     _losses: list[Loss] = field(default_factory=list)
@@ -347,11 +349,11 @@ class Supervisor:
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep as it arrives; the last one says so where no ranks can be had any more."""
-        for case in self.sweep.cases():
+        for task in tasks(self.sweep, self.kept):
             try:
-                yield from self.measure(case, self.sweep.implementations, self.sweep.sampling)
+                yield from self.measure(*task)
             except RanksLost as loss:
-                yield Failed(case, loss.implementation, self.platform, f"{loss}; the run ends here")
+                yield Failed(task.case, loss.implementation, self.platform, f"{loss}; the run ends here")
                 return
 
     def _start_again(self, implementation: str) -> None:

@@ -5,6 +5,7 @@ until the time is up, and is put off by whatever begins.  It is there before any
 """
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,11 +15,11 @@ from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
 
-from collbench.host import processes
+from collbench.host import processes, signals
 from collbench.host.launcher import starts_mpi
 
 START = 60.0  # seconds until all have come, where nobody has said a time-out yet
-_LOOK = 0.5  # seconds between two looks at the deadline, which may come nearer too
+_LOOK = 0.25  # seconds between two looks at the deadline, which may come nearer too; Open MPI kills 1 s after SIGTERM
 _GRACE = 5.0  # seconds that the others leave to rank 0, which can note in the run file what happened
 _BEFORE = 1.5  # seconds before rank 0 ends all, in which another rank says what it failed of
 _ABORT = 2.0  # seconds that MPI_Abort gets, which may wait for a lock that a hung thread holds
@@ -63,13 +64,20 @@ class Watchdog:
 
     def _watch(self, stopped: threading.Event) -> None:
         grace, printed = _GRACE if self._rank else 0.0, ""
+        came: int | None = None
         while (left := self._deadline + grace - time.monotonic()) > 0:
             if stopped.wait(min(left, _LOOK)):
                 return
             if left < grace + _BEFORE and self.trouble() != printed:
                 printed = self.trouble()
                 self._print(printed)
-        reason = "; ".join(filter(None, (f"no progress for {self.seconds:.0f} s (--timeout)", self.waits())))
+            before, came = came, signals.unanswered()
+            if came and came == before and not self._rank:  # which has to say so before the launcher kills it
+                break
+        what = f"no progress for {self.seconds:.0f} s (--timeout)"
+        if came:
+            what = f"{signal.Signals(came).name} came, and nothing goes on"
+        reason = "; ".join(filter(None, (what, self.waits())))
         self._print(f"{reason}; the run ends here{self.last_words(reason)}")
         end_all()
 

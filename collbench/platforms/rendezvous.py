@@ -1,14 +1,15 @@
 """Where processes that were started without MPI learn how to reach the first one: torch's store, or a folder."""
 
-import importlib
 import os
+import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 from collbench.errors import PlatformError
 from collbench.host import launcher
@@ -16,7 +17,6 @@ from collbench.host.launcher import RENDEZVOUS
 from collbench.platforms.socket_processes import Rendezvous
 
 _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
-_KEY = "collbench/first"
 
 
 def usual(seconds: float, environment: Mapping[str, str] = os.environ) -> Rendezvous:
@@ -72,33 +72,64 @@ class Folder(Rendezvous):
         self._path.unlink(missing_ok=True)
 
 
+_STORE = """
+import datetime, sys
+from torch.distributed import TCPStore
+host, port, starts, seconds, key, text = sys.argv[1:]
+timeout = datetime.timedelta(seconds=float(seconds))
+store = TCPStore(host, int(port), is_master=starts == "True", wait_for_workers=False, timeout=timeout)
+if text:
+    store.set(key, text)
+    print("left", flush=True)
+    sys.stdin.read()
+else:
+    print(store.get(key).decode())
+"""
+
+
 class TorchStore(Rendezvous):
-    """The TCPStore at MASTER_ADDR:MASTER_PORT, which torchrun has there already, or the first process starts."""
+    """The TCPStore at MASTER_ADDR:MASTER_PORT, which torchrun has there already, or the first process starts.
+
+    A child process asks it: torch would bring an NCCL of its own, which CuPy would use then.
+    """
 
     def __init__(self, environment: Mapping[str, str], seconds: float) -> None:
-        store: Any = importlib.import_module("torch.distributed").TCPStore
         host, port = (environment[name] for name in _ADDRESS)
         self.what = f"torch's store at {host}:{port}"
-        rank, _ = launcher.launched(environment) or (0, 1)
-        starts = rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-        self._key = f"{_KEY}/{launcher.start(environment)}"
-        try:
-            self._store = store(
-                host, int(port), is_master=starts, wait_for_workers=False, timeout=timedelta(seconds=seconds)
-            )
-        except (RuntimeError, ValueError) as error:
-            raise PlatformError(f"{self.what} cannot be reached: {str(error).splitlines()[0]}") from None
+        starts = environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        self._words = host, port, str(starts), str(seconds), f"collbench/{launcher.start(environment)}"
+        self._child: subprocess.Popen[str] | None = None
 
     def leave(self, text: str) -> None:
-        """Set the key; restarts of torchrun have others."""
-        self._store.set(self._key, text)
+        """Set the key, which restarts of torchrun have different, and keep the store until `close`."""
+        self._child = self._start(*self._words, text)
+        assert self._child.stdout
+        if self._child.stdout.readline() != "left\n":
+            self._refuse(self._child)
 
     def find(self) -> str:
         """Wait for the key."""
-        try:
-            return str(self._store.get(self._key), "utf-8")
-        except RuntimeError:
-            return ""
+        host, port, _, *rest = self._words
+        child = self._start(host, port, "False", *rest, "")
+        text, errors = child.communicate()
+        if child.returncode:
+            self._refuse(child, errors)
+        return text
+
+    def _start(self, *words: str) -> "subprocess.Popen[str]":
+        path = os.pathsep.join(filter(None, sys.path))  # where this process would find torch
+        command = [sys.executable, "-P", "-c", _STORE, *words]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=os.environ | {"PYTHONPATH": path}
+        )
+
+    def _refuse(self, child: "subprocess.Popen[str]", errors: str = "") -> NoReturn:
+        errors = errors or child.communicate()[1]
+        found = re.search(r"^\S*(?:Error|Exception): (.*)", errors, re.MULTILINE)
+        raise PlatformError(f"{self.what} cannot be reached: {found[1] if found else errors.strip()[-200:]}")
 
     def close(self) -> None:
-        """Leave it: others may not have read it to the end, and the store ends with its process."""
+        """End the child that has the store."""
+        if self._child:
+            self._child.communicate()

@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import platform
+import resource
 import secrets
 import select
 import socket
@@ -190,13 +191,15 @@ class SocketProcesses(Processes):
 def _accept(size: int, place: Rendezvous, deadline: float) -> dict[int, _Link]:
     """Listen, leave word where, and return a connection to each other rank."""
     here = launcher.neighbours() == size  # nobody else has to reach this machine
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a connection to each of a thousand ranks
     server = socket.create_server(("127.0.0.1" if here else "", 0), backlog=size)
     word = secrets.token_hex(16)
     hosts = [] if here else [*filter(None, [os.environ.get("MASTER_ADDR")]), *_addresses()]
     where = {"node": platform.node(), "hosts": hosts, "port": server.getsockname()[1], "word": word}
-    place.leave(json.dumps(where))
     links: dict[int, _Link] = {}
     with server, closing(place):
+        place.leave(json.dumps(where))
         while len(links) < size - 1:
             server.settimeout(max(0.01, deadline - time.monotonic()))
             try:

@@ -60,6 +60,8 @@ def about(run: SafeRun) -> About:
         facts.append(f"from {safe_text(tool, 60)}")
     if header.started:
         facts.append(f"started {safe_text(header.started, 40)}")
+    if header.resumed:
+        facts.append(f"resumed {safe_text(', '.join(header.resumed), 100)}")
     partial = "" if header.imported.complete else "partial: the log was cut off"
     if not run.run.complete:
         partial = "partial: the run was cut off"

@@ -320,13 +320,18 @@ def write(output: Output, path: Path, result: CheckResult) -> None:
             with path.open(output.mode, encoding="utf-8") as file:
                 file.write(text)
             return
-        # A reader never meets half a file; the other name does not end in .prom, or it would be read too.
-        handle, half = tempfile.mkstemp(dir=path.parent, prefix=".collbench.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(half).chmod(0o644)
-            Path(half).replace(path)
-        except BaseException:
-            Path(half).unlink(missing_ok=True)
-            raise
+        replace_whole(path, text.encode())
+
+
+def replace_whole(path: Path, content: bytes) -> None:
+    """Write a file under another name first, so that a reader never meets half of it."""
+    # The other name does not end in .prom, or it would be read too.
+    handle, half = tempfile.mkstemp(dir=path.parent, prefix=".collbench.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(half).chmod(0o644)
+        Path(half).replace(path)
+    except BaseException:
+        Path(half).unlink(missing_ok=True)
+        raise

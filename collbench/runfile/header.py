@@ -129,6 +129,7 @@ class Header(Part):
     collbench: str = ""  # the version that wrote it
     command: tuple[str, ...] = ()
     started: str = ""  # ISO 8601
+    resumed: tuple[str, ...] = ()  # when what was missing was measured, likewise
     processes: int = 0  # that an outside launcher started, each a rank; 0: the command started the ranks
     environment: Environment = Environment()
     topology: TopologyPart = TopologyPart()

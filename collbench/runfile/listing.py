@@ -57,7 +57,11 @@ class Entry:
         if self.broken:
             return ["broken"]
         facts = ["predicted" if self.platform == "model" else "", self.header.imported.tool]
-        facts += [self.header.interleaved.setting, f"exit status {self.status}" if self.status else ""]
+        facts += [
+            self.header.interleaved.setting,
+            "resumed" if self.header.resumed else "",
+            f"exit status {self.status}" if self.status else "",
+        ]
         return [fact for fact in (*facts, "" if self.whole else CUT_OFF) if fact]
 
     def fields(self) -> dict[str, Any]:

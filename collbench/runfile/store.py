@@ -8,6 +8,7 @@ History of the format number (readers refuse newer files, ignore fields they don
 """
 
 import contextlib
+import fcntl
 import importlib
 import json
 import os
@@ -62,11 +63,11 @@ class Run:
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas.DataFrame; UsageError where pandas is not installed."""
-        return _optional("pandas").DataFrame(self.rows())
+        return optional("pandas").DataFrame(self.rows())
 
     def to_arrow(self) -> Any:
         """Return the rows as a pyarrow.Table; UsageError where pyarrow is not installed."""
-        return _optional("pyarrow").Table.from_pylist(self.rows())
+        return optional("pyarrow").Table.from_pylist(self.rows())
 
     @property
     def whole(self) -> bool:
@@ -80,7 +81,7 @@ class Run:
         return "" if self.whole else f"{CUT_OFF} after {rows} row{'' if rows == 1 else 's'}"
 
 
-def _optional(package: str) -> Any:
+def optional(package: str) -> Any:
     """Return a package that nothing else needs."""
     try:
         return importlib.import_module(package)
@@ -132,10 +133,11 @@ class Writer:
             raise UsageError(f"cannot write to {folder}: {reason}; choose another --out") from None
         except OSError as error:
             raise UsageError(f"cannot write to {folder}: {error.strerror}; choose another --out") from None
+        _locked(self._file)
 
     def header(self, header: Header) -> None:
         """Write what holds for the whole run."""
-        self._line({"kind": "header", "format": FORMAT} | header.to_json())
+        self._line(_header_fields(header))
 
     def append(self, result: Result) -> None:
         """Write one result."""
@@ -155,7 +157,7 @@ class Writer:
         self.close()
 
     def _line(self, fields: dict[str, Any]) -> None:
-        line = json.dumps(fields, allow_nan=False).encode() + b"\n"
+        line = _encoded(fields)
         with self._lock:
             self._lines.append(line)
             if reason := self._gone() or self._failure(line):
@@ -198,6 +200,69 @@ class Writer:
         self.close()
 
 
+class Reopened(Writer):
+    """Goes on with a run file that is there: behind a new header stand the lines that are kept, then what is new.
+
+    The file changes at once, when the header is known: whatever ends this process, the kept lines are in it.
+    UsageError if another process writes to it.
+    """
+
+    def __init__(self, path: Path, kept: Sequence[bytes]) -> None:
+        self.path, self._kept = path, kept
+        self._lines, self._lock = [], threading.Lock()
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise UsageError(f"cannot write to {path}: {error.strerror}") from None
+        if not _locked(self._file):
+            self.close()
+            raise UsageError(f"{path} is being written: wait for the end of the command that measures it, or end that")
+
+    def header(self, header: Header) -> None:
+        """Put the header and the lines that are kept in the place of the file."""
+        self._replace([_encoded(_header_fields(header)), *self._kept])
+
+    def _replace(self, lines: list[bytes]) -> None:
+        place = self.path.resolve()
+        beside = place.with_name(f"{place.name}.new")
+        try:
+            file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            _locked(file)
+            with os.fdopen(file, "wb", closefd=False) as out:
+                out.writelines(lines)
+            os.fsync(file)
+            beside.replace(place)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            raise StorageError(f"cannot write beside {self.path}: {error.strerror}; it is as it was") from None
+        os.close(self._file)
+        self._file, self._lines = file, lines
+
+    def discard(self) -> None:
+        """Leave the file as it is."""
+        self.close()
+
+
+def _header_fields(header: Header) -> dict[str, Any]:
+    return {"kind": "header", "format": FORMAT} | header.to_json()
+
+
+def _encoded(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, allow_nan=False).encode() + b"\n"
+
+
+def _locked(file: int) -> bool:
+    """Lock a file for as long as it is open; return whether no other process had."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without locks
+    return True
+
+
 def _keep(lines: Sequence[bytes], folder: Path) -> Path | None:
     """Write these lines as the run file of a new folder: next to *folder*, else here, else where temporary files go.
 
@@ -230,7 +295,7 @@ def read(path: Path) -> Run:
     """
     place = path / NAME if path.is_dir() else path
     lines = ((number, line) for number, line in sanitize.read_lines(place, RunFileError) if line.strip())
-    header, number = _header(place, lines)
+    header, number = parse_header(place, lines)
     results: list[Result] = []
     left_out: list[str] = []
     last: dict[str, Any] = {}
@@ -261,11 +326,11 @@ def _warn(words: str, category: type[Notice]) -> None:
 
 def read_header(place: Path) -> Header:
     """Read the header of a run file alone."""
-    return _header(place, sanitize.read_lines(place, RunFileError))[0]
+    return parse_header(place, sanitize.read_lines(place, RunFileError))[0]
 
 
-def _header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, int]:
-    """Return the header, and the number of the format."""
+def parse_header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Header, int]:
+    """Return the header, and the number of the format; RunFileError where the first of these lines is none."""
     at, line = next(lines, (1, b"{}"))
     try:
         fields = sanitize.parse_object(line)

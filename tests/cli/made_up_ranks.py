@@ -18,6 +18,7 @@ import pytest
 from collbench.cases import Case, Sampling
 from collbench.cli import main
 from collbench.measure import interleave, session
+from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.results import Measurement, Result
 
@@ -27,8 +28,10 @@ class MadeUpRanks(Supervisor):
 
     noise: ClassVar[np.random.Generator]
     passed: ClassVar[int]  # cases or rounds, of all ranks of a test
+    hello: ClassVar[WorkerHello] = WorkerHello()
 
     def __enter__(self) -> Self:
+        self.greeting = MadeUpRanks.hello
         return self
 
     def __exit__(self, *exception: object) -> None: ...

@@ -107,3 +107,20 @@ def test_a_second_signal_ends_a_command_whose_ranks_do_not_end_and_a_repeated_on
         "print('goes on')\ntime.sleep(1.1)\nsignal.raise_signal(number)\nprint('never')"
     )
     assert ended_by(signal.SIGINT, script) == (130, "goes on\n", LINE)
+
+
+def test_a_signal_that_the_main_thread_cannot_answer_is_seen_by_another_thread() -> None:
+    """While it waits in C, Python's handlers do not run; once they have, the signal is answered."""
+    waits_in_c = (
+        "import ctypes, threading\nlock = ctypes.create_string_buffer(256)\nlibrary = ctypes.CDLL(None)\n"
+        "def look():\n"
+        "    print(signals.unanswered())\n    os.kill(os.getpid(), number)\n    time.sleep(0.2)\n"
+        "    print(signals.unanswered(), signals.unanswered(), flush=True)\n    os._exit(7)\n"
+        "signals.deferred().__enter__()\nthreading.Thread(target=look).start()\n"
+        "library.pthread_mutex_lock(lock)\nlibrary.pthread_mutex_lock(lock)"
+    )
+    assert ended_by(signal.SIGTERM, waits_in_c) == (7, "None\n15 15\n", "")
+    answers = (
+        "with signals.deferred():\n    signal.raise_signal(number)\n    print(signals.unanswered())\n    os._exit(7)"
+    )
+    assert ended_by(signal.SIGTERM, answers) == (7, "None\n", "")

@@ -16,6 +16,7 @@ from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError, RanksLost
 from collbench.measure import interleave
 from collbench.measure.protocol import WorkerHello
+from collbench.measure.resumed import tasks
 from collbench.results import Result
 from collbench.results.collectives import Failed, Measurement
 from collbench.results.facts import Scheduling
@@ -65,17 +66,17 @@ class MadeUpRanks:
 
 
 def started(
-    monkeypatch: pytest.MonkeyPatch, count: int, *changes: dict[str, Any]
+    monkeypatch: pytest.MonkeyPatch, count: int, *changes: dict[str, Any], there: Sequence[Result] = ()
 ) -> tuple[interleave.Starts, list[MadeUpRanks]]:
     made: list[MadeUpRanks] = []
 
-    def make(platform: str, wanted: Sweep) -> MadeUpRanks:
+    def make(platform: str, wanted: Sweep, kept: Sequence[Result] = ()) -> MadeUpRanks:
         made.append(MadeUpRanks(platform, wanted, **(changes[len(made)] if len(made) < len(changes) else {})))
         return made[-1]
 
     monkeypatch.setattr(interleave, "Supervisor", make)
     asked = replace(sweep(8, 1024), starts=count)
-    return interleave.Starts("cpu", asked), made
+    return interleave.Starts("cpu", asked, there), made
 
 
 def test_all_starts_measure_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,6 +92,31 @@ def test_all_starts_measure_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
         assert result.spread
         low, high = result.interval
         assert low < 1.1e-6 < high
+
+
+def test_rows_that_are_there_are_not_measured_and_tell_of_the_starts_of_those_that_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apart: tuple[dict[str, Any], ...] = ({"factor": 1.0}, {"factor": 1.1}, {"factor": 1.3})
+    ranks, _ = started(monkeypatch, 3, *apart)
+    with ranks:
+        whole = list(ranks.run())
+    ranks, made = started(monkeypatch, 3, *apart, there=[row for row in whole if row.case.nbytes == 8])
+    with ranks:
+        assert list(ranks.run()) == [row for row in whole if row.case.nbytes == 1024]
+    assert [[nbytes for nbytes, _ in one.measured] for one in made] == [[1024]] * 3
+
+
+def test_what_is_missing_of_a_case_has_its_share_of_the_budget() -> None:
+    asked = replace(sweep(8, 1024), implementations=("mpi", "two-shot", "ring-host"))
+    small, large = asked.cases()
+    found = [
+        (task.case, task.names, task.sampling.budget) for task in tasks(asked, [measurement("two-shot", nbytes=8)])
+    ]
+    assert found == [
+        (small, ("mpi", "ring-host"), pytest.approx(asked.sampling.budget * 2 / 3)),
+        (large, asked.implementations, asked.sampling.budget),
+    ]
 
 
 def test_one_start_is_measured_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,28 @@ def test_a_rank_that_failed_says_of_what_before_the_first_rank_ends_all(
     assert capsys.readouterr().err == LINE.format(1, 10, "")
 
 
+def test_a_signal_that_nobody_answers_ends_the_run_on_rank_0_before_the_launcher_does(
+    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coming: list[int] = []
+    monkeypatch.setattr(watchdog.signals, "unanswered", lambda: coming[0] if coming else None)
+    for rank in (1, 0):
+        clock.rung.clear()
+        coming.clear()
+        dog = Watchdog()
+        dog.start(rank)
+        dog.waits = lambda: "rank 1 ended"
+        dog.last_words = lambda reason: f"; noted: {reason}"
+        dog.feed(10)
+        assert not clock.passes(1)
+        coming.append(signal.SIGTERM)
+        assert clock.passes(1) is (rank == 0)
+        if rank:
+            dog.stop()
+    words = "SIGTERM came, and nothing goes on; rank 1 ended"
+    assert capsys.readouterr().err == f"collbench: error: rank 0: {words}; the run ends here; noted: {words}\n"
+
+
 def ended(steps: str) -> tuple[int, str]:
     """Status and errors of a process that does that and would then sleep."""
     script = (

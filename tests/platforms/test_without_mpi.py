@@ -31,8 +31,11 @@ class TCPStore:  # as torch's: a key is set by anybody, and whoever gets it wait
         self.folder, self.seconds = pathlib.Path(os.environ["STORE"]), timeout.total_seconds()
         if is_master:
             (self.folder / "master").write_text("")
-        elif not (self.folder / "master").exists():
-            raise RuntimeError("nobody there\\nand a trace")
+        end = time.monotonic() + self.seconds
+        while not (self.folder / "master").exists():
+            if time.monotonic() > end:
+                raise RuntimeError("nobody there\\nand a trace")
+            time.sleep(0.01)
     def set(self, key, value):
         (self.folder / key.replace("/", "%")).write_text(value)
     def get(self, key):
@@ -239,8 +242,6 @@ def test_processes_find_each_other_by_the_store_of_torch(torch: Path) -> None:
             (torch / "master").write_text("torchrun's")
 
         def place(rank: int, agent: str = agent) -> Rendezvous:
-            while rank and not (torch / "master").exists():
-                time.sleep(0.01)
             own = {"RANK": str(rank), "TORCHELASTIC_USE_AGENT_STORE": agent, "TORCHELASTIC_RUN_ID": agent}
             found = rendezvous.usual(SECONDS, surroundings | own)
             assert isinstance(found, TorchStore)
@@ -255,8 +256,9 @@ def test_where_processes_meet_is_a_folder_then_torch_and_else_an_error_with_the_
 ) -> None:
     address = {"MASTER_ADDR": "first", "MASTER_PORT": "29500", "RANK": "1", "WORLD_SIZE": "2"}
     assert isinstance(rendezvous.usual(1, address | {RENDEZVOUS: "here"}), Folder)
-    with pytest.raises(PlatformError, match=r"torch's store at first:29500 cannot be reached: nobody there$"):
-        rendezvous.usual(1, address)
+    for ask in (lambda place: place.find(), lambda place: place.leave("text")):
+        with pytest.raises(PlatformError, match=r"torch's store at first:29500 cannot be reached: nobody there$"):
+            ask(rendezvous.usual(1, address | {"TORCHELASTIC_USE_AGENT_STORE": "True"}))
     for given, why in (
         ({}, "MASTER_ADDR and MASTER_PORT are not set"),
         ({"MASTER_ADDR": "a"}, "MASTER_PORT is not set"),

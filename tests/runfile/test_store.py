@@ -4,9 +4,13 @@ import errno
 import json
 import os
 import re
+import signal
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +22,7 @@ from collbench.results.facts import Sharing
 from collbench.results.steps import Point
 from collbench.runfile.header import Header
 from collbench.runfile.schema import sweep_fields, to_line, to_result, to_sweep
-from collbench.runfile.store import FORMAT, NAME, BadRow, TornLine, Writer, read
+from collbench.runfile.store import FORMAT, NAME, BadRow, Reopened, TornLine, Writer, read
 from tests.conftest import case, measurement
 from tests.test_cases import sweep
 
@@ -298,3 +302,58 @@ def test_a_run_file_that_is_taken_away_is_noticed_at_the_next_line_and_all_rows_
         writer.close()
         assert kept(gone.value) == (RESULTS[0], RESULTS[0]), taken
         assert taken != "exchanged" or writer.path.read_text() == "another's"
+
+
+def killed_before(step: int, work: Callable[[], None]) -> bool:
+    """Work in a child that gets kill -9 before its call of that number to the system; whether it came there."""
+    if not (child := os.fork()):
+        calls = count()
+
+        def dies(function: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*words: Any, **more: Any) -> Any:
+                if next(calls) == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return function(*words, **more)
+
+            return call
+
+        for name in ("open", "write", "fsync", "close", "fdopen", "lseek"):
+            setattr(os, name, dies(getattr(os, name)))
+        Path.replace = dies(Path.replace)  # type: ignore[method-assign]
+        work()
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def test_a_file_that_is_gone_on_with_holds_what_is_kept_whenever_that_ends(tmp_path: Path) -> None:
+    """An earlier attempt's remains are in nobody's way."""
+    first, second, third = (measurement(nbytes=size) for size in (8, 16, 32))
+    path = written(tmp_path, first, third, whole=False)
+    header, *lines = path.read_bytes().splitlines(keepends=True)
+
+    def go_on() -> None:
+        with Reopened(path, lines) as writer:
+            writer.header(Header(resumed=("now",)))
+            writer.append(second)
+            writer.end("2026-01-01", 0)
+
+    for step in count():
+        path.write_bytes(b"".join((header, *lines)))
+        died = killed_before(step, go_on)
+        assert set(lines) <= set(path.read_bytes().splitlines(keepends=True)), step
+        run = read(path)
+        assert [row for row in run.results if row != second] == [first, third], step
+        if not died:
+            break
+    assert step > 10
+    assert (run.results, run.whole) == ((first, third, second), True)
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_where_no_second_file_fits_the_first_stays_as_it_was(tmp_path: Path) -> None:
+    path = written(tmp_path, measurement(), whole=False)
+    before = path.read_bytes()
+    (path.parent / f"{path.name}.new").mkdir()
+    with Reopened(path, []) as writer, pytest.raises(StorageError, match="as it was"):
+        writer.header(Header())
+    assert path.read_bytes() == before

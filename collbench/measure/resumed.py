@@ -1,0 +1,138 @@
+"""A run that is resumed: which of its lines stay, what is still to be measured, and whether this is the same machine.
+
+A row stays unless it says `failed`, or `skipped` of an implementation that failed elsewhere in the run: supervisors try
+such an implementation no more.  Lines that no reader takes go too, and so does the end.
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from collbench.cases import Case, Sampling, Sweep
+from collbench.errors import RunFileError, UsageError
+from collbench.host import sanitize
+from collbench.platforms.cpu.mpi_libraries import short_name
+from collbench.results import Failed, Result, Skipped
+from collbench.runfile.header import Header
+from collbench.runfile.schema import to_result, to_sweep
+from collbench.runfile.store import INTERRUPTED, parse_header
+
+ANEW = "measure anew, without --resume"
+
+
+class Task(NamedTuple):
+    """What ranks measure together: a case, by these implementations."""
+
+    case: Case
+    names: tuple[str, ...]
+    sampling: Sampling
+
+
+def tasks(sweep: Sweep, kept: Sequence[Result] = ()) -> Iterator[Task]:
+    """Yield what is to be measured of a sweep of which these rows are there; each row has its share of the budget."""
+    done = {(result.case, result.implementation) for result in kept}
+    for case in sweep.cases():
+        if names := tuple(name for name in sweep.implementations if (case, name) not in done):
+            share = len(names) / len(sweep.implementations)
+            yield Task(case, names, replace(sweep.sampling, budget=sweep.sampling.budget * share))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What stays of a run."""
+
+    path: Path
+    header: Header
+    sweep: Sweep
+    lines: tuple[bytes, ...]  # behind the header
+    results: tuple[Result, ...]  # that these lines hold
+    ended: bool  # whether the end was written, and not because of a signal
+
+    @classmethod
+    def of(cls, path: Path, content: bytes) -> Self:
+        """Return what stays of the run file of that content.
+
+        Raises:
+            RunFileError: It is no run file.
+            UsageError: It is of no sweep, or of one that cannot be resumed.
+
+        """
+        lines = ((number, line) for number, line in enumerate(io.BytesIO(content), 1) if line.strip())
+        header, _ = parse_header(path, lines)
+        sweep = _sweep(path, header)
+        rows: list[tuple[bytes, Result | None]] = []
+        last: object = None
+        for _, line in lines:
+            try:
+                fields = sanitize.parse_object(line)
+                row = to_result(fields)
+            except ValueError:  # torn, or no result
+                continue
+            if fields.get("kind") == "end":
+                last = fields.get("status")
+            else:
+                last = None
+                rows.append((line if line.endswith(b"\n") else line + b"\n", row))
+        failed = {row.implementation for _, row in rows if isinstance(row, Failed)}
+        again = [isinstance(row, Failed | Skipped) and row.implementation in failed for _, row in rows]
+        kept = [row for row, lost in zip(rows, again, strict=True) if not lost]
+        results = tuple(row for _, row in kept if row)
+        ended = type(last) is int and last < INTERRUPTED
+        return cls(path, header, sweep, tuple(line for line, _ in kept), results, ended)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return self.ended and not any(tasks(self.sweep, self.results))
+
+    def refuse_other(self, now: Header) -> None:
+        """Raise UsageError that names what differs if the ranks that say this header are not like those before."""
+        before, here = _facts(self.header), _facts(now)
+        for name in (*before, *(name for name in here if name not in before)):
+            then, there = before.get(name, f"no {name}"), here.get(name, f"no {name}")
+            if then != there:
+                raise UsageError(f"{self.path} was measured with {then}, here is {there}; {ANEW}")
+
+
+def _sweep(path: Path, header: Header) -> Sweep:
+    """Return the sweep of a header; UsageError where nothing of it can be resumed."""
+    reason = ""
+    if header.imported.tool:
+        reason = f"was imported from {header.imported.tool}"
+    elif header.topology.model:
+        reason = "was predicted"
+    elif header.interleaved.id:
+        reason = "is one of two settings that were measured in turn (--ab)"
+    elif any("@" in name for name in header.sweep.implementations):
+        reason = "compares MPI libraries (--mpi)"
+    if reason:
+        raise UsageError(f"{path} {reason}, which cannot be resumed; {ANEW}")
+    try:
+        sweep = to_sweep(header.sweep.to_json())
+    except (KeyError, ValueError, UsageError) as error:
+        raise RunFileError(f"{path}: its header has no whole sweep ({error}); {ANEW}") from None
+    how = sweep.sampling
+    if any((*sweep.steps, *sweep.jobs, how.traced, how.check_only)):
+        raise UsageError(f"{path} is not of collbench sweep, whose runs alone can be resumed; run its command again")
+    return sweep
+
+
+def _facts(header: Header) -> dict[str, str]:
+    """Return in words what must be the same, by name: machine, ranks, topology, versions and variables."""
+    environment, topology = header.environment, header.topology
+    facts = {
+        "host": f"host {environment.host}",
+        "system": environment.system,
+        "platform": f"platform {topology.platform}",
+        "ranks": f"{topology.ranks} ranks",
+        "launcher": f"{header.processes} processes of a launcher" if header.processes else "ranks started by collbench",
+        "topology": topology.name,
+        "places": f"ranks on devices {', '.join(map(str, topology.places))}" if topology.places else "ranks dealt",
+    }
+    devices = [f"{part.name} {part.bus_id} {part.host}".strip() for part in (*topology.gpus, *topology.sockets)]
+    facts |= {f"device {number}": device for number, device in enumerate(devices)}
+    for name, version in environment.versions.items():
+        facts[name] = short_name(version) if name == "mpi" else f"{name} {version}"
+    return facts | {name: f"{name}={value}" for name, value in environment.variables.items()}

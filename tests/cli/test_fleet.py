@@ -1,0 +1,135 @@
+"""`collbench runs --fleet`: what it prints of a folder of nodes, and the files that it writes."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+from collbench import cli
+from tests.conftest import Command
+from tools.fleet import Fleet, make, name
+
+FLEET = Fleet(nodes=60, slow=2)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """`collbench runs ...` in this process."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["collbench", "runs", *arguments])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return subprocess.CompletedProcess(arguments, int(str(end.value)), *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> list[str]:
+    """The slow nodes of the folder NIGHT, in which a node has failed and another has left nothing."""
+    found = make(tmp_path / "NIGHT", FLEET)
+    fail, gone, *_ = (place for place in sorted((tmp_path / "NIGHT").iterdir()) if place.name not in found)
+    check = json.loads((fail / "check.json").read_text()) | {"status": "FAIL", "line": "collbench: FAIL it is broken"}
+    (fail / "check.json").write_text(json.dumps(check))
+    (gone / "check.json").unlink()
+    return [*found, fail.name, gone.name]
+
+
+def csv_rows(folder: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader((folder / "f.csv").read_text().splitlines()))
+
+
+def test_nodes_that_stand_out_come_first_and_a_summary_last(runs: Command, slow: list[str]) -> None:
+    for width in ("60", "100"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COLUMNS", width)
+            done = runs("--fleet", "NIGHT")
+        lines = done.stdout.splitlines()
+        assert done.returncode == 0, done.stderr
+        assert {line.split()[0] for line in lines[: lines.index("")] if line[0] != " "} == set(slow)
+        assert max(map(len, lines)) <= int(width)
+        assert "58 OK" in done.stdout
+        assert "1 FAIL" in done.stdout
+
+
+def test_slow_and_failed_nodes_are_excluded_and_those_without_a_result_are_not(
+    runs: Command, slow: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "NIGHT" / slow[0]).rename(tmp_path / "NIGHT" / "a,b")  # which would exclude two others
+    done = runs("--fleet", "NIGHT", "--exclude-file", "exclude.txt")
+    assert (tmp_path / "exclude.txt").read_text().split("\n") == [*sorted(slow[1:3]), ""]
+    assert "a,b" in done.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_rows_are_the_same_in_csv_parquet_and_json(runs: Command, slow: list[str], tmp_path: Path) -> None:
+    done = runs("--fleet", "NIGHT", "--csv", "f.csv", "--parquet", "f.parquet", "--json", "f.json")
+    assert done.returncode == 0, done.stderr
+    rows = csv_rows(tmp_path)
+    table = pyarrow.parquet.read_table(tmp_path / "f.parquet")
+    assert table.column_names == list(rows[0])
+    assert table.num_rows == len(rows) == 59 * 9 + 1
+    assert str(table.schema.field("time_seconds").type) == "double"
+    assert str(table.schema.field("size_bytes").type) == "int64"
+    for mine, theirs in zip(rows, table.to_pylist(), strict=True):
+        assert mine["node"] == theirs["node"]
+        if theirs["time_seconds"]:
+            assert float(mine["time_seconds"]) == theirs["time_seconds"]
+            busbw = 2 * 7 / 8 * theirs["size_bytes"] / theirs["time_seconds"]
+            assert theirs["bus_bandwidth_bytes_per_second"] == pytest.approx(busbw)
+    assert {row["node"] for row in rows if row["slow_outlier"] == "True"} == set(slow[:2])
+    assert [row["node"] for row in rows if not row["size_bytes"]] == [slow[3]]
+    document = json.loads((tmp_path / "f.json").read_text())
+    assert {outlier["node"] for outlier in document["outliers"]} == set(slow[:2])
+    assert {node["node"]: node["status"] for node in document["nodes"]}[slow[2]] == "FAIL"
+    assert document["groups"][0]["nodes"] == 59
+
+
+def test_a_name_that_a_spreadsheet_would_compute_is_text(runs: Command, slow: list[str], tmp_path: Path) -> None:
+    (tmp_path / "NIGHT" / slow[0]).rename(tmp_path / "NIGHT" / "=1+1")
+    runs("--fleet", "NIGHT", "--csv", "f.csv")
+    assert "'=1+1" in {row["node"] for row in csv_rows(tmp_path)}
+
+
+def test_two_nights_are_compared(runs: Command, tmp_path: Path) -> None:
+    """With other slow nodes, one node less, and another one more."""
+    old, new = (set(make(tmp_path / night, FLEET, seed)) for night, seed in (("ONE", 1), ("TWO", 2)))
+    others = [name(node) for node in range(60) if name(node) not in old | new]
+    (tmp_path / "ONE" / others[0] / "check.json").unlink()
+    (tmp_path / "TWO" / others[1] / "check.json").unlink()
+    document = json.loads(runs("--fleet", "TWO", "--against", "ONE", "--json").stdout)
+    changed = {change["node"]: change["ratio"] > 1 for change in document["changes"]}
+    assert changed == dict.fromkeys(old - new, False) | dict.fromkeys(new - old, True)
+    assert (document["came"], document["went"]) == ([others[0]], [others[1]])
+    printed = runs("--fleet", "TWO", "--against", "ONE").stdout
+    assert f"came: {others[0]}" in printed
+
+
+def test_a_picture_is_drawn_and_a_wrong_suffix_said_before_anything_is_read(
+    runs: Command, slow: list[str], tmp_path: Path
+) -> None:
+    assert runs("--fleet", "NIGHT", "--plot", "f.png").returncode == 0
+    assert (tmp_path / "f.png").read_bytes()[1:4] == b"PNG"
+    assert runs("--fleet", "NIGHT", "--plot", "f.xyz", "--csv", "f.csv").returncode == 2
+    assert not (tmp_path / "f.csv").exists()
+
+
+def test_options_of_a_list_and_of_a_fleet_do_not_mix(runs: Command, slow: list[str]) -> None:
+    for words in (("--fleet", "--op", "allreduce"), ("--fleet", "-n", "1"), ("--csv", "f.csv"), ("--slower", "3%")):
+        done = runs("NIGHT", *words)
+        assert done.returncode == 2, words
+        assert "--fleet" in done.stderr, words
+
+
+def test_a_file_that_cannot_be_written_is_an_error_of_one_line(runs: Command, slow: list[str]) -> None:
+    for option in ("--csv", "--parquet", "--exclude-file", "--plot"):
+        done = runs("--fleet", "NIGHT", option, "/proc/none/f.png")
+        assert done.returncode in (1, 2), option
+        assert done.stderr.count("collbench: error:") == 1, option
