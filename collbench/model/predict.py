@@ -154,5 +154,5 @@ def _slowdown(system: System, case: Case, implementation: str, what_ifs: tuple[s
 def network_effect(system: System, collective: str, algorithm: str, what_ifs: tuple[str, ...] = ()) -> Effect:
     """Return what the network leaves of the NICs' rate to an algorithm's pattern; all of it within one node."""
     if system.nodes < 2 and not what_ifs:
-        return Effect(1.0, "", "")
+        return Effect(1.0, "")
     return _effect(system, pattern_of(collective, algorithm), what_ifs)
