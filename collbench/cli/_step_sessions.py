@@ -165,9 +165,7 @@ def strategies_session(options: Options, joined: tuple[int, int] | None) -> Sess
 def _trained_on(on: str, names: Sequence[str], joined: tuple[int, int] | None) -> str:
     """Return where to train: `auto` is the first platform on which a strategy runs, and stderr says what is left aside.
 
-    Raises:
-        UsageError: No strategy runs on the platform that was given.
-
+    UsageError where no strategy runs on the platform that was given.
     """
     trains = {platform for name in names for platform in strategies.strategies()[name].platforms}
     first = next(name for name in platforms() if name in trains)

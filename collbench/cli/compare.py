@@ -164,16 +164,12 @@ def _named(comparison: Comparison) -> Sequence[tuple[str, store.Run]]:
 
 def _table(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> None:
     for comparison in comparisons:
-        for line in (*_head(comparison), *rows(comparison), *_tail(comparison)):
-            click.echo(line)
-        click.echo()
+        click.echo("\n".join([*_head(comparison), *rows(comparison), *_tail(comparison), ""]))
     if machines:
         click.echo("different machines: who is fastest, each by its library")
         interconnects.show(machines)
-    if not any(comparison.rows for comparison in comparisons):
-        return
-    for line in legend(comparisons):
-        click.echo(line)
+    if any(comparison.rows for comparison in comparisons):
+        click.echo("\n".join(legend(comparisons)))
 
 
 def legend(comparisons: Sequence[Comparison]) -> Iterator[str]:

@@ -173,9 +173,13 @@ def completed(
     return complete
 
 
-def _all_of(module: str, registry: str) -> Callable[[], Iterable[str]]:
-    """Return what looks up `all` and the names of a registry, whose module is imported only then."""
-    return lambda: ["all", *getattr(import_module(f"collbench.{module}"), registry)]
+def _all_of(names: str, meaning: str, default: str, module: str, registry: str) -> click.Option:
+    """Return the option that takes `all`, or names of a registry, whose module is imported only to complete them."""
+
+    def every() -> Iterable[str]:
+        return ["all", *getattr(import_module(f"collbench.{module}"), registry)]
+
+    return option(names, meaning, default=default, metavar="NAME[,NAME]|all", shell_complete=completed(every))
 
 
 def _implementations() -> Iterable[str]:
@@ -237,23 +241,15 @@ def machine_option(default: str = "as the run file says", meaning: str = "What t
 
 # -------------------------------------------------------------------------------------------------------------- a sweep
 
-_NAMES = "NAME[,NAME]|all"
-
 
 def _meet_in(context: click.Context, parameter: click.Parameter, folder: Path | None) -> None:
-    """Name the folder in the environment, where whoever connects the processes looks for it."""
+    """Name the folder in the environment, where it is looked for when the processes are connected."""
     if folder:
         os.environ[RENDEZVOUS] = str(folder.absolute())
 
 
 _SWEEP = (
-    option(
-        "--op",
-        "Collectives (see collbench list).",
-        default="allreduce",
-        metavar=_NAMES,
-        shell_complete=completed(_all_of("collectives", "COLLECTIVES")),
-    ),
+    _all_of("--op", "Collectives (see collbench list).", "allreduce", "collectives", "COLLECTIVES"),
     option(
         "--impl",
         "Implementations.",
@@ -280,20 +276,8 @@ _SWEEP = (
     option("-n --iters", "Take so many samples, instead of as many as are needed.", type=int),
     option("-w --warmup --warmup_iters warmup", "Untimed samples first.", type=int, default=1),
     option("-c --check", "For nccl-tests' sake: every row is checked.", type=int, default=1),
-    option(
-        "-d --datatype",
-        "Element types.",
-        default="float",
-        metavar=_NAMES,
-        shell_complete=completed(_all_of("datatypes", "DATATYPES")),
-    ),
-    option(
-        "-o --redop",
-        "Reductions.",
-        default="sum",
-        metavar=_NAMES,
-        shell_complete=completed(_all_of("datatypes", "REDUCTIONS")),
-    ),
+    _all_of("-d --datatype", "Element types.", "float", "datatypes", "DATATYPES"),
+    _all_of("-o --redop", "Reductions.", "sum", "datatypes", "REDUCTIONS"),
     option("-r --root", "Root rank of collectives that have one.", type=int, default=0),
     option("--in-place", "Send from and receive into one buffer.", is_flag=True),
     option("-G --cudagraph", "On a GPU, time captured graphs; 0: launches.", type=int, default=1),
@@ -366,12 +350,12 @@ _REQUEST = (
 def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
     """Return these options of `sweep`, in its order; those in `defaults` have another default than there.
 
-    Whoever waits for other processes (`timeout`) may also be told where to find them.
+    A command that waits for other processes (`timeout`) also has the option that says where they meet.
     """
     options: list[click.Parameter] = []
-    wanted = {*names, *defaults} | ({"rendezvous"} if "timeout" in {*names, *defaults} else set())
+    taken = {*names, *defaults} | ({"rendezvous"} if "timeout" in {*names, *defaults} else set())
     for name, given in SWEEP_OPTIONS.items():
-        if name in wanted:
+        if name in taken:
             changed = copy(given)
             if name in defaults:
                 changed.default = defaults[name]
@@ -383,9 +367,7 @@ def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
 def sweep_request(options: Mapping[str, Any], **fixed: Any) -> "SweepRequest":
     """Return the request that a command's options make; `fixed` are words for which the command has no option.
 
-    Raises:
-        UsageError: A word is unknown or a number is out of range.
-
+    UsageError where a word is unknown or a number is out of range.
     """
     from collbench.api.requests import SweepRequest
 

@@ -15,7 +15,7 @@ from collbench.cases import Sweep
 from collbench.cli._process import obeys
 from collbench.cli.options import STANDARD, try_output
 from collbench.cli.progress import LiveTable, waiting
-from collbench.errors import RunFileError, StorageError, UsageError, writing
+from collbench.errors import StorageError, UsageError, writing
 from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import disturbed_in_words
@@ -34,17 +34,11 @@ def modelled_session(ranks: Ranks, sweep: Sweep, folder: Path | None) -> Session
 def run_session(
     session: Session | PairedSession, table: LiveTable, remarks: Iterable[str] = (), quiet: bool = False
 ) -> int:
-    """Run the session to its end or until Ctrl-C, and add each of its results to the table.
+    """Run the session to its end or until Ctrl-C, and add each of its results to the table; of a pair, pairs.
 
-    Args:
-        session: The session, which has not been entered yet; of a pair, each result is a pair too.
-        table: What prints the results; of a launcher's processes only the first one uses it.
-        remarks: Lines for stderr, once the ranks are there.
-        quiet: Print nothing of where the session runs, and no progress.
-
-    Returns:
-        0, or the exit status of an interruption, after which nothing more is to be printed.
-
+    Returns 0, or the exit status of an interruption, after which nothing more is to be printed.  The session has not
+    been entered yet; of a launcher's processes only the first one uses the table.  Remarks are lines for stderr, once
+    the ranks are there; with `quiet` nothing is said of where the session runs, and there is no progress.
     """
     parts = [session] if isinstance(session, Session) else session.sessions
     first, ranks = parts[0], parts[0].sweep.ranks
@@ -106,20 +100,11 @@ def say_where(session: Session, formats: Sequence[str]) -> Path:
 
 
 def draw_plots(path: Path, formats: Sequence[str] = ("png",)) -> None:
-    """Draw the pictures of a run file next to it, as `collbench plot` does, and print their paths.
-
-    Raises:
-        StorageError: They cannot be written, or the run file is not there any more.
-
-    """
+    """Draw the pictures of a run file next to it, as `collbench plot` does, and print their paths."""
     from collbench.plots.kinds import draw  # a run without pictures needs none of it
 
-    try:
+    with writing(path.parent, "--out FOLDER", StorageError):
         pictures = draw([read(path)], path.parent, formats)
-    except (OSError, RunFileError) as error:
-        reason = getattr(error, "strerror", None) or error
-        remedy = f"all that was measured is in {path}" if path.exists() else "the run file was taken away after its end"
-        raise StorageError(f"cannot draw into {path.parent}: {reason}; {remedy}") from None
     for picture in pictures:
         click.echo(f"plot: {picture}")
 

@@ -87,9 +87,7 @@ class Estimate(NamedTuple):
 def estimate(system: System, case: Case, name: str) -> Estimate:
     """Return the time of a case by an implementation, or with `auto` by the best exact one.
 
-    Raises:
-        Unsupported: No implementation can carry the case out there; the message says why.
-
+    Unsupported, with the reason, where no implementation can carry the case out.
     """
     if name != "auto":
         return _estimate(system, case, name)

@@ -147,11 +147,8 @@ def on_nics(pairs: Pairs, order: Integers, nics: int) -> Pairs:
 def avoid_dead_nics(pairs: Pairs, nics: int, dead: Integers) -> Pairs:
     """Move what a dead NIC would carry to the node's next NIC, and at the other end to the same rail.
 
-    That is how NCCL stays on a rail: a GPU hands its data to another GPU of the node (PXN).
-
-    Raises:
-        UsageError: A node has no NIC left that works at both ends.
-
+    That is how NCCL stays on a rail: a GPU hands its data to another GPU of the node (PXN).  UsageError where a node
+    has no NIC left that works at both ends.
     """
     if not len(dead):
         return pairs
@@ -259,11 +256,8 @@ class Clos:
     def route(self, source: Integers, target: Integers, random: np.random.Generator) -> list[Integers]:
         """Return the links of flows between NICs of the same rail: an array for each hop, -1 where there is none.
 
-        The first two hops are the NICs.  Each flow keeps to one path, drawn from the equal ones that work.
-
-        Raises:
-            UsageError: No path works for some flow.
-
+        The first two hops are the NICs.  Each flow keeps to one path, drawn from the equal ones that work; UsageError
+        where none works.
         """
         hops = self._draw(source, target, random)
         for _ in range(_TRIES):
@@ -375,9 +369,7 @@ class Slowest:
 def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Slowest:
     """Return the slowest transfer of one drawing of the nodes' order and the flows' hashes.
 
-    Raises:
-        UsageError: There is one node only or no NICs, a faulty link does not exist, or a node is cut off.
-
+    UsageError where there is one node only or no NICs, a faulty link does not exist, or a node is cut off.
     """
     system = scenario.system
     if system.nodes < 2 or not system.nics:

@@ -30,9 +30,7 @@ class Effect:
 def effect(system: System, pattern: str, what_ifs: Sequence[str] = ()) -> Effect:
     """Return the effect of the network on a pattern of `PATTERNS`, with all what-ifs together.
 
-    Raises:
-        UsageError: A what-if is unknown, or is impossible on this system.
-
+    UsageError where a what-if is unknown, or impossible on this system.
     """
     before = Scenario(system)
     after = scenario(system, what_ifs)

@@ -101,17 +101,10 @@ def discover(
 ) -> Topology:
     """Discover the GPUs that ranks 0, 1, ... run on, in turn; by default a rank for each GPU.
 
-    Args:
-        ranks: How many ranks there are.
-        bus_ids: The GPUs' PCI addresses in CUDA's order, which differs from NVML's and obeys CUDA_VISIBLE_DEVICES;
-            without them, every GPU that NVML shows.
-        uuids: The GPUs' UUIDs in CUDA's order, in hexadecimal as far as they are known: they tell which are MIG slices
-            of the GPU at that address.
-        nvml: A stand-in for pynvml.
-
-    Raises:
-        PlatformError: There is no GPU, no driver or no nvidia-ml-py.
-
+    `bus_ids` are the GPUs' PCI addresses in CUDA's order, which differs from NVML's and obeys CUDA_VISIBLE_DEVICES;
+    without them, every GPU that NVML shows.  `uuids` are in CUDA's order too, in hexadecimal as far as they are known:
+    they tell which are MIG slices of the GPU at that address.  PlatformError where there is no GPU, no driver or no
+    nvidia-ml-py.
     """
     with session(nvml) as library:
         handles = _handles(library, bus_ids)

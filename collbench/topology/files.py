@@ -135,6 +135,10 @@ class CalibrationTable(Table):
     rate: Factor = 0.0
 
 
+TABLES = {table.__name__.removesuffix("Table").lower(): table for table in Table.__subclasses__()}
+"""The tables above, by their names in a file."""
+
+
 class Description(Table):
     """All of a file."""
 
@@ -147,18 +151,6 @@ class Description(Table):
     host: HostTable = field(default_factory=HostTable)
     nccl: NcclTable = field(default_factory=NcclTable)
     calibration: CalibrationTable = field(default_factory=CalibrationTable)
-
-
-TABLES: Mapping[str, type[Table]] = {
-    "gpu": GpuTable,
-    "node": NodeTable,
-    "nic": NicTable,
-    "tier": TierTable,
-    "scale": ScaleTable,
-    "host": HostTable,
-    "nccl": NcclTable,
-    "calibration": CalibrationTable,
-}
 
 
 def names() -> list[str]:
@@ -178,15 +170,10 @@ def load(name: str) -> System:
 
 
 def parse(fields: Mapping[str, Any], path: Path) -> System:
-    """Return the system that a file's fields describe.
+    """Return the system that a file's fields describe, which are tables as TOML has them.
 
-    Args:
-        fields: The file's tables, as TOML has them.
-        path: Names the file in messages; a calibration is looked for next to it.
-
-    Raises:
-        UsageError: A key is unknown, missing or wrong, in one line that names it.
-
+    A calibration is looked for next to the file.  UsageError where a key is unknown, missing or wrong, in one line that
+    names file and key.
     """
     try:
         described = msgspec.convert(fields, Description)
