@@ -245,10 +245,7 @@ def parse_work(text: str) -> Work:
     seconds = number * _TIMES.get(unit.lower(), 0.0)
     if 0 < seconds <= _LONGEST_WORK:
         return Work(seconds=seconds)
-    flop_unit = unit.upper()
-    if flop_unit.endswith("FLOPS"):
-        flop_unit = flop_unit.removesuffix("S")
-    flops = number * _FLOPS.get(flop_unit, 0.0)
+    flops = number * _FLOPS.get(unit.upper().removesuffix("S"), 0.0)  # GFLOPS are taken for GFLOP
     if 0 < flops <= _MOST_FLOPS:
         return Work(flops=flops)
     units = ", ".join((*_TIMES, *_FLOPS))

@@ -129,9 +129,14 @@ def write_json(place: Path | None, value: Any, allow_nan: bool = True) -> None:
     text = json.dumps(value, indent=2, allow_nan=allow_nan)
     if place == STANDARD:
         click.echo(text)
-        return
-    with writing(place, "--json FILE", StorageError):
-        place.write_text(f"{text}\n", encoding="utf-8")
+    else:
+        write_text(place, "--json FILE", text)
+
+
+def write_text(path: Path, option: str, text: str) -> None:
+    """Write the file that an option names, with an end to its last line."""
+    with writing(path, option, StorageError):
+        path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
 
 
 def print_answer(
@@ -206,6 +211,12 @@ def parse_share(context: click.Context, parameter: click.Parameter, text: str | 
     if not 0 < share < 1:
         raise click.BadParameter(f"{text!r} is no share; write it like 5% or 0.05", context, parameter)
     return share
+
+
+def share_option(names: str, meaning: str, default: str | None = None) -> click.Option:
+    """Return an option whose value is a share, such as 5% or 0.05."""
+    shown = default is not None
+    return option(names, meaning, callback=parse_share, metavar="SHARE", default=default, show_default=shown)
 
 
 # -------------------------------------------------------------------------------------------------------------- systems

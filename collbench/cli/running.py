@@ -13,7 +13,7 @@ import click
 from collbench.api.notices import started
 from collbench.cases import Sweep
 from collbench.cli._process import obeys
-from collbench.cli.options import STANDARD, try_output
+from collbench.cli.options import STANDARD, try_output, write_text
 from collbench.cli.progress import LiveTable, waiting
 from collbench.errors import StorageError, UsageError, writing
 from collbench.host import signals
@@ -143,7 +143,7 @@ class Outputs:
             if self.json == STANDARD:
                 click.echo(text, file=self.standard)
             else:
-                _write(self.json, "--json FILE", text)
+                write_text(self.json, "--json FILE", text)
         if session.leader and self.foreign:
             write_foreign(session, self.foreign)
 
@@ -160,9 +160,4 @@ def write_foreign(session: Session, path: Path) -> None:
     names = list(dict.fromkeys(result.implementation for result in results))
     chosen = next((name for name in names if is_library(name)), names[0])
     selected = tuple(result for result in results if result.implementation == chosen)
-    _write(path, "-J FILE", write_json(ExportSelection(session.header, selected)))
-
-
-def _write(path: Path, option: str, text: str) -> None:
-    with writing(path, option, StorageError):
-        path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+    write_text(path, "-J FILE", write_json(ExportSelection(session.header, selected)))

@@ -255,10 +255,8 @@ def _nvlink_between(nvml: Any, first: _Seen, second: _Seen) -> tuple[Kind, NvLin
     switched = min(mine.switch_links, other.switch_links)
     if switched:
         # Without a fabric, switches join all of a machine; with one, the GPUs of a clique.
-        if mine.fabric and other.fabric:
-            apart = (mine.fabric.cluster, mine.fabric.clique) != (other.fabric.cluster, other.fabric.clique)
-            return None if apart else (Kind.NVSWITCH, NvLink(generation, switched, line_rate))
-        return Kind.NVSWITCH, NvLink(generation, switched, line_rate)
+        cliques = {(fabric.cluster, fabric.clique) for fabric in (mine.fabric, other.fabric) if fabric}
+        return None if len(cliques) > 1 else (Kind.NVSWITCH, NvLink(generation, switched, line_rate))
     if ask(nvml, "nvmlDeviceGetP2PStatus", first.handle, second.handle, P2P_NVLINK) == nvml.NVML_P2P_STATUS_OK:
         return Kind.NVLINK, NvLink(generation, None, line_rate)  # joined, but a virtual machine hides how
     return None

@@ -357,31 +357,35 @@ def to_toml(system: System, factors: Mapping[str, float] | None = None) -> str:
 
 
 def _tables(system: System, factors: Mapping[str, float]) -> Iterator[tuple[str, Mapping[str, Value | None]]]:
-    gpu: dict[str, Value | None] = {
-        "arch": system.arch,
-        "name": system.gpu,
-        "tflops": system.flops / 1e12 or None,
-        "fp8_tflops": system.flops_fp8 / 1e12 or None,
-        "memory": system.memory / 2**30 or None,
-        "memory_bw": system.memory_rate / 1e9 or None,
-    }
-    yield "[gpu]", gpu
-    node: dict[str, Value | None] = {
-        "gpus": system.gpus,
-        "fabric": system.fabric,
-        "nvlinks": system.nvlinks or None,
-        "gpu_bw": system.gpu_rate / 1e9,
-        "spec_bw": system.spec_rate / 1e9 or None,
-        "p2p": system.p2p,
-        "multicast": system.multicast,
-        "cpu": system.cpu,
-        "pcie_gen": system.pcie_generation or None,
-        "pcie_lanes": system.pcie_lanes,
-        "switches": [list(group) for group in system.switches],
-        "sockets": system.sockets if system.sockets > 1 else None,
-        "inter_socket": (system.socket_rate / 1e9 or None) if system.sockets > 1 else None,
-    }
-    yield "[node]", node
+    yield (
+        "[gpu]",
+        {
+            "arch": system.arch,
+            "name": system.gpu,
+            "tflops": system.flops / 1e12 or None,
+            "fp8_tflops": system.flops_fp8 / 1e12 or None,
+            "memory": system.memory / 2**30 or None,
+            "memory_bw": system.memory_rate / 1e9 or None,
+        },
+    )
+    yield (
+        "[node]",
+        {
+            "gpus": system.gpus,
+            "fabric": system.fabric,
+            "nvlinks": system.nvlinks or None,
+            "gpu_bw": system.gpu_rate / 1e9,
+            "spec_bw": system.spec_rate / 1e9 or None,
+            "p2p": system.p2p,
+            "multicast": system.multicast,
+            "cpu": system.cpu,
+            "pcie_gen": system.pcie_generation or None,
+            "pcie_lanes": system.pcie_lanes,
+            "switches": [list(group) for group in system.switches],
+            "sockets": system.sockets if system.sockets > 1 else None,
+            "inter_socket": (system.socket_rate / 1e9 or None) if system.sockets > 1 else None,
+        },
+    )
     if system.nics:
         yield "[nic]", vars(system.nics) | {"rate": system.nics.rate / 1e9}
     for tier in system.tiers:
