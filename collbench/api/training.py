@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -17,7 +17,7 @@ from collbench.planner.cost import OnSystem, interconnects, same_cost, sizes
 from collbench.planner.curves import ModelCurves
 from collbench.planner.job import MOST_GPUS, Job
 from collbench.planner.layouts import parse_layout
-from collbench.planner.models import Model, load_model, parse_count, parse_duration, usual_tokens, with_sequence
+from collbench.planner.models import Model, load_model, parse_count, parse_duration, usual_tokens
 from collbench.planner.rows import Plans, row, sweep_of
 from collbench.planner.run_curves import Given, setting_of
 from collbench.planner.search import Plan, Planned, plan_on
@@ -171,7 +171,7 @@ def train(
     for name, given in (("deadline", deadline), ("up-or-out", up_or_out), ("tokens", tokens)):
         if given and not price:
             raise UsageError(f"--{name} needs a --price, of an hour of a GPU")
-    known = load_model(model) if sequence is None else with_sequence(load_model(model), sequence)
+    known = load_model(model) if sequence is None else replace(load_model(model), sequence=sequence).checked()
 
     def job(count: int, usual_stack: str) -> Job:
         return Job(

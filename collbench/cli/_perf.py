@@ -5,7 +5,7 @@ out of place and in place side by side.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -105,7 +105,7 @@ def _run(collective: Collective, options: dict[str, Any]) -> int:
         results = list(observed(session.results))
         passed = least is None or average(results) >= least
         verdict = "" if least is None else "OK" if passed else "FAILED"
-        _print(footer(collective, results, verdict))
+        click.echo("\n".join(footer(collective, results, verdict)))
         if options["output_file"]:
             write_foreign(session, options["output_file"])
         if session.path:
@@ -138,7 +138,7 @@ class _Table(LiveTable):
         iterations = sweep.sampling.iters or 0
         options = settings(header, sweep.ranks, sizes, iterations=iterations, nthreads=self._threads, ngpus=self._gpus)
         click.echo(signature(sweep.implementations[0], self._platform, sweep.ranks))
-        _print(opening(self._collective, options, header, sweep.ranks))
+        click.echo("\n".join(opening(self._collective, options, header, sweep.ranks)))
 
     def add(self, result: Result) -> None:
         """Print the rows of a size once all its results are there."""
@@ -147,13 +147,8 @@ class _Table(LiveTable):
         if len(self._of_size) < places * len(self._session.sweep.implementations):
             return
         for name in dict.fromkeys(one.implementation for one in self._of_size):
-            _print(_row([one for one in self._of_size if one.implementation == name]))
+            click.echo("\n".join(_row([one for one in self._of_size if one.implementation == name])))
         self._of_size.clear()
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        click.echo(line)
 
 
 def _row(results: Sequence[Result]) -> Iterator[str]:

@@ -165,9 +165,7 @@ def strategies_session(options: Options, joined: tuple[int, int] | None) -> Sess
 def _trained_on(on: str, names: Sequence[str], joined: tuple[int, int] | None) -> str:
     """Return where to train: `auto` is the first platform on which a strategy runs, and stderr says what is left aside.
 
-    Raises:
-        UsageError: No strategy runs on the platform that was given.
-
+    UsageError where no strategy runs on the platform that was given.
     """
     trains = {platform for name in names for platform in strategies.strategies()[name].platforms}
     first = next(name for name in platforms() if name in trains)
@@ -247,10 +245,7 @@ def parse_work(text: str) -> Work:
     seconds = number * _TIMES.get(unit.lower(), 0.0)
     if 0 < seconds <= _LONGEST_WORK:
         return Work(seconds=seconds)
-    flop_unit = unit.upper()
-    if flop_unit.endswith("FLOPS"):
-        flop_unit = flop_unit.removesuffix("S")
-    flops = number * _FLOPS.get(flop_unit, 0.0)
+    flops = number * _FLOPS.get(unit.upper().removesuffix("S"), 0.0)  # GFLOPS are taken for GFLOP
     if 0 < flops <= _MOST_FLOPS:
         return Work(flops=flops)
     units = ", ".join((*_TIMES, *_FLOPS))

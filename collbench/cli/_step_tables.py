@@ -237,9 +237,7 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
     yield from _more_ranks(result, steps)
 
 
-def _percentile(percent: float, known: Estimate | None) -> str:
-    if known is None:
-        return f"p{percent:g} unknown, too few steps"
+def _percentile(percent: float, known: Estimate) -> str:
     return f"p{percent:g} {format_seconds(known.value)}{format_interval(known.low, known.high, format_seconds)}"
 
 

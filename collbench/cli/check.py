@@ -29,7 +29,7 @@ from collbench.cli.options import (
     json_option,
     machine_option,
     option,
-    parse_share,
+    share_option,
     shared,
     try_output,
     write_json,
@@ -75,12 +75,7 @@ _OPTIONS = [
     option("--reference", "Compare with a run that was right, or with floors.", type=PATH, metavar="RUN|FILE.toml"),
     machine_option("what the topology matches", "The system to compare with."),
     NODES,
-    option(
-        "--slower",
-        "How much slower than expected is too slow.  [default: 10%, on a CPU 20%]",
-        callback=parse_share,
-        metavar="SHARE",
-    ),
+    share_option("--slower", "How much slower than expected is too slow.  [default: 10%, on a CPU 20%]"),
     option(
         "--budget",
         "Time after which no further round begins, of three at least.",

@@ -26,8 +26,8 @@ from collbench.cli.options import (
     json_option,
     option,
     out_option,
-    parse_share,
     print_answer,
+    share_option,
 )
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
@@ -63,28 +63,9 @@ _OPTIONS = [
         type=click.Choice(["last"]),
     ),
     option("--history", "Where --against looks.  [default: results/runs]", type=PATH, metavar="FOLDER"),
-    option(
-        "--margin",
-        "Changes up to this do not matter.",
-        callback=parse_share,
-        metavar="SHARE",
-        default="5%",
-        show_default=True,
-    ),
-    option(
-        "--confidence",
-        "That no row of a comparison is called wrongly.",
-        callback=parse_share,
-        metavar="SHARE",
-        default="95%",
-        show_default=True,
-    ),
-    option(
-        "--assume",
-        "How much each time of a log varies.  [default: from neighbouring sizes]",
-        callback=parse_share,
-        metavar="SHARE",
-    ),
+    share_option("--margin", "Changes up to this do not matter.", "5%"),
+    share_option("--confidence", "That no row of a comparison is called wrongly.", "95%"),
+    share_option("--assume", "How much each time of a log varies.  [default: from neighbouring sizes]"),
     option("--only", "Collectives, implementations and sizes: allreduce,1M..", metavar="WORD[,WORD]"),
     option("--format form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True),
     json_option("all of it"),
@@ -164,16 +145,12 @@ def _named(comparison: Comparison) -> Sequence[tuple[str, store.Run]]:
 
 def _table(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> None:
     for comparison in comparisons:
-        for line in (*_head(comparison), *rows(comparison), *_tail(comparison)):
-            click.echo(line)
-        click.echo()
+        click.echo("\n".join([*_head(comparison), *rows(comparison), *_tail(comparison), ""]))
     if machines:
         click.echo("different machines: who is fastest, each by its library")
         interconnects.show(machines)
-    if not any(comparison.rows for comparison in comparisons):
-        return
-    for line in legend(comparisons):
-        click.echo(line)
+    if any(comparison.rows for comparison in comparisons):
+        click.echo("\n".join(legend(comparisons)))
 
 
 def legend(comparisons: Sequence[Comparison]) -> Iterator[str]:

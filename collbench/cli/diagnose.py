@@ -55,9 +55,7 @@ def _show(diagnosed: Diagnosed) -> None:
     for note in (*notes, *_notes(diagnosed)):
         click.echo(f"note: {note}")
     for curve, system in diagnosed.curves:
-        click.echo()
-        for line in _lines(curve, system):
-            click.echo(line)
+        click.echo("\n".join(["", *_lines(curve, system)]))
     click.echo(f"\nverdict of the run: {_headline(diagnosed)}")
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from collbench.cli.options import RUN, option, out_option
-from collbench.errors import StorageError, UsageError, writing
+from collbench.cli.options import RUN, option, out_option, write_text
+from collbench.errors import UsageError
 from collbench.formats import find_format, written
 from collbench.formats.exported import select
 from collbench.runfile import store
@@ -39,7 +39,6 @@ def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
     if not text.strip():
         raise UsageError(f"nothing to export: {name} can hold no row of {run}")
     if out:
-        with writing(out, "-o FILE", StorageError):
-            out.write_text(text, encoding="utf-8")
+        write_text(out, "-o FILE", text)
     click.echo(f"file: {out}" if out else text, nl=bool(out))
     return 0

@@ -96,9 +96,8 @@ def _refuse(curves: Sequence[Curve], runs: Sequence[Run], sizes: Sequence[int]) 
 def _print(curves: Sequence[Curve], changes: Sequence[Change]) -> None:
     for case in dict.fromkeys(curve.case for curve in curves):
         of_case = [curve for curve in curves if curve.case == case]
-        click.echo(case.title)
-        for line in grid([HEADING, *(columns(curve) for curve in of_case if curve.fit)]):
-            click.echo(line)
+        table = grid([HEADING, *(columns(curve) for curve in of_case if curve.fit)])
+        click.echo("\n".join([case.title, *table]))
         width = max(len(curve.implementation) for curve in of_case)
         for curve in of_case:
             if not curve.fit:

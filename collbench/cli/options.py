@@ -129,9 +129,14 @@ def write_json(place: Path | None, value: Any, allow_nan: bool = True) -> None:
     text = json.dumps(value, indent=2, allow_nan=allow_nan)
     if place == STANDARD:
         click.echo(text)
-        return
-    with writing(place, "--json FILE", StorageError):
-        place.write_text(f"{text}\n", encoding="utf-8")
+    else:
+        write_text(place, "--json FILE", text)
+
+
+def write_text(path: Path, option: str, text: str) -> None:
+    """Write the file that an option names, with an end to its last line."""
+    with writing(path, option, StorageError):
+        path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
 
 
 def print_answer(
@@ -173,9 +178,13 @@ def completed(
     return complete
 
 
-def _all_of(module: str, registry: str) -> Callable[[], Iterable[str]]:
-    """Return what looks up `all` and the names of a registry, whose module is imported only then."""
-    return lambda: ["all", *getattr(import_module(f"collbench.{module}"), registry)]
+def _all_of(names: str, meaning: str, default: str, module: str, registry: str) -> click.Option:
+    """Return the option that takes `all`, or names of a registry, whose module is imported only to complete them."""
+
+    def every() -> Iterable[str]:
+        return ["all", *getattr(import_module(f"collbench.{module}"), registry)]
+
+    return option(names, meaning, default=default, metavar="NAME[,NAME]|all", shell_complete=completed(every))
 
 
 def _implementations() -> Iterable[str]:
@@ -202,6 +211,12 @@ def parse_share(context: click.Context, parameter: click.Parameter, text: str | 
     if not 0 < share < 1:
         raise click.BadParameter(f"{text!r} is no share; write it like 5% or 0.05", context, parameter)
     return share
+
+
+def share_option(names: str, meaning: str, default: str | None = None) -> click.Option:
+    """Return an option whose value is a share, such as 5% or 0.05."""
+    shown = default is not None
+    return option(names, meaning, callback=parse_share, metavar="SHARE", default=default, show_default=shown)
 
 
 # -------------------------------------------------------------------------------------------------------------- systems
@@ -237,23 +252,15 @@ def machine_option(default: str = "as the run file says", meaning: str = "What t
 
 # -------------------------------------------------------------------------------------------------------------- a sweep
 
-_NAMES = "NAME[,NAME]|all"
-
 
 def _meet_in(context: click.Context, parameter: click.Parameter, folder: Path | None) -> None:
-    """Name the folder in the environment, where whoever connects the processes looks for it."""
+    """Name the folder in the environment, where it is looked for when the processes are connected."""
     if folder:
         os.environ[RENDEZVOUS] = str(folder.absolute())
 
 
 _SWEEP = (
-    option(
-        "--op",
-        "Collectives (see collbench list).",
-        default="allreduce",
-        metavar=_NAMES,
-        shell_complete=completed(_all_of("collectives", "COLLECTIVES")),
-    ),
+    _all_of("--op", "Collectives (see collbench list).", "allreduce", "collectives", "COLLECTIVES"),
     option(
         "--impl",
         "Implementations.",
@@ -280,20 +287,8 @@ _SWEEP = (
     option("-n --iters", "Take so many samples, instead of as many as are needed.", type=int),
     option("-w --warmup --warmup_iters warmup", "Untimed samples first.", type=int, default=1),
     option("-c --check", "For nccl-tests' sake: every row is checked.", type=int, default=1),
-    option(
-        "-d --datatype",
-        "Element types.",
-        default="float",
-        metavar=_NAMES,
-        shell_complete=completed(_all_of("datatypes", "DATATYPES")),
-    ),
-    option(
-        "-o --redop",
-        "Reductions.",
-        default="sum",
-        metavar=_NAMES,
-        shell_complete=completed(_all_of("datatypes", "REDUCTIONS")),
-    ),
+    _all_of("-d --datatype", "Element types.", "float", "datatypes", "DATATYPES"),
+    _all_of("-o --redop", "Reductions.", "sum", "datatypes", "REDUCTIONS"),
     option("-r --root", "Root rank of collectives that have one.", type=int, default=0),
     option("--in-place", "Send from and receive into one buffer.", is_flag=True),
     option("-G --cudagraph", "On a GPU, time captured graphs; 0: launches.", type=int, default=1),
@@ -379,9 +374,7 @@ def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
 def sweep_request(options: Mapping[str, Any], **fixed: Any) -> "SweepRequest":
     """Return the request that a command's options make; `fixed` are words for which the command has no option.
 
-    Raises:
-        UsageError: A word is unknown or a number is out of range.
-
+    UsageError where a word is unknown or a number is out of range.
     """
     from collbench.api.requests import SweepRequest
 

@@ -49,14 +49,10 @@ _SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
 
 
 def heading(library: str, spread: bool = False, estimates: bool = False, width: int = NAME) -> str:
-    """Return the names of the columns of measured rows.
+    """Return the names of the columns of measured rows; the library is what "vs" compares with, "" for nothing.
 
-    Args:
-        library: What the column "vs" compares with; "" for nothing.
-        spread: Add the percentiles of the samples.
-        estimates: Add what the library itself expects.
-        width: Characters of the longest implementation's name.
-
+    With `spread` there are percentiles of the samples, with `estimates` what the library itself expects; `width` is
+    that of the longest implementation's name, in characters.
     """
     return _measured(width).heading(**_heads(library, spread, estimates))
 

@@ -13,9 +13,9 @@ import click
 from collbench.api.notices import started
 from collbench.cases import Sweep
 from collbench.cli._process import obeys
-from collbench.cli.options import STANDARD, try_output
+from collbench.cli.options import STANDARD, try_output, write_text
 from collbench.cli.progress import LiveTable, waiting
-from collbench.errors import RunFileError, StorageError, UsageError, writing
+from collbench.errors import StorageError, UsageError, writing
 from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import disturbed_in_words
@@ -34,17 +34,11 @@ def modelled_session(ranks: Ranks, sweep: Sweep, folder: Path | None) -> Session
 def run_session(
     session: Session | PairedSession, table: LiveTable, remarks: Iterable[str] = (), quiet: bool = False
 ) -> int:
-    """Run the session to its end or until Ctrl-C, and add each of its results to the table.
+    """Run the session to its end or until Ctrl-C, and add each of its results to the table; of a pair, pairs.
 
-    Args:
-        session: The session, which has not been entered yet; of a pair, each result is a pair too.
-        table: What prints the results; of a launcher's processes only the first one uses it.
-        remarks: Lines for stderr, once the ranks are there.
-        quiet: Print nothing of where the session runs, and no progress.
-
-    Returns:
-        0, or the exit status of an interruption, after which nothing more is to be printed.
-
+    Returns 0, or the exit status of an interruption, after which nothing more is to be printed.  The session has not
+    been entered yet; of a launcher's processes only the first one uses the table.  Remarks are lines for stderr, once
+    the ranks are there; with `quiet` nothing is said of where the session runs, and there is no progress.
     """
     parts = [session] if isinstance(session, Session) else session.sessions
     first, ranks = parts[0], parts[0].sweep.ranks
@@ -106,20 +100,11 @@ def say_where(session: Session, formats: Sequence[str]) -> Path:
 
 
 def draw_plots(path: Path, formats: Sequence[str] = ("png",)) -> None:
-    """Draw the pictures of a run file next to it, as `collbench plot` does, and print their paths.
-
-    Raises:
-        StorageError: They cannot be written, or the run file is not there any more.
-
-    """
+    """Draw the pictures of a run file next to it, as `collbench plot` does, and print their paths."""
     from collbench.plots.kinds import draw  # a run without pictures needs none of it
 
-    try:
+    with writing(path.parent, "--out FOLDER", StorageError):
         pictures = draw([read(path)], path.parent, formats)
-    except (OSError, RunFileError) as error:
-        reason = getattr(error, "strerror", None) or error
-        remedy = f"all that was measured is in {path}" if path.exists() else "the run file was taken away after its end"
-        raise StorageError(f"cannot draw into {path.parent}: {reason}; {remedy}") from None
     for picture in pictures:
         click.echo(f"plot: {picture}")
 
@@ -158,7 +143,7 @@ class Outputs:
             if self.json == STANDARD:
                 click.echo(text, file=self.standard)
             else:
-                _write(self.json, "--json FILE", text)
+                write_text(self.json, "--json FILE", text)
         if session.leader and self.foreign:
             write_foreign(session, self.foreign)
 
@@ -175,9 +160,4 @@ def write_foreign(session: Session, path: Path) -> None:
     names = list(dict.fromkeys(result.implementation for result in results))
     chosen = next((name for name in names if is_library(name)), names[0])
     selected = tuple(result for result in results if result.implementation == chosen)
-    _write(path, "-J FILE", write_json(ExportSelection(session.header, selected)))
-
-
-def _write(path: Path, option: str, text: str) -> None:
-    with writing(path, option, StorageError):
-        path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+    write_text(path, "-J FILE", write_json(ExportSelection(session.header, selected)))

@@ -15,7 +15,7 @@ import click
 from collbench.analysis.plans import UNHIDDEN, cheapest, front, leaving, scaled
 from collbench.api.requests import new_folder
 from collbench.api.training import TrainingPlan, train
-from collbench.cli.options import FORMATS, PATH
+from collbench.cli.options import option, writes
 from collbench.cli.running import say_where
 from collbench.cli.tables import WHOLE, Table
 from collbench.errors import UsageError
@@ -29,52 +29,42 @@ from collbench.topology.products import GIB
 from collbench.units import format_count, format_duration, format_seconds
 
 _OPTIONS = [
-    click.Option(
-        ["--model"],
+    option(
+        "--model",
+        "A preset, a file, or dimensions: layers=32,hidden=4096,heads=32.",
         default="llama3-8b",
         metavar="NAME|FILE.toml|KEY=N,...",
-        help="A preset, a file, or dimensions: layers=32,hidden=4096,heads=32.",
     ),
-    click.Option(["--on"], default="dgx-h100", metavar="SYSTEM|FILE.toml|RUN", help="What it is trained on."),
-    click.Option(["-g", "--gpus"], type=int, help="How many GPUs.  [default: 64; of a run its ranks]"),
-    click.Option(["--batch"], type=int, default=512, help="Samples of a step, all GPUs together."),
-    click.Option(["--sequence"], type=int, help="Tokens of a sample.  [default: the model's]"),
-    click.Option(["--precision"], default="bf16", metavar="bf16|fp8", help="Type of matrix products."),
-    click.Option(["--optimiser"], default="adam", metavar="NAME", help="adam, adam8bit, adam-bf16 or sgd."),
-    click.Option(["--gradients"], default="fp32", metavar="fp32|bf16", help="Type of gradients, summed and sent."),
-    click.Option(
-        ["--stack"],
+    option("--on", "What it is trained on.", default="dgx-h100", metavar="SYSTEM|FILE.toml|RUN"),
+    option("-g --gpus", "How many GPUs.  [default: 64; of a run its ranks]", type=int),
+    option("--batch", "Samples of a step, all GPUs together.", type=int, default=512),
+    option("--sequence", "Tokens of a sample.  [default: the model's]", type=int),
+    option("--precision", "Type of matrix products.", default="bf16", metavar="bf16|fp8"),
+    option("--optimiser", "adam, adam8bit, adam-bf16 or sgd.", default="adam", metavar="NAME"),
+    option("--gradients", "Type of gradients, summed and sent.", default="fp32", metavar="fp32|bf16"),
+    option(
+        "--stack",
+        "Software: modern, megatron-2022, megatron-2021, deepspeed-2021.  [default: of the GPUs' published runs]",
         metavar="NAME",
-        help="Software: modern, megatron-2022, megatron-2021, deepspeed-2021.  [default: of the GPUs' published runs]",
     ),
-    click.Option(["--layout"], metavar="WORDS", help='Choices that are fixed, such as "tp8 pp16 mb1 full zero1".'),
-    click.Option(["--top"], type=click.IntRange(1, 100), default=10, help="Layouts to show."),
-    click.Option(
-        ["--anchor"], metavar="STEP|MFU%[,...]", help="A measured step: 32s, 45%, 32s,gpus=1024,layout=tp8 pp16."
-    ),
-    click.Option(["--loader"], type=float, metavar="SAMPLES/S", help="Samples that can be read in a second."),
-    click.Option(["--scale"], metavar="N..N", help="Also on these numbers of GPUs: 8..8192 doubles."),
-    click.Option(["--compare-interconnects"], metavar="SYSTEM,...", help="Also on these systems."),
-    click.Option(["--price"], type=float, metavar="PRICE", help="Price of a GPU-hour: shows what the run costs."),
-    click.Option(["--deadline"], metavar="30d|12h", help="With --price: mark the cheapest that is in time."),
-    click.Option(
-        ["--tokens"], metavar="N", help="Tokens of the run: 300B.  [default: as published, or 20 a parameter]"
-    ),
-    click.Option(
-        ["--up-or-out"],
-        multiple=True,
-        metavar="SYSTEM=PRICE",
-        help="With --price: others for the same money an hour.",
-    ),
-    click.Option(["--noise-scale"], type=float, default=0.0, metavar="SAMPLES", help="The gradient noise scale."),
-    click.Option(["--reserve"], type=float, default=6.0, help="Per cent of memory lost to fragments."),
-    click.Option(["--noise"], type=float, default=0.22, help="Standard deviation of GPUs' speeds, per cent."),
-    click.Option(["--tflops"], type=float, help="TFLOP/s of a GPU, dense, on 16 bits.  [default: its data sheet's]"),
-    click.Option(["--memory"], type=float, help="Memory of a GPU in GiB.  [default: its data sheet's]"),
-    click.Option(["--fitted"], is_flag=True, help="With a run: the fit to its curves instead of its points."),
-    click.Option(["--as", "machine"], metavar="SYSTEM|FILE.toml", help="With a run: the machine it is of."),
-    click.Option(["--format", "formats"], type=FORMATS, multiple=True, default=["png"]),
-    click.Option(["--out"], type=PATH, help="Folder to make for run file and pictures."),
+    option("--layout", 'Choices that are fixed, such as "tp8 pp16 mb1 full zero1".', metavar="WORDS"),
+    option("--top", "Layouts to show.", type=click.IntRange(1, 100), default=10),
+    option("--anchor", "A measured step: 32s, 45%, 32s,gpus=1024,layout=tp8 pp16.", metavar="STEP|MFU%[,...]"),
+    option("--loader", "Samples that can be read in a second.", type=float, metavar="SAMPLES/S"),
+    option("--scale", "Also on these numbers of GPUs: 8..8192 doubles.", metavar="N..N"),
+    option("--compare-interconnects", "Also on these systems.", metavar="SYSTEM,..."),
+    option("--price", "Price of a GPU-hour: shows what the run costs.", type=float, metavar="PRICE"),
+    option("--deadline", "With --price: mark the cheapest that is in time.", metavar="30d|12h"),
+    option("--tokens", "Tokens of the run: 300B.  [default: as published, or 20 a parameter]", metavar="N"),
+    option("--up-or-out", "With --price: others for the same money an hour.", multiple=True, metavar="SYSTEM=PRICE"),
+    option("--noise-scale", "The gradient noise scale.", type=float, default=0.0, metavar="SAMPLES"),
+    option("--reserve", "Per cent of memory lost to fragments.", type=float, default=6.0),
+    option("--noise", "Standard deviation of GPUs' speeds, per cent.", type=float, default=0.22),
+    option("--tflops", "TFLOP/s of a GPU, dense, on 16 bits.  [default: its data sheet's]", type=float),
+    option("--memory", "Memory of a GPU in GiB.  [default: its data sheet's]", type=float),
+    option("--fitted", "With a run: the fit to its curves instead of its points.", is_flag=True),
+    option("--as machine", "With a run: the machine it is of.", metavar="SYSTEM|FILE.toml"),
+    *writes("run file and pictures"),
 ]
 
 
@@ -95,8 +85,7 @@ def command(**options: Any) -> int:
         list(session.run())
     if not session.leader:
         return 0
-    for line in _lines(plan, noise_scale, options):
-        click.echo(line)
+    click.echo("\n".join(_lines(plan, noise_scale, options)))
     click.echo(f"\n{LEGEND}", err=True)
     say_where(session, formats)
     return 0

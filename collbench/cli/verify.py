@@ -58,8 +58,7 @@ def command(context: click.Context, /, full: bool, quiet: bool, **options: Any) 
         _print_failures(checked)
         return interrupted
     if session.leader:
-        for line in matrix(checked):
-            click.echo(line)
+        click.echo("\n".join(matrix(checked)))
         _print_counts(checked, sweep)
         _print_failures(checked)
     return int(any(result.outcome.bad for result in session.results))

@@ -135,12 +135,7 @@ def read_lines(path: Path, error: type[Exception]) -> Iterator[tuple[int, bytes]
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """Return the object that a line of JSON holds, sanitised.
-
-    Raises:
-        ValueError: What is wrong with the line, in a few words.
-
-    """
+    """Return the object that a line of JSON holds, sanitised; ValueError says in a few words what is wrong with it."""
     if len(line) >= LINE_BYTES:
         raise ValueError(f"longer than {LINE_BYTES >> 20} MiB")
     try:

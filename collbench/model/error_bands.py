@@ -20,6 +20,7 @@ import numpy as np
 from collbench.model.constants import OLD, transport
 from collbench.model.equation import Floats
 from collbench.model.schedule import schedule_of
+from collbench.topology.render import TRANSPORTS
 from collbench.topology.system import System
 
 SMALL, LARGE = 64 << 10, 64 << 20
@@ -43,14 +44,7 @@ HANDWRITTEN = (0.5, 2.0)
 HANDWRITTEN_LEVELS: Levels = ((0.0, 0.42),) * 3
 """The band of hand-written implementations as standard deviations."""
 
-KINDS = {
-    "ib": "InfiniBand",
-    "roce": "RoCE",
-    "slingshot": "Slingshot",
-    "efa": "EFA",
-    "tcpx": "TCP",
-    "tcp": "TCP",
-}
+KINDS = TRANSPORTS | {"tcpx": "TCP"}
 """Row of the tables by transport between nodes."""
 KNOWN = {"slingshot": 32}
 FEW = 16

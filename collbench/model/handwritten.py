@@ -6,7 +6,7 @@ waits take elsewhere.  That is a bound, not an expectation: such a row is marked
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from collbench.algorithms import Implementation, implementations
@@ -22,83 +22,22 @@ PCIE_HOP = 5.7 / 3.4  # a hop over PCIe against one over NVLink, Simple's in NCC
 PCIE_PACKET = 1.0 / 0.6  # the same for LL
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Seconds by bytes of an all-reduce on so many GPUs of one node, as somebody published them."""
-
-    source: str
-    ranks: int
-    seconds: Mapping[int, float]
-    arch: str = "sm90"
-    fabric: str = "nvswitch"
-
-
-@dataclass(frozen=True)
-class Published:
-    """Published times of an implementation's algorithm, and the fraction of a link's rate in the largest of them."""
-
-    sweeps: tuple[Sweep, ...]
-    reached: float = 1.0
-
-
-_VLLM_6 = "github.com/vllm-project/vllm pull request 24111 (6 x H100, bfloat16)"
-# Which of that request's tables has how many GPUs follows from NCCL's column: 561 us at 128 MiB, as 8 x H100 elsewhere.
-_VLLM_8 = "github.com/vllm-project/vllm pull request 42324 (SM 9.0, the last of its tables: 8 GPUs)"
-_NCCL_8 = "github.com/aws-samples/awsome-distributed-training (8 x H100; NCCL, which takes its ring with LL there)"
-_NCCL_4 = "github.com/xxrjun/nccl-tests-cluster (4 x H100; NCCL, which takes its ring with Simple there)"
-_MIB = 1 << 20
-_MANY = tuple(int(size * _MIB) for size in (0.5, 1, 1.5, 2, 3, 4, 8, 16, 32, 64, 128))
-
-
-def _us(sizes: tuple[int, ...], *microseconds: float) -> dict[int, float]:
-    return {size: time * 1e-6 for size, time in zip(sizes, microseconds, strict=True)}
-
-
-PUBLISHED: Mapping[str, Published] = {
-    "ring-pipelined": Published((Sweep(_NCCL_4, 4, _us((128 * _MIB, 512 * _MIB, 2048 * _MIB), 614, 2309, 8966)),)),
-    "ring-ll": Published((Sweep(_NCCL_8, 8, _us((8, 1024, 8192, 65536), 12.9, 16.4, 16.9, 19.1)),)),
-    "one-shot": Published(
-        (
-            Sweep(_VLLM_6, 6, _us(_MANY[:6], 13, 21, 30, 38, 53, 70)),
-            Sweep(
-                "github.com/vllm-project/vllm pull request 8558 (8 x H100)",
-                8,
-                _us((1024, 16384, 32768), 5.75, 6.25, 6.7),
-            ),
-        ),
-    ),
-    "one-shot-ll": Published(
-        (
-            Sweep(
-                "NCCL's packets: 1.21 to 1.48 times as fast as vLLM's one-shot up to 16 KiB (vLLM pull request 33839), "
-                "which takes 5.75 us (8558)",
-                8,
-                _us((1024,), 4.3),
-            ),
-        ),
-    ),
-    "two-shot": Published(
-        (
-            Sweep(_VLLM_6, 6, _us(_MANY[:6], 15, 17, 20, 26, 29, 37)),
-            Sweep(_VLLM_8, 8, _us(_MANY, 15, 17, 19, 22, 29, 37, 65, 125, 242, 468, 923)),
-        ),
-        reached=0.69,
-    ),
-    "nvls": Published(
-        (
-            Sweep(_VLLM_6, 6, _us(_MANY[:6], 13, 16, 18, 21, 25, 31)),
-            Sweep(_VLLM_8, 8, _us(_MANY, 11, 14, 16, 18, 23, 27, 46, 87, 165, 320, 631)),
-        ),
-        reached=0.65,
-    ),
+PUBLISHED: Mapping[str, float] = {
+    "ring-pipelined": 1.0,
+    "ring-ll": 1.0,
+    "one-shot": 1.0,
+    "one-shot-ll": 1.0,
+    "two-shot": 0.69,
+    "nvls": 0.65,
 }
-"""By implementation.
+"""The fraction of a link's rate that each implementation reaches whose algorithm has published times, all of H100.
 
-PyTorch's kernels (`symm_mem_two_shot`, `symm_mem_multimem`) are those of vLLM's tables for 8 GPUs.  The
-fractions that are reached are fitted to 16 MiB and more: 254 and 239 GB/s of the 370 that a link is taken to have.
-NCCL's own kernels reach 310 of them where the switch adds (482 GB/s of bus bandwidth on 8 x H200:
-github.com/stas00/ml-engineering), with many more blocks.
+Those times are in tests/model/published_kernels.py, with their sources.  Fractions below 1 are fitted to 16 MiB and
+more: 254 and 239 GB/s of the 370 that a link is taken to have.  NCCL's own kernels reach 310 of them where the switch
+adds (482 GB/s of bus bandwidth on 8 x H200: github.com/stas00/ml-engineering), with many more blocks.
 """
+PUBLISHED_ON = ("sm90", "nvswitch")
+"""Architecture and fabric of the nodes of which those times were published."""
 
 
 def reached(system: System, name: str) -> float:
@@ -106,14 +45,13 @@ def reached(system: System, name: str) -> float:
 
     Of PCIe nothing is known: there it is all.
     """
-    known = PUBLISHED.get(name if wire_nbytes(name) is None else "two-shot")
-    return known.reached if known and not system.meets_over_pcie else 1.0
+    known = PUBLISHED.get(name if wire_nbytes(name) is None else "two-shot", 1.0)
+    return 1.0 if system.meets_over_pcie else known
 
 
 def is_published(system: System, name: str) -> bool:
     """Return whether times of the implementation's algorithm are published for such GPUs, joined in such a way."""
-    known = PUBLISHED.get(name, Published(()))
-    return any((sweep.arch, sweep.fabric) == (system.arch, system.fabric) for sweep in known.sweeps)
+    return name in PUBLISHED and (system.arch, system.fabric) == PUBLISHED_ON
 
 
 def copied(system: System) -> float:
@@ -149,9 +87,7 @@ class Estimate(NamedTuple):
 def estimate(system: System, case: Case, name: str) -> Estimate:
     """Return the time of a case by an implementation, or with `auto` by the best exact one.
 
-    Raises:
-        Unsupported: No implementation can carry the case out there; the message says why.
-
+    Unsupported, with the reason, where no implementation can carry the case out.
     """
     if name != "auto":
         return _estimate(system, case, name)

@@ -7,7 +7,7 @@ All-to-all, send-receive, gather and scatter are not in NCCL's table: it sends s
 longest is then the busiest of a GPU's own link, the root's, and a node's network cards (DIRECT).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
@@ -54,7 +54,7 @@ class Chosen:
     algorithms: tuple[str, ...]
     protocols: tuple[str, ...]
 
-    def at_each_size(self, values: list[float]) -> Floats:
+    def at_each_size(self, values: Sequence[float]) -> Floats:
         """Return the chosen option's value at every one of SIZES, from a value for each option."""
         chosen: Floats = np.array(values, np.float64)[self.which]
         return chosen
@@ -79,23 +79,18 @@ def terms(system: System, collective: str, constants: Constants = CONSTANTS) -> 
     if schedule.direct:
         return _direct_terms(system, DIRECT[schedule.direct], constants)
     chosen = choose(system, collective)
-    eager, later, latencies, fills, rates, limits = [], [], [], [], [], []
-    for option in chosen.options:
-        extra = _network(system, option, constants)
-        eager.append(extra[0])
-        later.append(extra[1])
-        latencies.append(option.base + option.inside + option.inter * _depth(system, option))
-        fills.append(_fill(system, option, schedule, extra[1], constants))
-        rates.append(rate(system, collective, option, constants))
-        limits.append(limit(system, collective, option.algorithm))
+    at, every = chosen.at_each_size, chosen.options
+    eager, later = zip(*(_network(system, option, constants) for option in every), strict=True)
+    latencies = [option.base + option.inside + option.inter * _depth(system, option) for option in every]
+    fills = [_fill(system, *known, schedule, constants) for known in zip(every, later, strict=True)]
     return Terms(
         issue=issue(system, chosen.channels, constants),
         launch=launch(system, constants),
-        latency=chosen.at_each_size(latencies) + wait(system, constants),
-        network=np.where(SIZES < EAGER, chosen.at_each_size(eager), chosen.at_each_size(later)),
-        fill=chosen.at_each_size(fills),
-        rate=chosen.at_each_size(rates),
-        limit=chosen.at_each_size(limits),
+        latency=at(latencies) + wait(system, constants),
+        network=np.where(SIZES < EAGER, at(eager), at(later)),
+        fill=at(fills),
+        rate=at([rate(system, collective, option, constants) for option in every]),
+        limit=at([limit(system, collective, option.algorithm) for option in every]),
         algorithms=chosen.algorithms,
         protocols=chosen.protocols,
     )
@@ -129,7 +124,7 @@ def _network(system: System, option: Option, constants: Constants) -> tuple[floa
     return alpha_net(system, option.hops * depth, constants, counted)
 
 
-def _fill(system: System, option: Option, schedule: Schedule, network: float, constants: Constants) -> float:
+def _fill(system: System, option: Option, network: float, schedule: Schedule, constants: Constants) -> float:
     """Return the root of the seconds that filling an option's pipeline takes, but for those of its bytes.
 
     They pass until the last rank has its first bytes.  Of a ring these go around once, and chunks are as large, however

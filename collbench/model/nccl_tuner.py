@@ -8,7 +8,7 @@ tells what NCCL selects rather than how long that takes.
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,24 +67,19 @@ class Option:
         """Seconds that the steps within nodes take, whatever NCCL counts for them to rank its options."""
         return self.intra - self.overhead
 
-    @overload
-    def seconds(self, nbytes: float) -> float: ...
-    @overload
-    def seconds(self, nbytes: NDArray[np.float64]) -> NDArray[np.float64]: ...
-    def seconds(self, nbytes: float | NDArray[np.float64]) -> float | NDArray[np.float64]:
+    def seconds(self, nbytes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return NCCL's estimate for arrays of so many bytes.
 
         It may fall where a size passes a power of two and the correction jumps; doubling a size never lowers it.
         """
-        sizes = np.asarray(nbytes, dtype=np.float64)
+        sizes = np.asarray(nbytes, dtype=np.float64)  # a single size, too
         latency = np.where(sizes >= self.plateau_from, self.plateau, 1.0) * (self.base + self.intra + self.inter)
         reached = np.ones_like(sizes)
         if self.correction:
             place = np.frexp(np.floor(sizes / 64))[1] - 1  # floor(log2), exactly
             known = (place >= 0) & (place < len(self.correction))
             reached = np.where(known, np.asarray(self.correction)[np.clip(place, 0, len(self.correction) - 1)], 1.0)
-        seconds = latency + sizes / (self.rate * reached)
-        return seconds if seconds.ndim else float(seconds)
+        return latency + sizes / (self.rate * reached)
 
     def channels_at(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the number of channels that run: fewer for few bytes (`topoGetAlgoInfo` of src/enqueue.cc)."""

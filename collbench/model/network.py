@@ -66,19 +66,8 @@ class Rates:
 
 
 def max_min(paths: Paths, capacity: Reals) -> Rates:
-    """Return the only allocation in which no flow could get more without taking from a flow that has less.
-
-    Raises:
-        ValueError: A flow has no links, a link does not exist, or a capacity is negative or NaN.
-
-    """
+    """Return the only allocation in which no flow could get more without taking from a flow that has less."""
     room = np.array(capacity, dtype=np.float64)
-    if (np.diff(paths.starts) < 1).any():
-        raise ValueError("a flow has no links")
-    if ((paths.links < 0) | (paths.links >= len(capacity))).any():
-        raise ValueError("a link does not exist")
-    if not (room >= 0).all():
-        raise ValueError("a capacity is negative")
     count = len(paths.starts) - 1
     rates, bottleneck = np.zeros(count), np.full(count, -1)
     flows, lengths, links = np.arange(count), np.diff(paths.starts), paths.links
@@ -158,11 +147,8 @@ def on_nics(pairs: Pairs, order: Integers, nics: int) -> Pairs:
 def avoid_dead_nics(pairs: Pairs, nics: int, dead: Integers) -> Pairs:
     """Move what a dead NIC would carry to the node's next NIC, and at the other end to the same rail.
 
-    That is how NCCL stays on a rail: a GPU hands its data to another GPU of the node (PXN).
-
-    Raises:
-        UsageError: A node has no NIC left that works at both ends.
-
+    That is how NCCL stays on a rail: a GPU hands its data to another GPU of the node (PXN).  UsageError where a node
+    has no NIC left that works at both ends.
     """
     if not len(dead):
         return pairs
@@ -270,11 +256,8 @@ class Clos:
     def route(self, source: Integers, target: Integers, random: np.random.Generator) -> list[Integers]:
         """Return the links of flows between NICs of the same rail: an array for each hop, -1 where there is none.
 
-        The first two hops are the NICs.  Each flow keeps to one path, drawn from the equal ones that work.
-
-        Raises:
-            UsageError: No path works for some flow.
-
+        The first two hops are the NICs.  Each flow keeps to one path, drawn from the equal ones that work; UsageError
+        where none works.
         """
         hops = self._draw(source, target, random)
         for _ in range(_TRIES):
@@ -386,9 +369,7 @@ class Slowest:
 def solve(scenario: Scenario, pattern: str, seed: int = 0) -> Slowest:
     """Return the slowest transfer of one drawing of the nodes' order and the flows' hashes.
 
-    Raises:
-        UsageError: There is one node only or no NICs, a faulty link does not exist, or a node is cut off.
-
+    UsageError where there is one node only or no NICs, a faulty link does not exist, or a node is cut off.
     """
     system = scenario.system
     if system.nodes < 2 or not system.nics:

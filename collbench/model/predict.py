@@ -46,16 +46,9 @@ def curve(
 ) -> list[Prediction]:
     """Return the expected times of cases that differ in size only; their ranks are a part of the system.
 
-    Args:
-        system: The system, with network cards at their full rate.
-        cases: Cases of one kind.
-        implementation: `nccl`, the name of a hand-written implementation, or `auto` for the best of those.
-        calibration: Factors for `nccl`; by default those that the system's file names.
-
-    Raises:
-        Unsupported: The implementation refuses one of the cases: ask for each by itself.
-        UsageError: The implementation is unknown.
-
+    The implementation is `nccl`, a hand-written one by its name, or `auto` for the best of those; the calibration is
+    for `nccl`, and by default the one that the system's file names.  Network cards have their full rate.  UsageError
+    for an unknown implementation, Unsupported where it refuses one of the cases: ask for each by itself.
     """
     if not cases:
         return []
@@ -107,12 +100,7 @@ def network_curve(
     """Return the expected times of cases of one kind on all ranks, with switches, routing and what-ifs.
 
     Where the network slows the transfers, the library's choice stays what it is: it knows the NICs and nothing behind
-    them.  More bytes never take less time.
-
-    Raises:
-        Unsupported: As `curve`.
-        UsageError: As `what_if.effect`.
-
+    them.  More bytes never take less time.  Unsupported as of `curve`, UsageError as of `what_if.effect`.
     """
     predictions = curve(system, cases, implementation)
     effects = [network_effect(system, cases[0].collective.name, plain.algorithm, what_ifs) for plain in predictions]
@@ -154,5 +142,5 @@ def _slowdown(system: System, case: Case, implementation: str, what_ifs: tuple[s
 def network_effect(system: System, collective: str, algorithm: str, what_ifs: tuple[str, ...] = ()) -> Effect:
     """Return what the network leaves of the NICs' rate to an algorithm's pattern; all of it within one node."""
     if system.nodes < 2 and not what_ifs:
-        return Effect(1.0, "", "")
+        return Effect(1.0, "")
     return _effect(system, pattern_of(collective, algorithm), what_ifs)

@@ -23,12 +23,7 @@ CONTENTION = 0.075
 
 
 def on_ranks(system: System, ranks: int) -> System:
-    """Return as much of the system, or as many of its nodes, as so many ranks need.
-
-    Raises:
-        UsageError: The ranks fill no whole nodes.
-
-    """
+    """Return as much of the system, or as many of its nodes, as so many ranks need; UsageError for parts of nodes."""
     if ranks <= system.gpus:
         return system.of(1).part(ranks) if system.nodes > 1 else system.part(ranks)
     if ranks % system.gpus:
@@ -49,11 +44,8 @@ def step_time(system: System, case: Case, implementation: str, noise: float = NO
     """Return a step on as many ranks of the system, by the schedule of the case's step.
 
     Parts that follow each other add up.  Where buckets overlap, a bucket goes out once it is computed and the bucket
-    before has arrived, and computing meanwhile takes CONTENTION longer.
-
-    Raises:
-        Unsupported: The model knows no such collective, as `network_curve` says.
-
+    before has arrived, and computing meanwhile takes CONTENTION longer.  Unsupported where the model does not know the
+    collective.
     """
     assert case.step
     schedule, computing = case.step.schedule, case.step.seconds

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from collbench.errors import UsageError, unknown
-from collbench.model.network import PATTERNS, Fault, Scenario, Slowest, drawings, median_drawing, solve
+from collbench.model.network import Fault, Scenario, Slowest, drawings, median_drawing, solve
 from collbench.model.schedule import schedule_of
 from collbench.topology.system import System, Tier
 
@@ -24,21 +24,14 @@ class Effect:
     """What the network leaves of the NICs' rate."""
 
     factor: float  # of the slowest transfer: 1 where the network does not slow it
-    slowest: str  # its sender: "NIC 3 of node 17"
     explanation: str  # one line
-    before: float = 1.0  # the factor of the same system without any what-if
-    mean: float = 1.0  # factor of all transfers
 
 
 def effect(system: System, pattern: str, what_ifs: Sequence[str] = ()) -> Effect:
     """Return the effect of the network on a pattern of `PATTERNS`, with all what-ifs together.
 
-    Raises:
-        UsageError: The pattern or a what-if is unknown, or is impossible on this system.
-
+    UsageError where a what-if is unknown, or impossible on this system.
     """
-    if pattern not in PATTERNS:
-        raise unknown("pattern", pattern, PATTERNS)
     before = Scenario(system)
     after = scenario(system, what_ifs)
     slowest = _median(after, pattern)
@@ -46,7 +39,7 @@ def effect(system: System, pattern: str, what_ifs: Sequence[str] = ()) -> Effect
     words = _explain(after, slowest)
     if after != before and unchanged.share < _WHOLE:
         words += f"; {unchanged.share:.0%} as the system is described"
-    return Effect(slowest.share, slowest.sender, words, unchanged.share, slowest.mean)
+    return Effect(slowest.share, words)
 
 
 def slowed(system: System, factor: float) -> System:

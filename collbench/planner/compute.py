@@ -36,16 +36,6 @@ def grouped_flops(tokens: V, grouped_worked: V, tensor: V) -> V:
     return 2 * tokens * grouped_worked / tensor
 
 
-def product_rate(peak: V, product_efficiency: V) -> V:
-    """Return the FLOP/s that matrix products reach (fitted: docs/training.md)."""
-    return peak * product_efficiency
-
-
-def bandwidth(memory_rate: V, memory_efficiency: V) -> V:
-    """Return the bytes/s that computing reads and writes in the memory of a GPU."""
-    return memory_rate * memory_efficiency
-
-
 def product_seconds(product_flops: V, product_rate: V) -> V:
     """Return the seconds of the matrix products of a layer without its routed experts, forward."""
     return product_flops / product_rate
@@ -94,9 +84,9 @@ def attention_efficiency(fused: V, fused_efficiency: V, fused_half: V, sequence:
     return where(fused, fused_efficiency / (1 + fused_half / sequence), unfused_efficiency)
 
 
-def attention_seconds(attention_flops: V, peak16: V, attention_efficiency: V, product_efficiency: V) -> V:
-    """Return the seconds of a layer's attention, forward."""
-    return attention_flops / (peak16 * attention_efficiency * product_efficiency)
+def attention_seconds(attention_flops: V, attention_efficiency: V, product_rate_16: V) -> V:
+    """Return the seconds of a layer's attention, forward; its products are on 16 bits."""
+    return attention_flops / (attention_efficiency * product_rate_16)
 
 
 def score_bytes(tokens: V, sequence: V, heads: V, tensor: V, fused: V) -> V:
@@ -123,61 +113,46 @@ def sorted_bytes(tokens: V, hidden: V, routed: V, spread: V) -> V:
     return 12 * tokens * hidden * routed / spread
 
 
-def sorting_seconds(sorted_bytes: V, bandwidth: V) -> V:
-    """Return the seconds of sorting tokens by expert in a layer, forward."""
-    return sorted_bytes / bandwidth
-
-
-def score_seconds(score_bytes: V, bandwidth: V) -> V:
-    """Return the seconds that a layer's scores take through memory, forward."""
-    return score_bytes / bandwidth
-
-
-def pointwise_seconds(pointwise_bytes: V, bandwidth: V) -> V:
-    """Return the seconds that all else of a layer takes through memory, forward."""
-    return pointwise_bytes / bandwidth
-
-
 def layer_forward(
-    product_seconds: V, grouped_seconds: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V,
-    sorting_seconds: V, efficiency: V,
+    product_seconds: V, grouped_seconds: V, attention_seconds: V, score_bytes: V, pointwise_bytes: V, sorted_bytes: V,
+    bandwidth: V, efficiency: V,
 ) -> V:  # fmt: skip
     """Return the seconds of a layer, forward."""
     products = product_seconds + grouped_seconds + attention_seconds
-    return (products + score_seconds + pointwise_seconds + sorting_seconds) / efficiency
+    return (products + (score_bytes + pointwise_bytes + sorted_bytes) / bandwidth) / efficiency
 
 
 def layer_backward(
-    product_seconds: V, grouped_backward: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V,
-    sorting_seconds: V, fused: V, efficiency: V,
+    product_seconds: V, grouped_backward: V, attention_seconds: V, score_bytes: V, pointwise_bytes: V, sorted_bytes: V,
+    bandwidth: V, fused: V, efficiency: V,
 ) -> V:  # fmt: skip
     """Return the seconds of a layer, backward.
 
     Twice the products, sorting as often; fused attention computes its scores once more.
     """
     products = 2 * product_seconds + grouped_backward + where(fused, 2.5, 2) * attention_seconds
-    return (products + 2 * score_seconds + 2 * pointwise_seconds + sorting_seconds) / efficiency
+    return (products + (2 * score_bytes + 2 * pointwise_bytes + sorted_bytes) / bandwidth) / efficiency
 
 
 def layer_again(
-    full: V, selective: V, layer_forward: V, attention_seconds: V, score_seconds: V, pointwise_seconds: V, fused: V,
-    efficiency: V,
+    full: V, selective: V, layer_forward: V, attention_seconds: V, score_bytes: V, pointwise_bytes: V, bandwidth: V,
+    fused: V, efficiency: V,
 ) -> V:  # fmt: skip
     """Return the seconds of what a layer computes once more in its backward pass.
 
     All of it, or the scores, or where these are fused the norms and activations (Korthikanti et al. 2022,
     arXiv:2205.05198).
     """
-    some = where(fused, pointwise_seconds / 2, attention_seconds + score_seconds)
+    some = where(fused, pointwise_bytes / bandwidth / 2, attention_seconds + score_bytes / bandwidth)
     return where(full, layer_forward, selective * some / efficiency)
 
 
 def head_seconds(
-    tokens: V, hidden: V, vocabulary: V, tensor: V, peak16: V, product_efficiency: V, bandwidth: V, efficiency: V
-) -> V:
+    tokens: V, hidden: V, vocabulary: V, tensor: V, product_rate_16: V, bandwidth: V, efficiency: V
+) -> V:  # fmt: skip
     """Return the seconds of the last stage's output matrix and loss, forward and backward.
 
     6 FLOPs a word, element and token; the scores of the words go through memory ten times in 32 bits.
     """
-    word = 6 * hidden / (peak16 * product_efficiency) + 40 / bandwidth
+    word = 6 * hidden / product_rate_16 + 40 / bandwidth
     return word * tokens * vocabulary / tensor / efficiency

@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import isqrt
 from pathlib import Path
 from typing import Any
@@ -207,11 +207,6 @@ def _divisor(number: int, near: int) -> int:
     """Return the divisor of a number that is nearest to another number."""
     small = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
     return min((*small, *(number // one for one in small)), key=lambda one: abs(one - near))
-
-
-def with_sequence(model: Model, sequence: int) -> Model:
-    """Return the same model with another length of its samples."""
-    return replace(model, sequence=sequence).checked()
 
 
 _PRESETS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

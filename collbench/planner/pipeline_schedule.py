@@ -14,7 +14,6 @@ from collbench.results.steps import Pipeline
 
 FORWARD, BACKWARD, WEIGHTS = "forward", "backward", "weights"
 KINDS = (FORWARD, BACKWARD, WEIGHTS)
-MOST = 2**20  # events of a timeline
 
 Task = tuple[str, int, int]  # kind, chunk, micro-batch
 
@@ -56,11 +55,10 @@ def shortened(pipeline: Pipeline, micro_batches: int) -> Pipeline:
 
 
 def schedule(pipeline: Pipeline) -> list[Event]:
-    """Return all events, stage by stage, each stage's in time; ValueError for a pipeline that cannot be run."""
-    if events_of(pipeline) > MOST:
-        raise ValueError(f"a timeline of more than {MOST:,} events")
-    if pipeline.chunks > 1 and pipeline.micro_batches % pipeline.stages:
-        raise ValueError("interleaved stages take whole rounds of micro-batches")
+    """Return all events, stage by stage, each stage's in time; interleaved stages take whole rounds of micro-batches.
+
+    See `events_of` for how many events that are.
+    """
     order = _interleaved if pipeline.chunks > 1 else _zero_bubble if zero_bubble(pipeline) else _one_by_one
     return _simulated(pipeline, [order(pipeline, stage) for stage in range(pipeline.stages)])
 

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 import numpy as np
 
 from collbench.analysis.plans import UNHIDDEN
 from collbench.errors import UsageError
-from collbench.planner.curves import TYPICAL, Array, Curve, Curves, Group, ModelCurves, Place, group_of
+from collbench.planner.curves import TYPICAL, Array, Curve, Curves, Group, ModelCurves, group_of
 from collbench.planner.layouts import Choices, Layout, parse_layout
 from collbench.planner.search import EQUAL, Plan, Planned, best_of, evaluate_layout, resized
 from collbench.planner.setting import Setting
@@ -93,28 +94,17 @@ class Gain:
     factor: float
 
 
-@dataclass(frozen=True)
 class Faster:
     """Curves with so many times the bandwidth, as if the library used all of it: inside a node, or across nodes."""
 
-    curves: Curves
-    factor: float
-    across: bool
-
-    @property
-    def system(self) -> Place:
-        """System on which the groups are."""
-        return self.curves.system
-
-    @property
-    def origin(self) -> str:
-        """Where the numbers come from."""
-        return self.curves.origin
+    def __init__(self, curves: Curves, factor: float, across: bool) -> None:
+        self.system, self.origin = curves.system, curves.origin
+        self._curves, self._factor, self._across = curves, factor, across
 
     def curve(self, collective: str, group: Group) -> Curve:
         """Return the known curve, with more bandwidth where it applies."""
-        known = self.curves.curve(collective, group)
-        return _Shorter(known, self.factor) if (group.nodes > 1) == self.across else known
+        known = self._curves.curve(collective, group)
+        return _Shorter(known, self._factor) if (group.nodes > 1) == self._across else known
 
 
 @dataclass(frozen=True)
@@ -143,14 +133,10 @@ def _product(*names: str) -> Change:
     return changed
 
 
-def _fabric(given: Setting, factor: float) -> Setting | None:
-    many = given.curves.system.gpus > 1 and given.job.gpus > 1
-    return replace(given, curves=Faster(given.curves, factor, across=False)) if many else None
-
-
-def _cards(given: Setting, factor: float) -> Setting | None:
-    more = given.job.gpus > given.curves.system.gpus
-    return replace(given, curves=Faster(given.curves, factor, across=True)) if more else None
+def _links(given: Setting, factor: float, across: bool) -> Setting | None:
+    gpus = given.curves.system.gpus
+    used = given.job.gpus > gpus if across else gpus > 1 and given.job.gpus > 1
+    return replace(given, curves=Faster(given.curves, factor, across)) if used else None
 
 
 def _loader(given: Setting, factor: float) -> Setting | None:
@@ -160,8 +146,8 @@ def _loader(given: Setting, factor: float) -> Setting | None:
 RESOURCES: dict[str, Change] = {
     "FLOP/s": _product("flops", "flops_fp8"),
     "memory bandwidth": _product("memory_rate"),
-    "links inside a node": _fabric,
-    "network cards": _cards,
+    "links inside a node": partial(_links, across=False),
+    "network cards": partial(_links, across=True),
     "rate of loading samples": _loader,
 }
 """What there can be more of, and how a setting changes with it; memory is another matter: it changes what fits."""
@@ -185,11 +171,14 @@ def explain_best(plan: Plan) -> list[str]:
     shares = {name: seconds / best.step for name, seconds in best.parts.items()}
     largest = sorted(shares.items(), key=lambda item: -item[1])
     listed = ", ".join(f"{words(name)} {share:.0%}" for name, share in largest if share >= 0.005)
+    # A layout that is likely faster, but depends on less certain curves.
+    gain, end = 1 - plan.boldest.step / best.step, _may(plan.boldest, best)
+    bolder = [f"{plan.boldest.layout.name} is likely {gain:.1%} faster, {end}"] if gain > EQUAL and end else []
     return [
         f"{best.layout.name}: {listed}",
         *_exposed(plan.setting, best),
         *_neighbours(plan.setting, best),
-        *_bolder(plan.boldest, best),
+        *bolder,
         *_starving(plan.setting, best),
     ]
 
@@ -259,13 +248,6 @@ def _may(other: Planned, best: Planned) -> str:
     """Return what speaks against a layout that is likely faster, if its band ends later."""
     ends = format_seconds(other.high), format_seconds(best.high)
     return f"but may take {ends[0]}, not {ends[1]} at most" if other.high > best.high else ""
-
-
-def _bolder(boldest: Planned, best: Planned) -> Iterator[str]:
-    """Yield a likely faster layout that depends on less certain curves."""
-    gain = 1 - boldest.step / best.step
-    if gain > EQUAL and (end := _may(boldest, best)):
-        yield f"{boldest.layout.name} is likely {gain:.1%} faster, {end}"
 
 
 def _starving(given: Setting, best: Planned) -> Iterator[str]:

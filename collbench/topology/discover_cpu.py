@@ -30,14 +30,10 @@ _CACHE_TYPES = {"Data": "d", "Instruction": "i", "Unified": ""}
 
 
 def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collection[int] | None = None) -> Topology:
-    """Discover the sockets of this machine.
+    """Discover the sockets of this machine, whose /proc and /sys are below the root; by default with a rank a CPU.
 
-    Args:
-        ranks: How many ranks there are; by default as many as can run at the same time.
-        root: Where /proc and /sys are.
-        usable: The CPUs that all ranks together may run on.  The default is this process's affinity mask, which is too
-            small in a rank that a launcher has bound to a core.
-
+    `usable` are the CPUs that all ranks together may run on.  The default is this process's affinity mask, which is too
+    small in a rank that a launcher has bound to a core.
     """
     records = _cpuinfo(root)
     counted = tuple(int(record["processor"]) for record in records if record.get("processor", "").isdigit())

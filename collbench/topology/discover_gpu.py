@@ -101,17 +101,10 @@ def discover(
 ) -> Topology:
     """Discover the GPUs that ranks 0, 1, ... run on, in turn; by default a rank for each GPU.
 
-    Args:
-        ranks: How many ranks there are.
-        bus_ids: The GPUs' PCI addresses in CUDA's order, which differs from NVML's and obeys CUDA_VISIBLE_DEVICES;
-            without them, every GPU that NVML shows.
-        uuids: The GPUs' UUIDs in CUDA's order, in hexadecimal as far as they are known: they tell which are MIG slices
-            of the GPU at that address.
-        nvml: A stand-in for pynvml.
-
-    Raises:
-        PlatformError: There is no GPU, no driver or no nvidia-ml-py.
-
+    `bus_ids` are the GPUs' PCI addresses in CUDA's order, which differs from NVML's and obeys CUDA_VISIBLE_DEVICES;
+    without them, every GPU that NVML shows.  `uuids` are in CUDA's order too, in hexadecimal as far as they are known:
+    they tell which are MIG slices of the GPU at that address.  PlatformError where there is no GPU, no driver or no
+    nvidia-ml-py.
     """
     with session(nvml) as library:
         handles = _handles(library, bus_ids)
@@ -262,10 +255,8 @@ def _nvlink_between(nvml: Any, first: _Seen, second: _Seen) -> tuple[Kind, NvLin
     switched = min(mine.switch_links, other.switch_links)
     if switched:
         # Without a fabric, switches join all of a machine; with one, the GPUs of a clique.
-        if mine.fabric and other.fabric:
-            apart = (mine.fabric.cluster, mine.fabric.clique) != (other.fabric.cluster, other.fabric.clique)
-            return None if apart else (Kind.NVSWITCH, NvLink(generation, switched, line_rate))
-        return Kind.NVSWITCH, NvLink(generation, switched, line_rate)
+        cliques = {(fabric.cluster, fabric.clique) for fabric in (mine.fabric, other.fabric) if fabric}
+        return None if len(cliques) > 1 else (Kind.NVSWITCH, NvLink(generation, switched, line_rate))
     if ask(nvml, "nvmlDeviceGetP2PStatus", first.handle, second.handle, P2P_NVLINK) == nvml.NVML_P2P_STATUS_OK:
         return Kind.NVLINK, NvLink(generation, None, line_rate)  # joined, but a virtual machine hides how
     return None

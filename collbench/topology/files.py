@@ -135,6 +135,10 @@ class CalibrationTable(Table):
     rate: Factor = 0.0
 
 
+TABLES = {table.__name__.removesuffix("Table").lower(): table for table in Table.__subclasses__()}
+"""The tables above, by their names in a file."""
+
+
 class Description(Table):
     """All of a file."""
 
@@ -147,18 +151,6 @@ class Description(Table):
     host: HostTable = field(default_factory=HostTable)
     nccl: NcclTable = field(default_factory=NcclTable)
     calibration: CalibrationTable = field(default_factory=CalibrationTable)
-
-
-TABLES: Mapping[str, type[Table]] = {
-    "gpu": GpuTable,
-    "node": NodeTable,
-    "nic": NicTable,
-    "tier": TierTable,
-    "scale": ScaleTable,
-    "host": HostTable,
-    "nccl": NcclTable,
-    "calibration": CalibrationTable,
-}
 
 
 def names() -> list[str]:
@@ -178,15 +170,10 @@ def load(name: str) -> System:
 
 
 def parse(fields: Mapping[str, Any], path: Path) -> System:
-    """Return the system that a file's fields describe.
+    """Return the system that a file's fields describe, which are tables as TOML has them.
 
-    Args:
-        fields: The file's tables, as TOML has them.
-        path: Names the file in messages; a calibration is looked for next to it.
-
-    Raises:
-        UsageError: A key is unknown, missing or wrong, in one line that names it.
-
+    A calibration is looked for next to the file.  UsageError where a key is unknown, missing or wrong, in one line that
+    names file and key.
     """
     try:
         described = msgspec.convert(fields, Description)
@@ -370,31 +357,35 @@ def to_toml(system: System, factors: Mapping[str, float] | None = None) -> str:
 
 
 def _tables(system: System, factors: Mapping[str, float]) -> Iterator[tuple[str, Mapping[str, Value | None]]]:
-    gpu: dict[str, Value | None] = {
-        "arch": system.arch,
-        "name": system.gpu,
-        "tflops": system.flops / 1e12 or None,
-        "fp8_tflops": system.flops_fp8 / 1e12 or None,
-        "memory": system.memory / 2**30 or None,
-        "memory_bw": system.memory_rate / 1e9 or None,
-    }
-    yield "[gpu]", gpu
-    node: dict[str, Value | None] = {
-        "gpus": system.gpus,
-        "fabric": system.fabric,
-        "nvlinks": system.nvlinks or None,
-        "gpu_bw": system.gpu_rate / 1e9,
-        "spec_bw": system.spec_rate / 1e9 or None,
-        "p2p": system.p2p,
-        "multicast": system.multicast,
-        "cpu": system.cpu,
-        "pcie_gen": system.pcie_generation or None,
-        "pcie_lanes": system.pcie_lanes,
-        "switches": [list(group) for group in system.switches],
-        "sockets": system.sockets if system.sockets > 1 else None,
-        "inter_socket": (system.socket_rate / 1e9 or None) if system.sockets > 1 else None,
-    }
-    yield "[node]", node
+    yield (
+        "[gpu]",
+        {
+            "arch": system.arch,
+            "name": system.gpu,
+            "tflops": system.flops / 1e12 or None,
+            "fp8_tflops": system.flops_fp8 / 1e12 or None,
+            "memory": system.memory / 2**30 or None,
+            "memory_bw": system.memory_rate / 1e9 or None,
+        },
+    )
+    yield (
+        "[node]",
+        {
+            "gpus": system.gpus,
+            "fabric": system.fabric,
+            "nvlinks": system.nvlinks or None,
+            "gpu_bw": system.gpu_rate / 1e9,
+            "spec_bw": system.spec_rate / 1e9 or None,
+            "p2p": system.p2p,
+            "multicast": system.multicast,
+            "cpu": system.cpu,
+            "pcie_gen": system.pcie_generation or None,
+            "pcie_lanes": system.pcie_lanes,
+            "switches": [list(group) for group in system.switches],
+            "sockets": system.sockets if system.sockets > 1 else None,
+            "inter_socket": (system.socket_rate / 1e9 or None) if system.sockets > 1 else None,
+        },
+    )
     if system.nics:
         yield "[nic]", vars(system.nics) | {"rate": system.nics.rate / 1e9}
     for tier in system.tiers:

@@ -207,11 +207,7 @@ class System:
         """Return the part of the system that so many ranks use: some GPUs of one node, or whole nodes.
 
         Some GPUs are the first of the node, in CUDA's order, with the NVLinks that join them to each other and their
-        share of the network cards.
-
-        Raises:
-            UsageError: The ranks fill neither.
-
+        share of the network cards.  UsageError where the ranks fill neither.
         """
         if ranks < 1 or ranks > self.ranks or (ranks > self.gpus and ranks % self.gpus):
             raise UsageError(
@@ -271,12 +267,8 @@ def is_named(system: System) -> bool:
 def as_system(topology: Topology) -> System:
     """Return the machine's GPUs as a System; what the driver did not say and was assumed is in `guesses`.
 
-    NUMA nodes stand for sockets.
-
-    Raises:
-        UsageError: Nothing can be assumed: of CPUs, ranks that share a GPU, MIG slices, GPUs that differ, unknown GPUs,
-            GPUs without NVML, and several nodes, whose network cards are not discovered.
-
+    NUMA nodes stand for sockets.  UsageError where nothing can be assumed: of CPUs, ranks that share a GPU, MIG slices,
+    GPUs that differ, unknown GPUs, GPUs without NVML, and several nodes, whose network cards are not discovered.
     """
     gpus = topology.gpus
     if not gpus:

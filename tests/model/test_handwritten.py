@@ -10,11 +10,12 @@ import pytest
 
 from collbench.algorithms import implementations
 from collbench.errors import Unsupported
-from collbench.model.handwritten import PUBLISHED, Sweep, hardware, is_published, modelled, reached
+from collbench.model.handwritten import PUBLISHED, hardware, is_published, modelled, reached
 from collbench.model.predict import HANDWRITTEN, curve, predict
 from collbench.platforms.cost import Wait
 from collbench.topology.files import load, names
 from tests.conftest import ROOT
+from tests.model.published_kernels import SWEEPS, Sweep
 from tests.model.test_predict import case
 
 SIZES = [1 << power for power in range(4, 33, 2)]
@@ -73,9 +74,10 @@ def ratios(rung: str, published: Sweep) -> Iterator[float]:
 def test_what_is_published_lies_in_the_band_of_its_prediction_and_mostly_near_it() -> None:
     """Every single time within the band; half of each table within a third; the page has the ends of all ratios."""
     page = (ROOT / "docs" / "model.md").read_text()
-    for rung, known in PUBLISHED.items():
+    assert {*SWEEPS} == {*PUBLISHED}
+    for rung, sweeps in SWEEPS.items():
         every = []
-        for published in known.sweeps:
+        for published in sweeps:
             found = list(ratios(rung, published))
             every += found
             assert all(HANDWRITTEN[0] < ratio < HANDWRITTEN[1] for ratio in found), (published.source, found)
@@ -88,13 +90,13 @@ def test_the_share_of_a_link_is_that_of_the_largest_published_sizes() -> None:
     """Less launch and barriers, within 3 %; a share that is copied from elsewhere would not be."""
     links = hardware(H100)
     for rung, known in PUBLISHED.items():
-        for published in known.sweeps if known.reached < 1 else ():
+        for published in SWEEPS[rung] if known < 1 else ():
             shares = []
             for nbytes, seconds in published.seconds.items():
                 cost = implementations()[rung].cost(case(published.ranks, nbytes))  # type: ignore[misc]
                 moving = seconds - links.launch - cost.steps * links.waits[Wait.BARRIER]
                 shares += [cost.link * nbytes / moving / links.link] * (nbytes >= LARGE)
-            assert not shares or statistics.median(shares) == pytest.approx(known.reached, rel=0.03), rung
+            assert not shares or statistics.median(shares) == pytest.approx(known, rel=0.03), rung
     large = case(8, 128 << 20)
     nvls, nccl = (predict(H100, large, name).seconds for name in ("nvls", "nccl"))
     assert nvls > 1.4 * large.nbytes * (1 + 1 / 8) / 370.8e9

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.errors import UsageError
-from collbench.planner.models import ALIASES, MODELS, MOST, MOST_COUNTED, Model, of_size, with_sequence
+from collbench.planner.models import ALIASES, MODELS, MOST, MOST_COUNTED, Model, of_size
 from tests.planner.closed_forms import PUBLISHED, gpt_flops, gpt_parameters
 
 
@@ -102,7 +102,7 @@ def test_a_model_of_a_size_has_about_as_many_parameters_and_another_length_chang
     with pytest.raises(UsageError, match=r"hidden = .* is impossible"):
         of_size("any", 1e9, hidden=-(10**30))
     gpt, llama = MODELS["gpt2-small"], MODELS["llama2-7b"]
-    assert with_sequence(gpt, 2048).parameters - gpt.parameters == 1024 * 768
-    assert with_sequence(llama, 8192).parameters == llama.parameters
+    assert replace(gpt, sequence=2048).parameters - gpt.parameters == 1024 * 768
+    assert replace(llama, sequence=8192).parameters == llama.parameters
     with pytest.raises(UsageError, match="sequence = 0"):
-        with_sequence(llama, 0)
+        replace(llama, sequence=0).checked()

@@ -140,8 +140,9 @@ def test_constants_are_of_the_newest_generation_that_is_known() -> None:
     assert (given.machine.constants, given.capacity) == (fitted, 80 * 2**30)
     values = evaluated(given, Layout(data=8)).values
     assert values["slowing"] == CONTENTION
-    for name, term in (("products", "product"), ("unfused", "unfused"), ("fused", "fused"), ("grouped", "grouped")):
-        assert values[f"{term}_efficiency"] == getattr(fitted, name), name
+    assert values["product_rate"] == values["product_rate_16"] == fitted.products * values["peak16"]
+    for name in ("unfused", "fused", "grouped"):
+        assert values[f"{name}_efficiency"] == getattr(fitted, name), name
 
 
 def test_impossible_jobs_are_refused_with_the_choices() -> None:
@@ -183,7 +184,7 @@ def test_formulas_say_what_they_return_and_take_only_what_is_known_before() -> N
         assert parameters[term.__name__] <= known, term
         known.add(term.__name__)
     unused = given - set().union(*parameters.values())
-    assert unused <= {"capacity", "layer_parameters"}, "which tables show"
+    assert unused <= {"capacity", "layer_parameters", "peak16"}, "which tables show"
 
 
 def test_many_layouts_are_evaluated_as_each_alone() -> None:

@@ -103,10 +103,3 @@ def test_zb_h1_takes_what_its_paper_says(stages: int, more: int, forward: float,
     if weights <= min(forward, inputs):
         assert length == pytest.approx(work + bubble)
     assert length <= work + (stages - 1) * (forward + inputs + weights)
-
-
-def test_too_many_events_and_half_a_round_are_refused() -> None:
-    with pytest.raises(ValueError, match="more than"):
-        schedule(Pipeline(2**20, 1, 2, 1.0, 1.0, 0.0))
-    with pytest.raises(ValueError, match="whole rounds"):
-        schedule(Pipeline(4, 2, 6, 1.0, 1.0, 0.0))

@@ -72,14 +72,3 @@ def test_a_flow_that_is_held_elsewhere_leaves_its_share_and_a_chain_is_settled_i
     capacity = 2.0 ** np.arange(count)
     expected = obvious(flows, capacity)
     assert max_min(paths(flows), capacity).rates == pytest.approx(expected)
-
-
-def test_what_is_no_network_is_refused() -> None:
-    for flows, capacity, words in (
-        ([[0], []], [1.0], "no links"),
-        ([[1]], [1.0], "does not exist"),
-        ([[0]], [-1.0], "negative"),
-        ([[0]], [float("nan")], "negative"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            max_min(paths(flows), np.array(capacity))

@@ -1,5 +1,6 @@
 """What-ifs as a user writes them, and what switches, routing and what-ifs make of a prediction."""
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -24,12 +25,12 @@ def factor(system: System, *what_ifs: str, pattern: str = "ring") -> float:
 
 
 def test_every_what_if_has_an_effect_between_nothing_and_all() -> None:
+    assert all(effect(replace(SYSTEM, nodes=64), pattern).factor == pytest.approx(1) for pattern in PATTERNS)
     for word in WHAT_IFS:
         what_if = word + VALUES.get(word, "")
         for pattern in PATTERNS:
             found = effect(replace(SYSTEM, nodes=64), pattern, [what_if])
-            assert 0 < found.factor <= found.mean + 1e-9 <= 1 + 2e-9, (word, pattern)
-            assert found.before == pytest.approx(1), (word, pattern)
+            assert 0 < found.factor <= 1, (word, pattern)
             assert "\n" not in found.explanation, (word, pattern)
 
 
@@ -48,7 +49,7 @@ def test_a_preset_is_as_fast_as_its_nics_unless_it_says_otherwise() -> None:
 def test_the_slowest_nic_is_explained_and_what_the_system_suffers_as_described_told_apart() -> None:
     found = effect(SYSTEM, "ring", ["ecmp"])
     assert found.factor == 0.25
-    assert found.slowest in found.explanation
+    assert re.search(r"the slowest NIC \(NIC \d+ of node \d+\) gets 25% of its rate", found.explanation)
     assert "gets 25% of its rate: 8 flows share leaf " in found.explanation
     assert "which carries 2 at full rate; all get 7" in found.explanation
     assert "flows share 8 uplinks of leaf " in effect(SYSTEM, "ring", ["oversubscription=4"]).explanation
@@ -57,8 +58,8 @@ def test_the_slowest_nic_is_explained_and_what_the_system_suffers_as_described_t
         assert "rails" not in effect(replace(SYSTEM, nodes=12500), "ring", [alike]).explanation, alike
     described = scenario(SYSTEM, ["ecmp=4", "oversubscription=2"]).system
     worse = effect(described, "ring", ["link-half=leaf0:spine0"])
-    assert worse.before == factor(described) < 1
-    assert "as the system is described" in worse.explanation
+    assert f"; {factor(described):.0%} as the system is described" in worse.explanation
+    assert factor(described) < 1
     assert factor(described, "adaptive", "oversubscription=1") == pytest.approx(1)
 
 
@@ -111,8 +112,6 @@ def test_a_what_if_that_cannot_be_is_refused_in_one_line_with_the_choices() -> N
     for single in (replace(SYSTEM, nodes=1), replace(SYSTEM, nics=None)):
         with pytest.raises(UsageError, match="2 nodes or more"):
             effect(single, "ring", ["ecmp"])
-    with pytest.raises(UsageError, match="choose from: ring, tree, alltoall"):
-        effect(SYSTEM, "star", [])
 
 
 def test_a_slowed_system_has_slower_nics_and_nothing_else_and_algorithms_have_patterns() -> None:
