@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from statistics import median
@@ -13,14 +13,13 @@ from collbench.cases import Case
 from collbench.collectives import Collective, find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
-from collbench.formats.source import GREATEST, clean
+from collbench.formats.source import GREATEST, MOST_RANKS, clean
 from collbench.results import Result
 from collbench.results.collectives import Reported
 from collbench.results.facts import Note
 from collbench.runfile.environment import variables
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 
-MOST_RANKS = 2**20
 MOST_GUESSED = 4096  # ranks that bandwidths may tell; more are too close together
 SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
 RANKS_TOLERANCE = 0.03  # by which bus bandwidths may differ from those of so many ranks
@@ -107,13 +106,13 @@ class LeftOut:
     """The number of rows of a test that cannot be imported, by the reason."""
 
     def __init__(self, reasons: Iterable[str] = ()) -> None:
-        self._rows: dict[str, set[int]] = {}
+        self._rows: dict[str, set[Hashable]] = {}
         for number, reason in enumerate(reasons):
             self.add(reason, -1 - number)
 
-    def add(self, reason: str, number: int) -> None:
-        """Leave out the row of that number; its two places count once."""
-        self._rows.setdefault(reason, set()).add(number)
+    def add(self, reason: str, row: Hashable) -> None:
+        """Leave out a row, by its number or what else tells it from others; its two places count once."""
+        self._rows.setdefault(reason, set()).add(row)
 
     @property
     def reasons(self) -> tuple[str, ...]:
