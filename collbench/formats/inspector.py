@@ -15,14 +15,15 @@ from msgspec import Meta, Struct
 from collbench.collectives import COLLECTIVES
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats.imported import ForeignRow, Hints, ImportedTest, LeftOut, Machine, UnfitRow, make_results
+from collbench.formats.imported import ROW_TOLERANCE, Hints, ImportedTest, LeftOut, Machine, UnfitRow, make_case
 from collbench.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, Source, clean
+from collbench.results.collectives import Reported
+from collbench.results.facts import Note
 
 NAME = "nccl-inspector"
 READ = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "Send", "Recv")
 PER_RANK = ("AllGather", "ReduceScatter")  # whose sizes are of a rank's share
 LOST = ("coll_dropped_since_last_dump", "p2p_dropped_since_last_dump")
-BUSBW_TOLERANCE = 0.1  # by which a bus bandwidth may differ from that of size and time
 STATISTIC = "median of a program's operations, slowest rank"
 REAL = "times are of a program at work, not of a benchmark: they overlap with its computing and wait for late ranks"
 
@@ -51,7 +52,7 @@ class Operation(Struct, frozen=True):
     inspector_output_format_version: str
     name: str
     sn: _Count
-    msg_size_bytes: Annotated[int, Meta(ge=1, le=GREATEST)]
+    msg_size_bytes: Annotated[int, Meta(ge=1, le=GREATEST // MOST_RANKS)]
     exec_time_us: float
     timing_source: str
     busbw_gbs: float = 0.0
@@ -91,14 +92,13 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     tests: list[ImportedTest] = []
     for (ranks, nodes), alike in machines.items():
         first, name = alike[0], f"{ranks} x unknown GPU" + (f" on {nodes} nodes" if nodes > 1 else "")
-        machine, rows = Machine(ranks, name, host=clean(first.hostname, 64), nodes=nodes), _rows(alike, ranks, left_out)
         test = ImportedTest(
             format=NAME,
             tool="NCCL Inspector",
             version=clean(first.inspector_output_format_version, 20),
             file=source.file,
-            machine=machine,
-            results=make_results(NAME, rows, machine, implementation="nccl", statistic=STATISTIC, left_out=left_out),
+            machine=Machine(ranks, name, host=clean(first.hostname, 64), nodes=nodes),
+            results=tuple(_rows(alike, ranks, left_out)),
             complete=not source.torn,
             left_out=left_out.reasons,
             remarks=() if tests else (REAL,),
@@ -143,7 +143,7 @@ def _operation(members: _Members) -> Operation:
     if each.timing_source == "collective_cpu":
         raise UnfitRow("it is timed on the CPU, by its call")
     busbw = each.nbytes / each.exec_time_us / 1e3 * COLLECTIVES[each.collective].bus_factor(each.n_ranks)
-    if each.busbw_gbs >= 1 and abs(each.busbw_gbs - busbw) > BUSBW_TOLERANCE * busbw:
+    if each.busbw_gbs >= 1 and abs(each.busbw_gbs - busbw) > ROW_TOLERANCE * busbw:
         raise UnfitRow("its size, time and bus bandwidth contradict each other")
     return each
 
@@ -156,7 +156,7 @@ def _nodes(each: Operation, hosts: dict[tuple[str, int], str]) -> int | None:
     return 2 if each.nnodes == each.n_ranks else None if None in ends else len(ends)
 
 
-def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterator[ForeignRow]:
+def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterator[Reported]:
     """Yield a row for each collective and size: a sample is the time of an operation's slowest rank."""
     sizes: dict[tuple[str, int], dict[object, dict[int, Operation]]] = {}
     for each in operations:
@@ -168,21 +168,16 @@ def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterato
         for once in (once for once, by_rank in joined.items() if len(by_rank) < seen):
             left_out.add("operations that fewer ranks recorded than others of their size", once)
         full = [list(by_rank.values()) for by_rank in joined.values() if len(by_rank) == seen]
-        samples = tuple(max(each.exec_time_us for each in records) / 1e6 for records in full)
+        samples = tuple(max(each.exec_time_us for each in by_rank) / 1e6 for by_rank in full)
         who = "the time of one rank only"
         if seen > 1:
-            fastest = median(min(each.exec_time_us for each in records) / 1e6 for records in full) / median(samples)
+            fastest = median(min(each.exec_time_us for each in by_rank) / 1e6 for by_rank in full) / median(samples)
             who = f"slowest of {seen} ranks of {ranks}, {fastest:.2f} of it on the fastest"
-        methods = {f", {each.algo}/{each.proto}".lower() for records in full for each in records if each.algo}
-        yield ForeignRow(
-            number=number,
-            collective=collective,
-            nbytes=nbytes,
-            dtype="float" if COLLECTIVES[collective].reduces else "int8",
-            seconds=median(samples),
-            samples=samples,
-            note=f"real traffic, {who}{clean(''.join(sorted(methods)))}, type not said",
-        )
+        methods = {clean(f"{each.algo}/{each.proto}".lower(), 40) for by_rank in full for each in by_rank if each.algo}
+        note = Note.of("real traffic", who, *sorted(methods), "type not said")
+        dtype = "float" if COLLECTIVES[collective].reduces else "int8"
+        case = make_case(COLLECTIVES[collective], nbytes, dtype, "sum", 0, ranks, in_place=False)
+        yield Reported(case, "nccl", "gpu", median(samples), STATISTIC, None, samples, {"row": number}, note=note)
 
 
 FORMAT = Format(NAME, "JSON of NCCL Inspector, a file for each process", recognises, read, joins=True, order=1)
