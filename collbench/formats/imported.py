@@ -153,13 +153,7 @@ def make_case(
 
 
 def make_results(
-    name: str,
-    rows: Iterable[ForeignRow],
-    machine: Machine,
-    *,
-    implementation: str,
-    statistic: str,
-    left_out: LeftOut,
+    name: str, rows: Iterable[ForeignRow], machine: Machine, *, implementation: str, statistic: str, left_out: LeftOut
 ) -> tuple[Reported, ...]:
     """Return the rows of a test as results, collective by collective; what cannot be imported goes to `left_out`.
 
@@ -245,11 +239,7 @@ def require_ranks(name: str, hints: Hints, ranks: int | None, why: str) -> int:
 
 
 def machine_of(
-    devices: Sequence[Device],
-    ranks: int,
-    platform: str,
-    versions: Mapping[str, str],
-    environment: Mapping[str, str],
+    devices: Sequence[Device], ranks: int, platform: str, versions: Mapping[str, str], environment: Mapping[str, str]
 ) -> Machine:
     """Return the machine of a list of devices, with the variables of the environment that change measurements."""
     hosts = list(dict.fromkeys(device.host for device in devices))

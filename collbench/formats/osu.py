@@ -24,17 +24,7 @@ from collbench.formats.imported import (
     require_ranks,
 )
 from collbench.formats.nccl_tests_log import begins_row, without_log
-from collbench.formats.source import (
-    SHORTEST,
-    Source,
-    bare,
-    body,
-    clean,
-    exact,
-    number,
-    processes_started,
-    seconds_of,
-)
+from collbench.formats.source import SHORTEST, Source, bare, body, clean, exact, number, processes_started, seconds_of
 
 NAME = "osu"
 TITLE = re.compile(

@@ -9,28 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats.imported import (
-    ForeignRow,
-    Hints,
-    ImportedTest,
-    LeftOut,
-    Machine,
-    make_results,
-    require_ranks,
-)
+from collbench.formats.imported import ForeignRow, Hints, ImportedTest, LeftOut, Machine, make_results, require_ranks
 from collbench.formats.nccl_tests_json import proper_json
-from collbench.formats.source import (
-    HEAD,
-    CsvRow,
-    CsvTable,
-    Source,
-    clean,
-    count,
-    csv_table,
-    exact,
-    number,
-    seconds_of,
-)
+from collbench.formats.source import HEAD, CsvRow, CsvTable, Source, clean, count, csv_table, exact, number, seconds_of
 
 NAME = "rccl"
 NEEDED = {"collective", "size", "type", "time"}

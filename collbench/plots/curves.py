@@ -63,11 +63,7 @@ Cell = list[Curves]
 """What shares its axes: one panel, or several in an overlay."""
 
 
-def figures(
-    runs: Sequence[Run],
-    request: PlotRequest = PLAIN,
-    say: Say = lambda reason: None,
-) -> Named:
+def figures(runs: Sequence[Run], request: PlotRequest = PLAIN, say: Say = lambda reason: None) -> Named:
     """Yield each figure with its name; `say` gets each panel that a view has to leave out, and why."""
     rows = panels(runs, request.apart, request.machine)
     if request.implementations:

@@ -14,12 +14,7 @@ from collbench.cases import Case
 from collbench.reports.analysed import AnalysedRun
 from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.reports.sections import Part, by_run, distinct, explained, listed
-from collbench.results import (
-    PARTS,
-    Outcome,
-    PlannedStep,
-    Timed,
-)
+from collbench.results import PARTS, Outcome, PlannedStep, Timed
 from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 

@@ -11,17 +11,7 @@ from collbench.cases import Case
 from collbench.plots.panels import share_a_device
 from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.reports.sections import distinct
-from collbench.results import (
-    PARTS,
-    Explanation,
-    Observed,
-    PlannedStep,
-    Result,
-    StepRow,
-    Timed,
-    Trained,
-    timed,
-)
+from collbench.results import PARTS, Explanation, Observed, PlannedStep, Result, StepRow, Timed, Trained, timed
 from collbench.units import format_rate, format_seconds, format_size
 
 _NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs library")
