@@ -24,9 +24,7 @@ from collbench.analysis.sequential import (
 )
 from collbench.analysis.verdict import Correctness, Health, but_for
 from collbench.cases import Case
-from collbench.results import Result
-from collbench.results.base import Observed
-from collbench.results.collectives import Measurement
+from collbench.results import Measurement, Observed, Result, by_key
 from collbench.units import format_rate, format_seconds, format_size
 
 BANDWIDTH = 64 * 1024
@@ -197,11 +195,9 @@ def unsure(curve: CheckedCurve) -> CheckedCurve:
 
 def joined(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
     """Return rows that are right by case and implementation, in their order."""
-    found: dict[tuple[Case, str], list[Observed]] = {}
-    for row in rows:
-        if row.right and row.case.nbytes > 0:
-            found.setdefault((row.case, row.implementation), []).append(row)
-    return found
+    return by_key(
+        (row for row in rows if row.right and row.case.nbytes > 0), lambda row: (row.case, row.implementation)
+    )
 
 
 def one_row(rows: Sequence[Observed]) -> Observed:
@@ -222,10 +218,8 @@ def judge_rounds(rows: Iterable[Observed], expectation: Expectation, test: Seque
     """
     cases = joined(rows)
     test = replace(test, sizes=max(1, len(cases)))
-    curves: dict[object, list[tuple[Case, str]]] = {}
-    for case, implementation in cases:
-        curves.setdefault((case.kind, implementation), []).append((case, implementation))
-    return [_judge_curve({key: cases[key] for key in keys}, expectation, test) for keys in curves.values()]
+    curves = by_key(cases, lambda key: (key[0].kind, key[1])).values()
+    return [_judge_curve({key: cases[key] for key in keys}, expectation, test) for keys in curves]
 
 
 @dataclass(frozen=True)
@@ -251,9 +245,7 @@ def _held(rows: Sequence[Observed], expectation: Expectation) -> _Held | None:
             known.extend((each.log - math.log(expected.seconds), expected) for each in rounds(row))
     if not known:
         return None
-    groups: dict[float, list[tuple[float, Expected]]] = {}
-    for log, expected in known:
-        groups.setdefault(expected.error, []).append((log, expected))
+    groups = by_key(known, lambda pair: pair[1].error)
     enough = [error for error, group in groups.items() if len(group) >= FEWEST]
     least = min(enough) if enough else max(groups, key=lambda error: len(groups[error]))
     used = groups[least]

@@ -30,8 +30,7 @@ from collbench.analysis.bootstrap import (
 )
 from collbench.analysis.matching import Difference, Selected, Unmatched, differences, latest, unmatched
 from collbench.cases import Case
-from collbench.results.base import Observed
-from collbench.results.collectives import Measurement, Prediction, Reported
+from collbench.results import Measurement, Observed, Prediction, Reported, by_key
 from collbench.runfile.flat import html_table
 from collbench.runfile.store import Run
 from collbench.stats import student
@@ -309,10 +308,9 @@ def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, Known]:
 
 def _by_size(rows: Iterable[tuple[Observed, T]]) -> list[list[tuple[int, T]]]:
     """Return sizes with what is known at each, curve by curve."""
-    curves: dict[object, list[tuple[int, T]]] = {}
-    for row, value in rows:
-        curves.setdefault(_curve_of(row), []).append((row.case.nbytes, value))
-    return [sorted(curve, key=lambda point: point[0]) for curve in curves.values()]
+    curves = by_key(rows, lambda pair: _curve_of(pair[0])).values()
+    sizes = ([(row.case.nbytes, value) for row, value in curve] for curve in curves)
+    return [sorted(curve, key=lambda point: point[0]) for curve in sizes]
 
 
 def _judged_rows(
@@ -368,10 +366,7 @@ def judged(base: Observed, new: Observed, log: float, interval: tuple[float, flo
 
 def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
     """Return the results of each kind of case and implementation by size, where there are FEWEST_SIZES or more."""
-    curves: dict[object, list[Observed]] = {}
-    for result in results:
-        curves.setdefault(_curve_of(result), []).append(result)
-    long = (curve for curve in curves.values() if len(curve) >= FEWEST_SIZES)
+    long = (curve for curve in by_key(results, _curve_of).values() if len(curve) >= FEWEST_SIZES)
     return [sorted(curve, key=lambda result: result.case.nbytes) for curve in long]
 
 
@@ -483,10 +478,8 @@ def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -
 def _shared_move(rows: Sequence[Row]) -> list[str]:
     """Return where several implementations all moved in one direction by about as much: it may be the machine."""
     moved = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
-    ratios: dict[str, list[float]] = {}
-    for row in rows:
-        ratios.setdefault(row.base.implementation, []).append(row.ratio)
-    typical = [median(ratio) for ratio in ratios.values()]
+    by_name = by_key(rows, lambda row: row.implementation).values()
+    typical = [median(row.ratio for row in alike) for alike in by_name]
     if len({row.verdict for row in moved}) != 1 or len(moved) < 0.8 * len(rows):
         return []
     if len(typical) < 2 or max(typical) > 1.3 * min(typical):

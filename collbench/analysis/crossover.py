@@ -12,8 +12,7 @@ from typing import NamedTuple
 from collbench.algorithms import find
 from collbench.cases import Case
 from collbench.datatypes import wire_nbytes
-from collbench.results import Prediction, Result, Timed, family, timed
-from collbench.results.collectives import Reported
+from collbench.results import Prediction, Reported, Result, Timed, by_key, family, timed
 from collbench.units import format_size
 
 STRETCH = 1.5
@@ -135,9 +134,7 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
 
 def best_of(every: Iterable[Contest]) -> list[Contest]:
     """Return a contest for each kind of case and library: at each size the challenger that does best counts."""
-    groups: dict[tuple[Case, str], list[Contest]] = {}
-    for contest in every:
-        groups.setdefault((contest.case.kind, contest.library), []).append(contest)
+    groups = by_key(every, lambda contest: (contest.case.kind, contest.library))
     best = []
     for (_, library), group in groups.items():
         points: dict[int, Advantage] = {}

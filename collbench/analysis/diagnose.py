@@ -32,8 +32,7 @@ from collbench.model.equation import Floats
 from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, regime, smoothed
 from collbench.model.predict import COPIED_BAND, COPIES, curve
 from collbench.platforms import platforms
-from collbench.results.base import Observed
-from collbench.results.collectives import Prediction
+from collbench.results import Observed, Prediction
 from collbench.topology.system import System
 from collbench.units import format_seconds, format_size
 

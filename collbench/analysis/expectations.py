@@ -22,8 +22,7 @@ from collbench.errors import UsageError
 from collbench.host import sanitize
 from collbench.platforms import platforms
 from collbench.platforms.cost import FITTED
-from collbench.results.base import Observed
-from collbench.results.collectives import Measurement
+from collbench.results import Measurement, Observed
 from collbench.units import parse_size
 
 BETWEEN_RUNS = {"cpu": 0.03}

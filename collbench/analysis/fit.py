@@ -16,7 +16,7 @@ from collbench.cases import Case
 from collbench.errors import UsageError, writing
 from collbench.model import nccl_terms
 from collbench.model.equation import Calibration, Terms, calibrate
-from collbench.results import Observed, observed
+from collbench.results import Observed, by_key, observed
 from collbench.runfile.store import Run
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
@@ -228,13 +228,10 @@ def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None)
             f"a calibration needs {FEWEST} sizes or more of `{LIBRARY}`, and the runs have {len(sizes)}; "
             f"measure them with `collbench sweep --impl {LIBRARY}`"
         )
-    groups: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for row in rows:
-        key = row.case.collective.name, row.case.ranks
-        groups.setdefault(key, []).append((max(1.0, float(row.case.nbytes)), row.typical))
     plain = replace(system, calibration="")
     curves: list[tuple[Terms, list[tuple[float, float]]]] = []
-    for (collective, ranks), times in groups.items():
+    for (collective, ranks), of_curve in by_key(rows, lambda row: (row.case.collective.name, row.case.ranks)).items():
+        times = [(max(1.0, float(row.case.nbytes)), row.typical) for row in of_curve]
         curves.append((nccl_terms.terms(sized(plain, ranks, nodes), collective), times))
     # As many whole nodes as were measured, or the system as it is described if that is enough.
     most = max(row.case.ranks for row in rows)

@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 from collbench.algorithms import is_library
 from collbench.analysis.crossover import Advantage, Contest, fastest_by_size, format_span, in_words, rivals
 from collbench.cases import Case
-from collbench.results import timed
-from collbench.results.base import Timed
-from collbench.results.collectives import Prediction
+from collbench.results import Prediction, Timed, timed
 from collbench.runfile.schema import case_fields
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System

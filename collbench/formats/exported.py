@@ -6,8 +6,7 @@ from statistics import fmean
 
 from collbench.cases import Case
 from collbench.errors import UsageError
-from collbench.results.base import Observed
-from collbench.results.collectives import Measurement, Prediction, Reported
+from collbench.results import Measurement, Observed, Prediction, Reported
 from collbench.runfile.header import ForeignTest, Header
 from collbench.runfile.store import Run
 

@@ -14,9 +14,7 @@ from collbench.collectives import Collective, find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.formats.source import GREATEST, MOST_RANKS, clean
-from collbench.results import Result
-from collbench.results.collectives import Reported
-from collbench.results.facts import Note
+from collbench.results import Note, Reported, Result, by_key
 from collbench.runfile.environment import variables
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 
@@ -161,11 +159,8 @@ def make_results(
         UsageError: The bus bandwidths in the file of that name are of another number of ranks or another collective.
 
     """
-    by_collective: dict[str, list[ForeignRow]] = {}
-    for row in rows:
-        by_collective.setdefault(row.collective, []).append(row)
     results = []
-    for word, alike in by_collective.items():
+    for word, alike in by_key(rows, lambda row: row.collective).items():
         collective = known_collective(word)
         if collective:
             _require_bandwidths(name, alike, collective, machine.ranks)

@@ -17,8 +17,7 @@ from collbench.errors import RunFileError
 from collbench.formats import Format
 from collbench.formats.imported import ROW_TOLERANCE, Hints, ImportedTest, LeftOut, Machine, UnfitRow, make_case
 from collbench.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, Source, clean
-from collbench.results.collectives import Reported
-from collbench.results.facts import Note
+from collbench.results import Note, Reported
 
 NAME = "nccl-inspector"
 READ = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "Send", "Recv")

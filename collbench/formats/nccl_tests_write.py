@@ -15,8 +15,7 @@ from collbench.errors import UsageError
 from collbench.formats.exported import ExportLine, ExportSelection, Part, mean_seconds, parts, rates, wrong_elements
 from collbench.formats.nccl_tests_log import names_columns
 from collbench.formats.source import as_texts, clean, number, whole
-from collbench.results.base import Observed
-from collbench.results.collectives import Measurement, Reported
+from collbench.results import Measurement, Observed, Reported
 from collbench.runfile.header import Device, ForeignTest, Header
 from collbench.stats import percentile
 

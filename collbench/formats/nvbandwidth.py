@@ -14,8 +14,7 @@ from collbench.errors import RunFileError
 from collbench.formats import Format
 from collbench.formats.imported import Device, Hints, ImportedTest, LeftOut, machine_of, make_case
 from collbench.formats.source import HEAD, Source, as_list, as_mapping, as_texts, clean, number, seconds_of, whole
-from collbench.results.collectives import Reported
-from collbench.results.facts import Note
+from collbench.results import Note, Reported
 
 NAME = "nvbandwidth"
 START = re.compile(r'\{\s*"nvbandwidth"\s*:')

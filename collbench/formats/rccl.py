@@ -12,6 +12,7 @@ from collbench.formats import Format
 from collbench.formats.imported import ForeignRow, Hints, ImportedTest, LeftOut, Machine, make_results, require_ranks
 from collbench.formats.nccl_tests_json import proper_json
 from collbench.formats.source import HEAD, CsvRow, CsvTable, Source, clean, count, csv_table, exact, number, seconds_of
+from collbench.results import by_key
 
 NAME = "rccl"
 NEEDED = {"collective", "size", "type", "time"}
@@ -38,10 +39,8 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     else:
         table = _without_cut_rows(csv_table(source, NEEDED, _with_nodes))
         torn = source.torn
-    by_ranks: dict[int, list[CsvRow]] = {}
-    for row in table.rows:
-        ranks = require_ranks(source.name, hints, _ranks(row[1]), "it does not tell the number of ranks")
-        by_ranks.setdefault(ranks, []).append(row)
+    why = "it does not tell the number of ranks"
+    by_ranks = by_key(table.rows, lambda row: require_ranks(source.name, hints, _ranks(row[1]), why))
     tests: list[ImportedTest] = []
     for ranks, rows in by_ranks.items():
         left_out = LeftOut(() if tests else table.bad)

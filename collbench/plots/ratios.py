@@ -9,6 +9,7 @@ from collbench.errors import UsageError
 from collbench.plots.axes import LEVEL, Axes, Figure, heading, new_figure, panel_grid, size_axis
 from collbench.plots.save import save
 from collbench.plots.style import FORMATS, GREY, SCREEN, TOLD_APART, Look, looks, style
+from collbench.results import by_key
 
 _FARTHEST = 4.0  # times beyond the ratios themselves that an interval may stretch the axis
 
@@ -57,10 +58,8 @@ def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
 
 
 def _kinds(comparison: Comparison) -> list[list[Row]]:
-    kinds: dict[object, list[Row]] = {}
-    for row in comparison.rows:
-        kinds.setdefault(row.base.case.kind, []).append(row)
-    return [sorted(rows, key=lambda row: row.base.case.nbytes) for rows in kinds.values()]
+    kinds = by_key(comparison.rows, lambda row: row.case.kind).values()
+    return [sorted(rows, key=lambda row: row.case.nbytes) for rows in kinds]
 
 
 def _panel(axes: Axes, comparison: Comparison, rows: Sequence[Row], chosen: dict[str, Look]) -> None:

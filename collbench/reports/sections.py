@@ -24,7 +24,7 @@ from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.reports.analysed import AnalysedRun
 from collbench.reports.sanitize import SafeRun, safe_text
-from collbench.results import PARTS, Explanation, PlannedStep
+from collbench.results import PARTS, Explanation, PlannedStep, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
 from collbench.topology.system import System
@@ -176,29 +176,26 @@ def explained(analysed: AnalysedRun) -> list[Explanation]:
 
 def spent(analysed: AnalysedRun, anchors: Anchors) -> Part:
     """Return a table for each case of the first explanations, after its anchor: where the time of operations goes."""
-    rows: dict[Case, list[tuple[Any, ...]]] = {}
-    for result in explained(analysed)[:MOST]:
-        shares = {part: result.share(part) for part in PARTS}
-        rows.setdefault(result.case, []).append((result.implementation, format_seconds(result.seconds), shares))
     tables = []
-    for case, of_case in rows.items():
+    for case, results in by_key(explained(analysed)[:MOST], lambda result: result.case).items():
+        rows = []
+        for result in results:
+            shares = {part: result.share(part) for part in PARTS}
+            rows.append((result.implementation, format_seconds(result.seconds), shares))
         caption = f"{case.title}, {format_size(case.nbytes)}"
-        table = TextTable(caption, ("implementation", "time", "shares", *PARTS), of_case)
+        table = TextTable(caption, ("implementation", "time", "shares", *PARTS), rows)
         tables.append((anchors.new("spent", caption), table))
     return Part(tables=tables)
 
 
 def fits(analysed: AnalysedRun) -> Part:
     """Return latency and bandwidth of each curve that has a fit, and why others have none."""
-    rows: dict[str, list[Any]] = {}
-    reasons = []
-    for curve in analysed.curves:
-        if curve.fit:
-            rows.setdefault(curve.case.title, []).append(columns(curve))
-        else:
-            reasons.append(f"{curve.case.title}, {curve.implementation}: no fit, {curve.reason}.")
+    fitted = by_key((curve for curve in analysed.curves if curve.fit), lambda curve: curve.case.title)
+    unfit = [curve for curve in analysed.curves if not curve.fit]
+    reasons = [f"{curve.case.title}, {curve.implementation}: no fit, {curve.reason}." for curve in unfit]
     heading = ("implementation", *HEADING[1:])
-    return Part(reasons, [TextTable(f"Fitted: {title}", heading, of_kind) for title, of_kind in rows.items()])
+    tables = [TextTable(f"Fitted: {title}", heading, [*map(columns, of_kind)]) for title, of_kind in fitted.items()]
+    return Part(reasons, tables)
 
 
 def verdicts(analysed: AnalysedRun) -> Part:
