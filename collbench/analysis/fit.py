@@ -180,11 +180,8 @@ def fields(curve: Curve) -> dict[str, Any]:
     if not curve.fit:
         return names | {"reason": curve.reason}
     fitted = curve.fit
-    intervals = {
-        "latency": fitted.latency_interval(),
-        "rate": fitted.rate_interval(),
-        "half_size": fitted.half_size_interval(),
-    }
+    ends = fitted.latency_interval(), fitted.rate_interval(), fitted.half_size_interval()
+    intervals = dict(zip(("latency", "rate", "half_size"), ends, strict=True))
     return names | {
         "coefficients": fitted.coefficients.tolist(),
         "bend": _finite(fitted.bend),

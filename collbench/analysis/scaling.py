@@ -215,7 +215,6 @@ class Law:
     parameters: tuple[str, ...]
     columns: Callable[[Floats], Floats]  # of m: shape (points, parameters)
     inverse: bool  # whether they add up to 1 / E - 1; otherwise to 1 - E
-    source: str
 
     def efficiency(self, values: Sequence[float], ranks: Floats) -> Floats:
         """Return the efficiencies at so many times the fewest ranks."""
@@ -224,27 +223,12 @@ class Law:
 
 
 LAWS = (
-    Law(
-        "Amdahl",
-        ("serial share",),
-        lambda m: (m - 1)[:, None],
-        True,
-        "G. Amdahl, 1967: a share of the work does not get faster",
-    ),
-    Law(
-        "Gustafson",
-        ("serial share",),
-        lambda m: ((m - 1) / m)[:, None],
-        False,
-        "J. Gustafson, 1988: a share of a step's time does not grow with the work",
-    ),
-    Law(
-        "USL",
-        ("contention", "coherence"),
-        lambda m: np.stack([m - 1, m * (m - 1)], axis=1),
-        True,
-        "N. Gunther, 1993: ranks wait for what they share, and talk to all others",
-    ),
+    # G. Amdahl, 1967: a share of the work does not get faster.
+    Law("Amdahl", ("serial share",), lambda m: (m - 1)[:, None], True),
+    # J. Gustafson, 1988: a share of a step's time does not grow with the work.
+    Law("Gustafson", ("serial share",), lambda m: ((m - 1) / m)[:, None], False),
+    # N. Gunther, 1993: ranks wait for what they share, and talk to all others.
+    Law("USL", ("contention", "coherence"), lambda m: np.stack([m - 1, m * (m - 1)], axis=1), True),
 )
 
 

@@ -188,13 +188,9 @@ def _plausible_case(row: ForeignRow, collective: Collective | None, ranks: int) 
 
 
 def _require_bandwidths(name: str, rows: Iterable[ForeignRow], collective: Collective, ranks: int) -> None:
-    """Check the number of ranks, and the collective, against the bus bandwidths that were printed.
+    """Raise UsageError if the bus bandwidths are of another number of ranks, or of another collective.
 
     Lists of ranks are trimmed and logs are mislabelled; the bus bandwidth is size over time, times a factor of both.
-
-    Raises:
-        UsageError: They are of another number of ranks, or of another collective.
-
     """
     ratios = [row.bandwidth_ratio(collective.bus_factor(ranks)) for row in rows]
     known = [ratio for ratio in ratios if ratio is not None]
@@ -271,7 +267,11 @@ class Imported:
     @property
     def results(self) -> list[Result]:
         """Every row; `printed` of a foreign row says which of the header's tests it belongs to."""
-        return [_numbered(result, number) for number, test in enumerate(self.tests) for result in test.results]
+        found = [(number, row) for number, test in enumerate(self.tests) for row in test.results]
+        return [
+            replace(row, printed={"test": number, **row.printed}) if isinstance(row, Reported) else row
+            for number, row in found
+        ]
 
     @property
     def collectives(self) -> list[Collective]:
@@ -313,10 +313,6 @@ class Imported:
                 tests=tuple(ForeignTest(**{name: getattr(test, name) for name in names}) for test in self.tests),
             ),
         )
-
-
-def _numbered(result: Result, number: int) -> Result:
-    return replace(result, printed={"test": number} | dict(result.printed)) if isinstance(result, Reported) else result
 
 
 def grouped(tests: Sequence[ImportedTest]) -> list[Imported]:

@@ -151,7 +151,7 @@ def fitting(selection: ExportSelection) -> list[Part]:
         if collective in known:
             selected.append(part)
         else:
-            selection.leave(f"nccl-tests has no {collective.name}")
+            selection.left_out[f"nccl-tests has no {collective.name}"] += 1
     if tests and not selected:
         names = ", ".join(dict.fromkeys(part.lines[0].case.collective.name for part in tests))
         raise UsageError(f"nothing to export: nccl-tests has no {names}; choose --to csv")

@@ -37,7 +37,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         table = _json_table(source)
         torn = bool(table.bad) or not source.text.rstrip().endswith(("}", "]"))
     else:
-        table = _without_cut_rows(csv_table(source, NEEDED, _with_nodes))
+        table = _without_cut_rows(csv_table(_with_nodes(source), NEEDED))
         torn = source.torn
     why = "it does not tell the number of ranks"
     by_ranks = by_key(table.rows, lambda row: require_ranks(source.name, hints, _ranks(row[1]), why))
@@ -66,10 +66,11 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     return tests
 
 
-def _with_nodes(names: list[str], words: list[str]) -> list[str]:
-    """Return the columns of a row: older versions with MPI leave `nodes` out of the header, and not out of the rows."""
-    at = names.index("collective") + 1
-    return [*names[:at], "nodes", *names[at:]] if "ranks" in names and "nodes" not in names else names
+def _with_nodes(source: Source) -> Source:
+    """Return the file with every column named: older versions with MPI leave `nodes` out of the header alone."""
+    if "ranks" not in source.first.lower() or "nodes" in source.first.lower():
+        return source
+    return Source(source.name, re.sub("collective", "collective,nodes", source.text, count=1, flags=re.IGNORECASE))
 
 
 def _without_cut_rows(table: CsvTable) -> CsvTable:

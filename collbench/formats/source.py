@@ -11,7 +11,7 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -276,22 +276,8 @@ class CsvTable:
     bad: list[str] = field(default_factory=list)
 
 
-def csv_table(
-    source: Source,
-    needed: Collection[str],
-    names_for: Callable[[list[str], list[str]], list[str]] = lambda names, words: names,
-) -> CsvTable:
-    """Read a CSV file.
-
-    Args:
-        source: The file.
-        needed: Columns that it must have, in lower case.
-        names_for: Returns the names of a row's columns, from those of the header and the words of the row.
-
-    Raises:
-        RunFileError: A column is missing, or there is no row.
-
-    """
+def csv_table(source: Source, needed: Collection[str]) -> CsvTable:
+    """Read a CSV file; RunFileError if it lacks one of the columns (in lower case), or has no row."""
     table = CsvTable()
     names: list[str] = []
     for line_number, line in source.lines():
@@ -307,11 +293,10 @@ def csv_table(
             if missing:
                 raise RunFileError(f"{source.name}:{line_number}: no column {', '.join(missing)}")
             continue
-        columns = names_for(names, words)
-        if len(words) != len(columns):
-            table.bad.append(f"line {line_number} has {len(words)} columns, not {len(columns)} ({clean(line, 40)!r})")
+        if len(words) != len(names):
+            table.bad.append(f"line {line_number} has {len(words)} columns, not {len(names)} ({clean(line, 40)!r})")
             continue
-        table.rows.append((line_number, dict(zip(columns, map(str.strip, words), strict=True))))
+        table.rows.append((line_number, dict(zip(names, map(str.strip, words), strict=True))))
     if not table.rows:
         raise RunFileError(f"{source.name}: no row with results{''.join(f'; {reason}' for reason in table.bad[:1])}")
     return table

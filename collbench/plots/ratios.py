@@ -7,7 +7,7 @@ from pathlib import Path
 from collbench.analysis.compare import Comparison, Row
 from collbench.errors import UsageError
 from collbench.plots.axes import LEVEL, Axes, Figure, heading, new_figure, panel_grid, size_axis
-from collbench.plots.save import save
+from collbench.plots.save import save_as
 from collbench.plots.style import FORMATS, GREY, SCREEN, TOLD_APART, Look, looks, style
 from collbench.results import by_key
 
@@ -29,7 +29,7 @@ def draw(comparisons: Sequence[Comparison], paths: Sequence[Path]) -> list[Path]
     if drawn is None:
         return []
     try:
-        return [written for path in paths for written in save(drawn, path.parent, path.stem, [path.suffix[1:]])]
+        return [written for path in paths for written in save_as(drawn, path)]
     except OSError as error:
         raise UsageError(f"cannot write {error.filename}: {error.strerror}; choose another --out") from None
 

@@ -27,15 +27,15 @@ _DIGITS = 4  # significant, which is more than any sample repeats
 SYMBOLS = {
     "o": "circle",
     "s": "square",
-    "v": "triangle-down",
-    "^": "triangle-up",
     "D": "diamond",
     "d": "diamond-tall",
     "P": "cross",
     "X": "x",
+    "p": "pentagon",
+    "v": "triangle-down",
+    "^": "triangle-up",
     "<": "triangle-left",
     ">": "triangle-right",
-    "p": "pentagon",
     "*": "star",
     "h": "hexagon2",
 }
