@@ -283,23 +283,19 @@ def _judge_curve(
         why = why if calm else "ranks were off their cores in every round"
         return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
     error = max(found.error for found in known.values())
-    whole = _together(known, scatter, test, error)
+    whole = _together([*known.values()], scatter.values(), test, error)
     least = min(test.slower if found.slower is None else found.slower for found in known.values())
     resolution = math.exp(max(math.log1p(least), test.resolution(error)))
     return CheckedCurve(tuple(sizes), *_status(sizes, whole, resolution), resolution=resolution)
 
 
-def _together(
-    known: Mapping[tuple[Case, str], _Held],
-    scatter: Mapping[tuple[Case, str], float],
-    test: SequentialTest,
-    error: float,
-) -> Decision:
+def _together(held: Sequence[_Held], scatter: Iterable[float], test: SequentialTest, error: float) -> Decision:
     """Decide of all sizes as one: of their mean."""
-    variances = [median_variance(scatter[key], len(found.logs), found.rounds) for key, found in known.items()]
-    centre = fmean(median(found.logs) for found in known.values())
-    shares = {found.slower for found in known.values()}
-    share = next(iter(shares)) if len(shares) == 1 else None
+    known = zip(scatter, held, strict=True)
+    variances = [median_variance(spread, len(found.logs), found.rounds) for spread, found in known]
+    centre = fmean(median(found.logs) for found in held)
+    shares = {found.slower for found in held}
+    share = shares.pop() if len(shares) == 1 else None
     test = test if share is None else replace(test, slower=share)
     return test.decide(centre, fmean(variances) / len(variances), error)
 

@@ -207,7 +207,9 @@ def compare(
 
     """
     pairs = _pairs(base, new, selected)
-    copied = base.results == new.results and (base.header == new.header or _is_log(base))
+    # What another tool printed, and so many figures that no other run prints the same.
+    log = len(base.results) >= FEWEST_SIZES and all(isinstance(result, Reported) for result in base.results)
+    copied = base.results == new.results and (base.header == new.header or log)
     halves = bool(base.header.interleaved.id) and base.header.interleaved.id == new.header.interleaved.id
     interleaved = halves and not copied
     wholes: list[Together] = []
@@ -218,7 +220,8 @@ def compare(
         starts = max(1, base.header.sweep.starts) if interleaved else 0
         known, remarks = _estimates(pairs, starts, assume)
         rows, wholes = _judged_rows(pairs, known, margin, confidence)
-        remarks += [_unknowns(*reason) for reason in Counter(row.remark for row in rows if row.remark).items()]
+        for why, count in Counter(row.remark for row in rows if row.remark).items():
+            remarks.append(f"unknown rows ({count}): {why}, or state how much each time varies (--assume 5%)")
     return Comparison(
         base=base,
         new=new,
@@ -244,11 +247,6 @@ def _pairs(base: Run, new: Run, selected: Selected) -> list[tuple[Observed, Obse
 
 def _timed(result: Observed) -> bool:
     return result.right and not result.disturbed and result.case.nbytes > 0 and min(result.times) > 0
-
-
-def _is_log(run: Run) -> bool:
-    """Return whether a run is what another tool printed, and so many figures that no other run prints the same."""
-    return len(run.results) >= FEWEST_SIZES and all(isinstance(result, Reported) for result in run.results)
 
 
 T = TypeVar("T")
@@ -453,11 +451,6 @@ def _without_samples(estimates: Sequence[Estimate]) -> str:
         f"{rows}: intervals come from how far the ratios of neighbouring sizes scatter, {typical:.1%} "
         "(or state how much each time varies: --assume 5%)"
     )
-
-
-def _unknowns(why: str, rows: int) -> str:
-    """Return what to do about rows that are unknown for one reason."""
-    return f"unknown rows ({rows}): {why}, or state how much each time varies (--assume 5%)"
 
 
 def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -> Iterator[str]:

@@ -68,12 +68,9 @@ class Advantage:
     @property
     def times(self) -> str:
         """`3.5x`, `120x`: never with an exponent."""
-        return f"{float(f'{self.ratio:.{self._digits()}g}'):g}x"
-
-    def _digits(self) -> int:
-        if self.expected or not (self.low > 0 and math.isfinite(self.high)):
-            return 2
-        return 2 if math.sqrt(self.high / self.low) < 1.3 else 1
+        known = not self.expected and self.low > 0 and math.isfinite(self.high)
+        digits = 1 if known and math.sqrt(self.high / self.low) >= 1.3 else 2
+        return f"{float(f'{self.ratio:.{digits}g}'):g}x"
 
 
 def span(row: Timed) -> tuple[float, float]:

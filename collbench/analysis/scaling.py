@@ -126,10 +126,7 @@ class Curve:
 
 def curves(results: Iterable[Result]) -> list[Curve]:
     """Return every curve of a scaling run, in the order of its rows; rows without a time are left out."""
-    found: list[Curve] = []
-    for rows in _passes(results):
-        found += _curves_of_pass(rows)
-    return found
+    return [curve for rows in _passes(results) for curve in _curves_of_pass(rows)]
 
 
 def find_point(found: Iterable[Curve], row: Result) -> tuple[Curve | None, Point | None]:

@@ -99,12 +99,7 @@ def _lines(run: SafeRun) -> Iterator[tuple[Case, list[Timed]]]:
 def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str, Any]:
     """Return a curve for the script: seconds and bytes by size, and how it is drawn.
 
-    Args:
-        run: The run that the results are of.
-        rows: Results by size.
-        earlier: How many runs the figure has before this one; their lines differ by dashes.
-        look: The look of the implementation.
-
+    The figure has *earlier* runs before this one, and their lines differ by dashes.
     """
     first, bands = rows[0], [row.band for row in rows]
     predicted = first.predicted

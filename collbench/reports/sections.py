@@ -271,9 +271,8 @@ def plans(analysed: AnalysedRun, room: int, anchors: Anchors) -> Part:
     least = min((row.typical / row.tokens for row in systems), default=1.0)
     best = set(map(id, analysis.front(priced)))
     memory = [(format_size(row.needed), format_size(row.capacity)) for row in layouts]
-    scaled = []
-    for scale in analysis.scaled(analysis.planned(results, "scale")):
-        scaled += [(*_plan(row), f"{scale.efficiency(row):.1%}") for row in scale.rows]
+    scales = analysis.scaled(analysis.planned(results, "scale"))
+    scaled = [(*_plan(row), f"{scale.efficiency(row):.1%}") for scale in scales for row in scale.rows]
     compared = []
     for row in systems[:MOST]:
         times = f"{format_figure(row.typical / row.tokens / least)}x"
