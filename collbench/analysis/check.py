@@ -29,8 +29,6 @@ from collbench.units import format_rate, format_seconds, format_size
 
 BANDWIDTH = 64 * 1024
 """Bytes from which on a size is spoken of by its bandwidth, and below by its time."""
-
-
 SHARED = 4
 """Involuntary context switches in a row, from which on another program runs on the ranks' cores: 1 on a quiet machine
 with two cores, 11 with a busy loop on one of them (docs/checking.md)."""

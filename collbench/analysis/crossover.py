@@ -111,10 +111,8 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
 
     Of libraries of one kind (`mpi`, `mpi@openmpi`) the fastest at each size counts.
     """
-    groups: dict[tuple[Case, str], dict[int, Timed]] = {}
-    for result in timed(results):
-        kind = result.case.kind
-        groups.setdefault((kind, result.implementation), {})[result.case.nbytes] = result
+    curves = by_key(timed(results), lambda row: (row.case.kind, row.implementation))
+    groups = {curve: {row.case.nbytes: row for row in rows} for curve, rows in curves.items()}
     pairs = []
     for (kind, challenger), times in groups.items():
         implementation = find(challenger)
@@ -156,12 +154,8 @@ def _reference(
 
 def fastest_by_size(rows: Iterable[Timed]) -> dict[int, Timed]:
     """Return the fastest row of each size in bytes, the first of equals."""
-    fastest: dict[int, Timed] = {}
-    for row in rows:
-        size = row.case.nbytes
-        if size not in fastest or row.typical < fastest[size].typical:
-            fastest[size] = row
-    return fastest
+    by_size = by_key(rows, lambda row: row.case.nbytes).items()
+    return {size: min(alike, key=lambda row: row.typical) for size, alike in by_size}
 
 
 def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like: Result | Timed) -> Timed | None:

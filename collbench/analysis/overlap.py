@@ -107,12 +107,8 @@ def _schedule(row: StepRow) -> str:
 
 def best_of_schedules(found: Sequence[Overlap]) -> list[Overlap]:
     """Return the fastest of every implementation and schedule."""
-    fastest: dict[tuple[str, str], Overlap] = {}
-    for overlap in found:
-        key = overlap.row.implementation, overlap.step.schedule
-        if key not in fastest or overlap.row.typical < fastest[key].row.typical:
-            fastest[key] = overlap
-    return list(fastest.values())
+    schedules = by_key(found, lambda overlap: (overlap.row.implementation, overlap.step.schedule)).values()
+    return [min(alike, key=lambda overlap: overlap.row.typical) for alike in schedules]
 
 
 def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:

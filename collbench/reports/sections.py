@@ -19,7 +19,6 @@ from collbench.analysis.fit import HEADING, columns
 from collbench.analysis.interconnects import Table, left_out, of_run, tables
 from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
-from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.reports.analysed import AnalysedRun
@@ -155,13 +154,11 @@ def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> t
 def crossovers(analysed: AnalysedRun) -> Part:
     """Return who is fastest where, and each hand-written implementation against the library in words."""
     timed = rivals(analysed.run.results)
-    names: dict[Case, set[str]] = {}
-    for row in timed:
-        names.setdefault(row.case.kind, set()).add(row.implementation)
+    rows_of = by_key(timed, lambda row: row.case.kind)
     found = []
     for case, ranges in winners(timed):
         # An implementation without rivals is fastest everywhere, which says nothing.
-        if len(names[case.kind]) > 1:
+        if len({row.implementation for row in rows_of[case.kind]}) > 1:
             rows = [(format_span(span.first, span.last), " or ".join(span.names)) for span in ranges]
             found.append(TextTable(f"Fastest: {case.title}", ("size", "implementation"), rows))
     words = [in_words(contest) for contest in contests(timed, libraries())]
@@ -209,9 +206,8 @@ def verdicts(analysed: AnalysedRun) -> Part:
         curves.append(curve._replace(because=because))
     heading = ["implementation", "verdict", *(["because"] if any(curve.because for curve in curves) else [])]
     against = f", against {analysed.system.title}" if analysed.system else ""
-    tables = []
-    for kind in distinct(curve.kind for curve in curves):
-        tables.append(TextTable(f"{kind}{against}", heading, [curve for curve in curves if curve.kind == kind]))
+    by_kind = by_key(curves, lambda curve: curve.kind).items()
+    tables = [TextTable(f"{kind}{against}", heading, alike) for kind, alike in by_kind]
     unknown = [] if analysed.system else [f"{analysed.why_not}."]
     return Part(unknown, tables, notes=analysed.notes)
 

@@ -14,7 +14,7 @@ from collbench.cases import Case
 from collbench.reports.analysed import AnalysedRun
 from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.reports.sections import Part, by_run, distinct, explained, listed
-from collbench.results import PARTS, Outcome, PlannedStep, Timed
+from collbench.results import PARTS, Outcome, PlannedStep, Timed, by_key
 from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -95,14 +95,12 @@ class Subject:
 
 def subject_of(runs: Sequence[SafeRun]) -> Subject | None:
     """Return the kind of case with the most points, a measured before a predicted; None if no collective has a time."""
-    groups: dict[tuple[int, Case, bool], list[Timed]] = {}
-    for number, run in enumerate(runs):
-        for row in rivals(run.run.results):
-            groups.setdefault((number, row.case.kind, row.predicted), []).append(row)
+    every = [(number, row) for number, run in enumerate(runs) for row in rivals(run.run.results)]
+    groups = by_key(every, lambda pair: (pair[0], pair[1].case.kind, pair[1].predicted))
     if not groups:
         return None
     best = max(groups, key=lambda key: (not key[2], len(groups[key])))
-    return Subject(runs[best[0]], best[1], tuple(groups[best]))
+    return Subject(runs[best[0]], best[1], tuple(row for _, row in groups[best]))
 
 
 # ---- the verdict
