@@ -17,7 +17,7 @@ from collbench.errors import RunFileError
 from collbench.formats import Format
 from collbench.formats.imported import ROW_TOLERANCE, Hints, ImportedTest, LeftOut, Machine, UnfitRow, make_case
 from collbench.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, Source, clean
-from collbench.results import Note, Reported
+from collbench.results import Note, Reported, by_key
 
 NAME = "nccl-inspector"
 READ = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "Send", "Recv")
@@ -78,7 +78,7 @@ def recognises(source: Source) -> bool:
 def read(source: Source, hints: Hints) -> list[ImportedTest]:
     """Read the files of one program, a test for each number of ranks and nodes; RunFileError if nothing has a time."""
     left_out = LeftOut()
-    operations = list(_operations(source.text, left_out))
+    operations = list(dict.fromkeys(_operations(source.text, left_out)))  # a file may be given twice
     hosts = {(each.id, each.rank): each.hostname for each in operations}
     machines: dict[tuple[int, int], list[Operation]] = {}
     for each in operations:
@@ -157,16 +157,14 @@ def _nodes(each: Operation, hosts: dict[tuple[str, int], str]) -> int | None:
 
 def _rows(operations: list[Operation], ranks: int, left_out: LeftOut) -> Iterator[Reported]:
     """Yield a row for each collective and size: a sample is the time of an operation's slowest rank."""
-    sizes: dict[tuple[str, int], dict[object, dict[int, Operation]]] = {}
-    for each in operations:
-        ends = each.peer is not None and (each.rank, each.peer)  # a send and its receive are an operation each
-        joined = sizes.setdefault((each.collective, each.nbytes), {})
-        joined.setdefault((each.id, each.name, each.sn, ends), {})[each.rank] = each
-    for number, ((collective, nbytes), joined) in enumerate(sizes.items()):
+    sizes = by_key(operations, lambda each: (each.collective, each.nbytes))
+    for number, ((collective, nbytes), alike) in enumerate(sizes.items()):
+        # A send and its receive are an operation each.
+        joined = by_key(alike, lambda each: (each.id, each.name, each.sn, each.peer, each.peer is None or each.rank))
         seen = max(map(len, joined.values()))
         for once in (once for once, by_rank in joined.items() if len(by_rank) < seen):
             left_out.add("operations that fewer ranks recorded than others of their size", once)
-        full = [list(by_rank.values()) for by_rank in joined.values() if len(by_rank) == seen]
+        full = [by_rank for by_rank in joined.values() if len(by_rank) == seen]
         samples = tuple(max(each.exec_time_us for each in by_rank) / 1e6 for by_rank in full)
         who = "the time of one rank only"
         if seen > 1:
