@@ -133,17 +133,12 @@ class CheckResult:
         return [size for curve in self.curves for size in curve.sizes]
 
     @property
-    def worst(self) -> CheckedCurve | None:
-        """The curve to speak of."""
-        return max(self.curves, key=lambda curve: curve.status.severity, default=None)
-
-    @property
     def line(self) -> str:
         """The verdict in one line."""
         head = f"collbench: {self.status.value} {','.join(self.collectives)} {self.where}"
         if self.correctness.faults:
             return f"{head}: {self.correctness.in_words('sizes')}"
-        worst = self.worst
+        worst = max(self.curves, key=lambda curve: curve.status.severity, default=None)
         if not worst:
             return f"{head}: nothing was measured"
         if math.isnan(worst.telling.expected):
