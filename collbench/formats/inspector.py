@@ -58,11 +58,7 @@ class Operation(Struct, frozen=True):
     algo: str = ""
     proto: str = ""
     peer: _Count | None = None  # of a send or receive
-
-    @property
-    def collective(self) -> str:
-        """What it is read as."""
-        return "sendrecv" if self.name in ("Send", "Recv") else self.name.lower()
+    collective: str = ""  # that it is read as
 
     @property
     def nbytes(self) -> int:
@@ -134,7 +130,8 @@ def _operation(members: _Members) -> Operation:
         raise UnfitRow(f"it is no collective that is read: {clean(members.get('name'), 40)}")
     if "id" not in members:
         raise UnfitRow("its communicator is not known")
-    each = msgspec.convert(members, Operation)
+    collective = "sendrecv" if members["name"] in ("Send", "Recv") else members["name"].lower()
+    each = msgspec.convert({**members, "collective": collective}, Operation)
     if each.peer == each.rank:
         raise UnfitRow("a rank sends to itself")
     if not 0 < each.exec_time_us <= LASTING * 1e6:
