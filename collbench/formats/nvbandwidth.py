@@ -47,7 +47,7 @@ def _test(file: str, top: Mapping[str, Any]) -> ImportedTest:
     found = filter(None, map(DEVICE.match, as_texts(top.get("GPU Device list"))))
     devices = [Device(at, clean(name[2] or "", 64), clean(name[1], 64)) for at, name in enumerate(found)]
     cuda = whole(top.get("CUDA Runtime Version")) or 0
-    versions = {"cuda": f"{cuda // 1000}.{cuda % 1000 // 10}", "driver": clean(top.get("Driver Version"))}
+    versions = {"cuda": f"{cuda // 1000}.{cuda % 1000 // 10}", "driver": clean(top.get("Driver Version", ""))}
     tests = [as_mapping(test) for test in as_list(top.get("testcases"))]
     rows = [_slowest_pair(test, at) for at, test in enumerate(tests)]
     others = [f"{test.get('name')}, {test.get('status')}" for test, row in zip(tests, rows, strict=True) if not row]
