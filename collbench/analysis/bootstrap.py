@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.results.collectives import Measurement
+from collbench.results import Measurement
 from collbench.stats import Pool, Spread, percentile, student
 
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]

@@ -24,15 +24,11 @@ from collbench.analysis.sequential import (
 )
 from collbench.analysis.verdict import Correctness, Health, but_for
 from collbench.cases import Case
-from collbench.results import Result
-from collbench.results.base import Observed
-from collbench.results.collectives import Measurement
+from collbench.results import Measurement, Observed, Result, by_key
 from collbench.units import format_rate, format_seconds, format_size
 
 BANDWIDTH = 64 * 1024
 """Bytes from which on a size is spoken of by its bandwidth, and below by its time."""
-
-
 SHARED = 4
 """Involuntary context switches in a row, from which on another program runs on the ranks' cores: 1 on a quiet machine
 with two cores, 11 with a busy loop on one of them (docs/checking.md)."""
@@ -137,17 +133,12 @@ class CheckResult:
         return [size for curve in self.curves for size in curve.sizes]
 
     @property
-    def worst(self) -> CheckedCurve | None:
-        """The curve to speak of."""
-        return max(self.curves, key=lambda curve: curve.status.severity, default=None)
-
-    @property
     def line(self) -> str:
         """The verdict in one line."""
         head = f"collbench: {self.status.value} {','.join(self.collectives)} {self.where}"
         if self.correctness.faults:
             return f"{head}: {self.correctness.in_words('sizes')}"
-        worst = self.worst
+        worst = max(self.curves, key=lambda curve: curve.status.severity, default=None)
         if not worst:
             return f"{head}: nothing was measured"
         if math.isnan(worst.telling.expected):
@@ -197,11 +188,9 @@ def unsure(curve: CheckedCurve) -> CheckedCurve:
 
 def joined(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
     """Return rows that are right by case and implementation, in their order."""
-    found: dict[tuple[Case, str], list[Observed]] = {}
-    for row in rows:
-        if row.right and row.case.nbytes > 0:
-            found.setdefault((row.case, row.implementation), []).append(row)
-    return found
+    return by_key(
+        (row for row in rows if row.right and row.case.nbytes > 0), lambda row: (row.case, row.implementation)
+    )
 
 
 def one_row(rows: Sequence[Observed]) -> Observed:
@@ -222,10 +211,8 @@ def judge_rounds(rows: Iterable[Observed], expectation: Expectation, test: Seque
     """
     cases = joined(rows)
     test = replace(test, sizes=max(1, len(cases)))
-    curves: dict[object, list[tuple[Case, str]]] = {}
-    for case, implementation in cases:
-        curves.setdefault((case.kind, implementation), []).append((case, implementation))
-    return [_judge_curve({key: cases[key] for key in keys}, expectation, test) for keys in curves.values()]
+    curves = by_key(cases, lambda key: (key[0].kind, key[1])).values()
+    return [_judge_curve({key: cases[key] for key in keys}, expectation, test) for keys in curves]
 
 
 @dataclass(frozen=True)
@@ -251,9 +238,7 @@ def _held(rows: Sequence[Observed], expectation: Expectation) -> _Held | None:
             known.extend((each.log - math.log(expected.seconds), expected) for each in rounds(row))
     if not known:
         return None
-    groups: dict[float, list[tuple[float, Expected]]] = {}
-    for log, expected in known:
-        groups.setdefault(expected.error, []).append((log, expected))
+    groups = by_key(known, lambda pair: pair[1].error)
     enough = [error for error, group in groups.items() if len(group) >= FEWEST]
     least = min(enough) if enough else max(groups, key=lambda error: len(groups[error]))
     used = groups[least]
@@ -291,23 +276,19 @@ def _judge_curve(
         why = why if calm else "ranks were off their cores in every round"
         return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
     error = max(found.error for found in known.values())
-    whole = _together(known, scatter, test, error)
+    whole = _together([*known.values()], scatter.values(), test, error)
     least = min(test.slower if found.slower is None else found.slower for found in known.values())
     resolution = math.exp(max(math.log1p(least), test.resolution(error)))
     return CheckedCurve(tuple(sizes), *_status(sizes, whole, resolution), resolution=resolution)
 
 
-def _together(
-    known: Mapping[tuple[Case, str], _Held],
-    scatter: Mapping[tuple[Case, str], float],
-    test: SequentialTest,
-    error: float,
-) -> Decision:
+def _together(held: Sequence[_Held], scatter: Iterable[float], test: SequentialTest, error: float) -> Decision:
     """Decide of all sizes as one: of their mean."""
-    variances = [median_variance(scatter[key], len(found.logs), found.rounds) for key, found in known.items()]
-    centre = fmean(median(found.logs) for found in known.values())
-    shares = {found.slower for found in known.values()}
-    share = next(iter(shares)) if len(shares) == 1 else None
+    known = zip(scatter, held, strict=True)
+    variances = [median_variance(spread, len(found.logs), found.rounds) for spread, found in known]
+    centre = fmean(median(found.logs) for found in held)
+    shares = {found.slower for found in held}
+    share = shares.pop() if len(shares) == 1 else None
     test = test if share is None else replace(test, slower=share)
     return test.decide(centre, fmean(variances) / len(variances), error)
 

@@ -30,8 +30,7 @@ from collbench.analysis.bootstrap import (
 )
 from collbench.analysis.matching import Difference, Selected, Unmatched, differences, latest, unmatched
 from collbench.cases import Case
-from collbench.results.base import Observed
-from collbench.results.collectives import Measurement, Prediction, Reported
+from collbench.results import Measurement, Observed, Prediction, Reported, by_key
 from collbench.runfile.flat import html_table
 from collbench.runfile.store import Run
 from collbench.stats import student
@@ -208,7 +207,9 @@ def compare(
 
     """
     pairs = _pairs(base, new, selected)
-    copied = base.results == new.results and (base.header == new.header or _is_log(base))
+    # What another tool printed, and so many figures that no other run prints the same.
+    log = len(base.results) >= FEWEST_SIZES and all(isinstance(result, Reported) for result in base.results)
+    copied = base.results == new.results and (base.header == new.header or log)
     halves = bool(base.header.interleaved.id) and base.header.interleaved.id == new.header.interleaved.id
     interleaved = halves and not copied
     wholes: list[Together] = []
@@ -219,7 +220,8 @@ def compare(
         starts = max(1, base.header.sweep.starts) if interleaved else 0
         known, remarks = _estimates(pairs, starts, assume)
         rows, wholes = _judged_rows(pairs, known, margin, confidence)
-        remarks += [_unknowns(*reason) for reason in Counter(row.remark for row in rows if row.remark).items()]
+        for why, count in Counter(row.remark for row in rows if row.remark).items():
+            remarks.append(f"unknown rows ({count}): {why}, or state how much each time varies (--assume 5%)")
     return Comparison(
         base=base,
         new=new,
@@ -245,11 +247,6 @@ def _pairs(base: Run, new: Run, selected: Selected) -> list[tuple[Observed, Obse
 
 def _timed(result: Observed) -> bool:
     return result.right and not result.disturbed and result.case.nbytes > 0 and min(result.times) > 0
-
-
-def _is_log(run: Run) -> bool:
-    """Return whether a run is what another tool printed, and so many figures that no other run prints the same."""
-    return len(run.results) >= FEWEST_SIZES and all(isinstance(result, Reported) for result in run.results)
 
 
 T = TypeVar("T")
@@ -309,10 +306,9 @@ def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, Known]:
 
 def _by_size(rows: Iterable[tuple[Observed, T]]) -> list[list[tuple[int, T]]]:
     """Return sizes with what is known at each, curve by curve."""
-    curves: dict[object, list[tuple[int, T]]] = {}
-    for row, value in rows:
-        curves.setdefault(_curve_of(row), []).append((row.case.nbytes, value))
-    return [sorted(curve, key=lambda point: point[0]) for curve in curves.values()]
+    curves = by_key(rows, lambda pair: _curve_of(pair[0])).values()
+    sizes = ([(row.case.nbytes, value) for row, value in curve] for curve in curves)
+    return [sorted(curve, key=lambda point: point[0]) for curve in sizes]
 
 
 def _judged_rows(
@@ -368,10 +364,7 @@ def judged(base: Observed, new: Observed, log: float, interval: tuple[float, flo
 
 def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
     """Return the results of each kind of case and implementation by size, where there are FEWEST_SIZES or more."""
-    curves: dict[object, list[Observed]] = {}
-    for result in results:
-        curves.setdefault(_curve_of(result), []).append(result)
-    long = (curve for curve in curves.values() if len(curve) >= FEWEST_SIZES)
+    long = (curve for curve in by_key(results, _curve_of).values() if len(curve) >= FEWEST_SIZES)
     return [sorted(curve, key=lambda result: result.case.nbytes) for curve in long]
 
 
@@ -460,11 +453,6 @@ def _without_samples(estimates: Sequence[Estimate]) -> str:
     )
 
 
-def _unknowns(why: str, rows: int) -> str:
-    """Return what to do about rows that are unknown for one reason."""
-    return f"unknown rows ({rows}): {why}, or state how much each time varies (--assume 5%)"
-
-
 def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -> Iterator[str]:
     """Yield what shows that the machine was not the same in both runs: scatter of the ratios, and barriers."""
     if extra >= NOTABLE:
@@ -483,10 +471,8 @@ def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -
 def _shared_move(rows: Sequence[Row]) -> list[str]:
     """Return where several implementations all moved in one direction by about as much: it may be the machine."""
     moved = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
-    ratios: dict[str, list[float]] = {}
-    for row in rows:
-        ratios.setdefault(row.base.implementation, []).append(row.ratio)
-    typical = [median(ratio) for ratio in ratios.values()]
+    by_name = by_key(rows, lambda row: row.implementation).values()
+    typical = [median(row.ratio for row in alike) for alike in by_name]
     if len({row.verdict for row in moved}) != 1 or len(moved) < 0.8 * len(rows):
         return []
     if len(typical) < 2 or max(typical) > 1.3 * min(typical):

@@ -43,14 +43,14 @@ class Conformance:
             yield results[:_SHOWN], len(results[_SHOWN:])
 
 
-def matrix(conformance: Conformance, width: int = 80) -> Iterator[str]:
-    """Yield a row for each implementation and a column for each collective, in blocks of columns that fit the width.
+def matrix(conformance: Conformance) -> Iterator[str]:
+    """Yield a row for each implementation and a column for each collective, in blocks of columns of 80 characters.
 
     A block leaves out implementations that have nothing in it.
     """
     names = list(dict.fromkeys(name for name, _ in conformance.outcomes))
     first = max(map(len, names), default=0)
-    for block in _blocks(dict.fromkeys(collective for _, collective in conformance.outcomes), width - first):
+    for block in _blocks(dict.fromkeys(collective for _, collective in conformance.outcomes), 80 - first):
         yield _line("", block, block, first)
         for name in names:
             cells = [conformance.cell((name, collective)) for collective in block]

@@ -12,8 +12,7 @@ from typing import NamedTuple
 from collbench.algorithms import find
 from collbench.cases import Case
 from collbench.datatypes import wire_nbytes
-from collbench.results import Prediction, Result, Timed, family, timed
-from collbench.results.collectives import Reported
+from collbench.results import Prediction, Reported, Result, Timed, by_key, family, timed
 from collbench.units import format_size
 
 STRETCH = 1.5
@@ -69,12 +68,9 @@ class Advantage:
     @property
     def times(self) -> str:
         """`3.5x`, `120x`: never with an exponent."""
-        return f"{float(f'{self.ratio:.{self._digits()}g}'):g}x"
-
-    def _digits(self) -> int:
-        if self.expected or not (self.low > 0 and math.isfinite(self.high)):
-            return 2
-        return 2 if math.sqrt(self.high / self.low) < 1.3 else 1
+        known = not self.expected and self.low > 0 and math.isfinite(self.high)
+        digits = 1 if known and math.sqrt(self.high / self.low) >= 1.3 else 2
+        return f"{float(f'{self.ratio:.{digits}g}'):g}x"
 
 
 def span(row: Timed) -> tuple[float, float]:
@@ -115,10 +111,8 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
 
     Of libraries of one kind (`mpi`, `mpi@openmpi`) the fastest at each size counts.
     """
-    groups: dict[tuple[Case, str], dict[int, Timed]] = {}
-    for result in timed(results):
-        kind = result.case.kind
-        groups.setdefault((kind, result.implementation), {})[result.case.nbytes] = result
+    curves = by_key(timed(results), lambda row: (row.case.kind, row.implementation))
+    groups = {curve: {row.case.nbytes: row for row in rows} for curve, rows in curves.items()}
     pairs = []
     for (kind, challenger), times in groups.items():
         implementation = find(challenger)
@@ -135,9 +129,7 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
 
 def best_of(every: Iterable[Contest]) -> list[Contest]:
     """Return a contest for each kind of case and library: at each size the challenger that does best counts."""
-    groups: dict[tuple[Case, str], list[Contest]] = {}
-    for contest in every:
-        groups.setdefault((contest.case.kind, contest.library), []).append(contest)
+    groups = by_key(every, lambda contest: (contest.case.kind, contest.library))
     best = []
     for (_, library), group in groups.items():
         points: dict[int, Advantage] = {}
@@ -162,12 +154,8 @@ def _reference(
 
 def fastest_by_size(rows: Iterable[Timed]) -> dict[int, Timed]:
     """Return the fastest row of each size in bytes, the first of equals."""
-    fastest: dict[int, Timed] = {}
-    for row in rows:
-        size = row.case.nbytes
-        if size not in fastest or row.typical < fastest[size].typical:
-            fastest[size] = row
-    return fastest
+    by_size = by_key(rows, lambda row: row.case.nbytes).items()
+    return {size: min(alike, key=lambda row: row.typical) for size, alike in by_size}
 
 
 def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like: Result | Timed) -> Timed | None:

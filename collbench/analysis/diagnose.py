@@ -32,8 +32,7 @@ from collbench.model.equation import Floats
 from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, regime, smoothed
 from collbench.model.predict import COPIED_BAND, COPIES, curve
 from collbench.platforms import platforms
-from collbench.results.base import Observed
-from collbench.results.collectives import Prediction
+from collbench.results import Observed, Prediction
 from collbench.topology.system import System
 from collbench.units import format_seconds, format_size
 
@@ -177,12 +176,12 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
 def _held_against_a_link(copies: Diagnosis) -> Diagnosis:
     """Judge copies between two GPUs by their bands: a size is enough, since a row is the slowest of all pairs."""
     ratios = [row.typical / link.seconds for row, link in zip(copies.measured, copies.expected, strict=True)]
-    low, high = COPIED_BAND
-    slowest = max(ratios)
-    health = Health.SLOW if slowest > high else Health.FASTER if slowest < low else Health.AS_EXPECTED
-    row = copies.measured[ratios.index(slowest)]
-    remark = f"{slowest:.2f}x the time of such a link; healthy ones take {low} to {high}x; {row.note}"
-    return replace(copies, speed=health, remark="" if health is Health.AS_EXPECTED else remark, off=slowest, limit=high)
+    (low, high), off = COPIED_BAND, max(ratios)
+    if low <= off <= high:
+        return replace(copies, off=off, limit=high)
+    note = copies.measured[ratios.index(off)].note
+    remark = f"{off:.2f}x the time of such a link; healthy ones take {low} to {high}x; {note}"
+    return replace(copies, speed=Health.SLOW if off > high else Health.FASTER, remark=remark, off=off, limit=high)
 
 
 def settings(facts: RunFacts) -> list[str]:

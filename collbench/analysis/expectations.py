@@ -22,8 +22,7 @@ from collbench.errors import UsageError
 from collbench.host import sanitize
 from collbench.platforms import platforms
 from collbench.platforms.cost import FITTED
-from collbench.results.base import Observed
-from collbench.results.collectives import Measurement
+from collbench.results import Measurement, Observed, by_key
 from collbench.units import parse_size
 
 BETWEEN_RUNS = {"cpu": 0.03}
@@ -86,11 +85,9 @@ class RunExpectation:
     @classmethod
     def of_rows(cls, name: str, rows: Iterable[Observed]) -> "RunExpectation":
         """Return the expectation of these rows, of which only right and undisturbed ones count."""
-        known: dict[tuple[Case, str], list[Round]] = {}
-        for row in rows:
-            if row.right and not row.disturbed and row.typical > 0:
-                known.setdefault((row.case, row.implementation), []).extend(rounds(row))
-        return cls(name, known)
+        right = (row for row in rows if row.right and not row.disturbed and row.typical > 0)
+        known = by_key(right, lambda row: (row.case, row.implementation))
+        return cls(name, {key: [each for row in alike for each in rounds(row)] for key, alike in known.items()})
 
     def of(self, row: Observed) -> Expected | None:
         """Return the median of the rounds in the same state; None where there were none."""

@@ -16,7 +16,7 @@ from collbench.cases import Case
 from collbench.errors import UsageError, writing
 from collbench.model import nccl_terms
 from collbench.model.equation import Calibration, Terms, calibrate
-from collbench.results import Observed, observed
+from collbench.results import Observed, by_key, observed
 from collbench.runfile.store import Run
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
@@ -180,11 +180,8 @@ def fields(curve: Curve) -> dict[str, Any]:
     if not curve.fit:
         return names | {"reason": curve.reason}
     fitted = curve.fit
-    intervals = {
-        "latency": fitted.latency_interval(),
-        "rate": fitted.rate_interval(),
-        "half_size": fitted.half_size_interval(),
-    }
+    ends = fitted.latency_interval(), fitted.rate_interval(), fitted.half_size_interval()
+    intervals = dict(zip(("latency", "rate", "half_size"), ends, strict=True))
     return names | {
         "coefficients": fitted.coefficients.tolist(),
         "bend": _finite(fitted.bend),
@@ -228,13 +225,10 @@ def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None)
             f"a calibration needs {FEWEST} sizes or more of `{LIBRARY}`, and the runs have {len(sizes)}; "
             f"measure them with `collbench sweep --impl {LIBRARY}`"
         )
-    groups: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for row in rows:
-        key = row.case.collective.name, row.case.ranks
-        groups.setdefault(key, []).append((max(1.0, float(row.case.nbytes)), row.typical))
     plain = replace(system, calibration="")
     curves: list[tuple[Terms, list[tuple[float, float]]]] = []
-    for (collective, ranks), times in groups.items():
+    for (collective, ranks), of_curve in by_key(rows, lambda row: (row.case.collective.name, row.case.ranks)).items():
+        times = [(max(1.0, float(row.case.nbytes)), row.typical) for row in of_curve]
         curves.append((nccl_terms.terms(sized(plain, ranks, nodes), collective), times))
     # As many whole nodes as were measured, or the system as it is described if that is enough.
     most = max(row.case.ranks for row in rows)

@@ -94,22 +94,32 @@ def write_junit(path: Path, comparisons: Sequence[Comparison]) -> None:
     """
     root = ElementTree.Element("testsuites", name="collbench compare")
     for comparison in comparisons:
-        failed, unsure = ({id(row) for row in rows} for rows in (comparison.regressions, comparison.hidden))
+        states = dict.fromkeys(map(id, comparison.hidden), "other") | dict.fromkeys(
+            map(id, comparison.regressions), "failed"
+        )
         lines: list[Line] = [*comparison.rows, *comparison.together, *comparison.unmatched]
-        label = printable(f"{comparison.new.path} against {comparison.base.path}")
-        counts = {"tests": len(lines), "failures": len(failed), "errors": 0, "skipped": len(unsure)}
-        suite = ElementTree.SubElement(root, "testsuite", name=label)
-        suite.attrib.update({key: str(value) for key, value in counts.items()})
-        for line in lines:
-            case = ElementTree.SubElement(suite, "testcase", name=name(line), classname="collbench.compare")
-            if id(line) in failed or id(line) in unsure:
-                ElementTree.SubElement(case, "failure" if id(line) in failed else "skipped", message=message(line))
-            else:
-                ElementTree.SubElement(case, "system-out").text = message(line)
+        tests = [(name(line), states.get(id(line), "passed"), message(line)) for line in lines]
+        root.append(junit_suite(f"{comparison.new.path} against {comparison.base.path}", "collbench.compare", tests))
     ElementTree.indent(root)
     with writing(path, "--junit"):
         path.parent.mkdir(parents=True, exist_ok=True)
         ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def junit_suite(label: str, program: str, tests: Sequence[tuple[str, str, str]]) -> ElementTree.Element:
+    """Return a suite of tests, each given as its name, `passed`, `failed` or another state, and what to say of it."""
+    states = [state for _, state, _ in tests]
+    failed, passed = states.count("failed"), states.count("passed")
+    counts = {"tests": len(tests), "failures": failed, "errors": 0, "skipped": len(tests) - failed - passed}
+    numbers = {key: str(value) for key, value in counts.items()}
+    suite = ElementTree.Element("testsuite", {"name": printable(label), **numbers})
+    for name_, state, words in tests:
+        case = ElementTree.SubElement(suite, "testcase", name=name_, classname=program)
+        if state == "passed":
+            ElementTree.SubElement(case, "system-out").text = words
+        else:
+            ElementTree.SubElement(case, "failure" if state == "failed" else "skipped", message=words)
+    return suite
 
 
 def append_summary(path: Path, comparisons: Sequence[Comparison]) -> None:

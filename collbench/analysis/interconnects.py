@@ -6,16 +6,14 @@ interconnect: its best time, and the ratio to the first interconnect's.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench.algorithms import is_library
 from collbench.analysis.crossover import Advantage, Contest, fastest_by_size, format_span, in_words, rivals
 from collbench.cases import Case
-from collbench.results import timed
-from collbench.results.base import Timed
-from collbench.results.collectives import Prediction
+from collbench.results import Prediction, Timed, timed
 from collbench.runfile.schema import case_fields
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
@@ -199,14 +197,9 @@ class Table:
     @property
     def winning_ranges(self) -> tuple[WinningRange, ...]:
         """The fastest interconnects by range of sizes."""
-        found: list[WinningRange] = []
-        for line in self.lines:
-            here, last = line.ranking, found[-1].ranking if found else None
-            if last and set(last.names) == set(here.names) and last.surely == here.surely:
-                found[-1] = found[-1]._replace(last=line.nbytes)
-            else:
-                found.append(WinningRange(line.nbytes, line.nbytes, here))
-        return tuple(found)
+        alike = groupby(self.lines, lambda line: (set(line.ranking.names), line.ranking.surely))
+        ranges = [list(lines) for _, lines in alike]
+        return tuple(WinningRange(lines[0].nbytes, lines[-1].nbytes, lines[0].ranking) for lines in ranges)
 
     @property
     def changes(self) -> tuple[Change, ...]:

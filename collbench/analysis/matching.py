@@ -9,10 +9,7 @@ from typing import Any, NamedTuple
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.errors import UsageError
-from collbench.results import Result
-from collbench.results.base import Observed
-from collbench.results.collectives import Explanation, Measurement, Prediction
-from collbench.results.facts import Outcome
+from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Result
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from collbench.units import parse_size, printable

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from collbench.analysis.scaling import Estimate, by_round, estimated, in_rounds, is_timed
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Step
-from collbench.results import Result, StepPrediction, StepRow
+from collbench.results import Result, StepPrediction, StepRow, by_key
 from collbench.units import format_seconds, format_size
 
 HELPS, COSTS, INCONCLUSIVE = "helps", "costs", "inconclusive"
@@ -105,19 +105,10 @@ def _schedule(row: StepRow) -> str:
     return row.case.step.schedule if row.case.step else ""
 
 
-def best(found: Sequence[Overlap]) -> Overlap | None:
-    """Return the fastest by its median."""
-    return min(found, key=lambda overlap: overlap.row.typical, default=None)
-
-
 def best_of_schedules(found: Sequence[Overlap]) -> list[Overlap]:
     """Return the fastest of every implementation and schedule."""
-    fastest: dict[tuple[str, str], Overlap] = {}
-    for overlap in found:
-        key = overlap.row.implementation, overlap.step.schedule
-        if key not in fastest or overlap.row.typical < fastest[key].row.typical:
-            fastest[key] = overlap
-    return list(fastest.values())
+    schedules = by_key(found, lambda overlap: (overlap.row.implementation, overlap.step.schedule)).values()
+    return [min(alike, key=lambda overlap: overlap.row.typical) for alike in schedules]
 
 
 def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:
@@ -151,11 +142,5 @@ def verdict(fastest: Overlap, found: Sequence[Overlap]) -> str:
 
 def verdicts(results: Iterable[Result]) -> list[str]:
     """Return a line for every implementation, on its fastest schedule."""
-    by_implementation: dict[str, list[Overlap]] = {}
-    for overlap in overlaps(results):
-        by_implementation.setdefault(overlap.row.implementation, []).append(overlap)
-    said = []
-    for found in by_implementation.values():
-        if fastest := best(found):
-            said.append(verdict(fastest, found))
-    return said
+    by_implementation = by_key(overlaps(results), lambda overlap: overlap.row.implementation).values()
+    return [verdict(min(found, key=lambda overlap: overlap.row.typical), found) for found in by_implementation]

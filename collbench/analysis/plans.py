@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from collbench.results import PlannedStep, words
+from collbench.results import PlannedStep, by_key, words
 from collbench.results.base import CaseResult
 from collbench.units import format_count, format_duration, format_figure, format_seconds
 
@@ -45,11 +45,8 @@ class Scaled(NamedTuple):
 def scaled(rows: Sequence[PlannedStep]) -> list[Scaled]:
     """Return the plans by system, for systems with several numbers of GPUs; of each number the plan of most tokens."""
     found = []
-    for system in dict.fromkeys(row.system for row in rows):
-        best: dict[int, PlannedStep] = {}
-        for row in rows:
-            if row.system == system and (row.gpus not in best or rate(row) > rate(best[row.gpus])):
-                best[row.gpus] = row
+    for system, of_system in by_key(rows, lambda row: row.system).items():
+        best = {gpus: max(alike, key=rate) for gpus, alike in by_key(of_system, lambda row: row.gpus).items()}
         counts = sorted(best)
         if len(counts) > 1:
             found.append(Scaled(system, tuple(best[count] for count in counts), rate(best[counts[0]])))

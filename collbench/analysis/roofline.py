@@ -15,9 +15,7 @@ from collbench.analysis.machine import discovered, machine, sized
 from collbench.cases import Case
 from collbench.errors import UsageError
 from collbench.model.schedule import SCHEDULES
-from collbench.results import Result
-from collbench.results.base import Observed, Timed
-from collbench.results.collectives import Measurement, Prediction
+from collbench.results import Measurement, Observed, Prediction, Result, Timed
 from collbench.runfile.store import Run
 from collbench.topology.system import System
 from collbench.units import format_rate, format_seconds, format_size

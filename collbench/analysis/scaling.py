@@ -126,10 +126,7 @@ class Curve:
 
 def curves(results: Iterable[Result]) -> list[Curve]:
     """Return every curve of a scaling run, in the order of its rows; rows without a time are left out."""
-    found: list[Curve] = []
-    for rows in _passes(results):
-        found += _curves_of_pass(rows)
-    return found
+    return [curve for rows in _passes(results) for curve in _curves_of_pass(rows)]
 
 
 def find_point(found: Iterable[Curve], row: Result) -> tuple[Curve | None, Point | None]:
@@ -215,7 +212,6 @@ class Law:
     parameters: tuple[str, ...]
     columns: Callable[[Floats], Floats]  # of m: shape (points, parameters)
     inverse: bool  # whether they add up to 1 / E - 1; otherwise to 1 - E
-    source: str
 
     def efficiency(self, values: Sequence[float], ranks: Floats) -> Floats:
         """Return the efficiencies at so many times the fewest ranks."""
@@ -224,27 +220,12 @@ class Law:
 
 
 LAWS = (
-    Law(
-        "Amdahl",
-        ("serial share",),
-        lambda m: (m - 1)[:, None],
-        True,
-        "G. Amdahl, 1967: a share of the work does not get faster",
-    ),
-    Law(
-        "Gustafson",
-        ("serial share",),
-        lambda m: ((m - 1) / m)[:, None],
-        False,
-        "J. Gustafson, 1988: a share of a step's time does not grow with the work",
-    ),
-    Law(
-        "USL",
-        ("contention", "coherence"),
-        lambda m: np.stack([m - 1, m * (m - 1)], axis=1),
-        True,
-        "N. Gunther, 1993: ranks wait for what they share, and talk to all others",
-    ),
+    # G. Amdahl, 1967: a share of the work does not get faster.
+    Law("Amdahl", ("serial share",), lambda m: (m - 1)[:, None], True),
+    # J. Gustafson, 1988: a share of a step's time does not grow with the work.
+    Law("Gustafson", ("serial share",), lambda m: ((m - 1) / m)[:, None], False),
+    # N. Gunther, 1993: ranks wait for what they share, and talk to all others.
+    Law("USL", ("contention", "coherence"), lambda m: np.stack([m - 1, m * (m - 1)], axis=1), True),
 )
 
 

@@ -25,10 +25,7 @@ def autocorrelation(steps: StepArrays, lags: int) -> list[float]:
     power = sum(float(part @ part) for part in parts)
     if not power:
         return [float("nan")] * (lags + 1)
-    found = []
-    for lag in range(lags + 1):
-        found.append(sum(float(part[: len(part) - lag] @ part[lag:]) for part in parts) / power)
-    return found
+    return [sum(float(part[: len(part) - lag] @ part[lag:]) for part in parts) / power for lag in range(lags + 1)]
 
 
 def _clipped(seconds: Floats) -> Floats:

@@ -170,10 +170,7 @@ def stretches(steps: StepArrays) -> list[slice]:
     remembered = max(memory(steps.late[rank, longest_series]) for rank in range(steps.ranks))
     desired = max(shortest, round(_REMEMBERED * remembered))
     length = max(shortest, min(desired, steps.count // STRETCHES))
-    found: list[slice] = []
-    for series in steps.slices:
-        found += split(series, length)
-    return found
+    return [part for series in steps.slices for part in split(series, length)]
 
 
 class Finding(Enum):

@@ -122,10 +122,8 @@ class StrategyRuns:
 
     def ratio(self, other: "StrategyRuns", effort: Effort, error: float = ERROR) -> GeometricMean | None:
         """Return how many times as much it needs as another, over the seeds that both have; None without any."""
-        ratios = []
-        for seed in self.goals:
-            if seed in other.goals:
-                ratios.append(self.needed(effort, seed) / other.needed(effort, seed))
+        common = [seed for seed in self.goals if seed in other.goals]
+        ratios = [self.needed(effort, seed) / other.needed(effort, seed) for seed in common]
         return geometric_mean(ratios, error) if ratios else None
 
 

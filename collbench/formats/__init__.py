@@ -34,7 +34,7 @@ class Format:
     mixed: bool = False  # whether one file holds several implementations
     among: bool = False  # whether its tables may stand in one log with those of other tools
     order: int = 0  # those that look for more specific signs come first
-    join: Callable[[Iterable[Source], Hints], Sequence[ImportedTest]] | None = None  # reads files that belong together
+    joins: bool = False  # whether the processes of a program write a file each, which are read as one
 
 
 @cache
@@ -101,16 +101,10 @@ def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequenc
 
 
 def read_files(sources: Iterable[Source], hints: Hints, name: str | None = None) -> list[ImportedTest]:
-    """Read files as `read_tests` does; consecutive files of a format that joins them are read together."""
-
-    def joining(source: Source) -> Format | None:
-        joined = (format_ for format_ in formats().values() if format_.join)
-        return next((each for each in joined if each.name == name or (not name and each.recognises(source))), None)
-
+    """Read files as `read_tests` does; consecutive files of a program's processes are read as one."""
+    joining = [format_ for format_ in formats().values() if format_.joins]
     tests: list[ImportedTest] = []
-    for format_, alike in groupby(sources, joining):
-        if format_ and format_.join:
-            tests += format_.join(alike, hints)
-        else:
-            tests += [test for source in alike for test in read_tests(source, hints, name)]
+    for joins, alike in groupby(sources, lambda source: any(format_.recognises(source) for format_ in joining)):
+        for source in [Source.joined(list(alike))] if joins else alike:
+            tests += read_tests(source, hints, name)
     return tests

@@ -6,8 +6,7 @@ from statistics import fmean
 
 from collbench.cases import Case
 from collbench.errors import UsageError
-from collbench.results.base import Observed
-from collbench.results.collectives import Measurement, Prediction, Reported
+from collbench.results import Measurement, Observed, Prediction, Reported
 from collbench.runfile.header import ForeignTest, Header
 from collbench.runfile.store import Run
 
@@ -22,10 +21,6 @@ class ExportSelection:
     header: Header
     results: tuple[Exported, ...]
     left_out: Counter[str] = field(default_factory=Counter)  # rows by the reason, filled by the writer of the format
-
-    def leave(self, reason: str) -> None:
-        """Count a row that the format cannot hold."""
-        self.left_out[reason] += 1
 
 
 @dataclass(frozen=True)
@@ -94,7 +89,7 @@ def select(run: Run, implementation: str | None, mixed: bool) -> ExportSelection
     selection = ExportSelection(run.header, tuple(result for result in requested if isinstance(result, Exported)))
     for result in requested:
         if not isinstance(result, Exported):
-            selection.leave(f"{type(result).__name__.lower()} rows have no time")
+            selection.left_out[f"{type(result).__name__.lower()} rows have no time"] += 1
     return selection
 
 
@@ -109,7 +104,7 @@ def parts(selection: ExportSelection) -> list[Part]:
     seen, room = Counter[object](), MOST_LISTED
     for result in selection.results:
         if isinstance(result, Prediction):
-            selection.leave("predictions are not measured")
+            selection.left_out["predictions are not measured"] += 1
             continue
         case = result.case
         test = ForeignTest()
@@ -121,7 +116,9 @@ def parts(selection: ExportSelection) -> list[Part]:
             key, row, test = (test_number, *key), row_number, tests[test_number]
         needed = 0 if key in lines else case.ranks
         if needed > room:
-            selection.leave(f"its ranks, of which each has a line, are more than {MOST_LISTED} with those before")
+            selection.left_out[
+                f"its ranks, of which each has a line, are more than {MOST_LISTED} with those before"
+            ] += 1
             continue
         room -= needed
         test_of[key] = test

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from statistics import median
@@ -13,14 +13,11 @@ from collbench.cases import Case
 from collbench.collectives import Collective, find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
-from collbench.formats.source import GREATEST, clean
-from collbench.results import Result
-from collbench.results.collectives import Reported
-from collbench.results.facts import Note
+from collbench.formats.source import GREATEST, MOST_RANKS, clean
+from collbench.results import Note, Reported, Result, by_key
 from collbench.runfile.environment import variables
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 
-MOST_RANKS = 2**20
 MOST_GUESSED = 4096  # ranks that bandwidths may tell; more are too close together
 SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
 RANKS_TOLERANCE = 0.03  # by which bus bandwidths may differ from those of so many ranks
@@ -107,13 +104,13 @@ class LeftOut:
     """The number of rows of a test that cannot be imported, by the reason."""
 
     def __init__(self, reasons: Iterable[str] = ()) -> None:
-        self._rows: dict[str, set[int]] = {}
+        self._rows: dict[str, set[Hashable]] = {}
         for number, reason in enumerate(reasons):
             self.add(reason, -1 - number)
 
-    def add(self, reason: str, number: int) -> None:
-        """Leave out the row of that number; its two places count once."""
-        self._rows.setdefault(reason, set()).add(number)
+    def add(self, reason: str, row: Hashable) -> None:
+        """Leave out a row, by its number or what else tells it from others; its two places count once."""
+        self._rows.setdefault(reason, set()).add(row)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -154,13 +151,7 @@ def make_case(
 
 
 def make_results(
-    name: str,
-    rows: Iterable[ForeignRow],
-    machine: Machine,
-    *,
-    implementation: str,
-    statistic: str,
-    left_out: LeftOut,
+    name: str, rows: Iterable[ForeignRow], machine: Machine, *, implementation: str, statistic: str, left_out: LeftOut
 ) -> tuple[Reported, ...]:
     """Return the rows of a test as results, collective by collective; what cannot be imported goes to `left_out`.
 
@@ -168,11 +159,8 @@ def make_results(
         UsageError: The bus bandwidths in the file of that name are of another number of ranks or another collective.
 
     """
-    by_collective: dict[str, list[ForeignRow]] = {}
-    for row in rows:
-        by_collective.setdefault(row.collective, []).append(row)
     results = []
-    for word, alike in by_collective.items():
+    for word, alike in by_key(rows, lambda row: row.collective).items():
         collective = known_collective(word)
         if collective:
             _require_bandwidths(name, alike, collective, machine.ranks)
@@ -200,13 +188,9 @@ def _plausible_case(row: ForeignRow, collective: Collective | None, ranks: int) 
 
 
 def _require_bandwidths(name: str, rows: Iterable[ForeignRow], collective: Collective, ranks: int) -> None:
-    """Check the number of ranks, and the collective, against the bus bandwidths that were printed.
+    """Raise UsageError if the bus bandwidths are of another number of ranks, or of another collective.
 
     Lists of ranks are trimmed and logs are mislabelled; the bus bandwidth is size over time, times a factor of both.
-
-    Raises:
-        UsageError: They are of another number of ranks, or of another collective.
-
     """
     ratios = [row.bandwidth_ratio(collective.bus_factor(ranks)) for row in rows]
     known = [ratio for ratio in ratios if ratio is not None]
@@ -246,11 +230,7 @@ def require_ranks(name: str, hints: Hints, ranks: int | None, why: str) -> int:
 
 
 def machine_of(
-    devices: Sequence[Device],
-    ranks: int,
-    platform: str,
-    versions: Mapping[str, str],
-    environment: Mapping[str, str],
+    devices: Sequence[Device], ranks: int, platform: str, versions: Mapping[str, str], environment: Mapping[str, str]
 ) -> Machine:
     """Return the machine of a list of devices, with the variables of the environment that change measurements."""
     hosts = list(dict.fromkeys(device.host for device in devices))
@@ -287,7 +267,11 @@ class Imported:
     @property
     def results(self) -> list[Result]:
         """Every row; `printed` of a foreign row says which of the header's tests it belongs to."""
-        return [_numbered(result, number) for number, test in enumerate(self.tests) for result in test.results]
+        found = [(number, row) for number, test in enumerate(self.tests) for row in test.results]
+        return [
+            replace(row, printed={"test": number, **row.printed}) if isinstance(row, Reported) else row
+            for number, row in found
+        ]
 
     @property
     def collectives(self) -> list[Collective]:
@@ -329,10 +313,6 @@ class Imported:
                 tests=tuple(ForeignTest(**{name: getattr(test, name) for name in names}) for test in self.tests),
             ),
         )
-
-
-def _numbered(result: Result, number: int) -> Result:
-    return replace(result, printed={"test": number} | dict(result.printed)) if isinstance(result, Reported) else result
 
 
 def grouped(tests: Sequence[ImportedTest]) -> list[Imported]:

@@ -7,6 +7,7 @@ Columns of a table are known by the words of their header, and rows are read fro
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from collbench.formats.imported import Device, dotted_version, known_collective
 from collbench.formats.source import LAUNCHERS, Source, bare, body, cells, clean, exact, number, processes_started
@@ -357,17 +358,9 @@ def _next_section(done: LogSection, line: str, above: Above) -> LogSection:
     """Begin the next test: below a bare header it is of the same kind, unless a command stands between."""
     if not names_columns(line) or above.programs:
         return LogSection(variables=dict(done.variables), above=done.above)
-    return replace(
-        done,
-        places="",
-        devices=list(done.devices),
-        variables=dict(done.variables),
-        ended=False,
-        header=[],
-        rows=[],
-        bad=[],
-        errors=[],
-    )
+    emptied: dict[str, Any] = {name: [] for name in ("header", "rows", "bad", "errors")}
+    devices, variables = list(done.devices), dict(done.variables)
+    return replace(done, places="", devices=devices, variables=variables, ended=False, **emptied)
 
 
 def _take_line(section: LogSection, line: str) -> None:

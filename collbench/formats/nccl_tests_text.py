@@ -73,7 +73,9 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     of_rows = _shares(section) if collective.sharded else ranks_of_bandwidths(rows, collective)
     ranks = require_ranks(source.name, Hints(), listed or of_rows, "it lists no ranks")
     implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
-    machine = _machine(section, ranks, platform)
+    distinct = {(device.group, device.rank): device for device in section.devices}
+    versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
+    machine = machine_of(list(distinct.values()), ranks, platform, versions, section.variables)
     over = AVERAGES.get(section.above.average, "mean over ranks, unless -a said otherwise")
     statistic = f"{section.figure} of {section.settings.get('iters', 'some')} operations, {over}"
     results = make_results(
@@ -124,12 +126,8 @@ def _listed_ranks(section: LogSection, hints: Hints) -> int | None:
 def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | None, *, alone: bool) -> Collective:
     """Return the collective of a test: by its own word, the user's, its command line, or the columns of its table.
 
-    The user's word does not relabel one test of several whose command line says otherwise.
-
-    Raises:
-        UsageError: Nothing tells the collective, or the user's word does not fit the table.
-        UnfitRow: It is of a collective that is not here, or its own word does not fit the table.
-
+    The user's word does not relabel one test of several whose command line says otherwise.  UsageError if nothing tells
+    the collective, or the user's word does not fit the table; UnfitRow if its own does not, or is not known.
     """
     programs = dict.fromkeys(section.above.programs)
     commands = [word for word in programs if _fits(known_collective(word), section, ranks)]
@@ -234,13 +232,6 @@ def _library(section: LogSection) -> str:
     hip = columns and (columns.appended or any("hipevt" in place for place in columns.places))
     amd = any(AMD.search(device.name) for device in section.devices[:1])
     return "rccl" if section.tool == "rccl-tests" or hip or amd else "nccl"
-
-
-def _machine(section: LogSection, ranks: int, platform: str) -> Machine:
-    distinct = {(device.group, device.rank): device for device in section.devices}
-    version = section.above.library or section.library
-    versions = {_library(section): version, section.tool: clean(section.version)}
-    return machine_of(list(distinct.values()), ranks, platform, versions, section.variables)
 
 
 def _remarks(section: LogSection, ranks: int) -> Iterator[str]:

@@ -15,8 +15,7 @@ from collbench.errors import UsageError
 from collbench.formats.exported import ExportLine, ExportSelection, Part, mean_seconds, parts, rates, wrong_elements
 from collbench.formats.nccl_tests_log import names_columns
 from collbench.formats.source import as_texts, clean, number, whole
-from collbench.results.base import Observed
-from collbench.results.collectives import Measurement, Reported
+from collbench.results import Measurement, Observed, Reported
 from collbench.runfile.header import Device, ForeignTest, Header
 from collbench.stats import percentile
 
@@ -152,7 +151,7 @@ def fitting(selection: ExportSelection) -> list[Part]:
         if collective in known:
             selected.append(part)
         else:
-            selection.leave(f"nccl-tests has no {collective.name}")
+            selection.left_out[f"nccl-tests has no {collective.name}"] += 1
     if tests and not selected:
         names = ", ".join(dict.fromkeys(part.lines[0].case.collective.name for part in tests))
         raise UsageError(f"nothing to export: nccl-tests has no {names}; choose --to csv")

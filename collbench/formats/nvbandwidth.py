@@ -6,19 +6,22 @@ out.  In tests of both directions three matrices follow each other, the last of 
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from collbench.collectives import COLLECTIVES
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats.imported import Device, ForeignRow, Hints, ImportedTest, LeftOut, machine_of, make_results
+from collbench.formats.imported import Device, Hints, ImportedTest, LeftOut, machine_of, make_case
 from collbench.formats.source import HEAD, Source, as_list, as_mapping, as_texts, clean, number, seconds_of, whole
+from collbench.results import Note, Reported
 
 NAME = "nvbandwidth"
 START = re.compile(r'\{\s*"nvbandwidth"\s*:')
 PAIRS = re.compile(r"(?:multinode_)?device_to_device_(bidirectional_)?memcpy_(read|write)_(ce|sm)")
 DEVICE = re.compile(r"\d+: (.{1,80}?) \([0-9A-Fa-f:.]+\)(?:: \((.{1,80})\))?")
 BUFFER = 512 << 20  # bytes, its default (-b 512), which no version writes
+ASSUMED = f"sizes are taken to be {BUFFER >> 20} MiB, the default of -b: only rates are written"
 
 
 def recognises(source: Source) -> bool:
@@ -32,86 +35,52 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     while begin := START.search(source.text, end):
         try:
             value, end = json.JSONDecoder().raw_decode(source.text, begin.start())
-        except json.JSONDecodeError as error:
-            raise RunFileError(f"{source.name}:{error.lineno}: not JSON: {error.msg}") from None
-        except (ValueError, RecursionError):
-            raise RunFileError(f"{source.name}: its JSON has too long numbers or is nested too deeply") from None
-        tests.append(_test(source, as_mapping(value[NAME])))
+        except (ValueError, RecursionError) as error:
+            raise RunFileError(f"{source.name}: not JSON: {clean(error)}") from None
+        tests.append(_test(source.file, as_mapping(value[NAME])))
     if not tests:
         raise RunFileError(f"{source.name}: no object of nvbandwidth in it")
     return tests
 
 
-def _test(source: Source, top: Mapping[str, Any]) -> ImportedTest:
-    found = [DEVICE.match(text) for text in as_texts(top.get("GPU Device list"))]
-    devices = [Device(at, clean(name[2] or "", 64), clean(name[1], 64)) for at, name in enumerate(found) if name]
+def _test(file: str, top: Mapping[str, Any]) -> ImportedTest:
+    found = filter(None, map(DEVICE.match, as_texts(top.get("GPU Device list"))))
+    devices = [Device(at, clean(name[2] or "", 64), clean(name[1], 64)) for at, name in enumerate(found)]
     cuda = whole(top.get("CUDA Runtime Version")) or 0
-    versions = {
-        "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
-        "driver": clean(top.get("Driver Version")),
-    }
-    machine, left_out = machine_of(devices, 2, "gpu", versions, {}), LeftOut()
-    results = [
-        result
-        for how, row in _rows(list(map(as_mapping, as_list(top.get("testcases")))), left_out)
-        for result in make_results(
-            source.name, [row], machine, implementation=how, statistic="slowest pair", left_out=left_out
-        )
-    ]
+    versions = {"cuda": f"{cuda // 1000}.{cuda % 1000 // 10}", "driver": clean(top.get("Driver Version", ""))}
+    tests = [as_mapping(test) for test in as_list(top.get("testcases"))]
+    rows = [_slowest_pair(test, at) for at, test in enumerate(tests)]
+    others = [f"{test.get('name')}, {test.get('status')}" for test, row in zip(tests, rows, strict=True) if not row]
     return ImportedTest(
         format=NAME,
         tool=NAME,
-        version=clean(top.get("version") or "", 20),
-        file=source.file,
-        machine=machine,
-        results=tuple(results),
-        left_out=left_out.reasons,
-        remarks=(
-            f"sizes are taken to be {BUFFER >> 20} MiB, the default of -b: only rates are written",
-            *(f"it says: {clean(top[key])}" for key in ("error", "warning") if key in top),
-        ),
+        version=clean(top.get("version", ""), 20),
+        file=file,
+        machine=machine_of(devices, 2, "gpu", versions, {}),
+        results=tuple(filter(None, rows)),
+        left_out=LeftOut(f"no rates of copies between two GPUs: {'; '.join(others)}" for _ in others).reasons,
+        remarks=(ASSUMED, *(f"it says: {clean(top[key])}" for key in ("error", "warning") if key in top)),
     )
 
 
-def _rows(testcases: list[Mapping[str, Any]], left_out: LeftOut) -> Iterator[tuple[str, ForeignRow]]:
-    """Yield the implementation and the row of each test of pairs that passed."""
-    others: dict[str, list[str]] = {}
-    for at, testcase in enumerate(testcases):
-        name, status = clean(testcase.get("name"), 60), clean(testcase.get("status"), 20)
-        kind, rates = PAIRS.fullmatch(name), _rates(as_list(testcase.get("bandwidth_matrix")))
-        if not kind or status != "Passed" or not rates:
-            why = ("without a bandwidth" if status == "Passed" else status) if kind else "no copies between two GPUs"
-            others.setdefault(why, []).append(name)
-            continue
-        # Where there is no total, as in old versions, a copy engine's rate is that of one direction.
-        both = kind[1] and (kind[3] == "sm" or "Total" in clean(testcase.get("bandwidth_description")))
-        (a, b), rate = min(rates.items(), key=lambda pair: pair[1])
-        yield (
-            f"memcpy-{kind[2]}-{kind[3]}",
-            ForeignRow(
-                number=at,
-                collective="bidirectional" if kind[1] else "bandwidth",
-                nbytes=BUFFER,
-                dtype="uint8",
-                seconds=seconds_of((2 if both else 1) * BUFFER / rate / 1e9, unit=1.0),
-                note=f"slowest of {len(rates)} pairs, GPU {a} and GPU {b}; fastest {max(rates.values()):g} GB/s",
-                printed={"name": name},
-            ),
-        )
-    for why, names in others.items():
-        for at in range(len(names)):
-            left_out.add(f"{why}: {', '.join(names)}", at)
-
-
-def _rates(matrix: list[Any]) -> dict[tuple[int, int], float]:
-    """Return the rates of the pairs in the last matrix of a test, in GB/s."""
-    size = len(as_list(matrix[-1])) if matrix else 0
-    cells = [
-        (row, column, number(cell))
-        for row, line in enumerate(matrix[-size:])
-        for column, cell in enumerate(as_list(line))
-    ]
-    return {(row, column): rate for row, column, rate in cells if rate and rate > 0}
+def _slowest_pair(test: Mapping[str, Any], at: int) -> Reported | None:
+    """Return the slowest pair of a test of copies between two GPUs, None of any other test."""
+    name, lines = clean(test.get("name"), 60), list(map(as_list, as_list(test.get("bandwidth_matrix"))))
+    last = lines[-len(lines[-1]) :] if lines else []
+    cells = [(number(cell) or 0, a, b) for a, line in enumerate(last) for b, cell in enumerate(line)]
+    rates = sorted(cell for cell in cells if cell[0] > 0)
+    kind = PAIRS.fullmatch(name)
+    if not kind or not rates:
+        return None
+    # Where there is no total, as in old versions, a copy engine's rate is that of one direction.
+    directions = 2 if kind[1] and (kind[3] == "sm" or "Total" in clean(test.get("bandwidth_description"))) else 1
+    rate, a, b = rates[0]
+    collective = COLLECTIVES["bidirectional" if kind[1] else "bandwidth"]
+    case = make_case(collective, BUFFER, "uint8", "", 0, 2, in_place=False)
+    seconds = seconds_of(directions * BUFFER / rate / 1e9, unit=1.0)
+    note = f"slowest of {len(rates)} pairs, GPU {a} and GPU {b}; fastest {rates[-1][0]:g} GB/s"
+    how, printed = f"memcpy-{kind[2]}-{kind[3]}", {"row": at, "name": name}
+    return Reported(case, how, "gpu", seconds, "slowest pair", None, (), printed, note=Note.of(note))
 
 
 FORMAT = Format(NAME, "JSON of nvbandwidth, -j", recognises, read, order=1)

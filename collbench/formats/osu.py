@@ -24,17 +24,7 @@ from collbench.formats.imported import (
     require_ranks,
 )
 from collbench.formats.nccl_tests_log import begins_row, without_log
-from collbench.formats.source import (
-    SHORTEST,
-    Source,
-    bare,
-    body,
-    clean,
-    exact,
-    number,
-    processes_started,
-    seconds_of,
-)
+from collbench.formats.source import SHORTEST, Source, bare, body, clean, exact, number, processes_started, seconds_of
 
 NAME = "osu"
 TITLE = re.compile(
@@ -50,23 +40,17 @@ TYPE = re.compile(r"Datatype:\s*(\w+)")
 TIME = re.compile(r"(?:Avg |Average )?Lat(?:ency)?\s*\(us\)")
 RATE = re.compile(r"Bandwidth\s*\(MB/s\)|MB/s")
 PAIRS = re.compile(r"\[ pairs: (\d{1,6}) \](?: \[ window size: (\d{1,6}) \])?")
-TYPES = {
-    "MPI_CHAR": "int8",
-    "MPI_SIGNED_CHAR": "int8",
-    "MPI_INT8_T": "int8",
-    "MPI_BYTE": "uint8",
-    "MPI_UNSIGNED_CHAR": "uint8",
-    "MPI_UINT8_T": "uint8",
-    "MPI_INT": "int32",
-    "MPI_INT32_T": "int32",
-    "MPI_UNSIGNED": "uint32",
-    "MPI_UINT32_T": "uint32",
-    "MPI_LONG": "int64",
-    "MPI_INT64_T": "int64",
-    "MPI_UINT64_T": "uint64",
-    "MPI_FLOAT": "float",
-    "MPI_DOUBLE": "double",
+NAMES = {  # of types in MPI, behind MPI_
+    "int8": "CHAR SIGNED_CHAR INT8_T",
+    "uint8": "BYTE UNSIGNED_CHAR UINT8_T",
+    "int32": "INT INT32_T",
+    "uint32": "UNSIGNED UINT32_T",
+    "int64": "LONG INT64_T",
+    "uint64": "UINT64_T",
+    "float": "FLOAT",
+    "double": "DOUBLE",
 }
+TYPES = {f"MPI_{name}": dtype for dtype, names in NAMES.items() for name in names.split()}
 VALIDATION = {"pass": 0, "fail": 1}  # how many elements are wrong is not printed
 
 

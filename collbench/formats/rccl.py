@@ -9,28 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats.imported import (
-    ForeignRow,
-    Hints,
-    ImportedTest,
-    LeftOut,
-    Machine,
-    make_results,
-    require_ranks,
-)
+from collbench.formats.imported import ForeignRow, Hints, ImportedTest, LeftOut, Machine, make_results, require_ranks
 from collbench.formats.nccl_tests_json import proper_json
-from collbench.formats.source import (
-    HEAD,
-    CsvRow,
-    CsvTable,
-    Source,
-    clean,
-    count,
-    csv_table,
-    exact,
-    number,
-    seconds_of,
-)
+from collbench.formats.source import HEAD, CsvRow, CsvTable, Source, clean, count, csv_table, exact, number, seconds_of
+from collbench.results import by_key
 
 NAME = "rccl"
 NEEDED = {"collective", "size", "type", "time"}
@@ -55,12 +37,10 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         table = _json_table(source)
         torn = bool(table.bad) or not source.text.rstrip().endswith(("}", "]"))
     else:
-        table = _without_cut_rows(csv_table(source, NEEDED, _with_nodes))
+        table = _without_cut_rows(csv_table(_with_nodes(source), NEEDED))
         torn = source.torn
-    by_ranks: dict[int, list[CsvRow]] = {}
-    for row in table.rows:
-        ranks = require_ranks(source.name, hints, _ranks(row[1]), "it does not tell the number of ranks")
-        by_ranks.setdefault(ranks, []).append(row)
+    why = "it does not tell the number of ranks"
+    by_ranks = by_key(table.rows, lambda row: require_ranks(source.name, hints, _ranks(row[1]), why))
     tests: list[ImportedTest] = []
     for ranks, rows in by_ranks.items():
         left_out = LeftOut(() if tests else table.bad)
@@ -86,10 +66,11 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     return tests
 
 
-def _with_nodes(names: list[str], words: list[str]) -> list[str]:
-    """Return the columns of a row: older versions with MPI leave `nodes` out of the header, and not out of the rows."""
-    at = names.index("collective") + 1
-    return [*names[:at], "nodes", *names[at:]] if "ranks" in names and "nodes" not in names else names
+def _with_nodes(source: Source) -> Source:
+    """Return the file with every column named: older versions with MPI leave `nodes` out of the header alone."""
+    if "ranks" not in source.first.lower() or "nodes" in source.first.lower():
+        return source
+    return Source(source.name, re.sub("collective", "collective,nodes", source.text, count=1, flags=re.IGNORECASE))
 
 
 def _without_cut_rows(table: CsvTable) -> CsvTable:

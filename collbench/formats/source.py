@@ -11,7 +11,7 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -25,11 +25,11 @@ LARGEST = 2**28  # bytes of a file
 LONGEST = 2**14  # characters of a line that may say something
 HEAD = 2**16  # characters in which signs of a format are looked for first
 GREATEST = 2**62  # bytes of a message
+MOST_RANKS = 2**20
 SHORTEST, LASTING = 1e-12, 1e9  # seconds of an operation
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 STDIN = "-"
 LOGS = ("*.log", "*.log.gz", "*.jsonl", "*.jsonl.gz", "*.json")  # files of a folder that are read
-GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,17 @@ class Source:
         """The name of the file without its folder, for a header."""
         return clean(Path(self.name).name) or "stdin"
 
+    @classmethod
+    def joined(cls, sources: Sequence["Source"]) -> "Source":
+        """Return the files of one program as one, which is torn if one of them is."""
+        more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
+        text = "\n".join(source.text.removesuffix("\n") for source in sources)
+        return cls(sources[0].name + more, text if any(source.torn for source in sources) else text + "\n")
+
 
 def files_in(path: Path) -> list[Path]:
     """Return the logs in a folder and the folders below it, in order; of anything else the path itself."""
-    if not path.is_dir():
-        return [path]
-    found = sorted({file for pattern in LOGS for file in path.rglob(pattern) if file.is_file()})
+    found = sorted(file for pattern in LOGS for file in path.rglob(pattern)) if path.is_dir() else [path]
     if not found:
         raise RunFileError(f"{path}: no {', '.join(LOGS)} in this folder; name the files")
     return found
@@ -87,7 +92,7 @@ def load(path: Path) -> Source:
 
 def decode(name: str, raw: bytes) -> Source:
     """Decode the bytes of a file, which may be compressed by gzip."""
-    if raw[:2] == GZIP:
+    if raw[:2] == b"\x1f\x8b":
         try:
             raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(LARGEST + 1)
         except (OSError, EOFError, zlib.error) as error:
@@ -271,22 +276,8 @@ class CsvTable:
     bad: list[str] = field(default_factory=list)
 
 
-def csv_table(
-    source: Source,
-    needed: Collection[str],
-    names_for: Callable[[list[str], list[str]], list[str]] = lambda names, words: names,
-) -> CsvTable:
-    """Read a CSV file.
-
-    Args:
-        source: The file.
-        needed: Columns that it must have, in lower case.
-        names_for: Returns the names of a row's columns, from those of the header and the words of the row.
-
-    Raises:
-        RunFileError: A column is missing, or there is no row.
-
-    """
+def csv_table(source: Source, needed: Collection[str]) -> CsvTable:
+    """Read a CSV file; RunFileError if it lacks one of the columns (in lower case), or has no row."""
     table = CsvTable()
     names: list[str] = []
     for line_number, line in source.lines():
@@ -302,11 +293,10 @@ def csv_table(
             if missing:
                 raise RunFileError(f"{source.name}:{line_number}: no column {', '.join(missing)}")
             continue
-        columns = names_for(names, words)
-        if len(words) != len(columns):
-            table.bad.append(f"line {line_number} has {len(words)} columns, not {len(columns)} ({clean(line, 40)!r})")
+        if len(words) != len(names):
+            table.bad.append(f"line {line_number} has {len(words)} columns, not {len(names)} ({clean(line, 40)!r})")
             continue
-        table.rows.append((line_number, dict(zip(columns, map(str.strip, words), strict=True))))
+        table.rows.append((line_number, dict(zip(names, map(str.strip, words), strict=True))))
     if not table.rows:
         raise RunFileError(f"{source.name}: no row with results{''.join(f'; {reason}' for reason in table.bad[:1])}")
     return table

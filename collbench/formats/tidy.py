@@ -12,7 +12,7 @@ from collbench.formats.exported import Exported, ExportSelection, wrong_elements
 from collbench.formats.imported import Hints, ImportedTest, LeftOut, Machine, UnfitRow, make_case, require_ranks
 from collbench.formats.source import CsvRow, Source, clean, count, csv_table, exact, seconds_of
 from collbench.host.sanitize import cell
-from collbench.results.collectives import Measurement, Prediction, Reported
+from collbench.results import Measurement, Prediction, Reported
 from collbench.runfile.earlier import note_of
 
 NAME = "csv"

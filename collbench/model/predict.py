@@ -56,7 +56,8 @@ def curve(
     if implementation == "nccl":
         return _nccl(part, cases, calibration or calibration_of(system))
     if implementation.startswith(COPIES):
-        return [_copied(part, case, implementation) for case in cases]
+        (low, high), times = COPIED_BAND, [case.nbytes / (COPIED * part.to_next) for case in cases]
+        return [Prediction(case, implementation, t, low * t, high * t) for case, t in zip(cases, times, strict=True)]
     if implementation != "auto" and implementation not in handwritten.modelled():
         if implementation in implementations():
             raise Unsupported(
@@ -78,12 +79,6 @@ def _nccl(system: System, cases: Sequence[Case], calibration: Calibration | None
         algorithm, protocol = terms.algorithms[place], terms.protocols[place]
         predictions.append(Prediction(case, "nccl", seconds, low * seconds, high * seconds, algorithm, protocol))
     return predictions
-
-
-def _copied(system: System, case: Case, name: str) -> Prediction:
-    seconds = case.nbytes / (COPIED * system.to_next)
-    low, high = COPIED_BAND
-    return Prediction(case, name, seconds, low * seconds, high * seconds)
 
 
 def _handwritten(system: System, case: Case, name: str) -> Prediction:

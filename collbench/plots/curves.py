@@ -11,6 +11,7 @@ Another figure of the same panels is a view in views.py, another look of all a p
 import math
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from collbench.analysis.crossover import rivals, winners
@@ -63,11 +64,7 @@ Cell = list[Curves]
 """What shares its axes: one panel, or several in an overlay."""
 
 
-def figures(
-    runs: Sequence[Run],
-    request: PlotRequest = PLAIN,
-    say: Say = lambda reason: None,
-) -> Named:
+def figures(runs: Sequence[Run], request: PlotRequest = PLAIN, say: Say = lambda reason: None) -> Named:
     """Yield each figure with its name; `say` gets each panel that a view has to leave out, and why."""
     rows = panels(runs, request.apart, request.machine)
     if request.implementations:
@@ -75,13 +72,7 @@ def figures(
         rows = {combination: row for combination, row in rows.items() if row}
     rows = told_apart(rows, say)
     known = _looks(line for row in rows.values() for panel in row for line, _ in panel.points)
-    said: set[str] = set()
-
-    def say_once(reason: str) -> None:
-        if reason not in said:
-            said.add(reason)
-            say(reason)
-
+    say_once = cache(say)
     for combination, row in rows.items():
         for name, figure in _of_row(combination, row, known, request, say_once):
             yield "-".join([*_distinction(combination, rows), name]), figure

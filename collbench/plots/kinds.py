@@ -16,7 +16,7 @@ from collbench import plots
 from collbench.errors import UsageError
 from collbench.host.sanitize import text
 from collbench.plots.axes import Figure, heading
-from collbench.plots.save import save
+from collbench.plots.save import save, save_as
 from collbench.plots.style import COLOURED, SCREEN, Style
 from collbench.runfile.store import Run, why_none
 
@@ -90,10 +90,8 @@ def draw(
 
     The same runs give the same bytes, whatever the user's Matplotlib configuration.
     """
-    paths: list[Path] = []
-    for stem, figure, plot_style in _drawn(runs, request, say):
-        paths += save(figure, folder, stem, formats, plot_style)
-    return paths
+    drawn = _drawn(runs, request, say)
+    return [path for stem, figure, look in drawn for path in save(figure, folder, stem, formats, look)]
 
 
 def draw_file(runs: Sequence[Run], file: Path, request: PlotRequest, say: Say) -> list[Path]:
@@ -110,10 +108,7 @@ def draw_file(runs: Sequence[Run], file: Path, request: PlotRequest, say: Say) -
             f"--out {file} is one file, and these are {len(found)} figures: {names}; "
             "give a folder, or choose one with --view"
         )
-    paths: list[Path] = []
-    for _, figure, plot_style in found:
-        paths += save(figure, file.parent, file.stem, [file.suffix[1:]], plot_style)
-    return paths
+    return [path for _, figure, look in found for path in save_as(figure, file, look)]
 
 
 def _drawn(runs: Sequence[Run], request: PlotRequest, say: Say) -> Iterator[tuple[str, Figure, Style]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from collbench.errors import StorageError
+from collbench.errors import StorageError, writing
 from collbench.results import Explanation, StepTimes
 from collbench.results.steps import COMMUNICATED, COMPUTED
 from collbench.units import format_size
@@ -26,10 +26,8 @@ def write(results: Sequence[Explanation | StepTimes], path: Path) -> None:
             events += _events_of(result, 1000 * number)
         else:
             events += _events_of_step(result, 1000 * number)
-    try:
+    with writing(path, "--out", StorageError):
         path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror}; choose another --out") from None
 
 
 def _events_of(explanation: Explanation, first_process: int) -> Iterator[dict[str, Any]]:

@@ -123,11 +123,7 @@ def _label(row: PlannedStep, rows: Sequence[PlannedStep], by_system: bool = Fals
 
 @style()
 def _stacked(
-    bars: Sequence[_Bar],
-    title: str,
-    axis: str,
-    ticks: Callable[[float], str] = format_seconds,
-    limit: float = 0.0,
+    bars: Sequence[_Bar], title: str, axis: str, ticks: Callable[[float], str] = format_seconds, limit: float = 0.0
 ) -> Figure:
     """Draw bars one below the other, the first at the top; the limit, if there is one, is GiB that none may pass."""
     shown = bars[:_MOST_BARS]

@@ -7,8 +7,9 @@ from pathlib import Path
 from collbench.analysis.compare import Comparison, Row
 from collbench.errors import UsageError
 from collbench.plots.axes import LEVEL, Axes, Figure, heading, new_figure, panel_grid, size_axis
-from collbench.plots.save import save
+from collbench.plots.save import save_as
 from collbench.plots.style import FORMATS, GREY, SCREEN, TOLD_APART, Look, looks, style
+from collbench.results import by_key
 
 _FARTHEST = 4.0  # times beyond the ratios themselves that an interval may stretch the axis
 
@@ -28,7 +29,7 @@ def draw(comparisons: Sequence[Comparison], paths: Sequence[Path]) -> list[Path]
     if drawn is None:
         return []
     try:
-        return [written for path in paths for written in save(drawn, path.parent, path.stem, [path.suffix[1:]])]
+        return [written for path in paths for written in save_as(drawn, path)]
     except OSError as error:
         raise UsageError(f"cannot write {error.filename}: {error.strerror}; choose another --out") from None
 
@@ -57,10 +58,8 @@ def figure(comparisons: Sequence[Comparison]) -> "Figure | None":
 
 
 def _kinds(comparison: Comparison) -> list[list[Row]]:
-    kinds: dict[object, list[Row]] = {}
-    for row in comparison.rows:
-        kinds.setdefault(row.base.case.kind, []).append(row)
-    return [sorted(rows, key=lambda row: row.base.case.nbytes) for rows in kinds.values()]
+    kinds = by_key(comparison.rows, lambda row: row.case.kind).values()
+    return [sorted(rows, key=lambda row: row.case.nbytes) for rows in kinds]
 
 
 def _panel(axes: Axes, comparison: Comparison, rows: Sequence[Row], chosen: dict[str, Look]) -> None:

@@ -66,10 +66,7 @@ def spaced(sizes: Sequence[int], most: int) -> list[int]:
 
 @style()
 def _figure(
-    panel: Panel,
-    sampled: Mapping[tuple[Line, int], Drawn],
-    sizes: list[int],
-    looks: Mapping[Line, Look],
+    panel: Panel, sampled: Mapping[tuple[Line, int], Drawn], sizes: list[int], looks: Mapping[Line, Look]
 ) -> Figure:
     from matplotlib.ticker import MaxNLocator
 

@@ -49,6 +49,11 @@ def save(figure: Figure, folder: Path, stem: str, formats: Sequence[str], plot_s
     return paths
 
 
+def save_as(figure: Figure, path: Path, plot_style: Style = SCREEN) -> list[Path]:
+    """Write a figure into that file, in the format that its name ends in, and return the file."""
+    return save(figure, path.parent, path.stem, [path.suffix[1:]], plot_style)
+
+
 def page_png(figure: Figure) -> bytes:
     """Return the bytes of a small PNG, with few colours, that stands in a page."""
     with style():

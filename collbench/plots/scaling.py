@@ -71,8 +71,5 @@ def _curve(axes: Axes, curve: Curve, look: Look) -> None:
 
 
 KIND = Kind(
-    order=30,
-    rows=(StepTimes, StepPrediction),
-    needs="steps on several numbers of ranks",
-    figures=run_by_run(figures),
+    order=30, rows=(StepTimes, StepPrediction), needs="steps on several numbers of ranks", figures=run_by_run(figures)
 )

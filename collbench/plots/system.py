@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from collbench.errors import UsageError
 from collbench.plots.axes import Axes, Figure, new_figure
-from collbench.plots.save import save
+from collbench.plots.save import save_as
 from collbench.plots.style import FORMATS, style
 from collbench.topology.render import fabric_words, nic_words, tiers
 from collbench.topology.system import System
@@ -65,7 +65,7 @@ def draw(system: System, path: Path) -> Path:
     """
     if path.suffix[1:] not in FORMATS:
         raise UsageError(f"{path} is no picture's name; let it end in .{', .'.join(FORMATS)}")
-    return save(figure(system), path.parent, path.stem, [path.suffix[1:]])[0]
+    return save_as(figure(system), path)[0]
 
 
 @style()

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from collbench.cases import Case
 from collbench.plots.axes import (
     Axes,
     Figure,
@@ -23,7 +22,7 @@ from collbench.plots.axes import (
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import DARK, OTHERS, style
 from collbench.plots.style import PHASES as COLOURS
-from collbench.results import PARTS, Explanation
+from collbench.results import PARTS, Explanation, by_key
 from collbench.results.collectives import PHASES, Track
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
@@ -48,10 +47,7 @@ def figures(run: Run, request: PlotRequest) -> Named:
     for explanation in shown:
         if explanation.tracks:
             yield f"timeline-{_stem(explanation)}-{explanation.implementation}", _timeline(explanation)
-    groups: dict[Case, list[Explanation]] = {}
-    for explanation in shown:
-        groups.setdefault(explanation.case, []).append(explanation)
-    for group in groups.values():
+    for group in by_key(shown, lambda explanation: explanation.case).values():
         if len(group) > 1:
             yield f"shares-{_stem(group[0])}", _shares(group)
 
@@ -66,9 +62,8 @@ def _stem(explanation: Explanation) -> str:
 @style()
 def _timeline(explanation: Explanation) -> Figure:
     # As many tracks of each rank as there is room for, the first blocks.
-    by_rank: dict[int, list[Track]] = {}
-    for track in sorted(explanation.tracks, key=lambda track: (track.rank, track.block)):
-        by_rank.setdefault(track.rank, []).append(track)
+    tracks = sorted(explanation.tracks, key=lambda track: (track.rank, track.block))
+    by_rank = by_key(tracks, lambda track: track.rank)
     each = max(1, _MOST_TRACKS // len(by_rank))
     shown = [track for blocks in by_rank.values() for track in blocks[:each]][:_MOST_TRACKS]
     crowded = max(len(track.spans) for track in shown) > _MOST_SPANS

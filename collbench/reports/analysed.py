@@ -16,7 +16,7 @@ from collbench.analysis.verdict import Health, but_for
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.reports.sanitize import SafeRun, safe_text
-from collbench.results import Observed, observed
+from collbench.results import Observed, by_key, observed
 from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.files import to_toml
@@ -65,9 +65,7 @@ def analysed(safe: SafeRun, system_name: str | None) -> AnalysedRun:
 
     """
     system, why_not = _system_of(safe.run, system_name)
-    rows: dict[tuple[Case, str], list[Observed]] = {}
-    for result in observed(safe.run.results):
-        rows.setdefault((result.case.kind, result.implementation), []).append(result)
+    rows = by_key(observed(safe.run.results), lambda result: (result.case.kind, result.implementation))
     judged = dict(list(rows.items())[:_MOST_CURVES])
     few = tuple(result for result in safe.run.results if (result.case.kind, result.implementation) in judged)
     fits = curves([replace(safe.run, results=few)])

@@ -15,7 +15,7 @@ from collbench.reports.sanitize import SafeRun
 from collbench.reports.sections import Anchors, distinct
 from collbench.reports.summary import statuses
 from collbench.reports.table import check
-from collbench.results import Timed, timed
+from collbench.results import Timed, by_key, timed
 from collbench.runfile.store import Run
 
 ROOM = 200_000
@@ -27,15 +27,15 @@ _DIGITS = 4  # significant, which is more than any sample repeats
 SYMBOLS = {
     "o": "circle",
     "s": "square",
-    "v": "triangle-down",
-    "^": "triangle-up",
     "D": "diamond",
     "d": "diamond-tall",
     "P": "cross",
     "X": "x",
+    "p": "pentagon",
+    "v": "triangle-down",
+    "^": "triangle-up",
     "<": "triangle-left",
     ">": "triangle-right",
-    "p": "pentagon",
     "*": "star",
     "h": "hexagon2",
 }
@@ -87,24 +87,17 @@ def data_block(value: Any) -> Markup:
 
 def _lines(run: SafeRun) -> Iterator[tuple[Case, list[Timed]]]:
     """Yield each implementation's results of a kind of case by size; the later of two for the same case."""
-    curves: dict[tuple[Case, str, bool], dict[int, Timed]] = {}
-    for result in timed(run.run.results):
-        if result.case.nbytes:
-            key = result.case.kind, result.implementation, result.predicted
-            curves.setdefault(key, {})[result.case.nbytes] = result
-    for (kind, _, _), sizes in curves.items():
+    rows = (row for row in timed(run.run.results) if row.case.nbytes)
+    curves = by_key(rows, lambda row: (row.case.kind, row.implementation, row.predicted))
+    for (kind, _, _), curve in curves.items():
+        sizes = {row.case.nbytes: row for row in curve}
         yield kind, [sizes[size] for size in sorted(sizes)]
 
 
 def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str, Any]:
     """Return a curve for the script: seconds and bytes by size, and how it is drawn.
 
-    Args:
-        run: The run that the results are of.
-        rows: Results by size.
-        earlier: How many runs the figure has before this one; their lines differ by dashes.
-        look: The look of the implementation.
-
+    The figure has *earlier* runs before this one, and their lines differ by dashes.
     """
     first, bands = rows[0], [row.band for row in rows]
     predicted = first.predicted

@@ -23,7 +23,7 @@ class SafeRun:
 
     label: str  # tells it from the other runs of the report
     run: Run
-    odd: tuple[tuple[Result, str], ...]  # results without numbers: reason
+    odd: tuple[Result, ...]  # results that were checked, and not timed
     every: tuple[Result, ...]  # usable and odd results, in the file's order
 
     @property
@@ -58,13 +58,11 @@ def safe_runs(runs: Sequence[Run]) -> list[SafeRun]:
     for place, (run, name) in enumerate(zip(runs, names, strict=True)):
         label = f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name
         every = tuple(_safe_result(result) for result in run.results)
-        odd = []
-        for result in every:
-            if isinstance(result, Observed) and not result.wrong and not any(result.times):
-                odd.append((result, "it was checked, and not timed"))
-        unusable = {id(result) for result, _ in odd}
+        observed = [row for row in every if isinstance(row, Observed)]
+        odd = tuple(row for row in observed if not row.wrong and not any(row.times))
+        unusable = set(map(id, odd))
         usable = tuple(result for result in every if id(result) not in unusable)
-        found.append(SafeRun(label, replace(run, header=_safe_header(run.header), results=usable), tuple(odd), every))
+        found.append(SafeRun(label, replace(run, header=_safe_header(run.header), results=usable), odd, every))
     return found
 
 

@@ -19,12 +19,11 @@ from collbench.analysis.fit import HEADING, columns
 from collbench.analysis.interconnects import Table, left_out, of_run, tables
 from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
-from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.reports.analysed import AnalysedRun
 from collbench.reports.sanitize import SafeRun, safe_text
-from collbench.results import PARTS, Explanation, PlannedStep
+from collbench.results import PARTS, Explanation, PlannedStep, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
 from collbench.topology.system import System
@@ -155,13 +154,11 @@ def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> t
 def crossovers(analysed: AnalysedRun) -> Part:
     """Return who is fastest where, and each hand-written implementation against the library in words."""
     timed = rivals(analysed.run.results)
-    names: dict[Case, set[str]] = {}
-    for row in timed:
-        names.setdefault(row.case.kind, set()).add(row.implementation)
+    rows_of = by_key(timed, lambda row: row.case.kind)
     found = []
     for case, ranges in winners(timed):
         # An implementation without rivals is fastest everywhere, which says nothing.
-        if len(names[case.kind]) > 1:
+        if len({row.implementation for row in rows_of[case.kind]}) > 1:
             rows = [(format_span(span.first, span.last), " or ".join(span.names)) for span in ranges]
             found.append(TextTable(f"Fastest: {case.title}", ("size", "implementation"), rows))
     words = [in_words(contest) for contest in contests(timed, libraries())]
@@ -176,29 +173,26 @@ def explained(analysed: AnalysedRun) -> list[Explanation]:
 
 def spent(analysed: AnalysedRun, anchors: Anchors) -> Part:
     """Return a table for each case of the first explanations, after its anchor: where the time of operations goes."""
-    rows: dict[Case, list[tuple[Any, ...]]] = {}
-    for result in explained(analysed)[:MOST]:
-        shares = {part: result.share(part) for part in PARTS}
-        rows.setdefault(result.case, []).append((result.implementation, format_seconds(result.seconds), shares))
     tables = []
-    for case, of_case in rows.items():
+    for case, results in by_key(explained(analysed)[:MOST], lambda result: result.case).items():
+        rows = []
+        for result in results:
+            shares = {part: result.share(part) for part in PARTS}
+            rows.append((result.implementation, format_seconds(result.seconds), shares))
         caption = f"{case.title}, {format_size(case.nbytes)}"
-        table = TextTable(caption, ("implementation", "time", "shares", *PARTS), of_case)
+        table = TextTable(caption, ("implementation", "time", "shares", *PARTS), rows)
         tables.append((anchors.new("spent", caption), table))
     return Part(tables=tables)
 
 
 def fits(analysed: AnalysedRun) -> Part:
     """Return latency and bandwidth of each curve that has a fit, and why others have none."""
-    rows: dict[str, list[Any]] = {}
-    reasons = []
-    for curve in analysed.curves:
-        if curve.fit:
-            rows.setdefault(curve.case.title, []).append(columns(curve))
-        else:
-            reasons.append(f"{curve.case.title}, {curve.implementation}: no fit, {curve.reason}.")
+    fitted = by_key((curve for curve in analysed.curves if curve.fit), lambda curve: curve.case.title)
+    unfit = [curve for curve in analysed.curves if not curve.fit]
+    reasons = [f"{curve.case.title}, {curve.implementation}: no fit, {curve.reason}." for curve in unfit]
     heading = ("implementation", *HEADING[1:])
-    return Part(reasons, [TextTable(f"Fitted: {title}", heading, of_kind) for title, of_kind in rows.items()])
+    tables = [TextTable(f"Fitted: {title}", heading, [*map(columns, of_kind)]) for title, of_kind in fitted.items()]
+    return Part(reasons, tables)
 
 
 def verdicts(analysed: AnalysedRun) -> Part:
@@ -212,9 +206,8 @@ def verdicts(analysed: AnalysedRun) -> Part:
         curves.append(curve._replace(because=because))
     heading = ["implementation", "verdict", *(["because"] if any(curve.because for curve in curves) else [])]
     against = f", against {analysed.system.title}" if analysed.system else ""
-    tables = []
-    for kind in distinct(curve.kind for curve in curves):
-        tables.append(TextTable(f"{kind}{against}", heading, [curve for curve in curves if curve.kind == kind]))
+    by_kind = by_key(curves, lambda curve: curve.kind).items()
+    tables = [TextTable(f"{kind}{against}", heading, alike) for kind, alike in by_kind]
     unknown = [] if analysed.system else [f"{analysed.why_not}."]
     return Part(unknown, tables, notes=analysed.notes)
 
@@ -274,9 +267,8 @@ def plans(analysed: AnalysedRun, room: int, anchors: Anchors) -> Part:
     least = min((row.typical / row.tokens for row in systems), default=1.0)
     best = set(map(id, analysis.front(priced)))
     memory = [(format_size(row.needed), format_size(row.capacity)) for row in layouts]
-    scaled = []
-    for scale in analysis.scaled(analysis.planned(results, "scale")):
-        scaled += [(*_plan(row), f"{scale.efficiency(row):.1%}") for row in scale.rows]
+    scales = analysis.scaled(analysis.planned(results, "scale"))
+    scaled = [(*_plan(row), f"{scale.efficiency(row):.1%}") for scale in scales for row in scale.rows]
     compared = []
     for row in systems[:MOST]:
         times = f"{format_figure(row.typical / row.tokens / least)}x"

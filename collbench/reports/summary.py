@@ -14,12 +14,7 @@ from collbench.cases import Case
 from collbench.reports.analysed import AnalysedRun
 from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.reports.sections import Part, by_run, distinct, explained, listed
-from collbench.results import (
-    PARTS,
-    Outcome,
-    PlannedStep,
-    Timed,
-)
+from collbench.results import PARTS, Outcome, PlannedStep, Timed, by_key
 from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -43,11 +38,8 @@ class About(NamedTuple):
 
 def title_of(runs: Sequence[SafeRun]) -> str:
     """Return the title of the page: collectives and machines."""
-    subjects = []
-    for run in runs:
-        for result in run.every:
-            # The collective of a plan stands for its gradients only.
-            subjects.append("training plan" if isinstance(result, PlannedStep) else result.case.collective.name)
+    every = [result for run in runs for result in run.every]  # the collective of a plan stands for its gradients only
+    subjects = ["training plan" if isinstance(row, PlannedStep) else row.case.collective.name for row in every]
     machines = distinct(run.machine for run in runs)
     return f"{listed(distinct(subjects)) or 'collectives'}: {listed(machines, '; ')}"
 
@@ -105,14 +97,12 @@ class Subject:
 
 def subject_of(runs: Sequence[SafeRun]) -> Subject | None:
     """Return the kind of case with the most points, a measured before a predicted; None if no collective has a time."""
-    groups: dict[tuple[int, Case, bool], list[Timed]] = {}
-    for number, run in enumerate(runs):
-        for row in rivals(run.run.results):
-            groups.setdefault((number, row.case.kind, row.predicted), []).append(row)
+    every = [(number, row) for number, run in enumerate(runs) for row in rivals(run.run.results)]
+    groups = by_key(every, lambda pair: (pair[0], pair[1].case.kind, pair[1].predicted))
     if not groups:
         return None
     best = max(groups, key=lambda key: (not key[2], len(groups[key])))
-    return Subject(runs[best[0]], best[1], tuple(groups[best]))
+    return Subject(runs[best[0]], best[1], tuple(row for _, row in groups[best]))
 
 
 # ---- the verdict
@@ -132,11 +122,8 @@ def verdict(
 
     def of_run(run: AnalysedRun) -> Part:
         label = run.label if len(analysed) > 1 else ""
-        sentences = [*_spoilt(run)]
-        for name, part in parts:
-            if name == label:
-                sentences += part.words[:FIRST]
-        sentences += [*_fastest(run), *_right(run), *_spent(run)]
+        stepped = [word for name, part in parts if name == label for word in part.words[:FIRST]]
+        sentences = [*_spoilt(run), *stepped, *_fastest(run), *_right(run), *_spent(run)]
         return Part(sentences or ["no row has a time that is known to be right"])
 
     together = [("all runs", Part(which.words[:1]))] if which else []
@@ -206,10 +193,8 @@ def _against_library(subject: Subject) -> Iterator[str]:
     """Yield the largest gain over each library, or that there is none."""
     every = contests(subject.rows, libraries())
     for library in distinct(contest.library for contest in every):
-        known = []
-        for contest in every:
-            if contest.library == library:
-                known += [(point, contest.challenger) for point in contest.points if point.sign]
+        against = [contest for contest in every if contest.library == library]
+        known = [(point, contest.challenger) for contest in against for point in contest.points if point.sign]
         point, challenger = max(known, key=lambda pair: pair[0].ratio, default=(None, ""))
         if point is None:
             yield f"none is distinguishable from {library}, the library, at any size"

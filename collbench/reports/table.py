@@ -11,17 +11,7 @@ from collbench.cases import Case
 from collbench.plots.panels import share_a_device
 from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.reports.sections import distinct
-from collbench.results import (
-    PARTS,
-    Explanation,
-    Observed,
-    PlannedStep,
-    Result,
-    StepRow,
-    Timed,
-    Trained,
-    timed,
-)
+from collbench.results import PARTS, Explanation, Observed, PlannedStep, Result, StepRow, Timed, Trained, by_key, timed
 from collbench.units import format_rate, format_seconds, format_size
 
 _NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs library")
@@ -86,10 +76,10 @@ def all_rows(runs: Sequence[SafeRun], room: int) -> AllRows:
 
 def _rows(run: SafeRun, several_runs: bool, several_operations: bool) -> Iterable[TableRow]:
     """Yield the rows of a run; what is the same in all rows of the table is not said of each."""
-    odd = {id(result): reason for result, reason in run.odd}
+    odd = set(map(id, run.odd))
     references = _references(run.run.results)
     for result in run.every:
-        status, numbers, words = _cells(run, result, odd.get(id(result), ""), references)
+        status, numbers, words = _cells(run, result, id(result) in odd, references)
         size = format_size(result.case.nbytes) if 0 <= result.case.nbytes < 2**70 else "?"
         title = safe_text(result.case.title, 120) if several_operations else ""
         about = ", ".join(filter(None, (run.label if several_runs else "", title)))
@@ -102,18 +92,14 @@ def _rows(run: SafeRun, several_runs: bool, several_operations: bool) -> Iterabl
 def _references(results: Iterable[Result]) -> dict[Case, Timed]:
     """Return the library's last result for each case; of several libraries that of the fastest."""
     last = {(result.case, result.implementation): result for result in timed(results)}
-    fastest: dict[Case, Timed] = {}
-    for result in last.values():
-        case = result.case
-        if is_library(result.implementation) and (case not in fastest or result.typical < fastest[case].typical):
-            fastest[case] = result
-    return fastest
+    by_case = by_key((row for row in last.values() if is_library(row.implementation)), lambda row: row.case)
+    return {case: min(rows, key=lambda row: row.typical) for case, rows in by_case.items()}
 
 
-def _cells(run: SafeRun, result: Result, odd: str, references: dict[Case, Timed]) -> tuple[str, tuple[str, ...], str]:
+def _cells(run: SafeRun, result: Result, odd: bool, references: dict[Case, Timed]) -> tuple[str, tuple[str, ...], str]:
     """Return a row's status, its numbers, and its check, which is the reason where there are no numbers."""
     if odd:
-        return "bad", (), f"not usable: {odd}"
+        return "bad", (), "not usable: it was checked, and not timed"
     if result.problem:
         return "bad" if result.outcome.bad else "plain", (), safe_text(result.problem, 310)
     note = str(result.note)

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 from collbench import __version__
 from collbench.analysis.check import BANDWIDTH, CheckedSize, CheckResult, Status
-from collbench.analysis.gate import escaped
+from collbench.analysis.gate import escaped, junit_suite
 from collbench.analysis.sequential import Decision
 from collbench.errors import StorageError, writing
 from collbench.results.base import CaseResult
@@ -188,17 +188,7 @@ def _name(row: CaseResult) -> str:
 
 def junit(result: CheckResult) -> str:
     """Return JUnit's XML: a size that is slow or wrong fails, an undecided one is skipped."""
-    tests = list(_tests(result))
-    states = [test.state for test in tests]
-    numbers = {"tests": len(states), "failures": states.count("failed"), "errors": 0, "skipped": states.count("other")}
-    suite = ElementTree.Element("testsuite", {name: str(number) for name, number in numbers.items()})
-    suite.set("name", printable(f"collbench check: {result.where}"))
-    for test in tests:
-        case = ElementTree.SubElement(suite, "testcase", name=test.name, classname="collbench.check")
-        if test.state == "passed":
-            ElementTree.SubElement(case, "system-out").text = test.message
-        else:
-            ElementTree.SubElement(case, "failure" if test.state == "failed" else "skipped", message=test.message)
+    suite = junit_suite(f"collbench check: {result.where}", "collbench.check", [test[:3] for test in _tests(result)])
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
 

@@ -6,7 +6,8 @@ collectives.py  results of collectives: measured, reported, predicted, explained
 steps.py        results of steps: measured, predicted, training runs, plans
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TypeVar
 
 from collbench.results.base import Observed, Timed
 from collbench.results.collectives import PARTS, Explanation, Failed, Measurement, Prediction, Reported, Skipped
@@ -33,6 +34,7 @@ __all__ = [
     "StepTimes",
     "Timed",
     "Trained",
+    "by_key",
     "family",
     "observed",
     "timed",
@@ -52,6 +54,17 @@ Result = (
     | Prediction
 )
 """Any result; in a run file the field `kind` tells which."""
+
+Value = TypeVar("Value")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def by_key(values: Iterable[Value], key: Callable[[Value], Key]) -> dict[Key, list[Value]]:
+    """Return values by their key, keys and values in the order in which they come."""
+    groups: dict[Key, list[Value]] = {}
+    for value in values:
+        groups.setdefault(key(value), []).append(value)
+    return groups
 
 
 def timed(results: Iterable[Result | Timed]) -> Iterator[Timed]:
