@@ -15,7 +15,7 @@ from collbench.cases import Sweep
 from collbench.cli._process import obeys
 from collbench.cli.options import STANDARD, try_output, write_text
 from collbench.cli.progress import LiveTable, waiting
-from collbench.errors import StorageError, UsageError, writing
+from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import disturbed_in_words
@@ -103,8 +103,12 @@ def draw_plots(path: Path, formats: Sequence[str] = ("png",)) -> None:
     """Draw the pictures of a run file next to it, as `collbench plot` does, and print their paths."""
     from collbench.plots.kinds import draw  # a run without pictures needs none of it
 
-    with writing(path.parent, "--out FOLDER", StorageError):
+    try:
         pictures = draw([read(path)], path.parent, formats)
+    except (OSError, RunFileError) as error:
+        reason = getattr(error, "strerror", None) or error
+        remedy = f"all that was measured is in {path}" if path.exists() else "the run file was taken away after its end"
+        raise StorageError(f"cannot draw into {path.parent}: {reason}; {remedy}") from None
     for picture in pictures:
         click.echo(f"plot: {picture}")
 
