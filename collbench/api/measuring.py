@@ -22,7 +22,7 @@ from collbench.host.launcher import complaint, launched
 from collbench.host.sanitize import read_lines
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.interleave import LIBRARY_PLATFORM, MultiLibrary
-from collbench.measure.resumed import Kept
+from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
 from collbench.platforms.cpu.mpi_libraries import Library, find
@@ -80,14 +80,14 @@ def resuming_session(path: Path) -> Session | None:
         raise UsageError(wrong)
     joined = launched()
     path = path / NAME if path.is_dir() else path
-    kept = Kept.of(path, _content(path, joined))
-    if (joined[1] if joined else 0) != (processes := kept.header.processes):
+    existing = ResumedRun.of(path, _content(path, joined))
+    if (joined[1] if joined else 0) != (processes := existing.header.processes):
         before = f"by {processes} processes of a launcher" if processes else "by ranks that collbench started"
         start = f"start {processes} with the launcher" if processes else "start it without a launcher"
         raise UsageError(f"{path} was measured {before}; to resume it, {start}")
-    if kept.complete:
+    if existing.complete:
         return None
-    return Session(kept.header.topology.platform, kept.sweep, joined, None, kept=kept)
+    return Session(existing.header.topology.platform, existing.sweep, joined, None, existing=existing)
 
 
 def _content(path: Path, joined: Launched) -> bytes:

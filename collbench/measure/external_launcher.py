@@ -83,7 +83,7 @@ def agree_on(error: CollbenchError) -> None:
 class Joined:
     """The counterpart of Supervisor under an outside launcher; every process iterates over the same results."""
 
-    def __init__(self, platform: str, sweep: Sweep, kept: Sequence[Result] = ()) -> None:
+    def __init__(self, platform: str, sweep: Sweep, existing: Sequence[Result] = ()) -> None:
         self._limit = max(_LEAST, 2 * sweep.sampling.timeout)
         if WATCHDOG.phase is Phase.APART:  # after a sweep before this one
             WATCHDOG.start(world().rank)
@@ -103,7 +103,7 @@ class Joined:
         processes.unlink_mpich_memory()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
         self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
-        self._sweep, self._kept = to_sweep(fields), kept
+        self._sweep, self._existing = to_sweep(fields), existing
         self._platform: Platform | None = None
         self._current: tuple[Case, str] | None = None
         self._started: set[str] = set()  # implementations whose library has been started
@@ -149,7 +149,7 @@ class Joined:
         """Yield every result of the sweep on every process."""
         assert self._platform
         WATCHDOG.phase = Phase.MEASURING
-        for case, names, sampling in tasks(self._sweep, self._kept):
+        for case, names, sampling in tasks(self._sweep, self._existing):
             self._current = case, names[0]
             self._beat(names[0])
             results = execute_case(case, names, self._platform, sampling, self._beat)

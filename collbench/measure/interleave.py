@@ -240,9 +240,9 @@ class Starts(RankSets):
     row's interval comes from how far its starts are apart.
     """
 
-    def __init__(self, platform: str, sweep: Sweep, kept: Sequence[Result] = ()) -> None:
-        self._sweep, self._platform, self._kept = sweep, platform, kept
-        self._starts = [Supervisor(platform, sweep, kept=kept)]
+    def __init__(self, platform: str, sweep: Sweep, existing: Sequence[Result] = ()) -> None:
+        self._sweep, self._platform, self._existing = sweep, platform, existing
+        self._starts = [Supervisor(platform, sweep, existing=existing)]
         self._pools: dict[tuple[str, Case], Pool] = {}  # by curve
 
     def start(self, stack: ExitStack) -> WorkerHello:
@@ -267,9 +267,9 @@ class Starts(RankSets):
         if len(self._starts) == 1:
             yield from self._starts[0].run()
             return
-        for result in self._kept:
+        for result in self._existing:
             self._with_spread(result)  # which tells of the starts of those that follow
-        for case, names, sampling in tasks(self._sweep, self._kept):
+        for case, names, sampling in tasks(self._sweep, self._existing):
             results = ArmResults.of(case, self._platform, replace(self._sweep, implementations=names))
             parts = shares(sampling, len(self._starts))
             lost = None

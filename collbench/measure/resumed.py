@@ -30,9 +30,9 @@ class Task(NamedTuple):
     sampling: Sampling
 
 
-def tasks(sweep: Sweep, kept: Sequence[Result] = ()) -> Iterator[Task]:
+def tasks(sweep: Sweep, existing: Sequence[Result] = ()) -> Iterator[Task]:
     """Yield what is to be measured of a sweep of which these rows are there; each row has its share of the budget."""
-    done = {(result.case, result.implementation) for result in kept}
+    done = {(result.case, result.implementation) for result in existing}
     for case in sweep.cases():
         if names := tuple(name for name in sweep.implementations if (case, name) not in done):
             share = len(names) / len(sweep.implementations)
@@ -40,7 +40,7 @@ def tasks(sweep: Sweep, kept: Sequence[Result] = ()) -> Iterator[Task]:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ResumedRun:
     """What stays of a run."""
 
     path: Path
@@ -77,10 +77,10 @@ class Kept:
                 rows.append((line if line.endswith(b"\n") else line + b"\n", row))
         failed = {row.implementation for _, row in rows if isinstance(row, Failed)}
         again = [isinstance(row, Failed | Skipped) and row.implementation in failed for _, row in rows]
-        kept = [row for row, lost in zip(rows, again, strict=True) if not lost]
-        results = tuple(row for _, row in kept if row)
+        existing = [row for row, lost in zip(rows, again, strict=True) if not lost]
+        results = tuple(row for _, row in existing if row)
         ended = type(last) is int and last < INTERRUPTED
-        return cls(path, header, sweep, tuple(line for line, _ in kept), results, ended)
+        return cls(path, header, sweep, tuple(line for line, _ in existing), results, ended)
 
     @property
     def complete(self) -> bool:

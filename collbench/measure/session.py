@@ -15,7 +15,7 @@ from collbench.cases import Sweep
 from collbench.host import signals
 from collbench.measure.interleave import Arm, Interleaving, Starts
 from collbench.measure.protocol import Opened, WorkerHello
-from collbench.measure.resumed import Kept
+from collbench.measure.resumed import ResumedRun
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
 from collbench.platforms.cpu.mpi_libraries import short_name
@@ -42,7 +42,7 @@ class Ranks(Opened, Protocol):
 class Session:
     """One sweep, on the platform of that name or by other ranks; iterate over `run()` inside `with`.
 
-    Without a folder nothing is stored.  `modelled` says that nothing is measured.  What is `kept` of a run that is
+    Without a folder nothing is stored.  `modelled` says that nothing is measured.  What exists of a run that is
     resumed comes again, each row in its place, and its file is completed.
     """
 
@@ -53,10 +53,10 @@ class Session:
         launched: tuple[int, int] | None,
         folder: Path | None,
         modelled: bool = False,
-        kept: Kept | None = None,
+        existing: ResumedRun | None = None,
     ) -> None:
-        self._kept = kept
-        there = kept.results if kept else ()
+        self._existing = existing
+        there = existing.results if existing else ()
         self.sweep = sweep
         self.modelled = modelled
         self._joined: Joined | None = None
@@ -69,12 +69,12 @@ class Session:
             self._ranks = self._joined = external_launcher.Joined(on, sweep, there)
         else:
             once = sweep.starts == 1
-            self._ranks = Supervisor(on, sweep, kept=there) if once else Starts(on, sweep, there)
+            self._ranks = Supervisor(on, sweep, existing=there) if once else Starts(on, sweep, there)
         self.leader = launched is None or launched[0] == 0
         with self._agreeing():
             self._writer: Writer | None = None
-            if self.leader and kept:
-                self._writer = Reopened(kept.path, kept.lines)
+            if self.leader and existing:
+                self._writer = Reopened(existing.path, existing.lines)
             elif self.leader and folder:
                 self._writer = Writer(folder)
         self.path = self._writer.path if self._writer else None
@@ -105,10 +105,10 @@ class Session:
             self.topology = self.header.topology.name
             self.labels = [_label(name, self.header.environment.versions) for name in self.sweep.implementations]
             with self._agreeing():
-                if self._kept and self.leader:  # launchers give each rank variables of its own
-                    self._kept.refuse_other(self.header)
-                if self._kept:
-                    self.header = replace(self._kept.header, resumed=(*self._kept.header.resumed, _now()))
+                if self._existing and self.leader:  # launchers give each rank variables of its own
+                    self._existing.refuse_other(self.header)
+                if self._existing:
+                    self.header = replace(self._existing.header, resumed=(*self._existing.header.resumed, _now()))
                 if self._writer:
                     self._writer.header(self.header)
             undo.pop_all()
@@ -141,8 +141,8 @@ class Session:
         return self._ranks.greeting.cores
 
     def run(self) -> Iterator[Result]:
-        """Yield what is kept of a run that goes on, then each new result once it is on disk."""
-        for result in self._kept.results if self._kept else ():
+        """Yield what exists of a run that goes on, then each new result once it is on disk."""
+        for result in self._existing.results if self._existing else ():
             self.results.append(result)
             yield result
         for result in self._ranks.run():

@@ -305,7 +305,7 @@ class Supervisor:
     setting: Setting = UNCHANGED
     named: tuple[str, ...] = ()
     library: Library | None = None
-    kept: Sequence[Result] = ()  # rows that are not to be measured
+    existing: Sequence[Result] = ()  # rows that are not to be measured
     greeting: WorkerHello = field(default_factory=WorkerHello)
     _workers: Workers | None = None
     _losses: list[Loss] = field(default_factory=list)
@@ -349,7 +349,7 @@ class Supervisor:
 
     def run(self) -> Iterator[Result]:
         """Yield every result of the sweep as it arrives; the last one says so where no ranks can be had any more."""
-        for task in tasks(self.sweep, self.kept):
+        for task in tasks(self.sweep, self.existing):
             try:
                 yield from self.measure(*task)
             except RanksLost as loss:

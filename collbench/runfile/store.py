@@ -201,14 +201,14 @@ class Writer:
 
 
 class Reopened(Writer):
-    """Goes on with a run file that is there: behind a new header stand the lines that are kept, then what is new.
+    """Goes on with a run file that is there: behind a new header stand the lines that stay, then the new lines.
 
-    The file changes at once, when the header is known: whatever ends this process, the kept lines are in it.
+    The file changes at once, when the header is known: whatever ends this process, the lines that stay are in it.
     UsageError if another process writes to it.
     """
 
-    def __init__(self, path: Path, kept: Sequence[bytes]) -> None:
-        self.path, self._kept = path, kept
+    def __init__(self, path: Path, existing: Sequence[bytes]) -> None:
+        self.path, self._existing = path, existing
         self._lines, self._lock = [], threading.Lock()
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -219,8 +219,8 @@ class Reopened(Writer):
             raise UsageError(f"{path} is being written: wait for the end of the command that measures it, or end that")
 
     def header(self, header: Header) -> None:
-        """Put the header and the lines that are kept in the place of the file."""
-        self._replace([_encoded(_header_fields(header)), *self._kept])
+        """Put the header and the lines that stay in the place of the file."""
+        self._replace([_encoded(_header_fields(header)), *self._existing])
 
     def _replace(self, lines: list[bytes]) -> None:
         place = self.path.resolve()
