@@ -225,7 +225,7 @@ def test_warnings_round_the_json_and_several_objects_do_not_matter_and_a_torn_on
     noisy = "WARNING: a lock {\n" + COPIES + "WARNING: }}\n"
     assert [row.seconds for row in reported(parsed(noisy))] == times
     assert [row.seconds for row in reported(parsed(COPIES + COPIES))] == times * 2
-    with pytest.raises(RunFileError, match="^log: not JSON: .*line"):
+    with pytest.raises(RunFileError, match=r"^log: not JSON: .*line"):
         parsed(COPIES[: len(COPIES) // 2])
 
 
