@@ -114,8 +114,10 @@ def _outliers(group: Group, nodes: int, tests: int, slower: float) -> Iterator[O
     noise = _spread(logs - middles) if logs.shape[1] > 1 else spreads
     for sign in (1, -1):
         far = sign * logs > limit * spreads
+        # A node that is often far off on the other side too is not slow: its times are unsure.
+        unsure = far.sum(axis=1) < 4 * (-sign * logs > limit * spreads).sum(axis=1)
         single, whole = _beyond_chance(far, known, nodes), (sign * middles > reach * _spread(middles))[:, 0]
-        for row in np.flatnonzero(single | whole).tolist():
+        for row in np.flatnonzero((single | whole) & ~unsure).tolist():
             chosen = far[row] if single[row] else known[row]
             values = logs[row, chosen]
             middle, usual = float(np.median(values)), np.mean(noise[chosen] ** 2)

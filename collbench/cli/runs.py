@@ -7,7 +7,7 @@ For example:
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,12 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
     With --fleet: nodes that are slower than those alike, by the checks or runs that many nodes left in FOLDER.
     """
     of_fleet = {str(given.name): options.pop(str(given.name)) for given in _FLEET}
-    _refuse_others(fleet, options | {"limit": limit} if fleet else of_fleet)
+    others = options | {"limit": limit} if fleet else of_fleet
+    if wrong := [name.replace("_", "-") for name, value in others.items() if value]:
+        fix = (
+            "is for a list of runs; leave it out, or --fleet" if fleet else "is for a folder of nodes; give --fleet too"
+        )
+        raise UsageError(f"--{wrong[0]} is for {fix}")
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
     if fleet:
@@ -88,14 +93,6 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
     if len(broken) > _BROKEN:
         click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)
     return 0
-
-
-def _refuse_others(fleet: bool, others: Mapping[str, Any]) -> None:
-    """Raise UsageError for an option of the other thing that is listed."""
-    fix = "is for a list of runs; leave it out, or --fleet" if fleet else "is for a folder of nodes; give --fleet too"
-    for name, value in others.items():
-        if value:
-            raise UsageError(f"--{name.replace('_', '-')} {fix}")
 
 
 def _filter(host: str, op: str, on: str, topology: str, since: str | None, until: str | None) -> Filter:

@@ -46,7 +46,7 @@ def figure(found: Sequence[Group]) -> Figure:
     panels = panel_grid(drawn, len(tables), 1, gridspec_kw={"height_ratios": heights})
     for axes, group, (names, cells) in zip(panels, found, tables, strict=False):
         mesh = _panel(axes, group, names, cells)
-    bar = drawn.colorbar(mesh, ax=panels, pad=0.01, fraction=0.05, extend="both", format=PercentFormatter(1))
+    bar = drawn.colorbar(mesh, ax=panels, pad=0.01, fraction=0.05, extend="both", format=PercentFormatter(1, 0))
     bar.set_label("time over the fleet's median: above 0 is slower")
     heading(drawn, "Times of nodes against the fleet's median, the slowest first")
     return drawn
