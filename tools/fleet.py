@@ -15,12 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from collbench.analysis.fleet import SLOWER, changes, groups
-from collbench.runfile.fleet import STATUSES, Curve, Figure, Node
-from collbench.runfile.schema import to_case
+from collbench.runfile.fleet import STATUSES, Curve, Node
 
 WHERE = "8 x NVIDIA H100 80GB HBM3, NVSwitch"
 CASE = {"collective": "allreduce", "dtype": "float", "redop": "sum", "root": 0, "ranks": 8, "in_place": False}
-CURVE = Curve(WHERE, to_case(CASE | {"nbytes": 0}), "nccl")
+CURVE = Curve(WHERE, "allreduce", "float", "sum", 0, 8, False, "nccl")
 LATENCY, RATE = 12e-6, 250e9  # seconds, bytes of the array per second
 
 
@@ -81,7 +80,7 @@ def medians(times: np.ndarray) -> np.ndarray:
 
 def nodes(times: np.ndarray, sizes: list[int]) -> list[Node]:
     """A fleet as it is read from check.json."""
-    rows = [dict(zip(sizes, map(Figure, row), strict=True)) for row in medians(times).tolist()]
+    rows = [dict(zip(sizes, row, strict=True)) for row in medians(times).tolist()]
     return [Node(name(place), "OK", curves={CURVE: row}) for place, row in enumerate(rows)]
 
 

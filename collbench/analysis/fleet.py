@@ -9,32 +9,31 @@ errs.
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.runfile.fleet import Curve, Figure, Node
+from collbench.runfile.fleet import Curve, Node
 from collbench.stats import student
-from collbench.units import format_size
 
 FEWEST = 5
 """Alike nodes from which on anything is concluded."""
-ERROR = 0.05
-"""How often any node of a fleet is named that is like all others: half for single sizes, half for all together."""
 SLOWER = 0.05
 """The usual share of time from which on a difference matters."""
+_ERROR = 0.05  # how often a node that is like all others is named: half for single sizes, half for all together
 _FLOOR = 2e-3  # least spread: printed times of three digits are no closer
 _MEDIAN = 1.253  # standard error of a median over that of a mean (normal, many)
 
 Array = NDArray[np.float64]
 Marks = NDArray[np.bool_]
+Times = Mapping[str, Mapping[Curve, Mapping[int, float]]]  # by node, curve and bytes; seconds, or ratios of times
 
 
-@dataclass(frozen=True)
-class Outlier:
+class Outlier(NamedTuple):
     """A node that is slower or faster than those that are alike, or than it was itself."""
 
     node: str
@@ -44,45 +43,17 @@ class Outlier:
     high: float
     sizes: tuple[int, ...]  # in bytes at which it stands out; empty: all sizes taken together do
     measured: int  # sizes
-    against: str = "than the fleet's median"
-
-    @property
-    def slower(self) -> bool:
-        """Whether it is slower, and not faster."""
-        return self.ratio > 1
-
-    @property
-    def words(self) -> str:
-        """`9.8 % slower (8.1 to 11.4 %) than the fleet's median, at 7 of 9 sizes, from 1 MiB on`."""
-        ends = sorted(100 * (end - 1 if self.slower else 1 - end) for end in (self.low, self.high))
-        share = f"{100 * abs(self.ratio - 1):.1f} % {'slower' if self.slower else 'faster'}"
-        if not self.sizes:
-            where = f"over all {self.measured} sizes together" if self.measured > 1 else "at its size"
-        elif len(self.sizes) == self.measured:
-            where = f"at all {self.measured} sizes"
-        else:
-            first = format_size(self.sizes[0])
-            where = f"at {len(self.sizes)} of {self.measured} sizes, " + (
-                f"from {first} on" if self.sizes[1:] else first
-            )
-        return f"{share} ({ends[0]:.1f} to {ends[1]:.1f} %) {self.against}, {where}"
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Alike nodes: the times of a curve by node and size, NaN where a node has none."""
+    """Alike nodes, at least FEWEST at each size: the times of a curve by node and size, NaN where a node has none."""
 
     curve: Curve
     nodes: tuple[str, ...]
     sizes: tuple[int, ...]  # bytes
     times: Array  # seconds; of a change between two nights, ratios of times
-    errors: Array  # standard errors of the logarithms of times; 0 where not known
     outliers: tuple[Outlier, ...] = ()
-
-    @property
-    def enough(self) -> bool:
-        """Whether there are so many nodes at each size that anything can be concluded."""
-        return bool(np.count_nonzero(np.isfinite(self.times), axis=0).min() >= FEWEST)
 
     @property
     def medians(self) -> Array:
@@ -90,110 +61,73 @@ class Group:
         return np.asarray(np.nanmedian(self.times, axis=0))
 
     @property
-    def ratios(self) -> Array:
-        """Times over the fleet's median at each size, by node and size."""
-        return self.times / self.medians
-
-    @property
     def spreads(self) -> Array:
         """Robust standard deviation between nodes at each size, relative to the median."""
-        return _spread(np.log(self.ratios))
-
-    @property
-    def busbw(self) -> Array:
-        """Bus bandwidth of the median times in bytes per second."""
-        return np.array(
-            [self.curve.busbw(size, seconds) for size, seconds in zip(self.sizes, self.medians, strict=True)]
-        )
+        return _spread(np.log(self.times))
 
 
 def groups(nodes: Sequence[Node], slower: float = SLOWER) -> list[Group]:
-    """Return nodes by what they have in common, the largest group first, with their outliers.
-
-    Args:
-        nodes: The fleet.
-        slower: Share of the median time by which a node must differ at least to be named.
-
-    """
-    return _judged(_alike({node.name: node.curves for node in nodes}), slower, "than the fleet's median")
+    """Return alike nodes, the largest group first, with outliers: they differ from the median by `slower`, a share."""
+    return _judged({node.name: node.curves for node in nodes}, slower)
 
 
 def changes(before: Sequence[Node], after: Sequence[Node], slower: float = SLOWER) -> list[Group]:
     """Return how the times of nodes changed between two nights; outliers changed otherwise than the fleet's median."""
-    old = {node.name: node.curves for node in before}
-    changed: dict[str, dict[Curve, dict[int, Figure]]] = {}
+    old: Times = {node.name: node.curves for node in before}
+    changed: dict[str, dict[Curve, dict[int, float]]] = defaultdict(dict)
     for node in after:
-        for curve, figures in node.curves.items():
+        for curve, times in node.curves.items():
             earlier = old.get(node.name, {}).get(curve, {})
-            ratios = {size: _over(figures[size], earlier[size]) for size in figures.keys() & earlier.keys()}
-            if ratios:
-                changed.setdefault(node.name, {})[curve] = ratios
-    return _judged(_alike(changed), slower, "than before")
+            changed[node.name][curve] = {size: times[size] / earlier[size] for size in times if size in earlier}
+    return _judged(changed, slower)
 
 
-def _over(new: Figure, old: Figure) -> Figure:
-    return Figure(new.seconds / old.seconds, math.hypot(new.error, old.error))
+def _judged(fleet: Times, slower: float) -> list[Group]:
+    found = _alike(fleet)
+    tests, nodes = sum(group.times.size for group in found), sum(len(group.nodes) for group in found)
+    return [replace(group, outliers=tuple(_outliers(group, nodes, tests, slower))) for group in found]
 
 
-def _alike(curves: Mapping[str, Mapping[Curve, Mapping[int, Figure]]]) -> list[Group]:
-    by_curve: dict[Curve, dict[str, Mapping[int, Figure]]] = {}
-    for name, every in curves.items():
-        for curve, figures in every.items():
-            by_curve.setdefault(curve, {})[name] = figures
+def _alike(fleet: Times) -> list[Group]:
+    """Return the nodes of each curve, without sizes that few of them have, and without nodes that have no other."""
+    by_curve: dict[Curve, dict[str, Mapping[int, float]]] = defaultdict(dict)
+    for name, curves in fleet.items():
+        for curve, times in curves.items():
+            by_curve[curve][name] = times
     found = []
-    for curve, nodes in by_curve.items():
-        counts = Counter(size for figures in nodes.values() for size in figures)
-        common = {size for size, count in counts.items() if count >= FEWEST} or set(counts)
-        alike = {name: figures for name, figures in nodes.items() if not common.isdisjoint(figures)}
-        others = {name: figures for name, figures in nodes.items() if name not in alike}
-        found += [_group(curve, common, alike)] + ([_group(curve, set(counts) - common, others)] if others else [])
-    return sorted(found, key=lambda group: (-len(group.nodes), group.curve.title))
+    for curve, every in by_curve.items():
+        counts = Counter(size for times in every.values() for size in times)
+        sizes = sorted(size for size, count in counts.items() if count >= FEWEST)
+        alike = {name: times for name, times in every.items() if not times.keys().isdisjoint(sizes)}
+        if alike:
+            table = np.array([[times.get(size, math.nan) for size in sizes] for times in alike.values()])
+            found.append(Group(curve, tuple(alike), tuple(sizes), table))
+    return sorted(found, key=lambda group: (-len(group.nodes), group.curve))
 
 
-def _group(curve: Curve, chosen: Set[int], nodes: Mapping[str, Mapping[int, Figure]]) -> Group:
-    sizes, none = sorted(chosen), Figure(math.nan)
-    table = np.array([[figures.get(size, none) for size in sizes] for figures in nodes.values()])
-    return Group(curve, tuple(nodes), tuple(sizes), table[:, :, 0], table[:, :, 1])
-
-
-def _judged(found: Sequence[Group], slower: float, against: str) -> list[Group]:
-    tests = sum(group.times.size for group in found if group.enough)
-    nodes = sum(len(group.nodes) for group in found if group.enough)
-    judged = []
-    for group in found:
-        outliers = _outliers(group, nodes, tests, slower, against) if group.enough else ()
-        judged.append(Group(group.curve, group.nodes, group.sizes, group.times, group.errors, tuple(outliers)))
-    return judged
-
-
-def _outliers(group: Group, nodes: int, tests: int, slower: float, against: str) -> Iterator[Outlier]:
+def _outliers(group: Group, nodes: int, tests: int, slower: float) -> Iterator[Outlier]:
     """Yield the nodes that stand out, where so many nodes and single times are tested in all."""
-    logs = np.log(group.ratios)
-    freedom = 0.7 * (len(group.nodes) - 1)
-    # A node whose own times are less sure than usual is held against that.
-    excess = np.maximum(0.0, group.errors**2 - np.nanmedian(group.errors, axis=0) ** 2)
-    scores = logs / np.sqrt(_spread(logs) ** 2 + excess)
-    together = np.nanmedian(scores, axis=1)
-    together /= _spread(together[:, None], 0.1)
-    limit = student(1 - ERROR / 4 / tests, freedom)
-    far = {sign: sign * scores > limit for sign in (1, -1)}
-    single = {sign: _beyond_chance(far[sign], np.isfinite(scores), nodes) for sign in far}
-    whole = np.abs(together) > student(1 - ERROR / 4 / nodes, freedom)
-    reach = student(1 - ERROR / 2 / nodes, freedom)
-    noise = _noise(logs)
-    for row in np.flatnonzero(single[1] | single[-1] | whole).tolist():
-        known = np.isfinite(logs[row])
-        sign = next((sign for sign in single if single[sign][row]), 1 if together[row] > 0 else -1)
-        same = far[sign][row]
-        chosen = same if same.any() else known
-        middle = float(np.median(logs[row, chosen]))
-        error = math.hypot(_error(logs[row], noise, group.errors[row], chosen), _of_median(logs, chosen))
-        if abs(middle) < max(math.log1p(slower), reach * error):  # too little, or the node's sizes disagree
-            continue
-        ratio, low, high = map(math.exp, (middle, middle - reach * error, middle + reach * error))
-        sizes = tuple(size for size, found in zip(group.sizes, same, strict=True) if found)
-        measured = int(np.count_nonzero(known))
-        yield Outlier(group.nodes[row], group.curve, ratio, low, high, sizes, measured, against)
+    logs, spreads = np.log(group.times / group.medians), group.spreads
+    known, middles = np.isfinite(logs), np.nanmedian(logs, axis=1, keepdims=True)
+    limit, reach = (student(1 - _ERROR / 4 / count, 0.7 * (len(logs) - 1)) for count in (tests, nodes))
+    # Sizes of a node scatter around its median by less than nodes differ; a single size cannot say by how much.
+    noise = _spread(logs - middles) if logs.shape[1] > 1 else spreads
+    for sign in (1, -1):
+        far = sign * logs > limit * spreads
+        # A node that is often far off on the other side too is not slow: its times are unsure.
+        unsure = far.sum(axis=1) < 4 * (-sign * logs > limit * spreads).sum(axis=1)
+        single, whole = _beyond_chance(far, known, nodes), (sign * middles > reach * _spread(middles))[:, 0]
+        for row in np.flatnonzero((single | whole) & ~unsure).tolist():
+            chosen = far[row] if single[row] else known[row]
+            values = logs[row, chosen]
+            middle, usual = float(np.median(values)), np.mean(noise[chosen] ** 2)
+            own = (1.4826 * np.median(np.abs(values - middle))) ** 2  # if the node scatters more than others do
+            error = _MEDIAN * math.sqrt(max(usual, own) / len(values) + np.mean(spreads[chosen] ** 2) / len(logs))
+            if abs(middle) < max(math.log1p(slower), reach * error):
+                continue  # too little, or the node's sizes disagree
+            ratio, low, high = (math.exp(middle + side * reach * error) for side in (0, -1, 1))
+            sizes = tuple(np.array(group.sizes)[far[row]].tolist()) if single[row] else ()
+            yield Outlier(group.nodes[row], group.curve, ratio, low, high, sizes, int(known[row].sum()))
 
 
 def _beyond_chance(far: Marks, known: Marks, nodes: int) -> Marks:
@@ -209,39 +143,16 @@ def _beyond_chance(far: Marks, known: Marks, nodes: int) -> Marks:
         fewer, same = count < many, count == many
         rate = (count[fewer].sum() + 1) / (sizes[fewer].sum() + 1)
         chance[same] = bdtrc(many - 1.0, sizes[same], rate)
-    return np.asarray(nodes * chance < ERROR / 4)
+    return np.asarray(nodes * chance < _ERROR / 4)
 
 
-def _spread(values: Array, floor: float = _FLOOR) -> Array:
+def _spread(values: Array) -> Array:
     """Return the square root of Tukey's biweight midvariance of each column (D. Lax, 1985); NaN counts as missing."""
     away = values - np.nanmedian(values, axis=0)
-    units = away / (9 * np.maximum(np.nanmedian(np.abs(away), axis=0), floor / 9))
+    units = away / np.maximum(9 * np.nanmedian(np.abs(away), axis=0), _FLOOR)
     inside = np.abs(units) < 1  # False of NaN
     away, squares = np.where(inside, away, 0.0), np.where(inside, units, 0.0) ** 2
     above = np.sum(away**2 * (1 - squares) ** 4, axis=0)
     below = np.sum(np.where(inside, (1 - squares) * (1 - 5 * squares), 0.0), axis=0)
     count = np.count_nonzero(np.isfinite(values), axis=0)
-    return np.asarray(np.maximum(np.sqrt(count * above) / np.abs(below), floor))
-
-
-def _noise(logs: Array) -> Array:
-    """Return how far the sizes of a node scatter around the node's median, at each size; of a single size all of it."""
-    sizes = logs.shape[1]
-    if sizes == 1:
-        return _spread(logs)
-    residuals = logs - np.nanmedian(logs, axis=1, keepdims=True)
-    return _spread(residuals) * math.sqrt(sizes / (sizes - 1))
-
-
-def _error(logs: Array, noise: Array, errors: Array, chosen: Marks) -> float:
-    """Return the standard error of the median over the chosen sizes of a node: usual, stated or seen."""
-    count = int(np.count_nonzero(chosen))
-    usual = math.sqrt(float(np.mean(np.maximum(noise, errors)[chosen] ** 2)))
-    away = np.abs(logs[chosen] - np.median(logs[chosen]))
-    scatter = 1.4826 * float(np.median(away))  # as a standard deviation; a single disturbed size does not count
-    return (_MEDIAN if count > 2 else 1.0) * max(usual, scatter) / math.sqrt(count)
-
-
-def _of_median(logs: Array, chosen: Marks) -> float:
-    """Return the standard error of the fleet's median, the same for all nodes."""
-    return _MEDIAN * float(np.mean(_spread(logs)[chosen])) / math.sqrt(len(logs))
+    return np.asarray(np.maximum(np.sqrt(count * above) / np.abs(below), _FLOOR))

@@ -7,7 +7,7 @@ For example:
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,7 @@ _WIDE = 10_000  # columns where the output is no terminal: nothing is cut there
 
 _FLEET = [
     option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
-    option(
-        "--slower",
-        "Of a fleet: differences up to this do not matter.  [default: 5%]",
-        callback=parse_share,
-        metavar="SHARE",
-    ),
+    option("--slower", "Share of time that does not matter.  [default: 5%]", callback=parse_share, metavar="SHARE"),
     option("--exclude-file", "Write the names of nodes that are slow or FAIL, a line each.", type=PATH, metavar="FILE"),
     option("--plot", "Draw nodes by sizes (.png, .svg, .pdf).", type=PATH, metavar="FILE", multiple=True),
     option("--csv", "Write a row for each node and size.", type=PATH, metavar="FILE"),
@@ -51,9 +46,7 @@ _OPTIONS = [
     option("--until", "Runs up to then; a day counts to its end.", metavar="DATE"),
     option("-n --limit", "The newest N of them.", type=click.IntRange(min=1), metavar="N"),
     json_option("everything known of them"),
-    option(
-        "--fleet", "FOLDER has a folder of each node, with its check.json or run: which nodes stand out.", is_flag=True
-    ),
+    option("--fleet", "Which nodes stand out, by the check.json or run in FOLDER/NODE.", is_flag=True),
     *_FLEET,
 ]
 
@@ -65,7 +58,12 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
     With --fleet: nodes that are slower than those alike, by the checks or runs that many nodes left in FOLDER.
     """
     of_fleet = {str(given.name): options.pop(str(given.name)) for given in _FLEET}
-    _refuse_mixed(fleet, of_fleet, options | {"limit": limit})
+    others = options | {"limit": limit} if fleet else of_fleet
+    if wrong := [name.replace("_", "-") for name, value in others.items() if value]:
+        fix = (
+            "is for a list of runs; leave it out, or --fleet" if fleet else "is for a folder of nodes; give --fleet too"
+        )
+        raise UsageError(f"--{wrong[0]} is for {fix}")
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
     if fleet:
@@ -95,16 +93,6 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
     if len(broken) > _BROKEN:
         click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)
     return 0
-
-
-def _refuse_mixed(fleet: bool, of_fleet: Mapping[str, Any], of_runs: Mapping[str, Any]) -> None:
-    """Raise UsageError for an option of the other thing that is listed."""
-    others, fix = of_fleet, "is for a folder of nodes; give --fleet too"
-    if fleet:
-        others, fix = of_runs, "is for a list of runs; leave it out, or --fleet"
-    for name, value in others.items():
-        if value:
-            raise UsageError(f"--{name.replace('_', '-')} {fix}")
 
 
 def _filter(host: str, op: str, on: str, topology: str, since: str | None, until: str | None) -> Filter:

@@ -4,14 +4,14 @@ Of a verdict only what nodes are compared by is decoded, so that thousands are r
 read costs its node alone, which then says why.
 """
 
-import math
 import os
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from statistics import median, stdev
-from typing import Annotated, Literal, NamedTuple
+from statistics import median
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -19,8 +19,7 @@ from collbench.cases import Case
 from collbench.errors import RunFileError, UsageError
 from collbench.host import sanitize
 from collbench.results import observed
-from collbench.results.base import Observed
-from collbench.runfile.schema import to_case
+from collbench.runfile.schema import case_fields, to_case
 from collbench.runfile.store import NAME, read
 from collbench.units import Seconds
 
@@ -30,30 +29,33 @@ OK, WARN, FAIL, UNKNOWN, UNREADABLE = STATUSES = ("OK", "WARN", "FAIL", "UNKNOWN
 """The words of a check, and that of a node without a result."""
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """What nodes must have in common to be compared; there is one object for each, so that the same are identical."""
+class Curve(NamedTuple):
+    """What nodes must have in common to be compared, in the words of their files."""
 
-    where: str  # the topology: `8 x NVIDIA H100 80GB HBM3, NVSwitch`
-    case: Case  # its size says nothing
+    topology: str  # `8 x NVIDIA H100 80GB HBM3, NVSwitch`
+    collective: str
+    dtype: str
+    redop: str
+    root: int
+    ranks: int
+    in_place: bool
     implementation: str
 
     @property
     def title(self) -> str:
         """All of it in words: `allreduce, float, sum, 8 ranks, nccl on 8 x NVIDIA H100`."""
-        return f"{self.case.title}, {self.implementation} on {self.where or 'an unnamed topology'}"
+        return f"{case(self).title}, {self.implementation} on {self.topology or 'an unnamed topology'}"
 
     def busbw(self, nbytes: int, seconds: float) -> float:
         """Return the bus bandwidth of an operation in bytes per second; 0 where messages have no size."""
-        factor = self.case.collective.bus_factor(self.case.ranks)
-        return factor * nbytes / seconds if self.case.collective.sized else 0.0
+        collective = case(self).collective
+        return collective.bus_factor(self.ranks) * nbytes / seconds if collective.sized else 0.0
 
 
-class Figure(NamedTuple):
-    """The time of a size on a node."""
-
-    seconds: float
-    error: float = 0.0  # standard error relative to it, as far as rounds or samples tell; 0: not known
+@cache
+def case(curve: Curve) -> Case:
+    """Return the case of a curve, whose size says nothing; ValueError where there is none."""
+    return to_case(curve._asdict() | {"nbytes": 0})
 
 
 @dataclass(frozen=True)
@@ -61,27 +63,27 @@ class Node:
     """What a node has left in its folder."""
 
     name: str
-    status: str = UNREADABLE  # one of STATUSES
+    status: str = UNREADABLE  # a word of STATUSES
     reason: str = ""  # of FAIL and UNREADABLE
     modified: float = 0.0  # seconds since 1970 at which its file was written
-    curves: Mapping[Curve, Mapping[int, Figure]] = field(default_factory=dict)  # by bytes of a message
+    curves: Mapping[Curve, Mapping[int, float]] = field(default_factory=dict)  # seconds by bytes of a message
 
 
 class _Size(msgspec.Struct):
-    """A size of a check: the fields of its case, its implementation and its time."""
+    """A size of a check: the fields of a curve, in their order, then the size and its time."""
 
     collective: str
-    nbytes: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     dtype: str
     redop: str
     root: int
     ranks: int
     in_place: bool
     implementation: str
+    nbytes: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     seconds: Seconds
 
 
-class _Curve(msgspec.Struct):
+class _Sizes(msgspec.Struct):
     sizes: list[_Size]
 
 
@@ -89,7 +91,7 @@ class _Check(msgspec.Struct):
     status: Literal["OK", "WARN", "FAIL", "UNKNOWN"]
     line: str
     where: str
-    curves: list[_Curve]
+    curves: list[_Sizes]
 
 
 _CHECK = msgspec.json.Decoder(_Check)
@@ -108,65 +110,44 @@ def read_fleet(folder: Path) -> list[Node]:
 
 def _node(place: Path) -> Node:
     name = sanitize.text(os.fsencode(place.name).decode(errors="replace"))
-    check, run = place / CHECK, place / NAME
-    try:
-        if os.path.lexists(check):
-            return _checked(name, check)
-        if os.path.lexists(run):
-            return _measured(name, run)
-    except (RunFileError, ValueError) as error:
-        return Node(name, reason=sanitize.message(str(error).replace(f"{place}{os.sep}", "")))
+    for file, reader in ((CHECK, _checked), (NAME, _measured)):
+        if os.path.lexists(place / file):
+            try:
+                return reader(name, place / file)
+            except (RunFileError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+                words = str(error).removeprefix(f"{place / file}:").replace(f"{place}{os.sep}", "")
+                return Node(name, reason=sanitize.message(f"{file}: {words.strip()}"))
     return Node(name, reason=f"neither {CHECK} nor {NAME} in its folder")
 
 
 def _checked(name: str, path: Path) -> Node:
     with sanitize.safe_read(path, RunFileError, sanitize.LINE_BYTES) as file:
         written = os.fstat(file.fileno()).st_mtime
-        text = file.read()
-    try:
-        check = _CHECK.decode(text)
-        curves: dict[Curve, dict[int, Figure]] = {}
-        for size in (size for part in check.curves for size in part.sizes):
-            case = size.collective, size.dtype, size.redop, size.root, size.ranks, size.in_place
-            curve = _curve(check.where, *case, size.implementation)
-            curves.setdefault(curve, {})[size.nbytes] = Figure(size.seconds)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise RunFileError(f"{path}: {error}") from None
-    words = check.line.partition(f" {check.status} ")[2] or check.line
-    return Node(name, check.status, sanitize.message(words) if check.status == FAIL else "", written, curves)
+        check = _CHECK.decode(file.read())
+    curves: dict[Curve, dict[int, float]] = defaultdict(dict)
+    for size in (size for part in check.curves for size in part.sizes):
+        *words, nbytes, seconds = msgspec.structs.astuple(size)
+        curves[_curve(check.where, *words)][nbytes] = seconds
+    line = check.line.partition(f" {check.status} ")[2] or check.line
+    return Node(name, check.status, sanitize.message(line) if check.status == FAIL else "", written, curves)
 
 
 def _measured(name: str, path: Path) -> Node:
     """Return what a run says; no check has compared it with anything: it is UNKNOWN, or FAIL where a row is bad."""
     run = read(path)
-    bad = [result.problem for result in run.results if result.outcome.bad]
-    rows: dict[tuple[Curve, int], list[Observed]] = {}
+    bad = next((result.problem for result in run.results if result.outcome.bad), "")
+    rounds: dict[Curve, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in observed(run.results):
-        case = row.case
-        names = case.collective.name, case.dtype.name, case.redop.name
-        curve = _curve(run.header.topology.name, *names, case.root, case.ranks, case.in_place, row.implementation)
-        rows.setdefault((curve, case.nbytes), []).append(row)
-    curves: dict[Curve, dict[int, Figure]] = {}
-    for (curve, nbytes), same in rows.items():
-        curves.setdefault(curve, {})[nbytes] = _figure(same)
-    more = f", and {len(bad) - 1} rows more" if len(bad) > 1 else ""
-    reason = f"{bad[0]}{more}" if bad else ""
-    return Node(name, FAIL if bad else UNKNOWN, reason, path.stat().st_mtime, curves)
-
-
-def _figure(rounds: Sequence[Observed]) -> Figure:
-    """Return the median of the rounds' medians, and its standard error: from three rounds on, else by samples."""
-    medians = [row.typical for row in rounds]
-    if len(medians) >= 3:  # 1.253: a median's standard error over a mean's (normal, many)
-        return Figure(median(medians), 1.253 * stdev(map(math.log, medians)) / math.sqrt(len(medians)))
-    halfwidth = rounds[0].relative_halfwidth  # of a 95 % interval: 1.96 standard errors
-    return Figure(median(medians), halfwidth / 1.96 if math.isfinite(halfwidth) else 0.0)
+        fields = case_fields(row.case)
+        words = (fields[word] for word in Curve._fields[1:-1])
+        rounds[_curve(run.header.topology.name, *words, row.implementation)][row.case.nbytes].append(row.typical)
+    curves = {curve: {size: median(times) for size, times in sizes.items()} for curve, sizes in rounds.items()}
+    return Node(name, FAIL if bad else UNKNOWN, bad, path.stat().st_mtime, curves)
 
 
 @cache
-def _curve(
-    where: str, collective: str, dtype: str, redop: str, root: int, ranks: int, in_place: bool, implementation: str
-) -> Curve:
-    fields = {"collective": collective, "dtype": dtype, "redop": redop, "root": root, "ranks": ranks}
-    case = to_case(fields | {"in_place": in_place, "nbytes": 0})
-    return Curve(sanitize.text(where), case, sanitize.text(implementation))
+def _curve(*words: Any) -> Curve:
+    shown: list[Any] = [sanitize.text(word) if isinstance(word, str) else word for word in words]
+    curve = Curve(*shown)
+    case(curve)  # ValueError where there is none
+    return curve
