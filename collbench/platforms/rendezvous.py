@@ -73,11 +73,10 @@ class Folder(Rendezvous):
 
 
 _STORE = """
-import datetime, sys
-from torch.distributed import TCPStore
+import datetime, sys, torch.distributed
 host, port, starts, seconds, key, text = sys.argv[1:]
 timeout = datetime.timedelta(seconds=float(seconds))
-store = TCPStore(host, int(port), is_master=starts == "True", wait_for_workers=False, timeout=timeout)
+store = torch.distributed.TCPStore(host, int(port), is_master=starts == "True", wait_for_workers=False, timeout=timeout)
 if text:
     store.set(key, text)
     print("left", flush=True)

@@ -20,12 +20,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from collbench.errors import CaseFailed, PlatformError
-from collbench.platforms.processes import Processes
 from collbench.topology.discover_cpu import read_text
 from collbench.units import format_size
+
+if TYPE_CHECKING:  # what a machine has room for is known without NumPy
+    from collbench.platforms.processes import Processes
 
 T = TypeVar("T")
 
@@ -36,7 +38,7 @@ _FAILURES = OSError, ValueError, OverflowError  # of the last, Python's own refu
 class Window:
     """The memory of all ranks of this machine; `bases` has the address of each rank's part, by its rank in the run."""
 
-    def __init__(self, team: Processes, nbytes: int) -> None:
+    def __init__(self, team: "Processes", nbytes: int) -> None:
         """*Collective*: map so many bytes for each rank of this machine.
 
         Raises:
@@ -63,7 +65,7 @@ class Window:
         self._memory.close()
 
 
-def _share(team: Processes, first: int, nbytes: int) -> int:
+def _share(team: "Processes", first: int, nbytes: int) -> int:
     """*Collective*: return a descriptor of one file of so many bytes, that rank `first` makes for all of its machine.
 
     The kernel opens what a process has in /proc for processes of the same user alone.
@@ -101,7 +103,7 @@ def _identity(fd: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _agreed(team: Processes, act: Callable[[], T]) -> T:
+def _agreed(team: "Processes", act: Callable[[], T]) -> T:
     """*Collective*: return what `act` returns; if it fails on any rank, raise its error on all."""
     result: T | None = None
     failure = ""
