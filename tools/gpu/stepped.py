@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from collbench.analysis import scaling
-from collbench.analysis.overlap import best, overlaps, verdict
+from collbench.analysis.overlap import overlaps, verdict
 from collbench.analysis.stragglers import verdicts
 from collbench.errors import CollbenchError
 from collbench.platforms.gpu import probe
@@ -40,7 +40,7 @@ def _overlapped(found: Run) -> Iterator[str]:
     known = overlaps(found.results)
     for name in dict.fromkeys(one.row.implementation for one in known):
         own = [one for one in known if one.row.implementation == name]
-        if fastest := best(own):
+        if fastest := min(own, key=lambda one: one.row.typical, default=None):
             yield verdict(fastest, own)
 
 
