@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping
 from itertools import combinations
 from pathlib import Path
 
-from collbench.errors import CollbenchError
 from collbench.topology.discovered import Cache, Host, Kind, Link, NumaNode, Socket, Topology
 from collbench.units import parse_size
 
@@ -126,20 +125,13 @@ def _caches(root: Path, cpus: tuple[int, ...]) -> tuple[Cache, ...]:
     for cpu in cpus:
         for folder in sorted((root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
             level, kind = read_text(folder / "level"), _CACHE_TYPES.get(read_text(folder / "type"))
-            sharers, size = read_text(folder / "shared_cpu_list"), _size(read_text(folder / "size"))
+            sharers, size = read_text(folder / "shared_cpu_list"), read_text(folder / "size")
             if level and kind is not None and sharers and size:
-                caches.setdefault(f"L{level}{kind}", {})[sharers] = size
+                caches.setdefault(f"L{level}{kind}", {})[sharers] = parse_size(size)
     return tuple(
         Cache(name, max(sizes.values()), len(sizes), max(len(cpu_list(sharers)) for sharers in sizes))
         for name, sizes in sorted(caches.items())
     )
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except CollbenchError:
-        return 0
 
 
 def _numa(root: Path) -> tuple[NumaNode, ...]:
