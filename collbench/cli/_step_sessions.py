@@ -12,7 +12,15 @@ import click
 
 from collbench.algorithms import choose, implementations, libraries, needs
 from collbench.api.notices import RANKS, announced_if_slow, is_leader, say
-from collbench.api.requests import SweepRequest, default_folder, find_system, measured_sweep, new_folder, passed_over
+from collbench.api.requests import (
+    SweepRequest,
+    default_folder,
+    find_system,
+    folder_name,
+    measured_sweep,
+    new_folder,
+    passed_over,
+)
 from collbench.cases import BUCKET_UNIT, Job, Step, Sweep
 from collbench.cli.options import sweep_request
 from collbench.cli.running import modelled_session
@@ -60,7 +68,7 @@ def scale_session(options: Options) -> Session:
         sweep = _described_sweep(options, system, counts[-1])
         scaling = Scaling(replace(sweep, steps=(_described_step(options),)), counts, modes)
         run = PredictedSteps(system, scaling.sweep, options["noise"] / 100, scaling)
-        folder = options["out"] or default_folder(sweep, f"scale-{_place(system, counts[-1])}")
+        folder = options["out"] or default_folder(sweep, f"scale-{folder_name(system, counts[-1])}")
         return modelled_session(run, scaling.sweep, folder)
     platform = _platform_of(options["on"])
     counts = parse_ranks(given or "1,2")
@@ -87,7 +95,7 @@ def overlap_session(options: Options) -> Session:
         parse_ctas(options["ctas"], ())
         sweep = replace(sweep, steps=overlap_steps(step, system.platform, sizes))
         run = PredictedSteps(system, sweep, options["noise"] / 100)
-        folder = options["out"] or default_folder(sweep, f"overlap-{_place(system, sweep.ranks)}")
+        folder = options["out"] or default_folder(sweep, f"overlap-{folder_name(system, sweep.ranks)}")
         return modelled_session(run, sweep, folder)
     platform = _platform_of(options["on"])
     sweep = _measured_sweep(options, "8M", platform, ranks)
@@ -214,11 +222,6 @@ def _platform_of(on: str) -> str:
     if remark := passed_over(on, platform):
         click.echo(f"collbench: {remark}", err=True)
     return platform
-
-
-def _place(system: System, ranks: int) -> str:
-    """Return the system and so many ranks, as a part of a folder's name."""
-    return re.sub(r"[^a-z0-9]+", "-", f"{system.name} {ranks}".lower()).strip("-")
 
 
 def _described_step(options: Options) -> Step:
