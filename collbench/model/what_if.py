@@ -135,8 +135,8 @@ WHAT_IFS = {
 
 def _tiers(now: Scenario, word: str) -> tuple[Tier, ...]:
     if len(now.system.tiers) < 2:
-        tiers = len(now.system.tiers)
-        raise UsageError(f"{word} needs two tiers of switches; {now.system.name} has {tiers}: add [[tier]]")
+        has = f"{now.system.name} has {len(now.system.tiers)}"
+        raise UsageError(f"{word} needs two tiers of switches; {has}: add [[tier]]")
     return now.system.tiers
 
 

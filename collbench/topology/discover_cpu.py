@@ -49,7 +49,7 @@ def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collectio
         cpu_limit=_cpu_limit(root),
         caches=_caches(root, cpus),
         numa=_numa(root),
-        memory=_kilobytes(read_text(root / "proc/meminfo"), "MemTotal"),
+        memory=_memory(root / "proc/meminfo"),
         shm_free=free(root / "dev/shm"),
     )
     return Topology("cpu", ranks or host.capacity, sockets=sockets, links=shared, host=host)
@@ -135,16 +135,16 @@ def _caches(root: Path, cpus: tuple[int, ...]) -> tuple[Cache, ...]:
 
 
 def _numa(root: Path) -> tuple[NumaNode, ...]:
-    nodes = []
-    for folder in (root / "sys/devices/system/node").glob("node[0-9]*"):
-        memory = _kilobytes(read_text(folder / "meminfo"), "MemTotal")
-        nodes.append(NumaNode(int(folder.name[4:]), cpu_list(read_text(folder / "cpulist")), memory))
+    nodes = [
+        NumaNode(int(folder.name[4:]), cpu_list(read_text(folder / "cpulist")), _memory(folder / "meminfo"))
+        for folder in (root / "sys/devices/system/node").glob("node[0-9]*")
+    ]
     return tuple(sorted(nodes, key=lambda node: node.number))
 
 
-def _kilobytes(text: str, key: str) -> int | None:
-    """Bytes from a line such as `MemTotal:  1024 kB`."""
-    match = re.search(rf"\b{key}:\s*(\d+) kB", text)
+def _memory(path: Path) -> int | None:
+    """Bytes from the line `MemTotal:  1024 kB` of such a file."""
+    match = re.search(r"\bMemTotal:\s*(\d+) kB", read_text(path))
     return int(match[1]) * 1024 if match else None
 
 
