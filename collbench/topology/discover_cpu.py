@@ -29,7 +29,7 @@ _CACHE_TYPES = {"Data": "d", "Instruction": "i", "Unified": ""}
 
 
 def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collection[int] | None = None) -> Topology:
-    """Discover the sockets of this machine, whose /proc and /sys are below the root; by default with a rank for each CPU.
+    """Discover the sockets of this machine, with /proc and /sys below the root; by default a rank for each CPU.
 
     `usable` are the CPUs that all ranks together may run on.  The default is this process's affinity mask, which is too
     small in a rank that a launcher has bound to a core.
