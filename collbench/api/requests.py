@@ -396,6 +396,6 @@ def new_folder(collectives: Sequence[str], where: str) -> Path:
     return folder
 
 
-def folder_name(system: System) -> str:
-    """Return the name of a system with its ranks, as a part of the name of a folder."""
-    return re.sub(r"[^a-z0-9]+", "-", f"{system.name} {system.ranks}".lower()).strip("-")
+def folder_name(system: System, ranks: int = 0) -> str:
+    """Return the name of a system with so many ranks, all if none are given, as a part of the name of a folder."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{system.name} {ranks or system.ranks}".lower()).strip("-")

@@ -13,7 +13,7 @@ from collbench.api.requests import Names, find_system, split_names
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
-from collbench.planner.cost import OnSystem, interconnects, same_cost, sizes
+from collbench.planner.cost import OnSystem, elsewhere, same_cost, sizes
 from collbench.planner.curves import ModelCurves
 from collbench.planner.job import MOST_GPUS, Job
 from collbench.planner.layouts import parse_layout
@@ -193,6 +193,7 @@ def train(
         setting, measured = anchored(setting, parse_anchor(anchor), fixed)
     plan = plan_on(setting, fixed)
     others = tuple(sizes(setting, fixed, _counts(scale, setting.job.gpus, priced=bool(price))))
+    compared = [find_system(name) for name in split_names(compare_interconnects or "")]
     total = _tokens(known, tokens)
     of_sizes = [(size.best, setting.machine.name) for size in others if size.best]
     planned = TrainingPlan(
@@ -202,7 +203,7 @@ def train(
         sizes=others,
         scaled=tuple(row(best, "scale", where) for best, where in of_sizes) if scale else (),
         priced=tuple(row(best, "cost", where, price, total) for best, where in of_sizes) if price else (),
-        systems=tuple(interconnects(setting, fixed, list(map(find_system, split_names(compare_interconnects or ""))))),
+        systems=tuple(elsewhere(setting, fixed, system) for system in compared),
         same_cost=tuple(same_cost(setting, fixed, price or 0.0, _parse_priced(up_or_out))),
         price=price or 0.0,
         tokens=total,

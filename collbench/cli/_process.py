@@ -97,17 +97,17 @@ def prepare() -> None:
     """Make this process's own streams such; others, as a test's, stay as they are."""
     _occupy()
     if sys.stdout is sys.__stdout__:
-        sys.stdout = _text(io.BufferedWriter(_Output(1, "w", closefd=False)), sys.stdout, _Wrapping)
+        sys.stdout = _text(io.BufferedWriter(_Output(1, "w", closefd=False)), sys.stdout)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr, _Wrapping)
+        sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr)
 
 
-def _text(binary: Any, before: Any, kind: type[io.TextIOWrapper] = io.TextIOWrapper) -> io.TextIOWrapper:
+def _text(binary: Any, before: Any) -> io.TextIOWrapper:
     """Return text for that file: a character that the terminal does not know is a question mark."""
     encoding = before.encoding if before else "utf-8"
     direct = not isinstance(binary, io.BufferedWriter)
     lines = direct or binary.isatty()
-    return kind(binary, encoding, "replace", line_buffering=lines, write_through=direct)
+    return _Wrapping(binary, encoding, "replace", line_buffering=lines, write_through=direct)
 
 
 def _occupy() -> None:

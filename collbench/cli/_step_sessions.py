@@ -12,7 +12,15 @@ import click
 
 from collbench.algorithms import choose, implementations, libraries, needs
 from collbench.api.notices import RANKS, announced_if_slow, is_leader, say
-from collbench.api.requests import SweepRequest, default_folder, find_system, measured_sweep, new_folder, passed_over
+from collbench.api.requests import (
+    SweepRequest,
+    default_folder,
+    find_system,
+    folder_name,
+    measured_sweep,
+    new_folder,
+    passed_over,
+)
 from collbench.cases import BUCKET_UNIT, Job, Step, Sweep
 from collbench.cli.options import sweep_request
 from collbench.cli.running import modelled_session
@@ -60,7 +68,7 @@ def scale_session(options: Options) -> Session:
         sweep = _described_sweep(options, system, counts[-1])
         scaling = Scaling(replace(sweep, steps=(_described_step(options),)), counts, modes)
         run = PredictedSteps(system, scaling.sweep, options["noise"] / 100, scaling)
-        folder = options["out"] or default_folder(sweep, f"scale-{_place(system, counts[-1])}")
+        folder = options["out"] or default_folder(sweep, f"scale-{folder_name(system, counts[-1])}")
         return modelled_session(run, scaling.sweep, folder)
     platform = _platform_of(options["on"])
     counts = parse_ranks(given or "1,2")
@@ -87,7 +95,7 @@ def overlap_session(options: Options) -> Session:
         parse_ctas(options["ctas"], ())
         sweep = replace(sweep, steps=overlap_steps(step, system.platform, sizes))
         run = PredictedSteps(system, sweep, options["noise"] / 100)
-        folder = options["out"] or default_folder(sweep, f"overlap-{_place(system, sweep.ranks)}")
+        folder = options["out"] or default_folder(sweep, f"overlap-{folder_name(system, sweep.ranks)}")
         return modelled_session(run, sweep, folder)
     platform = _platform_of(options["on"])
     sweep = _measured_sweep(options, "8M", platform, ranks)
@@ -216,11 +224,6 @@ def _platform_of(on: str) -> str:
     return platform
 
 
-def _place(system: System, ranks: int) -> str:
-    """Return the system and so many ranks, as a part of a folder's name."""
-    return re.sub(r"[^a-z0-9]+", "-", f"{system.name} {ranks}".lower()).strip("-")
-
-
 def _described_step(options: Options) -> Step:
     """Return the step of a rank on a described system; UsageError for what cannot be predicted there."""
     work = parse_work(options["compute"] or "100ms")
@@ -306,10 +309,7 @@ def parse_ctas(text: str | None, names: Sequence[str]) -> tuple[int, ...]:
         return ()
     if "nccl" not in names:
         raise UsageError(f"--ctas {text} limits NCCL, which is not measured here; leave it out, or add nccl on GPUs")
-    words = [word.strip() for word in text.split(",")]
-    for word in words:
-        if not (word.isdecimal() and word.isascii() and 1 <= int(word) <= MOST_CTAS):
-            raise UsageError(
-                f"--ctas {word or text} is no number of CTAs; give some from 1 to {MOST_CTAS}, such as 4,16"
-            )
-    return tuple(sorted(set(map(int, words))))
+    counts = parse_numbers(text)
+    if not counts or counts[0] < 1 or counts[-1] > MOST_CTAS:
+        raise UsageError(f"--ctas {text} are no numbers of CTAs; give some from 1 to {MOST_CTAS}, such as 4,16")
+    return tuple(counts)

@@ -10,14 +10,7 @@ from collbench.analysis import step_noise
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import Estimate, curves, find_point
 from collbench.analysis.step_noise import PERCENTS, expected_maximum, tail
-from collbench.analysis.stragglers import (
-    StepArrays,
-    costliest,
-    lateness_interval,
-    signed,
-    straggler_rows,
-    verdicts,
-)
+from collbench.analysis.stragglers import StepArrays, costliest, lateness_interval, signed, straggler_rows, verdicts
 from collbench.analysis.strategies import COLUMNS, Ranking, TableRow, table
 from collbench.cli.tables import WHOLE, Table
 from collbench.measure.step_runs import MODES

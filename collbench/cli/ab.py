@@ -166,10 +166,8 @@ def _print_end(paths: Sequence[Path], plot: bool) -> None:
     base, new = (store.read(path) for path in paths)
     comparison = compare(base, new)
     click.echo("\n".join(verdicts(comparison)))
-    click.echo(
-        "\n".join([f"\n{LEGEND}", *legend([comparison]), *legend_lines((*base.results, *new.results))]),
-        err=True,
-    )
+    legends = (*legend([comparison]), *legend_lines((*base.results, *new.results)))
+    click.echo("\n".join([f"\n{LEGEND}", *legends]), err=True)
     for path in paths:
         click.echo(f"run file: {path}")
     for path in paths if plot else ():

@@ -44,9 +44,7 @@ from collbench.runfile.store import Writer
 from collbench.units import format_rate, format_seconds, format_size
 
 _SIZE = Table(
-    "{size:>9} {time:>9} {expected:>9} {ratio:>7} {busbw:>8}  {verdict}",
-    ("busbw", "expected"),
-    {"verdict": ""},
+    "{size:>9} {time:>9} {expected:>9} {ratio:>7} {busbw:>8}  {verdict}", ("busbw", "expected"), {"verdict": ""}
 )
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min)?")
 
@@ -63,10 +61,7 @@ def _seconds(context: click.Context, parameter: click.Parameter, text: str) -> f
 _OPTIONS = [
     *shared("op"),
     option(
-        "--impl",
-        "Implementations.  [default: the library on GPUs, auto on a CPU]",
-        default="",
-        metavar="NAME[,NAME]",
+        "--impl", "Implementations.  [default: the library on GPUs, auto on a CPU]", default="", metavar="NAME[,NAME]"
     ),
     *shared("ranks", "minbytes"),
     option("-e --maxbytes", "Largest message; default: 2M on a CPU, else 128M or what memory allows.", metavar="SIZE"),

@@ -54,7 +54,6 @@ COLUMNS = (
     *("base_seconds", "new_seconds", "ratio", "low", "high", "verdict", "remark"),
 )
 
-
 _OPTIONS = [
     click.Argument(["runs"], metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=PATH),
     option(

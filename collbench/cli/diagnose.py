@@ -94,8 +94,7 @@ def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
     if diagnosis.unexplained:
         yield f"  {diagnosis.unexplained}"
     for number, (why, fix) in enumerate(diagnosis.likely(), 1):
-        yield f"  {number}. {why}"
-        yield f"     {fix}"
+        yield from (f"  {number}. {why}", f"     {fix}")
     if not diagnosis.expected:
         for remark in curve_remarks(diagnosis.measured):
             yield f"  {remark}"

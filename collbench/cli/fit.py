@@ -33,7 +33,6 @@ LEGEND = (
     "bend: from here on a byte takes longer (a cache ends); off: median residual"
 )
 
-
 _OPTIONS = [
     RUNS,
     option("--held-back", "Leave these sizes out, and predict them.", metavar="SIZE[,SIZE]"),

@@ -49,6 +49,5 @@ def _print(rows: Sequence[tuple[str, ...]]) -> None:
 
 def _covered(names: Sequence[str]) -> str:
     """Return names of collectives, or that it is all of them."""
-    if set(names) == set(COLLECTIVES):
-        return f"all {len(COLLECTIVES)}"
-    return ", ".join(name for name in COLLECTIVES if name in names)
+    covered = [name for name in COLLECTIVES if name in names]
+    return ", ".join(covered) if len(covered) < len(COLLECTIVES) else f"all {len(covered)}"

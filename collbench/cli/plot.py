@@ -16,7 +16,6 @@ from collbench.errors import UsageError
 
 _DIGITS = 6  # of a number of lines
 
-
 _OPTIONS = [
     RUNS,
     out_option(

@@ -35,12 +35,7 @@ CHANGE = Table(
 _OPTIONS = [
     *shared(*(name for name in SWEEP_OPTIONS if name not in (*MEASURING, "on", "impl")), impl="library"),
     click.Argument(["system"], required=False, metavar="SYSTEM|FILE.toml[,...]"),
-    option(
-        "--on",
-        "The system, as the argument.",
-        metavar="SYSTEM|FILE.toml[,...]",
-        shell_complete=completed(systems),
-    ),
+    option("--on", "The system, as the argument.", metavar="SYSTEM|FILE.toml[,...]", shell_complete=completed(systems)),
     option(
         "--what-if what_ifs",
         "Change the network between nodes, and compare (below); may be given several times.",

@@ -63,7 +63,7 @@ _MATRIX = option(
 )
 _PER_CENT = click.FloatRange(0, 100)
 _NOISE = option("--noise", "Predicted: spread of computing times, in per cent.", type=_PER_CENT, default=0.22)
-_SETTINGS = {"show_default": True}
+_command = partial(command.command, context_settings={"show_default": True})
 _SCALE = [
     ANYWHERE,
     option(
@@ -137,7 +137,7 @@ _STRATEGIES = [
 ]
 
 
-@command.command(context_settings=_SETTINGS, params=_SCALE, short_help="How much faster are more ranks?")
+@_command(params=_SCALE, short_help="How much faster are more ranks?")
 def scale(**options: Any) -> int:
     """Measure how a step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help."""
     session = _step_sessions.scale_session(options)
@@ -150,18 +150,14 @@ def scale(**options: Any) -> int:
     return _run(session, _step_tables.SCALING, conclusion, options["formats"])
 
 
-@command.command(
-    context_settings=_SETTINGS, params=_OVERLAP, short_help="What does communicating while computing hide?"
-)
+@_command(params=_OVERLAP, short_help="What does communicating while computing hide?")
 def overlap(**options: Any) -> int:
     """Measure what overlapping communication with computing hides: exposed communication, the best size of bucket."""
     session = _step_sessions.overlap_session(options)
     return _run(session, _step_tables.OVERLAP, lambda: ["", *overlaps.verdicts(session.results)], options["formats"])
 
 
-@command.command(
-    context_settings=_SETTINGS, params=_STRAGGLERS, short_help="Which rank is late, and what does it cost?"
-)
+@_command(params=_STRAGGLERS, short_help="Which rank is late, and what does it cost?")
 def stragglers(**options: Any) -> int:
     """Find ranks that are late: how often, what it costs the others, and what more ranks would pay for the noise.
 
@@ -174,9 +170,7 @@ def stragglers(**options: Any) -> int:
     return _run(session, _step_tables.STRAGGLERS, lambda: sections(session.results), options["formats"], total)
 
 
-@command.command(
-    context_settings=_SETTINGS, params=_STRATEGIES, short_help="Which way of keeping weights in step is fastest?"
-)
+@_command(params=_STRATEGIES, short_help="Which way of keeping weights in step is fastest?")
 def strategies(**options: Any) -> int:
     """Compare strategies of synchronisation in training: ring, parameter server, groups, local SGD, asynchronous.
 
@@ -200,8 +194,7 @@ def _run(
     total: int = 0,
 ) -> int:
     """Measure or predict everything, show each row as it arrives, then the conclusion and where everything is."""
-    heads = {"interval": "9 in 10"} if session.modelled else {}
-    heading = partial(table.table.heading, **heads)
+    heading = partial(table.table.heading, **({"interval": "9 in 10"} if session.modelled else {}))
     rows = ResultTable(table.title, heading, lambda result: table.row(result, session.results), total)
     if interrupted := run_session(session, rows):
         return interrupted

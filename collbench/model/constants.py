@@ -145,10 +145,9 @@ def kappa(system: System, algorithm: str, protocol: str, constants: Constants = 
         return constants.kappa_pcie if system.p2p else constants.kappa_host
     if protocol != "simple":
         return float(getattr(constants, f"kappa_low{_place(system)}"))
-    if algorithm in ("nvlstree", "tree") and _place(system) == "_cloud":
-        return float(getattr(constants, f"kappa_{algorithm}_cloud"))
     if algorithm in ("nvls", "nvlstree", "tree"):
-        return float(getattr(constants, f"kappa_{algorithm}"))
+        cloud = "_cloud" if _place(system) == "_cloud" and algorithm != "nvls" else ""
+        return float(getattr(constants, f"kappa_{algorithm}{cloud}"))
     return float(getattr(constants, "kappa_ring" + ("_net" if system.nodes > 1 else _place(system))))
 
 

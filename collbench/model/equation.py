@@ -77,14 +77,9 @@ class Terms:
         return np.asarray(np.maximum.accumulate(together), np.float64)
 
     def at(self, nbytes: Floats, calibration: Calibration = DEFAULT) -> Floats:
-        """Return the time at other sizes in bytes, each at least 1."""
-        return between(nbytes, self.seconds(calibration))
-
-
-def between(nbytes: Floats, seconds: Floats) -> Floats:
-    """Read a curve over SIZES at other sizes; beyond the last it goes on in proportion to the bytes."""
-    inside = np.exp(np.interp(np.log(nbytes), np.log(SIZES), np.log(seconds)))
-    return np.asarray(inside * np.maximum(1.0, nbytes / SIZES[-1]), np.float64)
+        """Return the time at other sizes in bytes, each at least 1; beyond the last in proportion to the bytes."""
+        inside = np.exp(np.interp(np.log(nbytes), np.log(SIZES), np.log(self.seconds(calibration))))
+        return np.asarray(inside * np.maximum(1.0, nbytes / SIZES[-1]), np.float64)
 
 
 SPREAD = {"launch": 0.4, "latency": 0.6, "network": 1.0, "filling": 0.6, "rate": 0.3}

@@ -81,19 +81,13 @@ class Release:
     domain_plateau: bool = False  # Blackwell's one-node all-gather and reduce-scatter have the ring's plateau too
 
 
-def _loaded() -> dict[tuple[int, int], Release]:
-    """Return the releases of the file next to this module, each from the version on that it is called."""
-    tables = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    found = {}
-    for version in sorted(tables, key=_numbers):
-        found[_numbers(version)] = msgspec.convert(_whole(tables, version), Release)
-    return found
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def _whole(tables: Mapping[str, Mapping[str, Any]], version: str) -> dict[str, Any]:
+def _whole(version: str) -> dict[str, Any]:
     """Return all that a release has: its keys, and those of the release that it is like."""
-    special = dict(tables[version])
-    whole = _whole(tables, special.pop("like")) if "like" in special else {}
+    special = dict(_TABLES[version])
+    whole = _whole(special.pop("like")) if "like" in special else {}
     for name, value in special.items():
         whole[name] = whole.get(name, {}) | value if isinstance(value, dict) else value
     return whole
@@ -104,7 +98,7 @@ def _numbers(version: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-RELEASES: Mapping[tuple[int, int], Release] = _loaded()
+RELEASES = {_numbers(version): msgspec.convert(_whole(version), Release) for version in sorted(_TABLES, key=_numbers)}
 """By the version from which a record holds, until the next."""
 
 

@@ -56,8 +56,7 @@ class Chosen:
 
     def at_each_size(self, values: Sequence[float]) -> Floats:
         """Return the chosen option's value at every one of SIZES, from a value for each option."""
-        chosen: Floats = np.array(values, np.float64)[self.which]
-        return chosen
+        return np.asarray(np.array(values, np.float64)[self.which])
 
 
 @lru_cache(maxsize=256)
@@ -259,7 +258,6 @@ class Direct:
 
     per_byte: Callable[[System, Constants], float]  # seconds per byte of the array on the busiest resource
     to_all: bool  # whether the busiest rank exchanges messages with all others, or with one
-    kappa: str  # constant of what filling costs
 
 
 def _direct_inside(system: System, constants: Constants) -> float:
@@ -303,9 +301,9 @@ def _rooted_time(system: System, constants: Constants) -> float:
 
 
 DIRECT = {
-    "alltoall": Direct(_alltoall_time, to_all=True, kappa="kappa_direct"),
-    "sendrecv": Direct(_sendrecv_time, to_all=False, kappa="kappa_pair"),
-    "rooted": Direct(_rooted_time, to_all=True, kappa="kappa_direct"),
+    "alltoall": Direct(_alltoall_time, to_all=True),
+    "sendrecv": Direct(_sendrecv_time, to_all=False),
+    "rooted": Direct(_rooted_time, to_all=True),
 }
 
 
@@ -314,7 +312,7 @@ def _direct_terms(system: System, direct: Direct, constants: Constants) -> Terms
     near = min(peers, system.gpus - 1)
     per_byte = direct.per_byte(system, constants)
     filling = constants.first + constants.peer * near
-    kappa_direct = float(getattr(constants, direct.kappa))
+    kappa_direct = constants.kappa_direct if direct.to_all else constants.kappa_pair
     eager, later = alpha_net(system, 1, constants) if system.nodes > 1 else (0.0, 0.0)
     post = constants.post_slingshot if transport(system) == "slingshot" else constants.post_net
     reached = min(_direct_outside(system, constants), _direct_inside(system, constants))

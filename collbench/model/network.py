@@ -180,12 +180,6 @@ class Fault:
         match = _LINK.fullmatch(self.link)
         return (f"{match[1]}:{match[3]}", int(match[2]), int(match[4])) if match else ("", 0, 0)
 
-    def check(self, names: Sequence[str]) -> None:
-        """Raise UsageError with the choices unless this is a NIC or a link of one of the tiers "leaf:spine"."""
-        if not self.nic() and self.ends()[0] not in names:
-            forms = [*(name.replace(":", "I:") + "J" for name in names), "nic:NODE.NIC"]
-            raise UsageError(f"no link {self.link!r}; write {' or '.join(forms)}, numbers from 0")
-
 
 @dataclass(frozen=True)
 class Level:
@@ -243,7 +237,9 @@ class Clos:
             self.levels.append(level)
         self.capacity = np.concatenate(capacity)  # bytes/s of each link
         for fault in faults:
-            fault.check([f"{level.low}:{level.high}" for level in self.levels])
+            if not fault.nic() and fault.ends()[0] not in {f"{level.low}:{level.high}" for level in self.levels}:
+                forms = [*(f"{level.low}I:{level.high}J" for level in self.levels), "nic:NODE.NIC"]
+                raise UsageError(f"no link {fault.link!r}; write {' or '.join(forms)}, numbers from 0")
 
     def _level(self, tiers: Sequence[Tier], index: int, first: int) -> Level:
         span = prod(tier.radix or self.nodes for tier in tiers[: index + 1])

@@ -84,8 +84,8 @@ def _nccl(system: System, cases: Sequence[Case], calibration: Calibration | None
 def _handwritten(system: System, case: Case, name: str) -> Prediction:
     seconds, least, implementation = handwritten.estimate(system, case, name)
     low, high = HANDWRITTEN
-    picked = implementation if name == "auto" else ""
-    note = Note(picked=picked, bound=not handwritten.is_published(system, implementation))
+    bound = not handwritten.is_published(system, implementation)
+    note = Note(picked=implementation if name == "auto" else "", bound=bound)
     return Prediction(case, name, seconds, max(least, low * seconds), high * seconds, note=note)
 
 

@@ -34,10 +34,6 @@ class Schedule:
         return self.steps(members) / members if self.rounds else 1.0
 
 
-def _alltoall_leaving(ranks: int, gpus: int) -> float:
-    return gpus * (ranks - gpus) / ranks
-
-
 SCHEDULES = {
     schedule.collective: schedule
     for schedule in (
@@ -46,7 +42,7 @@ SCHEDULES = {
         Schedule("reducescatter", rounds=1),
         Schedule("broadcast"),
         Schedule("reduce"),
-        Schedule("alltoall", direct="alltoall", pattern="alltoall", leaving=_alltoall_leaving),
+        Schedule("alltoall", 0, "alltoall", "alltoall", leaving=lambda ranks, gpus: gpus * (ranks - gpus) / ranks),
         Schedule("sendrecv", direct="sendrecv"),
         Schedule("gather", direct="rooted"),
         Schedule("scatter", direct="rooted"),

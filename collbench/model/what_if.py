@@ -102,17 +102,11 @@ def _ecmp(now: Scenario, value: str) -> Scenario:
     return _with_tiers(now, *(replace(tier, routing="ecmp", flows=int(value or tier.flows)) for tier in tiers))
 
 
-def _adaptive(now: Scenario, value: str) -> Scenario:
-    return _with_tiers(now, *(replace(tier, routing="adaptive") for tier in _tiers(now, "adaptive")))
-
-
 def _first_tier(now: Scenario, value: str, word: str, name: str) -> Scenario:
     first, *above = _tiers(now, word)
     return _with_tiers(now, replace(first, name=name), *above)
 
 
-_rail = partial(_first_tier, word="rail", name="leaf")
-_fat_tree = partial(_first_tier, word="fat-tree", name="tor")
 WHAT_IFS = {
     "link-down": WhatIf("link-down=leaf3:spine1|nic:NODE.NIC", "a link fails", partial(_fault, left=0.0)),
     "link-half": WhatIf(
@@ -120,21 +114,29 @@ WHAT_IFS = {
     ),
     "oversubscription": WhatIf("oversubscription=RATIO", "fewer links above the first switches", _oversubscription),
     "ecmp": WhatIf("ecmp[=QUEUE_PAIRS]", "each queue pair keeps to one hashed path", _ecmp, optional=True),
-    "adaptive": WhatIf("adaptive", "switches spread traffic over all paths", _adaptive),
+    "adaptive": WhatIf(
+        "adaptive",
+        "switches spread traffic over all paths",
+        lambda now, value: _with_tiers(now, *(replace(tier, routing="adaptive") for tier in _tiers(now, "adaptive"))),
+    ),
     "in-order": WhatIf(
         "in-order",
         "nodes in the order of the network; else in random order",
         lambda now, value: replace(now, in_order=True),
     ),
-    "rail": WhatIf("rail", "each NIC of a node on switches of its own rail", _rail),
-    "fat-tree": WhatIf("fat-tree", "all NICs of a node on one switch", _fat_tree),
+    "rail": WhatIf(
+        "rail", "each NIC of a node on switches of its own rail", partial(_first_tier, word="rail", name="leaf")
+    ),
+    "fat-tree": WhatIf(
+        "fat-tree", "all NICs of a node on one switch", partial(_first_tier, word="fat-tree", name="tor")
+    ),
 }
 
 
 def _tiers(now: Scenario, word: str) -> tuple[Tier, ...]:
     if len(now.system.tiers) < 2:
-        tiers = len(now.system.tiers)
-        raise UsageError(f"{word} needs two tiers of switches; {now.system.name} has {tiers}: add [[tier]]")
+        has = f"{now.system.name} has {len(now.system.tiers)}"
+        raise UsageError(f"{word} needs two tiers of switches; {has}: add [[tier]]")
     return now.system.tiers
 
 

@@ -39,25 +39,21 @@ def sizes(given: Setting, fixed: Choices, counts: Sequence[int]) -> Iterator[OnS
             yield OnSystem(given.machine, gpus, None, str(error))
 
 
-def on_system(given: Setting, system: System, gpus: int = 0) -> Setting:
-    """Return the same job on another system, with that system's GPUs; UsageError if it has too few.
+def on_system(given: Setting, system: System, gpus: int) -> Setting:
+    """Return the same job on so many GPUs of another system; UsageError if it has too few.
 
     The software becomes that of the other system's constants, unless the job names another than its machine's usual.
     """
-    count = gpus or given.job.gpus
-    curves = ModelCurves(system, count)
+    curves = ModelCurves(system, gpus)
     machine = machine_of(curves.system)
     stack = machine.stack if given.job.stack == given.machine.stack else given.job.stack
-    job = replace(given.job, gpus=count, stack=stack)
+    job = replace(given.job, gpus=gpus, stack=stack)
     return replace(given, job=job, curves=curves, machine=machine)
 
 
-def interconnects(given: Setting, fixed: Choices, systems: Sequence[System]) -> list[OnSystem]:
-    """Return the best layout of the job on each system, with the same number of GPUs."""
-    return [_elsewhere(given, fixed, system, given.job.gpus) for system in systems]
-
-
-def _elsewhere(given: Setting, fixed: Choices, system: System, gpus: int, price: float = 0.0) -> OnSystem:
+def elsewhere(given: Setting, fixed: Choices, system: System, gpus: int = 0, price: float = 0.0) -> OnSystem:
+    """Return the best layout of the job on another system, with so many GPUs; by default with the same number."""
+    gpus = gpus or given.job.gpus
     try:
         return OnSystem(system, gpus, plan_on(on_system(given, system, gpus), fixed, advised=False).best, price=price)
     except CollbenchError as error:
@@ -79,7 +75,7 @@ def same_cost(given: Setting, fixed: Choices, price: float, others: Sequence[tup
                 f"--up-or-out {system.name}: {budget:g} an hour buys no node of {system.gpus} GPUs at {other:g}; "
                 f"give --gpus {-(-round(system.gpus * other / price) // 8) * 8} or more"
             )
-        places.append(_elsewhere(given, free, system, count, other))
+        places.append(elsewhere(given, free, system, count, other))
     return places
 
 

@@ -95,6 +95,7 @@ def group_of(ranks: int, stride: int, gpus: int) -> Group:
     return Group(ranks, inside, apart if inside < ranks else 1)
 
 
+@lru_cache(maxsize=4096)
 def part_of(system: System, group: Group) -> System:
     """Return the part of a system that a group has for itself while all other groups of its kind communicate."""
     inside, nodes = group.inside, group.nodes
@@ -139,13 +140,10 @@ class ModelCurves:
         self.whole = whole
         self.system = placed(whole, gpus) if gpus else whole
         self.origin = f"model of {whole.name}"
-        self._known: dict[tuple[str, Group], Curve] = {}
 
     def curve(self, collective: str, group: Group) -> Curve:
         """Return the curve of a collective by its name for a group; Unsupported if there is none."""
-        if (collective, group) not in self._known:
-            self._known[collective, group] = _modelled(part_of(self.system, group), collective)
-        return self._known[collective, group]
+        return _modelled(part_of(self.system, group), collective)
 
 
 @lru_cache(maxsize=4096)

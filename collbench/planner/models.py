@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from math import isqrt
 from pathlib import Path
@@ -153,33 +153,31 @@ class Model:
 
     def checked(self) -> "Model":
         """Return the model itself; UsageError for dimensions that no transformer has."""
+        for problem in self._problems():
+            raise UsageError(f"{self.name}: {problem}")
+        return self
+
+    def _problems(self) -> Iterator[str]:
         least = dict.fromkeys(("layers", "hidden", "heads", "sequence", "vocabulary", "moe_every", "top_k"), 1)
         for name in (*least, "kv_heads", "ffn", "experts", "shared", "dense_ffn", "head"):
             value, low = getattr(self, name), least.get(name, 0)
             most = MOST_COUNTED if name in ("layers", "heads", "kv_heads", "experts", "shared") else MOST
             if not low <= value <= most:
-                raise UsageError(f"{self.name}: {name} = {value} is impossible; give {low} to {most}")
+                yield f"{name} = {value} is impossible; give {low} to {most}"
         if not self.head and self.hidden % self.heads:
             near = self.heads * max(1, round(self.hidden / self.heads))
-            raise UsageError(
-                f"{self.name}: hidden {self.hidden} is not divisible by {self.heads} heads; "
-                f"give hidden {near}, {_divisor(self.hidden, self.heads)} heads, or head for the size of one"
-            )
+            fix = f"give hidden {near}, {_divisor(self.hidden, self.heads)} heads, or head for the size of one"
+            yield f"hidden {self.hidden} is not divisible by {self.heads} heads; {fix}"
         if self.kv_heads and self.heads % self.kv_heads:
             fix = f"give {_divisor(self.heads, self.kv_heads)}"
-            raise UsageError(f"{self.name}: {self.heads} heads are not divisible by {self.kv_heads} kv_heads; {fix}")
+            yield f"{self.heads} heads are not divisible by {self.kv_heads} kv_heads; {fix}"
         if self.experts and self.top_k > self.experts:
-            fix = f"give {self.experts} or fewer"
-            raise UsageError(f"{self.name}: top_k {self.top_k} is more than its {self.experts} experts; {fix}")
+            yield f"top_k {self.top_k} is more than its {self.experts} experts; give {self.experts} or fewer"
         if self.experts and self.moe_every > self.layers:
-            fix = "give 1 for all of them"
-            raise UsageError(f"{self.name}: moe_every {self.moe_every} is more than its {self.layers} layers; {fix}")
+            yield f"moe_every {self.moe_every} is more than its {self.layers} layers; give 1 for all of them"
         if self.stated and not 0.8 < self.parameters / self.stated < 1.25:
-            raise UsageError(
-                f"{self.name}: its dimensions come to {self.parameters:.3g} parameters, not to {self.stated:.3g}; "
-                "leave parameters out, or mend layers, hidden, ffn or vocabulary"
-            )
-        return self
+            fix = "leave parameters out, or mend layers, hidden, ffn or vocabulary"
+            yield f"its dimensions come to {self.parameters:.3g} parameters, not to {self.stated:.3g}; {fix}"
 
 
 def of_size(name: str, parameters: float, **known: Any) -> Model:

@@ -58,9 +58,9 @@ class Points:
 class RunCurves:
     """Curves of a run, by the fastest library in it, or the fastest implementation where there is no library."""
 
-    def __init__(self, run: Run, system: Place, name: str, fitted: bool = False) -> None:
+    def __init__(self, run: Run, system: Place, fitted: bool = False) -> None:
         self.system = system
-        self.origin = f"{'fitted to' if fitted else 'measured in'} {name}"
+        self.origin = f"{'fitted to' if fitted else 'measured in'} {run.path}"
         self._curves = tuple(_points(measured([run]), fitted))
         if not self._curves:
             raise UsageError(
@@ -75,22 +75,17 @@ class RunCurves:
 @lru_cache(maxsize=1024)
 def _scaled(known: tuple[Points, ...], collective: str, ranks: int) -> Curve:
     points, share = _nearest(known, collective, ranks)
-    sizes = np.array(points.sizes)
     meaning = find_collective(points.collective)
     bytes_of = meaning.bus_factor(ranks) / meaning.bus_factor(points.ranks)
-    waits = (ranks - 1) / (points.ranks - 1)
-    least = min(points.seconds)
+    waits = min(points.seconds) * max(0, (ranks - 1) / (points.ranks - 1) - bytes_of)
     same = points.collective == collective and points.ranks == ranks
     further = 1.0 if same else FURTHER
-    edges = {TYPICAL: points.seconds, LOW: points.low, HIGH: points.high}
-    wider = {TYPICAL: 1.0, LOW: 1 / further, HIGH: further}
+    edges = ((TYPICAL, points.seconds, 1.0), (LOW, points.low, 1 / further), (HIGH, points.high, further))
     times = {
-        edge: share
-        * wider[edge]
-        * np.maximum.accumulate(np.array(values) * bytes_of + least * max(0, waits - bytes_of))
-        for edge, values in edges.items()
+        edge: share * wider * np.maximum.accumulate(np.array(values) * bytes_of + waits)
+        for edge, values, wider in edges
     }
-    return TabulatedCurve(sizes, times)
+    return TabulatedCurve(np.array(points.sizes), times)
 
 
 def _nearest(known: Sequence[Points], collective: str, ranks: int) -> tuple[Points, float]:
@@ -173,7 +168,7 @@ def setting_of(run: Run, job: Callable[[str], Job], options: Given, loader: floa
     except CollbenchError as error:
         return _of_ranks(run, job, options, loader, str(error))
     there = machine_of(system)
-    curves = RunCurves(run, system, str(run.path), options.fitted)
+    curves = RunCurves(run, system, options.fitted)
     return Setting(job(there.stack), curves, with_user_rates(there, options.tflops, options.memory), loader)
 
 
@@ -195,7 +190,7 @@ def _of_ranks(run: Run, job: Callable[[str], Job], options: Given, loader: float
         topology.name, topology.ranks, Product(flops, flops, memory, _copied()), REACHED, pcie_rate=1e10,
         process=PROCESS, unit="ranks", note=f"a rank computes {flops / 1e9:.3g} GFLOP/s, {source}",
     )  # fmt: skip
-    return Setting(job("modern"), RunCurves(run, there, str(run.path), options.fitted), there, loader)
+    return Setting(job("modern"), RunCurves(run, there, options.fitted), there, loader)
 
 
 def _copied() -> float:

@@ -251,13 +251,11 @@ def _may(other: Planned, best: Planned) -> str:
 
 
 def _starving(given: Setting, best: Planned) -> Iterator[str]:
-    if np.isfinite(given.loader):
-        needed = given.job.batch / float(best.values["busy"])
-        if best.parts["loading"] > 0:
-            lost = best.parts["loading"] / best.step
-            yield f"GPUs wait for samples {lost:.0%} of the step: {given.loader:.4g}/s come, they take {needed:.4g}/s"
-        else:
-            yield f"samples come fast enough: {given.loader:.4g}/s, the GPUs take {needed:.4g}/s"
+    needed = given.job.batch / float(best.values["busy"])
+    if lost := best.parts["loading"] / best.step:
+        yield f"GPUs wait for samples {lost:.0%} of the step: {given.loader:.4g}/s come, they take {needed:.4g}/s"
+    elif np.isfinite(given.loader):
+        yield f"samples come fast enough: {given.loader:.4g}/s, the GPUs take {needed:.4g}/s"
 
 
 def largest_batch(batch: int, noise_scale: float) -> str:

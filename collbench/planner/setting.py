@@ -30,10 +30,7 @@ class Constants:
     spread_experts: float = 0.23  # the same where there are experts
 
 
-FITTED = {
-    80: Constants(products=0.669, generation=80),
-    90: Constants(products=0.589, generation=90),
-}
+FITTED = {80: Constants(products=0.669, generation=80), 90: Constants(products=0.589, generation=90)}
 
 
 def constants_of(arch: str) -> Constants:

@@ -12,16 +12,13 @@ from numpy import maximum, where
 V = Any  # a number, or an array of one for every layout
 
 
-def micro_computing(stage_forward: V, stage_backward: V) -> V:
-    """Return the seconds of computing of a micro-batch in a stage."""
-    return stage_forward + stage_backward
-
-
 def micro_seconds(
-    micro_computing: V, tensor_exposed: V, context_exposed: V, expert_exposed: V, shard_exposed: V, stage_exposed: V
-) -> V:
+    stage_forward: V, stage_backward: V, tensor_exposed: V, context_exposed: V, expert_exposed: V, shard_exposed: V,
+    stage_exposed: V,
+) -> V:  # fmt: skip
     """Return the seconds of a micro-batch in a stage: computing, and communication that no computing hides."""
-    return micro_computing + (tensor_exposed + context_exposed + expert_exposed + shard_exposed + stage_exposed)
+    exposed = tensor_exposed + context_exposed + expert_exposed + shard_exposed + stage_exposed
+    return stage_forward + stage_backward + exposed
 
 
 def head_excess(head_seconds: V, micro_seconds: V, own_layers: V, layers: V, pipeline: V) -> V:
@@ -46,9 +43,9 @@ def filling(pipeline: V, stage_once: V, hidden_pipeline: V) -> V:
     return 2 * (pipeline - 1) * stage_once * hidden_pipeline
 
 
-def computing(micro_batches: V, micro_computing: V, head_excess: V) -> V:
+def computing(micro_batches: V, stage_forward: V, stage_backward: V, head_excess: V) -> V:
     """Return the seconds of computing in a step."""
-    return micro_batches * (micro_computing + head_excess)
+    return micro_batches * (stage_forward + stage_backward + head_excess)
 
 
 def stragglers(computing: V, slowest: V) -> V:

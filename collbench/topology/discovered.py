@@ -211,12 +211,7 @@ class Host:
 Probed = Mapping[tuple[int, int], tuple[bool, str]]
 """For a pair of devices, in one direction: whether the first could use the second's memory, and why (not)."""
 
-_WORDS: dict[str, str] = {
-    Kind.NVLINK: "NVLink",
-    Kind.NVSWITCH: "NVSwitch",
-    Kind.PCIE: "PCIe",
-    Kind.NETWORK: "network",
-}
+_WORDS: dict[str, str] = {Kind.NVLINK: "NVLink", Kind.NVSWITCH: "NVSwitch", Kind.PCIE: "PCIe"}  # else as the kind
 
 
 @dataclass(frozen=True)

@@ -68,10 +68,7 @@ def _kinds_matrix(topology: Topology, labels: Mapping[str, str]) -> list[str]:
     for link in topology.links:
         cells[link.a, link.b] = cells[link.b, link.a] = labels[_words(link)]
     names = [f"{'GPU' if topology.gpus else 'CPU'} {i}" for i in range(count)]
-    rows = [
-        ["", *names],
-        *([names[a], *(cells.get((a, b), "-") for b in range(count))] for a in range(count)),
-    ]
+    rows = [["", *names], *([names[a], *(cells.get((a, b), "-") for b in range(count))] for a in range(count))]
     widths = [max(len(row[column]) for row in rows) for column in range(count + 1)]
     return [" ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
 

@@ -31,7 +31,6 @@ Launch = Literal["process-per-gpu", "single-process", "torch"]
 Cpu = Literal["intel", "amd", "arm", "power"]
 Algorithm = Literal["auto", "ring", "tree", "collnet", "nvls", "nvlstree", "pat"]
 Protocol = Literal["auto", "ll", "ll128", "simple"]
-FABRICS: tuple[str, ...] = get_args(Fabric)
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 PROTOCOLS: tuple[str, ...] = get_args(Protocol)
 BOARD = 16

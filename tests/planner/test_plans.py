@@ -302,9 +302,9 @@ def test_cost_is_hours_times_gpus_times_price() -> None:
 
 
 def test_another_system_brings_its_software_unless_one_was_chosen_and_money_buys_whole_nodes() -> None:
-    assert on_system(gpt3().setting, load("dgx-h100")).job.stack == "modern"
-    assert on_system(gpt3(stack="megatron-2022").setting, load("dgx-h100")).job.stack == "megatron-2022"
-    assert on_system(gpt3().setting, load("gb200-nvl72")).curves.system.gpus == 64
+    assert on_system(gpt3().setting, load("dgx-h100"), 1024).job.stack == "modern"
+    assert on_system(gpt3(stack="megatron-2022").setting, load("dgx-h100"), 1024).job.stack == "megatron-2022"
+    assert on_system(gpt3().setting, load("gb200-nvl72"), 1024).curves.system.gpus == 64
     answer = gpt3()
     (one,) = same_cost(answer.setting, answer.fixed, 2.0, [(load("dgx-h100"), 3.0)])
     assert one.gpus % 8 == 0

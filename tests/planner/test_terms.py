@@ -471,7 +471,9 @@ def test_the_output_is_the_last_stages_unless_it_has_fewer_layers() -> None:
     for tensor, pipeline in ((1, 1), (2, 4)):
         plan = books(Layout(tensor, pipeline)).values
         assert plan["head_excess"] == plan["head_seconds"] == pytest.approx(seconds / tensor)
-        assert plan["computing"] == pytest.approx(64 * (plan["micro_computing"] + plan["head_excess"]))
+        assert plan["computing"] == pytest.approx(
+            64 * (plan["stage_forward"] + plan["stage_backward"] + plan["head_excess"])
+        )
     fewer = books(Layout(1, 4), replace(GPT, layers=14)).values
     assert fewer["own_layers"] == 4
     interleaved = books(Layout(1, 4, chunks=2), replace(GPT, layers=12)).values

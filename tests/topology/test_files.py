@@ -5,13 +5,14 @@ import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from collbench.errors import UsageError
 from collbench.topology import files
 from collbench.topology.products import ARCHITECTURES, PRODUCTS, Product
-from collbench.topology.system import FABRICS, Nics, System, Tier, is_named, product_of
+from collbench.topology.system import Fabric, Nics, System, Tier, is_named, product_of
 from tests.conftest import ROOT
 
 BASE = {
@@ -88,7 +89,7 @@ def test_every_preset_loads_and_has_a_network():
         fields = tomllib.loads(path.read_text())
         fields["node"].pop("gpu_bw", None)
         assert files.parse(fields, path).gpu_rate == pytest.approx(system.gpu_rate), name
-    assert {system.fabric for system in systems.values()} == set(FABRICS)
+    assert {system.fabric for system in systems.values()} == set(get_args(Fabric))
     assert {"sm70", "sm80", "sm89", "sm90", "sm100", "sm120"} <= {system.arch for system in systems.values()}
     assert {name for name, system in systems.items() if not system.nics.gdr} == {"aws-p3dn", "aws-g4dn-metal"}
     for name, (rate, nics, adds) in RATES.items():
