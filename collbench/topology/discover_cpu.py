@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from itertools import combinations
 from pathlib import Path
 
+from collbench.errors import CollbenchError
 from collbench.topology.discovered import Cache, Host, Kind, Link, NumaNode, Socket, Topology
 from collbench.units import parse_size
 
@@ -29,7 +30,7 @@ _CACHE_TYPES = {"Data": "d", "Instruction": "i", "Unified": ""}
 
 
 def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collection[int] | None = None) -> Topology:
-    """Discover the sockets of this machine, with /proc and /sys below the root; by default a rank for each CPU.
+    """Discover the sockets of this machine, whose /proc and /sys are below the root; by default with a rank a CPU.
 
     `usable` are the CPUs that all ranks together may run on.  The default is this process's affinity mask, which is too
     small in a rank that a launcher has bound to a core.
@@ -49,7 +50,7 @@ def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collectio
         cpu_limit=_cpu_limit(root),
         caches=_caches(root, cpus),
         numa=_numa(root),
-        memory=_memory(root / "proc/meminfo"),
+        memory=_kilobytes(read_text(root / "proc/meminfo"), "MemTotal"),
         shm_free=free(root / "dev/shm"),
     )
     return Topology("cpu", ranks or host.capacity, sockets=sockets, links=shared, host=host)
@@ -125,26 +126,33 @@ def _caches(root: Path, cpus: tuple[int, ...]) -> tuple[Cache, ...]:
     for cpu in cpus:
         for folder in sorted((root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
             level, kind = read_text(folder / "level"), _CACHE_TYPES.get(read_text(folder / "type"))
-            sharers, size = read_text(folder / "shared_cpu_list"), read_text(folder / "size")
+            sharers, size = read_text(folder / "shared_cpu_list"), _size(read_text(folder / "size"))
             if level and kind is not None and sharers and size:
-                caches.setdefault(f"L{level}{kind}", {})[sharers] = parse_size(size)
+                caches.setdefault(f"L{level}{kind}", {})[sharers] = size
     return tuple(
         Cache(name, max(sizes.values()), len(sizes), max(len(cpu_list(sharers)) for sharers in sizes))
         for name, sizes in sorted(caches.items())
     )
 
 
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except CollbenchError:
+        return 0
+
+
 def _numa(root: Path) -> tuple[NumaNode, ...]:
-    nodes = [
-        NumaNode(int(folder.name[4:]), cpu_list(read_text(folder / "cpulist")), _memory(folder / "meminfo"))
-        for folder in (root / "sys/devices/system/node").glob("node[0-9]*")
-    ]
+    nodes = []
+    for folder in (root / "sys/devices/system/node").glob("node[0-9]*"):
+        memory = _kilobytes(read_text(folder / "meminfo"), "MemTotal")
+        nodes.append(NumaNode(int(folder.name[4:]), cpu_list(read_text(folder / "cpulist")), memory))
     return tuple(sorted(nodes, key=lambda node: node.number))
 
 
-def _memory(path: Path) -> int | None:
-    """Bytes from the line `MemTotal:  1024 kB` of such a file."""
-    match = re.search(r"\bMemTotal:\s*(\d+) kB", read_text(path))
+def _kilobytes(text: str, key: str) -> int | None:
+    """Bytes from a line such as `MemTotal:  1024 kB`."""
+    match = re.search(rf"\b{key}:\s*(\d+) kB", text)
     return int(match[1]) * 1024 if match else None
 
 
