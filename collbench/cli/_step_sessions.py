@@ -309,7 +309,10 @@ def parse_ctas(text: str | None, names: Sequence[str]) -> tuple[int, ...]:
         return ()
     if "nccl" not in names:
         raise UsageError(f"--ctas {text} limits NCCL, which is not measured here; leave it out, or add nccl on GPUs")
-    counts = parse_numbers(text)
-    if not counts or counts[0] < 1 or counts[-1] > MOST_CTAS:
-        raise UsageError(f"--ctas {text} are no numbers of CTAs; give some from 1 to {MOST_CTAS}, such as 4,16")
-    return tuple(counts)
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if not (word.isdecimal() and word.isascii() and 1 <= int(word) <= MOST_CTAS):
+            raise UsageError(
+                f"--ctas {word or text} is no number of CTAs; give some from 1 to {MOST_CTAS}, such as 4,16"
+            )
+    return tuple(sorted(set(map(int, words))))
