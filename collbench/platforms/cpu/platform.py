@@ -45,9 +45,8 @@ class CpuClock(Clock):
         self._seconds = np.zeros(2)  # and the share of them off its core
         self.scheduled = Watch()
         with team.agreeing():
-            barrier = _barrier(team, memory)
+            barrier, self.meet = _barrier(team, memory)
             self._clock = mpi.Clock(barrier) if barrier else None
-        self.meet = _meeting(team, barrier)
         self.limits = traffic.limits(team)
 
     def time(self, prepared: Prepared, launches: int) -> float:
@@ -100,26 +99,20 @@ class CpuClock(Clock):
         return [Prepared(kernel.bind(*share)) for share in shares]
 
 
-def _barrier(team: Processes, memory: CpuMemory) -> mpi.Call | None:
-    """Return the call of a barrier: MPI's, or by flags in the window where MPI did not start the ranks.
+def _barrier(team: Processes, memory: CpuMemory) -> tuple[mpi.Call | None, Callable[[], object]]:
+    """Return a barrier as a call from C and as a function: MPI's, or by flags in the window where MPI started no ranks.
 
-    None where they can neither share memory nor use MPI.
+    There is no call where ranks can neither share memory nor use MPI.
     """
     if isinstance(team, MpiProcesses):
         from mpi4py import MPI
 
-        return mpi.mpi_call("MPI_Barrier", (MPI._handleof(team.comm),))
+        return mpi.mpi_call("MPI_Barrier", (MPI._handleof(team.comm),)), team.comm.Barrier
     if memory.nodes > 1 or memory.ranks > MAX_RANKS:
-        return None
+        return None, team.meet
     kernel = compiler.host_kernel(str(compiler.own_folder() / traffic.KERNELS), "hand_over")
-    return mpi.kernel_call(kernel, memory.world(memory.ranks), np.uint64(0))
-
-
-def _meeting(team: Processes, barrier: mpi.Call | None) -> Callable[[], object]:
-    """Return the same barrier as a function, as fast as can be."""
-    if isinstance(team, MpiProcesses):
-        return team.comm.Barrier  # type: ignore[no-any-return]
-    return partial(mpi.Repeated([barrier]), 1) if barrier else team.meet
+    world = memory.world(memory.ranks), np.uint64(0)
+    return mpi.kernel_call(kernel, *world), partial(kernel.bind(*world), 1)
 
 
 class CpuLauncher(Launcher):
