@@ -50,7 +50,7 @@ def command(
     words = words or ("sweep", "--op", "allreduce")
     if not words[0].endswith("_perf") and not any(" ".join((*words, "")).startswith(f"{name} ") for name in TOGETHER):
         raise UsageError(f"ranks do not carry out {words[0]!r} together; choose from: {', '.join(TOGETHER)}")
-    program = [sys.executable, "-m", "collbench", *words]
+    program = [sys.executable, "-P", "-m", "collbench", *words]
     on = re.search(r"(?<= --on[= ])\S+", shlex.join(words))
     lines = None if hosts is None else hosts.split(",")
     if hostfile:
