@@ -1,6 +1,6 @@
 """The implementations of collectives; each module here defines IMPLEMENTATION or IMPLEMENTATIONS.
 
-Records beside kernels are implementations too (records.py).  Libraries come first, then the hand-written ones in the
+Records next to kernels are implementations too (records.py).  Libraries come first, then the hand-written ones in the
 order in which the lessons introduce them.
 """
 

@@ -1,4 +1,4 @@
-"""Implementations from records: `mine.toml` beside `mine.cu` in a folder of kernels; docs/kernels.md has the keys."""
+"""Implementations from records: `mine.toml` next to `mine.cu` in a folder of kernels; docs/kernels.md has the keys."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -24,7 +24,7 @@ _ORDER = 100  # behind all others in lists
 
 
 class Record(Struct, forbid_unknown_fields=True):
-    """What a record says of the kernel beside it."""
+    """What a record says of the kernel next to it."""
 
     collectives: Annotated[tuple[str, ...], Meta(min_length=1)]
     summary: str = ""

@@ -1,4 +1,4 @@
-"""The command line that starts ranks: which hosts there are, and what each launcher is told.
+"""The command line that starts ranks: which hosts there are, and what each launcher needs to know.
 
 A launcher is a function in `LAUNCHERS`; of an MPI library it follows the library's record in
 collbench/platforms/cpu/mpi_libraries.py.  None binds ranks: collbench does that itself, near their GPUs or to cores.
@@ -26,7 +26,7 @@ from collbench.topology.discover_cpu import read_text
 _HOST = re.compile(  # a line in Hydra's words or in Open MPI's; no name begins as an option of a launcher does
     r"(\[[\w:.%]+\]|\w[\w.@-]*)(?::([1-9]\d{0,5}))?(?:\s+(?:slots\s*=\s*([1-9]\d{0,5})|[\w-]+\s*=\s*\w+))*", re.ASCII
 )
-_PASSED_ON = ("LD_LIBRARY_PATH", "MPI4PY_LIBMPI", "PYTHONPATH")  # beside the variables that a run's header names
+_PASSED_ON = ("LD_LIBRARY_PATH", "MPI4PY_LIBMPI", "PYTHONPATH")  # besides the variables that a run's header names
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _program(name: str, environment: Mapping[str, str]) -> str:
     path = os.pathsep.join((str(Path(sys.executable).parent), environment.get("PATH", os.defpath)))
     if program := shutil.which(name, path=path):
         return program
-    raise UsageError(f"no {name} beside this Python or on the PATH")
+    raise UsageError(f"no {name} next to this Python or on the PATH")
 
 
 def hosts_of(lines: Iterable[str]) -> dict[str, int | None]:

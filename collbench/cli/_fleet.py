@@ -42,7 +42,7 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
     nodes, before = read_fleet(folder), read_fleet(against) if against else []
     found, changed = groups(nodes, slower), changes(before, nodes, slower)
     rows = list(_rows(nodes, found))
-    # Files first: whoever reads the table may stop early.
+    # Files first: the reader of the table may stop early.
     for name, content in (("exclude_file", _excluded), ("csv", _csv), ("parquet", _parquet)):
         if path := options[name]:
             with writing(path, f"--{name.replace('_', '-')} FILE", StorageError):

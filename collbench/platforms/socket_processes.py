@@ -1,8 +1,8 @@
 """Processes that a launcher without MPI started: they speak by sockets, each of them with the first.
 
-The first process listens, and how the others learn where is the business of rendezvous.py.  Whoever connects shows the
-word that the first process left there, before anything else of it is read: what follows are pickles.  The kernel tells
-at once when a process is gone, even by kill -9, so nobody has to wait for a time-out then.
+The first process listens, and how the others learn where is the business of rendezvous.py.  A process that connects
+shows the word that the first process left there, before anything else of it is read: what follows are pickles.  The
+kernel tells at once when a process is gone, even by kill -9, so nobody has to wait for a time-out then.
 """
 
 import hmac
@@ -30,7 +30,7 @@ from collbench.platforms.processes import Processes
 
 _LENGTH = struct.Struct("<Q")
 _MOST = 4096  # bytes of what is read from somebody who has not shown the word yet
-_ANSWERING = 5.0  # seconds for whoever has connected to show it
+_ANSWERING = 5.0  # seconds for a process that has connected to show it
 _CONNECTING = 3.0  # seconds for a connection
 _PAUSE = 0.1  # seconds between two looks for where the first process listens
 

@@ -224,18 +224,18 @@ class Reopened(Writer):
 
     def _replace(self, lines: list[bytes]) -> None:
         place = self.path.resolve()
-        beside = place.with_name(f"{place.name}.new")
+        new = place.with_name(f"{place.name}.new")
         try:
-            file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
             _locked(file)
             with os.fdopen(file, "wb", closefd=False) as out:
                 out.writelines(lines)
             os.fsync(file)
-            beside.replace(place)
+            new.replace(place)
         except OSError as error:
             with contextlib.suppress(OSError):
-                beside.unlink()
-            raise StorageError(f"cannot write beside {self.path}: {error.strerror}; it is as it was") from None
+                new.unlink()
+            raise StorageError(f"cannot write next to {self.path}: {error.strerror}; it is as it was") from None
         os.close(self._file)
         self._file, self._lines = file, lines
 

@@ -29,7 +29,7 @@ _HERE = ("-launcher", "fork", "-rmk", "user", "-hosts", "localhost")
 
 @dataclass(frozen=True)
 class Flags:
-    """How a launcher is told where ranks are to be; as defaults, in the words of Hydra."""
+    """How a launcher learns where ranks are to be; as defaults, in the words of Hydra."""
 
     each: str = "-ppn {}"  # so many ranks on every host
     fixed: str = "-bind-to none -genvall"  # on any core, since collbench binds ranks itself; with all variables
