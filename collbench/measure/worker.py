@@ -31,6 +31,7 @@ from collbench.results import Result
 from collbench.runfile.environment import variables
 from collbench.runfile.schema import to_case, to_line, to_sweep
 
+_TIDYING = threading.Event()  # once the supervisor is gone: a thread tidies up, and then ends this process
 _GRACE = 3.0  # seconds that a failing rank waits to be ended: its abort could overtake what rank 0 has to say
 
 
@@ -96,6 +97,10 @@ def main() -> None:
     except protocol.Closed:
         time.sleep(2 * _GRACE)  # the supervisor is gone: the thread that watches tidies up, which an abort would not
         world.abort()
+    except BaseException:  # perhaps of the other ranks' or a compiler's end, which that thread brings about
+        if _TIDYING.is_set():
+            time.sleep(2 * _GRACE)
+        raise
 
 
 def _say_why(error: CollbenchError, channel: protocol.Channel | None) -> None:
@@ -166,6 +171,7 @@ def _die_with(supervisor: int, folder: Path) -> list[int]:
 
     def watch() -> None:
         wait()
+        _TIDYING.set()
         if ranks[:1] != [os.getpid()]:
             time.sleep(_GRACE)  # the first rank is at it; should it be stuck or not be known yet, each does it
         _tidy(folder, lock)
