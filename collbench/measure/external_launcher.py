@@ -25,7 +25,7 @@ from collbench.platforms import compiler, find_platform, open_platform, rendezvo
 from collbench.platforms.cpu import mpi_libraries
 from collbench.platforms.interface import Platform
 from collbench.platforms.mpi_processes import MpiProcesses
-from collbench.platforms.processes import Processes
+from collbench.platforms.processes import Processes, node_name
 from collbench.platforms.socket_processes import SocketProcesses
 from collbench.results import Result
 from collbench.results.collectives import Failed
@@ -99,7 +99,7 @@ class Joined:
         except PlatformError as error:
             error.agreed = True
             raise
-        self._pids = self._world.exchange((os.uname().nodename, os.getpid()))
+        self._pids = self._world.exchange((node_name(), os.getpid()))
         processes.unlink_mpich_memory()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.
         self._name, fields = self._world.broadcast((platform, sweep_fields(sweep)))
@@ -161,7 +161,7 @@ class Joined:
 
     def _waits(self) -> str:
         """Return which ranks of this machine have ended, or else which rank waits for which, as far as it is known."""
-        here = os.uname().nodename
+        here = node_name()
         ended = [rank for rank, (node, pid) in enumerate(self._pids) if node == here and not processes.is_alive(pid)]
         if ended:
             return f"rank{'s' * (len(ended) > 1)} {', '.join(map(str, ended))} ended"

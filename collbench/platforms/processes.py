@@ -9,16 +9,19 @@ sockets do (socket_processes.py).
 """
 
 import os
-import platform
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from collbench.datatypes import Array
 from collbench.errors import CollbenchError, PlatformError
 from collbench.host.launcher import neighbours
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")  # tells machines apart that bear one name
 
 SentError = tuple[type[CollbenchError], str]
 
@@ -61,6 +64,11 @@ class Alone:
 def usable_cores() -> frozenset[int]:
     """Return the cores that this process may run on, as they were before its rank was bound to one of them."""
     return frozenset(os.sched_getaffinity(0))
+
+
+def node_name() -> tuple[str, str]:
+    """Return what only the processes of a machine have in common: its name, and which boot of which machine it is."""
+    return socket.gethostname(), _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""
 
 
 def crowded() -> bool:
@@ -175,7 +183,7 @@ class Processes(ABC):
 
         `choose` returns so many cores of a machine, and is asked on every machine for the ranks there.
         """
-        places = self.exchange((platform.node(), sorted(os.sched_getaffinity(0))))
+        places = self.exchange((node_name(), sorted(os.sched_getaffinity(0))))
         here = [rank for rank, (node, _) in enumerate(places) if node == places[self.rank][0]]
         alike = all(places[rank] == places[self.rank] for rank in here)
         # The first rank of a machine chooses for all: each would see another load, and two might choose one core.

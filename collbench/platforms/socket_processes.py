@@ -9,7 +9,6 @@ import hmac
 import json
 import os
 import pickle
-import platform
 import resource
 import secrets
 import select
@@ -26,7 +25,7 @@ import numpy as np
 from collbench.datatypes import Array
 from collbench.errors import PlatformError
 from collbench.host import launcher
-from collbench.platforms.processes import Processes
+from collbench.platforms.processes import Processes, node_name
 
 _LENGTH = struct.Struct("<Q")
 _MOST = 4096  # bytes of what is read from somebody who has not shown the word yet
@@ -167,8 +166,8 @@ class SocketProcesses(Processes):
         return largest
 
     def neighbours(self) -> list[int]:
-        """Return the ranks whose host has the same name, or of Slurm's nodes on one host the node."""
-        nodes = self.gather(os.environ.get("SLURMD_NODENAME") or platform.node())
+        """Return the ranks of the same machine and, where Slurm has several nodes on it, of the same node."""
+        nodes = self.gather((os.environ.get("SLURMD_NODENAME"), node_name()))
         return [rank for rank, node in enumerate(nodes) if node == nodes[self.rank]]
 
     def send(self, numbers: Array, rank: int) -> None:
@@ -196,7 +195,7 @@ def _accept(size: int, place: Rendezvous, deadline: float) -> dict[int, _Link]:
     server = socket.create_server(("127.0.0.1" if here else "", 0), backlog=size)
     word = secrets.token_hex(16)
     hosts = [] if here else [*filter(None, [os.environ.get("MASTER_ADDR")]), *_addresses()]
-    where = {"node": platform.node(), "hosts": hosts, "port": server.getsockname()[1], "word": word}
+    where = {"node": node_name(), "hosts": hosts, "port": server.getsockname()[1], "word": word}
     links: dict[int, _Link] = {}
     with server, closing(place):
         place.leave(json.dumps(where))
@@ -243,7 +242,7 @@ def _connect(rank: int, size: int, place: Rendezvous, deadline: float) -> _Link:
     while time.monotonic() < deadline:
         if text := place.find():
             where = json.loads(text)
-            local = ["127.0.0.1"] if where["node"] == platform.node() else []
+            local = ["127.0.0.1"] if where["node"] == list(node_name()) else []
             for host in [*local, *where["hosts"]]:
                 tried = f"{host}:{where['port']}"
                 with suppress(OSError, _Gone, ValueError, KeyError):  # left by an earlier start

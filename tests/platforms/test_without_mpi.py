@@ -1,7 +1,6 @@
 """Processes that no MPI started: how they find each other, what they tell each other, and how their end is seen."""
 
 import json
-import os
 import socket
 import struct
 import threading
@@ -18,6 +17,7 @@ import pytest
 from collbench.errors import PlatformError, UsageError
 from collbench.host.launcher import RENDEZVOUS
 from collbench.platforms import rendezvous
+from collbench.platforms.processes import node_name
 from collbench.platforms.rendezvous import Folder, TorchStore
 from collbench.platforms.socket_processes import Rendezvous, SocketProcesses
 
@@ -121,7 +121,7 @@ def test_what_an_earlier_start_left_is_not_believed(tmp_path: Path) -> None:
         port = closed.getsockname()[1]
         closed.close()
         for stale in (port, other.getsockname()[1]):
-            left = {"node": os.uname().nodename, "hosts": [], "port": stale, "word": "old"}
+            left = {"node": node_name(), "hosts": [], "port": stale, "word": "old"}
             Folder(tmp_path).leave(json.dumps(left))
             with ThreadPoolExecutor() as pool:
                 second = pool.submit(SocketProcesses.at, Folder(tmp_path), 1, 2, SECONDS)

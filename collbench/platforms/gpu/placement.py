@@ -4,7 +4,6 @@ Rank by rank, the processes of a node are dealt its GPUs in turn, and so are the
 """
 
 import os
-import socket
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +12,10 @@ from pathlib import Path
 
 from collbench.platforms.gpu.cuda import Cuda
 from collbench.platforms.gpu.probe import too_large
-from collbench.platforms.processes import Team
+from collbench.platforms.processes import Team, node_name
 from collbench.results.facts import Sharing
 from collbench.topology.discover_cpu import cpu_list, read_text
 from collbench.units import format_size
-
-_BOOT = Path("/proc/sys/kernel/random/boot_id")  # tells machines apart that bear one name
 
 
 @dataclass(frozen=True)
@@ -142,8 +139,3 @@ def bind_near(team: Team, places: Placement, root: Path = Path("/")) -> None:
     near = cores & {*cpu_list(read_text(root / f"sys/bus/pci/devices/{here.bus_id.lower()}/local_cpulist"))}
     if alike and near:
         os.sched_setaffinity(0, near)
-
-
-def node_name() -> tuple[str, str]:
-    """Return what only the processes of a machine have in common."""
-    return socket.gethostname(), _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""
