@@ -38,7 +38,7 @@ _COLUMNS = (
 def show(folder: Path, against: Path | None, as_json: Path | None, **options: Any) -> None:
     """Print what is known of a fleet, or how it differs from an earlier night, and write the files asked for."""
     ratios.check(options["plot"])  # before anything is read
-    slower = options["slower"] or SLOWER
+    slower = SLOWER if options["slower"] is None else options["slower"]
     nodes, before = read_fleet(folder), read_fleet(against) if against else []
     found, changed = groups(nodes, slower), changes(before, nodes, slower)
     rows = list(_rows(nodes, found))

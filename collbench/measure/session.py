@@ -43,7 +43,7 @@ class Session:
     """One sweep, on the platform of that name or by other ranks; iterate over `run()` inside `with`.
 
     Without a folder nothing is stored.  `modelled` says that nothing is measured.  What exists of a run that is
-    resumed comes again, each row in its place, and its file is completed.
+    resumed comes again first, and its file is completed.
     """
 
     def __init__(
