@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from collbench.cli.options import PATH, STANDARD, JsonCommand, json_option, option, parse_share, write_json
+from collbench.cli.options import PATH, STANDARD, JsonCommand, json_option, option, share_option, write_json
 from collbench.collectives import find_collective
 from collbench.errors import UsageError, unknown
 from collbench.platforms import platforms
@@ -30,7 +30,7 @@ _WIDE = 10_000  # columns where the output is no terminal: nothing is cut there
 
 _FLEET = [
     option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
-    option("--slower", "Share of time that does not matter.  [default: 5%]", callback=parse_share, metavar="SHARE"),
+    share_option("--slower", "Share of time that does not matter.  [default: 5%]"),
     option("--exclude-file", "Write the names of nodes that are slow or FAIL, a line each.", type=PATH, metavar="FILE"),
     option("--plot", "Draw nodes by sizes (.png, .svg, .pdf).", type=PATH, metavar="FILE", multiple=True),
     option("--csv", "Write a row for each node and size.", type=PATH, metavar="FILE"),
