@@ -188,6 +188,7 @@ LAUNCHES = {
     "process-per-gpu": "a process for each GPU",
     "single-process": "one process for all GPUs of a node",
     "torch": "called by PyTorch",
+    "graph": "in a CUDA graph",
 }
 
 

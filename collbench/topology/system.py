@@ -27,7 +27,7 @@ Fabric = Literal["nvswitch", "mesh", "hybrid-cube", "nvlink-pairs", "pcie"]
 """How a node's GPUs are joined: by switches; each to each by NVLink; V100's cube; bridges between pairs; PCIe alone."""
 Transport = Literal["ib", "roce", "slingshot", "efa", "tcpx", "tcp"]
 Routing = Literal["adaptive", "ecmp"]
-Launch = Literal["process-per-gpu", "single-process", "torch"]
+Launch = Literal["process-per-gpu", "single-process", "torch", "graph"]
 Cpu = Literal["intel", "amd", "arm", "power"]
 Algorithm = Literal["auto", "ring", "tree", "collnet", "nvls", "nvlstree", "pat"]
 Protocol = Literal["auto", "ll", "ll128", "simple"]
