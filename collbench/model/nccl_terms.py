@@ -70,8 +70,13 @@ def choose(system: System, collective: str) -> Chosen:
 
 
 @lru_cache(maxsize=256)
-def terms(system: System, collective: str, constants: Constants = CONSTANTS) -> Terms:
+def terms(system: System, collective: str) -> Terms:
     """Return the terms of the equation for a collective of all ranks of the system."""
+    return terms_by(CONSTANTS, system, collective)
+
+
+def terms_by(constants: Constants, system: System, collective: str) -> Terms:
+    """Return the terms with other constants than those of the package."""
     if system.ranks == 1:
         return _one_rank(system, constants)
     schedule = schedule_of(collective)
@@ -159,11 +164,11 @@ def rate(system: System, collective: str, option: Option, constants: Constants =
         return _nvls_rate(system, constants)
     if system.meets_over_pcie:
         return _pcie_rate(system, collective, option, constants)
-    reached = constants.eta_ring
+    reached = constants["eta_ring"]
     if option.algorithm == "tree":
-        reached = constants.eta_tree
+        reached = constants["eta_tree"]
     elif option.protocol != "simple" and capability(system.arch) < 90:
-        reached = float(getattr(constants, f"eta_{option.protocol}_old"))
+        reached = constants[f"eta_{option.protocol}_old"]
     return option.rate * reached * _rack_factor(system, constants)
 
 
@@ -182,13 +187,13 @@ def limit(system: System, collective: str, algorithm: str = "ring") -> float:
 
 def _nvls_rate(system: System, constants: Constants) -> float:
     """Return the rate where switches add: a port carries the GPU's input, and its shard of the result to all."""
-    eta = constants.eta_nvls_new if capability(system.arch) >= 100 else constants.eta_nvls
+    eta = constants["eta_nvls_new"] if capability(system.arch) >= 100 else constants["eta_nvls"]
     return eta * _rack_factor(system, constants) * system.gpu_rate / (1 + 1 / system.gpus)
 
 
 def _rack_factor(system: System, constants: Constants) -> float:
     """Return the factor by which a large domain of NVLinks reaches less than the GPUs of a board."""
-    return constants.eta_rack if system.is_rack else 1.0
+    return constants["eta_rack"] if system.is_rack else 1.0
 
 
 def _pcie_rate(system: System, collective: str, option: Option, constants: Constants) -> float:
@@ -197,11 +202,11 @@ def _pcie_rate(system: System, collective: str, option: Option, constants: Const
     if system.sockets > 1:
         link = min(link, system.between_sockets)
     if system.p2p:
-        return link / schedule.sent(system.ranks) * PACKED[option.protocol] * constants.eta_pcie
+        return link / schedule.sent(system.ranks) * PACKED[option.protocol] * constants["eta_pcie"]
     if not schedule.rounds and system.ranks == 2:
-        return link * PACKED[option.protocol] * constants.eta_host_one
+        return link * PACKED[option.protocol] * constants["eta_host_one"]
     link = min(link, system.pace / system.sharing)
-    return link / schedule.sent(system.ranks) * PACKED[option.protocol] * constants.eta_host
+    return link / schedule.sent(system.ranks) * PACKED[option.protocol] * constants["eta_host"]
 
 
 def _rate_between_nodes(system: System, collective: str, option: Option, constants: Constants) -> float:
@@ -209,14 +214,14 @@ def _rate_between_nodes(system: System, collective: str, option: Option, constan
     port = _port_rate(system, collective, option, constants)
     cards = _cards_rate(system, collective, option, constants)
     together = float((port**-SHARPNESS + cards**-SHARPNESS) ** (-1 / SHARPNESS))
-    reached = constants.eta_net
+    reached = constants["eta_net"]
     if transport(system) == "slingshot":
-        reached = constants.eta_net_slingshot_old if system.arch in OLD else constants.eta_net_slingshot
+        reached = constants["eta_net_slingshot_old"] if system.arch in OLD else constants["eta_net_slingshot"]
     if option.protocol == "simple":
         return together * reached
     if option.protocol == "ll" and transport(system) == "slingshot":
-        reached *= constants.eta_ll_slingshot
-    return min(together * reached * PACKED[option.protocol], option.rate * constants.eta_low_net)
+        reached *= constants["eta_ll_slingshot"]
+    return min(together * reached * PACKED[option.protocol], option.rate * constants["eta_low_net"])
 
 
 def _port_rate(system: System, collective: str, option: Option, constants: Constants) -> float:
@@ -240,10 +245,10 @@ def _cards_rate(system: System, collective: str, option: Option, constants: Cons
     every = system.nics.rate * system.nics.per_node
     # LL's packets are written to the host's memory at once, whether or not cards read the GPUs' memory.
     if not system.nics.gdr and option.protocol == "simple":
-        staged = system.pcie_rate * constants.eta_stage * min(system.gpus, system.nics.per_node)
+        staged = system.pcie_rate * constants["eta_stage"] * min(system.gpus, system.nics.per_node)
         every = min(every, staged)
     if transport(system) == "slingshot":
-        every /= (1 + (system.nodes / constants.crowd_slingshot) ** 4) ** 0.25
+        every /= (1 + (system.nodes / constants["crowd_slingshot"]) ** 4) ** 0.25
     if option.algorithm in ("tree", "nvlstree"):
         return every / min(2, system.nodes - 1)
     return every / schedule_of(collective).sent(system.ranks)
@@ -262,12 +267,12 @@ class Direct:
 
 def _direct_inside(system: System, constants: Constants) -> float:
     """Return the rate that is reached within a node; of a PCIe switch's way to the host, at most its share."""
-    return constants.eta_direct if system.p2p else min(constants.eta_direct_host, 1 / system.sharing)
+    return constants["eta_direct"] if system.p2p else min(constants["eta_direct_host"], 1 / system.sharing)
 
 
 def _direct_outside(system: System, constants: Constants) -> float:
     """Return the share that is reached of a node's network cards."""
-    return constants.eta_direct_slingshot if transport(system) == "slingshot" else constants.eta_direct_net
+    return constants["eta_direct_slingshot"] if transport(system) == "slingshot" else constants["eta_direct_net"]
 
 
 def _shares(system: System) -> tuple[float, float]:
@@ -289,7 +294,7 @@ def _alltoall_time(system: System, constants: Constants) -> float:
 
 def _sendrecv_time(system: System, constants: Constants) -> float:
     between = 1 / min(system.to_next, system.nics.rate) if system.nics and system.nodes > 1 else 0.0
-    return max(1 / system.to_next / _direct_inside(system, constants), between / constants.eta_pair_net)
+    return max(1 / system.to_next / _direct_inside(system, constants), between / constants["eta_pair_net"])
 
 
 def _rooted_time(system: System, constants: Constants) -> float:
@@ -311,14 +316,14 @@ def _direct_terms(system: System, direct: Direct, constants: Constants) -> Terms
     peers = system.ranks - 1 if direct.to_all else 1
     near = min(peers, system.gpus - 1)
     per_byte = direct.per_byte(system, constants)
-    filling = constants.first + constants.peer * near
-    kappa_direct = constants.kappa_direct if direct.to_all else constants.kappa_pair
+    filling = constants["first"] + constants["peer"] * near
+    kappa_direct = constants["kappa_direct"] if direct.to_all else constants["kappa_pair"]
     eager, later = alpha_net(system, 1, constants) if system.nodes > 1 else (0.0, 0.0)
-    post = constants.post_slingshot if transport(system) == "slingshot" else constants.post_net
+    post = constants["post_slingshot"] if transport(system) == "slingshot" else constants["post_net"]
     reached = min(_direct_outside(system, constants), _direct_inside(system, constants))
     zeros = np.zeros_like(SIZES)
     return Terms(
-        issue=issue(system, zeros, constants) + driven(system) * constants.post * peers,
+        issue=issue(system, zeros, constants) + driven(system) * constants["post"] * peers,
         launch=launch(system, constants),
         latency=zeros + filling + wait(system, constants) + post * (peers - near),
         network=np.where(SIZES < EAGER, eager, later),

@@ -1,17 +1,19 @@
 """How far the model is from published sweeps: constants fitted without a machine, then held against that machine."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
 from collbench.model.constants import Constants
-from collbench.model.equation import DEFAULT, Calibration, Floats, calibrate, least_squares, soft
+from collbench.model.equation import DEFAULT, Calibration, Floats, calibrate, soft
 from collbench.model.error_bands import kind_of, regime, smoothed
-from collbench.model.nccl_terms import terms
-from tools.model.prior import PRIOR, SPREAD
+from collbench.model.nccl_terms import terms_by
 from tools.model.systems import Published, published
 
 PROBES = (8, 32 << 10, 1 << 20, 16 << 20, 1 << 30)
@@ -59,27 +61,64 @@ def healthy() -> list[Published]:
     return [sweep for sweep in published() if sweep.quality == "healthy"]
 
 
+PRIOR: dict[str, tuple[float, float]] = {
+    name: (value, spread)
+    for name, (value, spread) in tomllib.loads(Path(__file__).with_name("prior.toml").read_text()).items()
+}
+"""Where the fit begins, and how far it may go from there, as a logarithm."""
+
+
+class _Recorded(dict[str, float]):
+    """Constants that note which of them are read."""
+
+    def __init__(self, values: Constants) -> None:
+        super().__init__(values)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> float:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+
 def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: int = 30) -> Constants:
-    """Constants that fit the sweeps, every machine with the same weight; what none speaks for stays near `start`."""
+    """Constants that fit the sweeps, every machine with the same weight; what none speaks for stays near the prior."""
+    from scipy import optimize
+
     machines: dict[str, int] = {}
     for sweep in sweeps:
         machines[sweep.machine] = machines.get(sweep.machine, 0) + len(sweep.rows)
-    names = [field.name for field in fields(Constants)]
-    centre = np.array([math.log(getattr(PRIOR, name)) for name in names])
-    spread = np.array([SPREAD.get(name, SPREAD.get(name.split("_")[0], 0.5)) for name in names])
+    names = list(PRIOR)
+    centre, spread = np.array([(math.log(value), far) for value, far in PRIOR.values()]).T
+    starts = np.cumsum([len(names), *(len(sweep.rows) for sweep in sweeps)])
+
+    def of_sweep(sweep: Published, known: Constants) -> Floats:
+        weight = math.sqrt(ROWS / machines[sweep.machine])
+        return np.asarray(soft(logs_of(sweep, known) / NOISE) * weight)
 
     def residuals(logs: Floats) -> Floats:
-        known = Constants(*np.exp(logs))
-        parts = [(logs - centre) / spread]
-        for sweep in sweeps:
-            ratio = logs_of(sweep, known) / NOISE
-            parts.append(soft(ratio) * math.sqrt(ROWS / machines[sweep.machine]))
-        return np.concatenate(parts)
+        known = dict(zip(names, np.exp(logs).tolist(), strict=True))
+        return np.concatenate([(logs - centre) / spread, *(of_sweep(sweep, known) for sweep in sweeps)])
 
-    first = np.array([math.log(getattr(start or PRIOR, name)) for name in names])
-    return Constants(*(float(value) for value in np.exp(least_squares(residuals, first, rounds))))
+    def slopes(logs: Floats) -> Floats:
+        """Each sweep depends on few of the constants: those that its terms read."""
+        known = dict(zip(names, np.exp(logs).tolist(), strict=True))
+        found = np.zeros((starts[-1], len(names)))
+        found[: len(names)] = np.diag(1 / spread)
+        for sweep, begin, end in zip(sweeps, starts[:-1], starts[1:], strict=True):
+            recorded = _Recorded(known)
+            here = of_sweep(sweep, recorded)
+            for name in recorded.read:
+                moved = of_sweep(sweep, known | {name: known[name] * math.exp(STEP)})
+                found[begin:end, names.index(name)] = (moved - here) / STEP
+        return found
+
+    first = np.array([math.log((start or {}).get(name, PRIOR[name][0])) for name in names])
+    best = optimize.least_squares(residuals, first, slopes, method="trf", ftol=1e-5, xtol=1e-5, max_nfev=rounds)
+    return dict(zip(names, np.exp(best.x).tolist(), strict=True))
 
 
+STEP = 1e-3
+"""Of a constant's logarithm, for the slopes of the fit."""
 NOISE = 0.1  # of a published time against the model, as its logarithm
 ROWS = 3.0  # that a machine counts as, however many it has
 
@@ -87,14 +126,14 @@ ROWS = 3.0  # that a machine counts as, however many it has
 def logs_of(sweep: Published, known: Constants, how: Calibration = DEFAULT) -> Floats:
     """Logarithms of measured over predicted."""
     rows = np.array(sweep.rows, np.float64)
-    predicted = terms.__wrapped__(sweep.system, sweep.collective, known).at(rows[:, 0], how)
+    predicted = terms_by(known, sweep.system, sweep.collective).at(rows[:, 0], how)
     return np.asarray(np.log(rows[:, 1] / predicted), np.float64)
 
 
 def errors(sweep: Published, known: Constants, chosen: Iterable[int] = ()) -> Errors:
     """Of all rows, or of those that are not among the chosen, on which the model is calibrated."""
     rows = np.array(sweep.rows, np.float64)
-    parts = terms.__wrapped__(sweep.system, sweep.collective, known)
+    parts = terms_by(known, sweep.system, sweep.collective)
     used = sorted(set(chosen))
     how = calibrate([(parts, [_probe(sweep, index) for index in used])]) if used else DEFAULT
     left = [index for index in range(len(rows)) if index not in used]
@@ -121,11 +160,11 @@ def probes(sweep: Published) -> list[int]:
     return sorted(found)
 
 
-def left_out(sweeps: Sequence[Published], every: Constants, rounds: int = 8) -> dict[str, Constants]:
-    """For every machine the constants that the others give, looked for from those that all give."""
-    return {machine: without(sweeps, machine, every, rounds) for machine in sorted({sweep.machine for sweep in sweeps})}
-
-
-def without(sweeps: Sequence[Published], machine: str, start: Constants, rounds: int = 8) -> Constants:
-    """Constants fitted to all other machines."""
-    return fitted([sweep for sweep in sweeps if sweep.machine != machine], start, rounds)
+def left_out(
+    sweeps: Sequence[Published], every: Constants, group: Callable[[Published], str], rounds: int = 4
+) -> dict[str, Constants]:
+    """For every group of sweeps the constants that the others give, looked for from those that all give."""
+    groups = sorted({group(sweep) for sweep in sweeps})
+    tasks = [([sweep for sweep in sweeps if group(sweep) != name], every, rounds) for name in groups]
+    with ProcessPoolExecutor() as pool:
+        return dict(zip(groups, pool.map(fitted, *zip(*tasks, strict=True)), strict=True))

@@ -7,7 +7,6 @@ in held_out.json, from which the tests take them.
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -44,14 +43,15 @@ def _all(misses: Errors, wanted: bool) -> Floats:
 
 
 def held_out() -> dict[str, Constants]:
-    """The constants without each machine, as the last report found them."""
-    return {machine: Constants(**values) for machine, values in json.loads(HELD_OUT.read_text()).items()}
+    """The constants without each operator's machines, as the last report found them."""
+    found: dict[str, Constants] = json.loads(HELD_OUT.read_text())
+    return found
 
 
 def tables(without: dict[str, Constants], sweeps: Sequence[Published]) -> dict[str, list[Errors]]:
     """Errors on every machine of a model that has not seen it, by what of it was measured."""
     return {
-        name: [errors(sweep, without[sweep.machine], choose(sweep)) for sweep in sweeps if len(sweep.rows) >= rows]
+        name: [errors(sweep, without[sweep.operator], choose(sweep)) for sweep in sweeps if len(sweep.rows) >= rows]
         for name, (choose, rows) in MEASURED.items()
     }
 
@@ -100,7 +100,7 @@ def constants_table(known: Constants) -> Iterable[str]:
     """As fitted to all machines, each with its meaning."""
     yield "| constant | value | meaning |"
     yield "|---|---|---|"
-    for name, value in asdict(known).items():
+    for name, value in known.items():
         shown = f"{value * 1e6:.3g} us" if value < 1e-2 else f"{value:.3g}"
         yield f"| `{name}` | {shown} | {meanings()[name]} |"
 
@@ -108,18 +108,18 @@ def constants_table(known: Constants) -> Iterable[str]:
 @cache
 def meanings() -> dict[str, str]:
     """What stands beside the constants in their module; KeyError later on for one that has none."""
-    return dict(re.findall(r"(?m)^    (\w+): float = \S+  # (.+)$", (SHIPPED / "constants.py").read_text()))
+    return dict(re.findall(r"(?m)^(\w+) = \S+  # (.+)$", (SHIPPED / "constants.toml").read_text()))
 
 
 def main() -> None:
     """Fit, leave out, tell."""
     sweeps = healthy()
     known = fitted(sweeps)
-    without = left_out(sweeps, known, rounds=4)
+    without = left_out(sweeps, known, lambda sweep: sweep.operator)
     HELD_OUT.write_text(json.dumps({name: _short(constants) for name, constants in without.items()}, indent=0) + "\n")
     found = tables(held_out(), sweeps)
     for name, lines in (
-        ("constants", constants_table(Constants(**_short(known)))),
+        ("constants", constants_table(_short(known))),
         ("errors", summary(found)),
         ("classes", by_class(found["nothing"])),
         ("worst", worst(found)),
@@ -132,11 +132,10 @@ def main() -> None:
 
 def ship(known: Constants, found: dict[str, list[Errors]]) -> None:
     """Write what was fitted and measured into collbench/model: constants, bands, levels."""
-    path = SHIPPED / "constants.py"
-    text = path.read_text()
-    for name, value in _short(known).items():
-        text = re.sub(rf"(?m)^(    {name}: float = )\S+", lambda match, value=value: f"{match[1]}{value!r}", text)
-    path.write_text(text)
+    path = SHIPPED / "constants.toml"
+    lines = [line for line in path.read_text().splitlines() if line.startswith("#")]
+    lines += ["", *(f"{name} = {value!r}  # {meanings()[name]}" for name, value in _short(known).items())]
+    path.write_text("\n".join(lines) + "\n")
     path = SHIPPED / "error_bands.toml"
     lines = [line for line in path.read_text().splitlines() if line.startswith("#")]
     for name, table in (
@@ -151,7 +150,7 @@ def ship(known: Constants, found: dict[str, list[Errors]]) -> None:
 
 
 def _short(known: Constants) -> dict[str, float]:
-    return {name: float(f"{value:.4g}") for name, value in asdict(known).items()}
+    return {name: float(f"{value:.4g}") for name, value in known.items()}
 
 
 if __name__ == "__main__":

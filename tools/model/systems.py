@@ -9,11 +9,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from collbench.collectives import COLLECTIVES
 from collbench.topology.system import Nics, System
 
 FOLDER = Path(__file__).parent / "published"
+ONE_NODE = Path(__file__).parent / "one_node_nvidia.json"
 G = 1e9
 
 
@@ -136,6 +138,28 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "v100sxm3_2gpu": ("bcm", _over(_pcie("sm70", 1, 12, True, nccl="2.21"), 2, 1, 1.25, "tcp")),
     "v100sxm3_dgx2": ("wohlbier", replace(V100_SWITCH, gpus=12)),
 }
+OPERATORS = {
+    "amazon": ("p4d", "p4de", "p5", "p5-keitaw", "p6-b200", "p3dn", "g4dn", "g7e", "awsbatch"),
+    "argonne": ("polaris", "polaris-tcp", "sophia"),
+    "coreweave": ("coreweave-a100", "coreweave-gb200"),
+    "google": ("a3high", "a3mega-gcp", "a3mega-ztan", "gke-a4"),
+    "microsoft": ("ndv4", "ncrh", "superbench"),
+    "oracle": ("oci-a100", "oci-h100", "oci-gb200"),
+    "stas00": ("stas-a100", "stas-h200"),
+    "nvidia": ("nvidia-a100", "nvidia-h100", "nvidia-b200", "nvidia-gb200", "nvidia-rtx-pro-6000", "nvidia-l40s"),
+}
+"""Whose clusters are built, set up and measured alike: machines by operator; all others are their own."""
+NVIDIA: dict[str, tuple[str, System]] = {
+    "a100_sxm": ("nvidia-a100", A100),
+    "h100_sxm": ("nvidia-h100", H100),
+    "b200_sxm": ("nvidia-b200", B200),
+    "gb200": ("nvidia-gb200", replace(NVL72, gpus=4)),
+    "rtx_pro_6000_server": ("nvidia-rtx-pro-6000", RTXPRO),
+    "l40s": ("nvidia-l40s", replace(L40S, gpus=8)),
+}
+"""Systems of one_node_nvidia.json: machine, system."""
+SICK = ("l40s",)
+"""Those that are slower than their hardware: 14 times at 8 ranks."""
 UNDESCRIBED = ("mi300x", "unknown_32gpu")  # another vendor's library; a source that does not name its hardware
 
 
@@ -150,6 +174,11 @@ class Published:
     quality: str  # "healthy", "care" (below its class, or doubts about the hardware), "degraded"
     rows: tuple[tuple[int, float], ...]
     in_place: tuple[tuple[int, float], ...]
+
+    @property
+    def operator(self) -> str:
+        """Who runs the machine, with others that are alike."""
+        return next((name for name, machines in OPERATORS.items() if self.machine in machines), self.machine)
 
 
 def _seconds(rows: list[list[float]], factor: float) -> Iterator[tuple[int, float]]:
@@ -182,4 +211,19 @@ def published() -> list[Published]:
                 tuple(_seconds(sweep["rows_inplace"], factor)),
             )
         )
-    return found
+    return [*found, *one_node()]
+
+
+def one_node() -> Iterator[Published]:
+    """NVIDIA's curves of one node by NCCL; a release that is not said is taken for the oldest of the others."""
+    for series in json.loads(ONE_NODE.read_text())["series"]:
+        if series["library"] != "nccl":
+            continue
+        machine, system = NVIDIA[series["system"]]
+        release = series["version"] or "2.27.5"
+        ranks, collective = series["nranks"], series["op"]
+        rows = tuple((int(nbytes), median(times) * 1e-6) for nbytes, *times in series["points"])
+        name = f"{series['system']}_{ranks}gpu_1n_{collective}_{series['dtype']}_{release}_{series['folder']}"
+        part = replace(system.part(ranks) if ranks < system.gpus else system, nccl=release)
+        quality = "degraded" if series["system"] in SICK else "healthy"
+        yield Published(name, machine, part, collective, quality, rows, ())
