@@ -81,11 +81,17 @@ def kappa(system: System, algorithm: str, protocol: str, constants: Constants = 
     if system.meets_over_pcie and system.nodes == 1:
         return constants["kappa_pcie"] if system.p2p else constants["kappa_host"]
     if protocol != "simple":
-        return constants[f"kappa_low{_place(system)}"]
+        return constants[f"kappa_low{_place(system)}"] if system.nodes > 1 else 0.0
     if algorithm in ("nvls", "nvlstree", "tree"):
         cloud = "_cloud" if _place(system) == "_cloud" and algorithm != "nvls" else ""
         return constants[f"kappa_{algorithm}{cloud}"]
-    return constants["kappa_ring" + ("_net" if system.nodes > 1 else _place(system))]
+    return constants["kappa_ring" + ("_net" if system.nodes > 1 else age(system))]
+
+
+def age(system: System) -> str:
+    """Suffix of the constants for the generation of GPUs."""
+    number = capability(system.arch)
+    return "_old" if number < 90 else "" if number < 100 else "_new"
 
 
 def _place(system: System) -> str:

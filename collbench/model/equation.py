@@ -63,6 +63,7 @@ class Terms:
     fill: Floats  # kappa * sqrt(seconds until the pipeline's last rank has its first bytes)
     rate: Floats
     limit: Floats  # bytes/s of the array that the hardware can carry at most
+    sliced: Floats  # of the latency: what half of the transfer hides
     algorithms: tuple[str, ...] = ()
     protocols: tuple[str, ...] = ()
 
@@ -71,7 +72,10 @@ class Terms:
         waiting = self.latency * calibration.latency + self.network * calibration.network
         transferring = SIZES / np.minimum(self.rate * calibration.rate, self.limit)
         filling = self.fill * calibration.filling * np.sqrt(transferring)
-        working = self.launch * calibration.launch + waiting + filling + transferring
+        sliced = self.sliced * calibration.latency
+        hidden = (sliced + transferring / 2) ** TOGETHER + transferring**TOGETHER
+        moving = np.where(sliced > 0, hidden ** (1 / TOGETHER) - sliced, transferring)
+        working = self.launch * calibration.launch + waiting + filling + moving
         issue = self.issue * calibration.launch
         together = (issue**TOGETHER + working**TOGETHER) ** (1 / TOGETHER)
         return np.asarray(np.maximum.accumulate(together), np.float64)

@@ -24,6 +24,7 @@ from collbench.model.constants import (
     driven,
     issue,
     kappa,
+    age,
     launch,
     transport,
     wait,
@@ -85,19 +86,49 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
     chosen = choose(system, collective)
     at, every = chosen.at_each_size, chosen.options
     eager, later = zip(*(_network(system, option, constants) for option in every), strict=True)
+    steps = [_steps_inside(system, option, schedule, constants) for option in every]
     latencies = [option.base + option.inside + option.inter * _depth(system, option) for option in every]
+    latencies = [
+        latency if step is None else constants[f"start{age(system)}"] + step
+        for latency, step in zip(latencies, steps, strict=True)
+    ]
     fills = [_fill(system, *known, schedule, constants) for known in zip(every, later, strict=True)]
+    through = at([rate(system, collective, option, constants) for option in every])
+    lanes = at([_lane(system, option, schedule, constants) for option in every]) * chosen.channels
+    waits = [wait(system, constants) if step is None else 0.0 for step in steps]
     return Terms(
         issue=issue(system, chosen.channels, constants),
         launch=launch(system, constants),
-        latency=at(latencies) + wait(system, constants),
+        latency=at(latencies) + at(waits),
         network=np.where(SIZES < EAGER, at(eager), at(later)),
         fill=at(fills),
-        rate=at([rate(system, collective, option, constants) for option in every]),
+        rate=(through**-SHARP + lanes**-SHARP) ** (-1 / SHARP),
         limit=at([limit(system, collective, option.algorithm) for option in every]),
+        sliced=at([
+            step if step is not None and option.protocol == "simple" else 0.0
+            for option, step in zip(every, steps, strict=True)
+        ]),
         algorithms=chosen.algorithms,
         protocols=chosen.protocols,
     )
+
+
+SHARP = SHARPNESS
+
+
+def _steps_inside(system: System, option: Option, schedule: Schedule, constants: Constants) -> float | None:
+    """Seconds of a ring's steps over NVLinks within one node; None of everything else."""
+    if system.nodes > 1 or system.meets_over_pcie or option.algorithm != "ring":
+        return None
+    return constants[f"step_{option.protocol}{age(system)}"] * schedule.steps(system.ranks)
+
+
+def _lane(system: System, option: Option, schedule: Schedule, constants: Constants) -> float:
+    """Bytes/s of the array that a running channel passes on, one step after the other."""
+    if system.nodes > 1 or system.meets_over_pcie or option.algorithm != "ring":
+        return np.inf
+    work = (schedule.steps(system.ranks) + 1) / system.ranks if schedule.rounds else 1.0
+    return constants[f"lane_{option.protocol}{age(system)}"] / work
 
 
 def _one_rank(system: System, constants: Constants) -> Terms:
@@ -112,6 +143,7 @@ def _one_rank(system: System, constants: Constants) -> Terms:
         fill=zeros,
         rate=memory,
         limit=memory,
+        sliced=zeros,
         algorithms=("copy",) * len(SIZES),
         protocols=("",) * len(SIZES),
     )
@@ -167,8 +199,8 @@ def rate(system: System, collective: str, option: Option, constants: Constants =
     reached = constants["eta_ring"]
     if option.algorithm == "tree":
         reached = constants["eta_tree"]
-    elif option.protocol != "simple" and capability(system.arch) < 90:
-        reached = constants[f"eta_{option.protocol}_old"]
+    elif option.protocol != "simple":
+        reached = constants[f"eta_{option.protocol}{age(system)}"]
     return option.rate * reached * _rack_factor(system, constants)
 
 
@@ -312,24 +344,36 @@ DIRECT = {
 }
 
 
+DIRECT_CHANNELS = 32
+DIRECT_FED = 64 << 10
+
+
 def _direct_terms(system: System, direct: Direct, constants: Constants) -> Terms:
     peers = system.ranks - 1 if direct.to_all else 1
     near = min(peers, system.gpus - 1)
     per_byte = direct.per_byte(system, constants)
-    filling = constants["first"] + constants["peer"] * near
+    first = constants[f"first{age(system)}"]
+    filling = first + constants["peer"] * near
     kappa_direct = constants["kappa_direct"] if direct.to_all else constants["kappa_pair"]
     eager, later = alpha_net(system, 1, constants) if system.nodes > 1 else (0.0, 0.0)
     post = constants["post_slingshot"] if transport(system) == "slingshot" else constants["post_net"]
     reached = min(_direct_outside(system, constants), _direct_inside(system, constants))
     zeros = np.zeros_like(SIZES)
+    through = zeros + 1 / per_byte
+    if system.nodes == 1 and not system.meets_over_pcie:
+        members = peers + 1
+        channels = np.clip(SIZES / members // DIRECT_FED, 1, DIRECT_CHANNELS / members) * members
+        lanes = channels * constants[f"lane_direct{age(system)}"]
+        through = (through**-SHARP + lanes**-SHARP) ** (-1 / SHARP)
     return Terms(
         issue=issue(system, zeros, constants) + driven(system) * constants["post"] * peers,
         launch=launch(system, constants),
-        latency=zeros + filling + wait(system, constants) + post * (peers - near),
+        latency=zeros + filling + post * (peers - near),
         network=np.where(SIZES < EAGER, eager, later),
         fill=zeros + kappa_direct * filling**0.5,  # of the node alone: posts go on while bytes move
-        rate=zeros + 1 / per_byte,
+        rate=through,
         limit=zeros + 1 / (per_byte * reached),
+        sliced=zeros,
         algorithms=("direct",) * len(SIZES),
         protocols=("simple",) * len(SIZES),
     )
