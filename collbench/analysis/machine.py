@@ -8,7 +8,7 @@ from collbench.platforms import platforms
 from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.discovered import Topology, caveats
-from collbench.topology.system import System, as_system
+from collbench.topology.system import System, as_system, launched_in_graph
 
 
 def machine(run: Run, name: str | None) -> System:
@@ -62,16 +62,20 @@ def _same(gpu: str, preset: str) -> bool:
 
 
 def as_it_ran(system: System, run: Run) -> System:
-    """Return the system with the run's release of NCCL, and one process for several GPUs (`-g` of nccl-tests).
+    """Return the system with the run's release of NCCL and launches: in graphs, or of one process for several GPUs.
 
-    A description that says other than the default is believed.
+    The latter is `-g` of nccl-tests.  A description that says other than the default is believed.
     """
     version = str(run.header.environment.versions.get("nccl", ""))
     if system.nccl == System.nccl and re.fullmatch(r"\d+\.\d+(\.\d+)*", version):
         system = replace(system, nccl=version)
+    if system.launch != System.launch:
+        return system
+    if run.header.topology.platform == "gpu" and run.header.sweep.sampling.get("graph"):
+        return launched_in_graph(system)
     driven = [test.sweep.get("gpus") for test in run.header.imported.tests]
     several = any(isinstance(gpus, int) and gpus > 1 for gpus in driven)
-    return replace(system, launch="single-process") if several and system.launch == System.launch else system
+    return replace(system, launch="single-process") if several else system
 
 
 def discovered(run: Run) -> Topology | None:

@@ -36,7 +36,7 @@ from collbench.host.launcher import launched
 from collbench.results import Prediction, Timed, timed
 from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
-from collbench.topology.system import System
+from collbench.topology.system import System, launched_in_graph
 from collbench.units import format_seconds, format_size, printable
 
 LEGEND = (
@@ -46,7 +46,9 @@ LEGEND = (
 NARROWEST = 50  # columns, below which nothing more is left out
 
 
-def side_by_side(names: Sequence[str], options: Mapping[str, Any], what_ifs: tuple[str, ...], form: str) -> int:
+def side_by_side(
+    names: Sequence[str], options: Mapping[str, Any], what_ifs: tuple[str, ...], form: str, graph: bool = False
+) -> int:
     """Predict every system, read every run, and print them as a table for each kind of case; the exit status."""
     from collbench.measure.predicted import Modelled
 
@@ -62,7 +64,7 @@ def side_by_side(names: Sequence[str], options: Mapping[str, Any], what_ifs: tup
         if isinstance(what, Run):
             every.append(of_run(name, what))
             continue
-        part, sweep = _sweep(what, request, ranks, measured)
+        part, sweep = _sweep(launched_in_graph(what) if graph else what, request, ranks, measured)
         folder = options["out"] / name.replace("/", "-") if options["out"] else None
         with modelled_session(Modelled(part, sweep, what_ifs), sweep, folder) as session:
             results = list(session.run())

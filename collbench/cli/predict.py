@@ -23,7 +23,7 @@ from collbench.cli.sweep import print_end, show_prediction
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.results import Prediction, Result
-from collbench.topology.system import System
+from collbench.topology.system import System, launched_in_graph
 from collbench.units import format_seconds, format_size
 
 CHANGE_LEGEND = "takes: time with the change over time as described"
@@ -42,6 +42,7 @@ _OPTIONS = [
         multiple=True,
         metavar="CHANGE",
     ),
+    option("--graph", "Operations replayed from a CUDA graph instead of launched each.", is_flag=True),
     option("--format form", "Of several systems.", type=click.Choice(["table", "csv", "json"]), default="table"),
 ]
 
@@ -57,7 +58,7 @@ class _Command(click.Command):
 
 
 @click.command(cls=_Command, context_settings={"show_default": True}, params=_OPTIONS)
-def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], form: str, **options: Any) -> int:
+def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], graph: bool, form: str, **options: Any) -> int:
     """Predict what a collective should take on a described system; nothing runs, no GPU is needed.
 
     SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
@@ -73,10 +74,10 @@ def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], form:
     names = [word.strip() for word in (system or on or "").split(",")]
     if len(names) > 1:
         form = "json" if options["as_json"] == STANDARD else form
-        return interconnects.side_by_side(names, options, what_ifs, form)
+        return interconnects.side_by_side(names, options, what_ifs, form, graph)
     if form != "table":
         raise UsageError(f"--format {form} is for several systems; of one: --json FILE, or - for standard output")
-    described = find_system(names[0])
+    described = launched_in_graph(find_system(names[0])) if graph else find_system(names[0])
     request = sweep_request(options, on=names[0])
     outputs = Outputs.of(options)
     with outputs.aside():

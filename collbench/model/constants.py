@@ -58,6 +58,8 @@ def issue(system: System, channels: Floats, constants: Constants = CONSTANTS) ->
     kernel = constants["issue_old"] if capability(system.arch) < 75 else constants["issue"]
     if system.launch == "torch":
         kernel = constants["eager"]
+    if system.launch == "graph":
+        return 0 * channels
     return (kernel + constants["issue_channel"] * channels) * driven(system)
 
 
@@ -72,32 +74,35 @@ def wait(system: System, constants: Constants = CONSTANTS) -> float:
 
 
 def launch(system: System, constants: Constants = CONSTANTS) -> float:
-    """Return the seconds that starting an operation adds, not hidden behind the operation before."""
+    """Return the seconds that starting an operation adds, not hidden behind the operation before.
+
+    In a CUDA graph a kernel follows the kernel before sooner than a kernel that is launched by itself.
+    """
+    if system.launch == "graph":
+        return constants["graph"] - constants[f"start{place(system)}"]
     return constants["torch"] if system.launch == "torch" else 0.0
 
 
 def kappa(system: System, algorithm: str, protocol: str, constants: Constants = CONSTANTS) -> float:
     """Return the factor on what filling an algorithm's pipeline costs."""
-    if system.meets_over_pcie and system.nodes == 1:
-        return constants["kappa_pcie"] if system.p2p else constants["kappa_host"]
     if protocol != "simple":
-        return constants[f"kappa_low{_place(system)}"] if system.nodes > 1 else 0.0
+        return constants[f"kappa_low{_net_place(system)}"] if system.nodes > 1 else 0.0
     if algorithm in ("nvls", "nvlstree", "tree"):
-        cloud = "_cloud" if _place(system) == "_cloud" and algorithm != "nvls" else ""
+        cloud = "_cloud" if _net_place(system) == "_cloud" and algorithm != "nvls" else ""
         return constants[f"kappa_{algorithm}{cloud}"]
-    return constants["kappa_ring" + ("_net" if system.nodes > 1 else age(system))]
+    return constants["kappa_ring" + ("_net" if system.nodes > 1 else place(system))]
 
 
-def age(system: System) -> str:
-    """Suffix of the constants for the generation of GPUs."""
+def place(system: System) -> str:
+    """Suffix of the constants for the generation of GPUs, or within a node without NVLinks for how they meet."""
+    if system.meets_over_pcie and system.nodes == 1:
+        return "_pcie" if system.p2p else "_host"
     number = capability(system.arch)
     return "_old" if number < 90 else "" if number < 100 else "_new"
 
 
-def _place(system: System) -> str:
-    """Suffix of the constants for where packets travel."""
-    if system.nodes == 1:
-        return "_old" if system.arch in OLD else ""
+def _net_place(system: System) -> str:
+    """Suffix of the constants for what is between nodes."""
     kind = transport(system)
     if kind == "slingshot":
         return "_slingshot"

@@ -78,6 +78,7 @@ class Release:
     nvlstree_correction: tuple[str, ...] = ()  # CPUs with which Blackwell's NVLSTree is corrected as trees are
     slower_side_rates: bool = False  # trees and PAT are rated by the slower of node and network
     nvls_steps_count: bool = False  # NVLS's all-gather and reduce-scatter are rated by the steps of a ring
+    p2p_parts: bool = True  # messages to a peer have more channels as they grow; otherwise all at once
     domain_plateau: bool = False  # Blackwell's one-node all-gather and reduce-scatter have the ring's plateau too
 
 

@@ -24,8 +24,8 @@ from collbench.model.constants import (
     driven,
     issue,
     kappa,
-    age,
     launch,
+    place,
     transport,
     wait,
 )
@@ -86,49 +86,58 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
     chosen = choose(system, collective)
     at, every = chosen.at_each_size, chosen.options
     eager, later = zip(*(_network(system, option, constants) for option in every), strict=True)
-    steps = [_steps_inside(system, option, schedule, constants) for option in every]
-    latencies = [option.base + option.inside + option.inter * _depth(system, option) for option in every]
-    latencies = [
-        latency if step is None else constants[f"start{age(system)}"] + step
-        for latency, step in zip(latencies, steps, strict=True)
-    ]
     fills = [_fill(system, *known, schedule, constants) for known in zip(every, later, strict=True)]
-    through = at([rate(system, collective, option, constants) for option in every])
     lanes = at([_lane(system, option, schedule, constants) for option in every]) * chosen.channels
-    waits = [wait(system, constants) if step is None else 0.0 for step in steps]
     return Terms(
         issue=issue(system, chosen.channels, constants),
         launch=launch(system, constants),
-        latency=at(latencies) + at(waits),
+        latency=at([_latency(system, option, schedule, constants) for option in every]),
         network=np.where(SIZES < EAGER, at(eager), at(later)),
         fill=at(fills),
-        rate=(through**-SHARP + lanes**-SHARP) ** (-1 / SHARP),
+        rate=_slower(at([rate(system, collective, option, constants) for option in every]), lanes),
         limit=at([limit(system, collective, option.algorithm) for option in every]),
-        sliced=at([
-            step if step is not None and option.protocol == "simple" else 0.0
-            for option, step in zip(every, steps, strict=True)
-        ]),
+        sliced=at([_sliced(system, option, schedule, constants) for option in every]),
         algorithms=chosen.algorithms,
         protocols=chosen.protocols,
     )
 
 
-SHARP = SHARPNESS
+def _slower(one: Floats, other: Floats) -> Floats:
+    """Return the rate of what two resources with these rates pass on: the slower's, or less where they are alike."""
+    return np.asarray((one**-SHARPNESS + other**-SHARPNESS) ** (-1 / SHARPNESS), np.float64)
 
 
-def _steps_inside(system: System, option: Option, schedule: Schedule, constants: Constants) -> float | None:
-    """Seconds of a ring's steps over NVLinks within one node; None of everything else."""
-    if system.nodes > 1 or system.meets_over_pcie or option.algorithm != "ring":
-        return None
-    return constants[f"step_{option.protocol}{age(system)}"] * schedule.steps(system.ranks)
+def _latency(system: System, option: Option, schedule: Schedule, constants: Constants) -> float:
+    """Seconds that an option waits, but for what the network takes longer than NCCL counts.
+
+    Within a node a ring's steps are known better than by NCCL's figures.
+    """
+    if _is_ring_of_a_node(system, option):
+        return constants[f"start{place(system)}"] + _steps(system, option, schedule, constants)
+    return option.base + option.inside + option.inter * _depth(system, option) + wait(system, constants)
+
+
+def _is_ring_of_a_node(system: System, option: Option) -> bool:
+    return system.nodes == 1 and option.algorithm == "ring"
+
+
+def _steps(system: System, option: Option, schedule: Schedule, constants: Constants) -> float:
+    """Seconds of a ring's steps within a node, one after the other, without bytes."""
+    return constants[f"step_{option.protocol}{place(system)}"] * schedule.steps(system.ranks)
+
+
+def _sliced(system: System, option: Option, schedule: Schedule, constants: Constants) -> float:
+    """Seconds of steps whose latency the transfer hides: with Simple half a chunk moves while the other half waits."""
+    hides = option.protocol == "simple" and _is_ring_of_a_node(system, option)
+    return _steps(system, option, schedule, constants) if hides else 0.0
 
 
 def _lane(system: System, option: Option, schedule: Schedule, constants: Constants) -> float:
-    """Bytes/s of the array that a running channel passes on, one step after the other."""
-    if system.nodes > 1 or system.meets_over_pcie or option.algorithm != "ring":
+    """Bytes/s of the array that one channel passes on: in a ring with k steps, k + 1 shares of every rank."""
+    if not _is_ring_of_a_node(system, option):
         return np.inf
     work = (schedule.steps(system.ranks) + 1) / system.ranks if schedule.rounds else 1.0
-    return constants[f"lane_{option.protocol}{age(system)}"] / work
+    return constants[f"lane_{option.protocol}{place(system)}"] / work
 
 
 def _one_rank(system: System, constants: Constants) -> Terms:
@@ -199,8 +208,8 @@ def rate(system: System, collective: str, option: Option, constants: Constants =
     reached = constants["eta_ring"]
     if option.algorithm == "tree":
         reached = constants["eta_tree"]
-    elif option.protocol != "simple":
-        reached = constants[f"eta_{option.protocol}{age(system)}"]
+    elif option.protocol != "simple" and capability(system.arch) < 90:
+        reached = constants["eta_low_old"]
     return option.rate * reached * _rack_factor(system, constants)
 
 
@@ -245,7 +254,7 @@ def _rate_between_nodes(system: System, collective: str, option: Option, constan
     """Return what ports and cards carry together, but no more packets than NCCL counts with."""
     port = _port_rate(system, collective, option, constants)
     cards = _cards_rate(system, collective, option, constants)
-    together = float((port**-SHARPNESS + cards**-SHARPNESS) ** (-1 / SHARPNESS))
+    together = float(_slower(np.array(port), np.array(cards)))
     reached = constants["eta_net"]
     if transport(system) == "slingshot":
         reached = constants["eta_net_slingshot_old"] if system.arch in OLD else constants["eta_net_slingshot"]
@@ -345,26 +354,36 @@ DIRECT = {
 
 
 DIRECT_CHANNELS = 32
-DIRECT_FED = 64 << 10
+"""Channels that messages sent straight share."""
+DIRECT_PART = 64 << 10
+"""Bytes of a message for every further channel that it has, in releases that do not give it all at once."""
+
+
+def _direct_lanes(system: System, messages: int, constants: Constants) -> Floats:
+    """Return the bytes/s of the array that the channels of so many messages pass on, the one to itself included."""
+    part = DIRECT_PART if release(system.nccl).p2p_parts else 1
+    channels = np.clip(SIZES / messages // part, 1, DIRECT_CHANNELS / messages) * messages
+    return np.asarray(channels * constants[f"lane_direct{place(system)}"], np.float64)
 
 
 def _direct_terms(system: System, direct: Direct, constants: Constants) -> Terms:
     peers = system.ranks - 1 if direct.to_all else 1
     near = min(peers, system.gpus - 1)
     per_byte = direct.per_byte(system, constants)
-    first = constants[f"first{age(system)}"]
-    filling = first + constants["peer"] * near
+    if system.nodes == 1:
+        # The first bytes come as a ring's with LL do.
+        filling = constants[f"start{place(system)}"] + constants[f"step_ll{place(system)}"] + constants["direct"]
+        filling += constants["peer"] * near
+    else:
+        filling = constants["first"]
     kappa_direct = constants["kappa_direct"] if direct.to_all else constants["kappa_pair"]
     eager, later = alpha_net(system, 1, constants) if system.nodes > 1 else (0.0, 0.0)
     post = constants["post_slingshot"] if transport(system) == "slingshot" else constants["post_net"]
     reached = min(_direct_outside(system, constants), _direct_inside(system, constants))
     zeros = np.zeros_like(SIZES)
     through = zeros + 1 / per_byte
-    if system.nodes == 1 and not system.meets_over_pcie:
-        members = peers + 1
-        channels = np.clip(SIZES / members // DIRECT_FED, 1, DIRECT_CHANNELS / members) * members
-        lanes = channels * constants[f"lane_direct{age(system)}"]
-        through = (through**-SHARP + lanes**-SHARP) ** (-1 / SHARP)
+    if system.nodes == 1:
+        through = _slower(through, _direct_lanes(system, peers + 1, constants))
     return Terms(
         issue=issue(system, zeros, constants) + driven(system) * constants["post"] * peers,
         launch=launch(system, constants),

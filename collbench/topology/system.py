@@ -263,6 +263,11 @@ def is_named(system: System) -> bool:
 # A discovered machine
 
 
+def launched_in_graph(system: System) -> System:
+    """Return the system with operations that are replayed from a CUDA graph, instead of launched each."""
+    return replace(system, launch="graph")
+
+
 def as_system(topology: Topology) -> System:
     """Return the machine's GPUs as a System; what the driver did not say and was assumed is in `guesses`.
 

@@ -50,6 +50,11 @@ class Errors:
         """Row of the tables."""
         return kind_of(self.sweep.system, self.sweep.collective)
 
+    def up_to(self, most: int) -> "Errors":
+        """The rows of so many bytes at most."""
+        there = self.nbytes <= most
+        return Errors(self.sweep, self.nbytes[there], self.measured[there], self.predicted[there])
+
     @property
     def relative(self) -> Floats:
         """|predicted - measured| / measured."""

@@ -4,41 +4,63 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from collbench.model.error_bands import SMALL
+from collbench.topology.products import capability
 from tools.model.accuracy import Errors
 from tools.model.rivals import line, own_table
 from tools.model.spread import unseen
 from tools.model.systems import Published
 
+
+def _over(kinds: Sequence[str]) -> Callable[[Published], bool]:
+    """Nodes that meet over one of these transports."""
+    return lambda sweep: sweep.system.nics is not None and sweep.system.nics.transport in kinds
+
+
+def links(sweep: Published) -> bool:
+    return sweep.system.nodes == 1 and not sweep.system.meets_over_pcie
+
+
 CLASSES: dict[str, Callable[[Published], bool]] = {
-    "one node, NVLink": lambda sweep: sweep.system.nodes == 1 and not sweep.system.meets_over_pcie,
+    "one node, Hopper and before": lambda sweep: links(sweep) and capability(sweep.system.arch) < 100,
+    "one node, Blackwell": lambda sweep: links(sweep) and capability(sweep.system.arch) >= 100,
     "one node, PCIe": lambda sweep: sweep.system.nodes == 1 and sweep.system.meets_over_pcie,
-    **{
-        name: (lambda sweep, kinds=kinds: sweep.system.nodes > 1 and sweep.system.nics.transport in kinds)
-        for name, kinds in (
-            ("InfiniBand", ("ib",)),
-            ("RoCE", ("roce",)),
-            ("EFA", ("efa",)),
-            ("TCP, TCPX", ("tcp", "tcpx")),
-            ("Slingshot", ("slingshot",)),
-        )
-    },
+    "InfiniBand": _over(("ib",)),
+    "RoCE": _over(("roce",)),
+    "EFA": _over(("efa",)),
+    "TCP, TCPX": _over(("tcp", "tcpx")),
+    "Slingshot": _over(("slingshot",)),
     "all but Slingshot": lambda sweep: not CLASSES["Slingshot"](sweep),
     "all": lambda sweep: True,
-}  # type: ignore[dict-item]
+}
 """Kinds of machines that the tables tell apart."""
+SMALL_ALLTOALL = "one node, all-to-all to 64 KiB"
 
 
-def by_class(every: Sequence[Errors]) -> Iterator[str]:
-    """Errors of this model, of NCCL's table and of a line, and what share of the rows lies in others' bands."""
-    rows = list(unseen(every))
-    yield "| machines | rows | median, % | p90, % | in the band, % | NCCL's table, % | alpha + S / B, % |"
-    yield "|---|---|---|---|---|---|---|"
+def by_class(strangers: Sequence[Errors], kin: Sequence[Errors]) -> Iterator[str]:
+    """Errors of this model, of NCCL's table and of a line, and what share of the rows lies in others' bands.
+
+    Of strangers no other machine of the operator is in the fit; of kin only the machine itself is left out.
+    """
+    rows = [(found, lies) for found, lies in unseen(strangers)]
+    yield "| machines | rows | strangers, % | p90 | signed | in the band, % | kin, % | NCCL's table, % | a line, % |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for name, among in CLASSES.items():
         found = [one for one, _ in rows if among(one.sweep)]
-        wrong = np.concatenate([one.relative for one in found])
         held = np.concatenate([lies for one, lies in rows if among(one.sweep)])
-        words = (np.median(wrong), np.quantile(wrong, 0.9), held.mean(), *_rivals(found, every))
-        yield f"| {name} | {len(wrong)} | " + " | ".join(f"{100 * share:.1f}" for share in words) + " |"
+        near = np.concatenate([one.relative for one in kin if among(one.sweep)])
+        yield _line(name, found, (held.mean(), np.median(near), *_rivals(found, strangers)))
+    small = [
+        one.up_to(SMALL) for one in strangers if one.sweep.system.nodes == 1 and one.sweep.collective == "alltoall"
+    ]
+    yield _line(SMALL_ALLTOALL, [one for one in small if len(one.nbytes)], ())
+
+
+def _line(name: str, found: Sequence[Errors], more: Sequence[float]) -> str:
+    wrong, logs = (np.concatenate(parts) for parts in zip(*((one.relative, one.logs) for one in found), strict=True))
+    words = [f"{100 * share:.1f}" for share in (np.median(wrong), np.quantile(wrong, 0.9))]
+    words += [f"{100 * np.expm1(-np.median(logs)):+.1f}", *(f"{100 * share:.1f}" for share in more)]
+    return f"| {name} | {len(wrong)} | " + " | ".join(words + ["-"] * (7 - len(words))) + " |"
 
 
 def _rivals(found: Sequence[Errors], every: Sequence[Errors]) -> tuple[float, float]:
@@ -48,6 +70,6 @@ def _rivals(found: Sequence[Errors], every: Sequence[Errors]) -> tuple[float, fl
         own = own_table(one.sweep, one.nbytes)
         if own is not None:
             tabled.append(np.abs(own / one.measured - 1))
-        others = [other.sweep for other in every if other.sweep.machine != one.sweep.machine]
+        others = [other.sweep for other in every if other.sweep.operator != one.sweep.operator]
         lined.append(np.abs(line(one.sweep, one.nbytes, others) / one.measured - 1))
     return float(np.median(np.concatenate(tabled))), float(np.median(np.concatenate(lined)))

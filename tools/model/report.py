@@ -16,7 +16,7 @@ from collbench.model.constants import Constants
 from collbench.model.equation import Floats
 from collbench.model.error_bands import LARGE, SMALL
 from tools.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
-from tools.model.classes import CLASSES, by_class
+from tools.model.classes import CLASSES, by_class, links
 from tools.model.spread import bands, levels
 from tools.model.systems import Published
 
@@ -32,7 +32,7 @@ Part = Callable[[Errors], Floats]
 PARTS: dict[str, Part] = {
     "all": lambda misses: np.ones(len(misses.nbytes), bool),
     "all but Slingshot": lambda misses: _all(misses, not CLASSES["Slingshot"](misses.sweep)),
-    "one node of NVLinks": lambda misses: _all(misses, CLASSES["one node, NVLink"](misses.sweep)),
+    "one node of NVLinks": lambda misses: _all(misses, links(misses.sweep)),
     "nodes, above 64 MiB": lambda misses: _all(misses, misses.sweep.system.nodes > 1) & (misses.nbytes > LARGE),
     "64 KiB to 64 MiB": lambda misses: (misses.nbytes >= SMALL) & (misses.nbytes <= LARGE),
 }
@@ -118,10 +118,12 @@ def main() -> None:
     without = left_out(sweeps, known, lambda sweep: sweep.operator)
     HELD_OUT.write_text(json.dumps({name: _short(constants) for name, constants in without.items()}, indent=0) + "\n")
     found = tables(held_out(), sweeps)
+    by_machine = left_out(sweeps, known, lambda sweep: sweep.machine)
+    kin = [errors(sweep, by_machine[sweep.machine]) for sweep in sweeps]
     for name, lines in (
         ("constants", constants_table(_short(known))),
         ("errors", summary(found)),
-        ("classes", by_class(found["nothing"])),
+        ("classes", by_class(found["nothing"], kin)),
         ("worst", worst(found)),
     ):
         text = list(lines)

@@ -90,10 +90,10 @@ def inside(found: Errors, table: Table) -> Floats:
 
 
 def unseen(every: Sequence[Errors]) -> Iterator[tuple[Errors, Floats]]:
-    """Which rows lie in bands that were made without their machine."""
-    for machine in dict.fromkeys(found.sweep.machine for found in every):
-        table = bands([found for found in every if found.sweep.machine != machine])
-        yield from ((found, inside(found, table)) for found in every if found.sweep.machine == machine)
+    """Which rows lie in bands that were made without their operator."""
+    for operator in dict.fromkeys(found.sweep.operator for found in every):
+        table = bands([found for found in every if found.sweep.operator != operator])
+        yield from ((found, inside(found, table)) for found in every if found.sweep.operator == operator)
 
 
 FLOOR, USUAL = 0.06, 0.25
