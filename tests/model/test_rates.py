@@ -36,7 +36,7 @@ def test_ports_and_cards_together_carry_less_than_the_slower_of_both() -> None:
         system = with_nics(H100.of(4), rate=share * H100.gpu_rate)
         sent = 31 / 32
         slower = min(H100.gpu_rate, share * H100.gpu_rate * 8) / sent
-        reached[share] = rate(system, "allgather", option) / slower / CONSTANTS.eta_net
+        reached[share] = rate(system, "allgather", option) / slower / CONSTANTS["eta_net"]
     assert all(0.5 ** (1 / 6) - 0.01 <= part <= 1.0 for part in reached.values())
     assert reached[4] > 0.99
 
@@ -60,7 +60,7 @@ def test_every_hop_costs_as_much_and_over_efa_with_any_protocol() -> None:
         parts, (option,) = nccl_terms.terms(set_up, "allreduce"), options(set_up, "allreduce")
         waits[protocol] = parts.network[0] + option.inter
         assert option.hops == 2
-    assert waits["ll"] == pytest.approx(waits["simple"]) == pytest.approx(2 * CONSTANTS.hop_efa)
+    assert waits["ll"] == pytest.approx(waits["simple"]) == pytest.approx(2 * CONSTANTS["hop_efa"])
     at = [seconds(replace(H100.of(nodes), algorithm="tree", protocol="ll"), SMALL) for nodes in (2, 4, 8, 16)]
     steps = np.diff(at)
     assert steps == pytest.approx(steps[0], rel=0.05)
@@ -73,7 +73,7 @@ def test_messages_over_slingshot_wait_for_their_receivers_and_hinder_each_other_
         system = replace(with_nics(ALPS.of(8), transport=transport), algorithm="tree", protocol="ll")
         waited = seconds(system, EAGER) - seconds(system, EAGER // 2)
         hops = next(iter(options(system, "allreduce"))).hops
-        assert least <= waited / (hops * CONSTANTS.rendezvous) <= most, transport
+        assert least <= waited / (hops * CONSTANTS["rendezvous"]) <= most, transport
     for transport, slower in (("slingshot", 1.3), ("ib", 1.0)):
         system = replace(with_nics(ALPS, transport=transport), algorithm="ring", protocol="simple")
         few, some, many = (seconds(system.of(nodes), LARGE * 64) for nodes in (8, 64, 512))
@@ -97,7 +97,7 @@ def test_a_rack_reaches_less_of_its_ports_than_a_board_and_packets_are_a_part_of
     reached = [
         rate(system, "allgather", option) / option.rate for system, option in ((rack, whole), (rack.part(8), board))
     ]
-    assert reached[0] / reached[1] == pytest.approx(CONSTANTS.eta_rack)
+    assert reached[0] / reached[1] == pytest.approx(CONSTANTS["eta_rack"])
     system = PCIE.part(2)
     system = replace(system, p2p=True)
     rings = [one for one in options(system, "allreduce") if one.algorithm == "ring"]
