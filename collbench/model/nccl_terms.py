@@ -133,10 +133,13 @@ def _sliced(system: System, option: Option, schedule: Schedule, constants: Const
 
 
 def _lane(system: System, option: Option, schedule: Schedule, constants: Constants) -> float:
-    """Bytes/s of the array that one channel passes on: in a ring with k steps, k + 1 shares of every rank."""
+    """Bytes/s of the array that one channel passes on: in a ring with k steps, k + 1 shares of every rank.
+
+    LL's packets are seen to wait once for the array, however often it goes around.
+    """
     if not _is_ring_of_a_node(system, option):
         return np.inf
-    work = (schedule.steps(system.ranks) + 1) / system.ranks if schedule.rounds else 1.0
+    work = (schedule.steps(system.ranks) + 1) / system.ranks if schedule.rounds and option.protocol != "ll" else 1.0
     return constants[f"lane_{option.protocol}{place(system)}"] / work
 
 
