@@ -86,18 +86,20 @@ class _Recorded(dict[str, float]):
 
 
 def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: int = 30) -> Constants:
-    """Constants that fit the sweeps, every machine with the same weight; what none speaks for stays near the prior."""
+    """Constants that fit the sweeps; what none speaks for stays near the prior."""
     from scipy import optimize
 
     machines: dict[str, int] = {}
+    kinds: dict[str, set[tuple[str, int]]] = {}
     for sweep in sweeps:
         machines[sweep.machine] = machines.get(sweep.machine, 0) + len(sweep.rows)
+        kinds.setdefault(sweep.machine, set()).add((sweep.collective, sweep.system.ranks))
     names = list(PRIOR)
     centre, spread = np.array([(math.log(value), far) for value, far in PRIOR.values()]).T
     starts = np.cumsum([len(names), *(len(sweep.rows) for sweep in sweeps)])
 
     def of_sweep(sweep: Published, known: Constants) -> Floats:
-        weight = math.sqrt(ROWS / machines[sweep.machine])
+        weight = math.sqrt(ROWS * math.sqrt(len(kinds[sweep.machine])) / machines[sweep.machine])
         return np.asarray(soft(logs_of(sweep, known) / NOISE) * weight)
 
     def residuals(logs: Floats) -> Floats:
@@ -125,7 +127,7 @@ def fitted(sweeps: Sequence[Published], start: Constants | None = None, rounds: 
 STEP = 1e-3
 """Of a constant's logarithm, for the slopes of the fit."""
 NOISE = 0.1  # of a published time against the model, as its logarithm
-ROWS = 3.0  # that a machine counts as, however many it has
+ROWS = 3.0  # that a machine counts as, times the root of how many collectives and numbers of ranks it has
 
 
 def logs_of(sweep: Published, known: Constants, how: Calibration = DEFAULT) -> Floats:
