@@ -43,11 +43,15 @@ ARCHITECTURES = {
         "Hopper", 9, r"G?H[12]00|H800|H20\b", 3.35e12, 141e9, 5, 18, 20.6e9, 25e9, adds=True, usual="H100"
     ),
     "sm100": Architecture("Blackwell", 10, r"G?B[12]00", 8.0e12, 282e9, 5, 18, 40.1e9, 50e9, adds=True, usual="B200"),
-    "sm103": Architecture("Blackwell", 10, r"[GB]B?300", 8.0e12, 282e9, 5, 18, 40.1e9, 50e9, adds=True, usual="B300"),
+    "sm103": Architecture("Blackwell", 10, r"[GB]B?300", 8.0e12, 282e9, 6, 18, 40.1e9, 50e9, adds=True, usual="B300"),
     "sm120": Architecture("Blackwell", 10, r"RTX 50\d\d|RTX PRO \d000", 1.79e12, 282e9, 5, usual="RTX PRO 6000"),
-    "sm121": Architecture("Blackwell", 10, "", 0.27e12, 282e9, 5, usual="L4"),
+    "sm121": Architecture("Blackwell", 10, r"GB10\b", 0.273e12, 282e9, 5, usual="GB10"),
 }
-"""`memory` is that of P100, V100, RTX 2080 Ti, A100 80 GB, A40, RTX 4090, H100, B200, B300, RTX PRO 6000, GB10."""
+"""`memory` is that of P100, V100, RTX 2080 Ti, A100 80 GB, A40, RTX 4090, H100, B200, B300, RTX PRO 6000, GB10.
+
+NCCL takes an NVLink of capability 100 or more for the same (topo.h of 2.30: ncclTopoNVLinkBw), so of B200 and of B300.
+GB10 hangs on its CPU by NVLink-C2C, which no other GPU reaches: it has no NVLink here, and a slot stands for C2C.
+"""
 
 ADDING = tuple(arch for arch, gpus in ARCHITECTURES.items() if gpus.adds)
 
@@ -90,18 +94,24 @@ class Product:
     flops_fp8: float  # on 8 bits; that of 16 where it has none
     memory: float  # bytes
     memory_rate: float  # bytes/s
+    flops_fp32: float = 0.0  # on 32 bits, of a GPU before Ampere: its tensor cores have no TF32; 0 of all others
+
+    @property
+    def flops_tf32(self) -> float:
+        """FLOP/s of matrix products on TF32: half of those on 16 bits from Ampere on, before it those on 32 bits."""
+        return self.flops_fp32 or self.flops / 2
 
 
-def _product(tera: float, tera_fp8: float, gibibytes: float, terabytes: float) -> Product:
-    return Product(tera * TERA, (tera_fp8 or tera) * TERA, gibibytes * GIB, terabytes * TERA)
+def _product(tera: float, tera_fp8: float, gibibytes: float, terabytes: float, tera_fp32: float = 0.0) -> Product:
+    return Product(tera * TERA, (tera_fp8 or tera) * TERA, gibibytes * GIB, terabytes * TERA, tera_fp32 * TERA)
 
 
 PRODUCTS: tuple[tuple[str, Product], ...] = (  # a pattern of names: the first that fits
-    (r"P100", _product(18.7, 0, 16, 0.73)),
-    (r"V100.*16 ?GB", _product(125, 0, 16, 0.9)),
-    (r"V100|TITAN V", _product(125, 0, 32, 0.9)),
-    (r"T4\b", _product(65, 0, 16, 0.32)),
-    (r"RTX 2080 ?Ti", _product(53.8, 0, 11, 0.616)),
+    (r"P100", _product(18.7, 0, 16, 0.73, 9.3)),
+    (r"V100.*16 ?GB", _product(125, 0, 16, 0.9, 15.7)),
+    (r"V100|TITAN V", _product(125, 0, 32, 0.9, 15.7)),
+    (r"T4\b", _product(65, 0, 16, 0.32, 8.1)),
+    (r"RTX 2080 ?Ti", _product(53.8, 0, 11, 0.616, 13.4)),
     (r"A[18]00.*40 ?GB", _product(312, 0, 40, 1.555)),
     (r"A100.*PCIe", _product(312, 0, 80, 1.935)),
     (r"A100|A800", _product(312, 0, 80, 2.039)),
@@ -120,11 +130,18 @@ PRODUCTS: tuple[tuple[str, Product], ...] = (  # a pattern of names: the first t
     (r"H[18]00", _product(989.4, 1978.9, 80, 3.35)),
     (r"GB200", _product(2500, 5000, 186, 8.0)),
     (r"B200", _product(2250, 4500, 180, 8.0)),
-    (r"B300", _product(2500, 5000, 270, 8.0)),
+    (r"GB300", _product(2500, 5000, 279, 8.0)),
+    (r"B300", _product(2250, 4500, 270, 8.0)),
+    (r"GB10\b", _product(125, 250, 119, 0.273)),
     (r"RTX 5090", _product(209.5, 419, 32, 1.792)),
     (r"RTX PRO 6000", _product(503.8, 1007.6, 96, 1.792)),
 )
-"""NVIDIA's data sheets and white papers of these products, and of GeForce those of their architectures."""
+"""NVIDIA's data sheets and white papers of these products, and of GeForce those of their architectures.
+
+GB10's says 1 PFLOP/s on FP4 with sparsity, of which RTX PRO 6000's tensor cores (4 PFLOP/s) have a quarter on 8 bits
+and an eighth on 16; its 128 GB (119 GiB) are the CPU's memory too.  Data sheets round TF32: H100's 494.7 is half of
+989.4, A100's 156 of 312, B200's 1100 of 2250.
+"""
 
 
 def product_named(name: str) -> Product | None:

@@ -252,6 +252,7 @@ def product_of(system: System) -> Product:
         system.flops_fp8 or doubled or known.flops_fp8,
         system.memory or known.memory,
         system.memory_rate or known.memory_rate,
+        known.flops_fp32,
     )
 
 

@@ -53,8 +53,8 @@ def test_more_bytes_never_take_less_time_nor_less_than_the_links_allow_nor_far_m
             assert (seconds > 0).all(), (name, collective)
             assert (seconds >= SIZES / busiest).all(), (name, collective)
             assert (calibrated >= SIZES / busiest).all(), (name, collective)
-    for name, described in machines(1):
-        described = replace(described, nodes=1)
+    alone = ((name, replace(described, nodes=1)) for name, described in machines(1) if described.gpus > 1)
+    for name, described in alone:
         switched = (2 - 2 / described.ranks) / (1 + 1 / described.ranks) if described.adds else 1.0
         sharing = 1 if described.p2p else described.sharing
         for collective in NAMES:

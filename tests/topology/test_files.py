@@ -71,7 +71,10 @@ RATES = {  # GB/s of a GPU into its fabric and of all cards of a node, as NCCL t
     "hgx-h800": (164.8, 400, True), "h100-nvl": (247.2, 200, False), "pcie4-4090": (24, 12.5, False),
     "pcie5-5090-p2p": (48, 12.5, False), "ethernet-100g-tcp": (240, 12.5, False), "alps-gh200": (370.8, 100, False),
     "perlmutter": (240, 100, False), "polaris": (240, 50, False), "aws-p3dn": (120, 12.5, False),
-    "aws-g4dn-metal": (12, 12.5, False),
+    "aws-g4dn-metal": (12, 12.5, False), "dgx-b300": (721.8, 800, True), "gb300-nvl72": (721.8, 7200, True),
+    "aws-p6-b300": (721.8, 800, True), "aws-p6e-gb200": (721.8, 3600, True), "gcp-a4x": (721.8, 3600, True),
+    "azure-nd-gb200-v6": (721.8, 3600, True), "azure-nd-h200-v5": (370.8, 400, True), "dgx-spark": (48, 25, False),
+    "pcie5-rtx-pro-6000-server": (48, 400, False),
 }  # fmt: skip
 
 
@@ -82,7 +85,7 @@ def test_every_preset_loads_and_has_a_network():
         assert system.of(3).ranks == 3 * system.gpus, name
         assert system.tiers, name
         assert 0.7 * system.spec_rate < system.gpu_rate < system.spec_rate, name
-        assert 1e9 < system.nics.rate < 100e9, name
+        assert 1e9 < system.nics.rate <= 100e9, name
         assert is_named(system), name
         assert re.search(ARCHITECTURES[system.arch].products, system.gpu, re.IGNORECASE), name
         path = files.FOLDER / f"{name}.toml"
@@ -90,7 +93,8 @@ def test_every_preset_loads_and_has_a_network():
         fields["node"].pop("gpu_bw", None)
         assert files.parse(fields, path).gpu_rate == pytest.approx(system.gpu_rate), name
     assert {system.fabric for system in systems.values()} == set(get_args(Fabric))
-    assert {"sm70", "sm80", "sm89", "sm90", "sm100", "sm120"} <= {system.arch for system in systems.values()}
+    arches = {"sm70", "sm80", "sm89", "sm90", "sm100", "sm103", "sm120", "sm121"}
+    assert arches <= {system.arch for system in systems.values()}
     assert {name for name, system in systems.items() if not system.nics.gdr} == {"aws-p3dn", "aws-g4dn-metal"}
     for name, (rate, nics, adds) in RATES.items():
         system = systems[name]
@@ -106,7 +110,7 @@ def test_every_preset_loads_and_has_a_network():
 def test_a_system_that_is_written_is_read_again():
     assert (parsed().nics.gdr, parsed(nic={"gdr": False}).nics.gdr) == (True, False)
     systems = [files.load(name) for name in files.names()]
-    parts = [system.of(2).part(ranks) for system in systems for ranks in (1, system.gpus // 2, 2 * system.gpus)]
+    parts = [system.of(2).part(ranks) for system in systems for ranks in (1, max(1, system.gpus // 2), 2 * system.gpus)]
     for system in (parsed(), parsed(nic={"gdr": False}), *parts):
         again = files.parse(tomllib.loads(files.to_toml(system)), Path("written.toml"))
         rates = {name: getattr(again, name) for name in ("gpu_rate", "spec_rate")}
@@ -235,7 +239,8 @@ NAMES = {  # as NVIDIA's driver says them: TFLOP/s on 16 bits, GiB and TB/s, by 
     "NVIDIA L4": (121, 24, 0.3), "NVIDIA H100 NVL": (835, 94, 3.9), "NVIDIA H100 PCIe": (756, 80, 2),
     "NVIDIA H100 80GB HBM3": (989.4, 80, 3.35), "NVIDIA H800": (989.4, 80, 3.35), "NVIDIA H200": (989.4, 141, 4.8),
     "NVIDIA GH200 480GB": (989.4, 96, 4), "NVIDIA H20": (148, 96, 4), "NVIDIA B200": (2250, 180, 8),
-    "NVIDIA GB200": (2500, 186, 8), "NVIDIA GB300": (2500, 270, 8), "NVIDIA GeForce RTX 5090": (209.5, 32, 1.792),
+    "NVIDIA GB200": (2500, 186, 8), "NVIDIA GB300": (2500, 279, 8), "NVIDIA B300 SXM6 AC": (2250, 270, 8),
+    "NVIDIA GB10": (125, 119, 0.273), "NVIDIA GeForce RTX 5090": (209.5, 32, 1.792),
     "NVIDIA RTX PRO 6000 Blackwell Server Edition": (503.8, 96, 1.792),
 }  # fmt: skip
 
@@ -252,6 +257,22 @@ def test_a_name_is_known_by_its_data_sheet_and_no_record_hides_behind_another():
         assert has_eight_bits == (product.flops_fp8 == pytest.approx(2 * product.flops, rel=0.02)), name
         first.add(next(p for p, _ in PRODUCTS if re.search(p, name, re.IGNORECASE)))
     assert first == {pattern for pattern, _ in PRODUCTS}
+
+
+def test_tf32_has_half_the_rate_of_sixteen_bits_and_before_ampere_that_of_thirty_two():
+    """TFLOP/s of data sheets, which round; a rate of the user's own is halved too."""
+    for name, tera in (
+        ("Tesla V100-SXM2-16GB", 15.7), ("Tesla T4", 8.1), ("A100-SXM4-40GB", 156), ("NVIDIA A40", 74.8),
+        ("NVIDIA L40S", 183), ("NVIDIA H100 80GB HBM3", 494.7), ("NVIDIA H100 PCIe", 378), ("NVIDIA H20", 74),
+        ("NVIDIA B200", 1100), ("NVIDIA GB200", 1250), ("NVIDIA B300", 1125), ("NVIDIA GB300", 1250),
+    ):  # fmt: skip
+        assert product_of(replace(HOPPER, gpu=name)).flops_tf32 == pytest.approx(tera * 1e12, rel=0.025), name
+    assert product_of(replace(HOPPER, gpu="A100", flops=250e12)).flops_tf32 == 125e12
+    assert product_of(replace(HOPPER, gpu="V100", flops=112e12)).flops_tf32 == 15.7e12
+    old = ("sm60", "sm70", "sm75")
+    for arch in ARCHITECTURES:
+        alone = product_of(replace(HOPPER, arch=arch, gpu=""))
+        assert (alone.flops_fp32 > 0) == (arch in old), arch
 
 
 def test_an_architecture_alone_has_a_product_and_so_has_an_unknown_name():

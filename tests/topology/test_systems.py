@@ -38,7 +38,8 @@ def test_a_part_has_so_many_ranks_and_nothing_gained():
             again, once = part.part(min(2, ranks)), whole.part(min(2, ranks))
             assert part.fabric != whole.fabric or again.gpu_rate == pytest.approx(once.gpu_rate), part.title
             assert part.fabric != whole.fabric or again.spec_rate == pytest.approx(once.spec_rate), part.title
-        for ranks in (-1, 0, whole.gpus + 1, 3 * whole.gpus - 1, 4 * whole.gpus):
+        uneven = (ranks for ranks in (whole.gpus + 1, 3 * whole.gpus - 1) if ranks % whole.gpus)
+        for ranks in (-1, 0, *uneven, 4 * whole.gpus):
             with pytest.raises(UsageError, match=f"has no part of {ranks} ranks"):
                 whole.part(ranks)
     alone = replace(SYSTEMS["dgx-h100"], nics=None)
@@ -201,8 +202,8 @@ def test_a_name_tells_the_architecture_where_nothing_else_does():
         "sm75": ("Quadro RTX 5000", "NVIDIA GeForce RTX 2080 Ti", "Tesla T4"), "sm86": ("NVIDIA RTX A6000", "A40"),
         "sm89": ("NVIDIA GeForce RTX 4090", "NVIDIA L40S", "NVIDIA RTX 5880 Ada Generation", "NVIDIA RTX 6000 Ada"),
         "sm90": ("NVIDIA H100 80GB HBM3", "NVIDIA GH200 480GB", "NVIDIA H200"),
-        "sm100": ("NVIDIA B200", "NVIDIA GB200"), "sm103": ("NVIDIA GB300",),
-        "sm120": ("NVIDIA GeForce RTX 5090", "NVIDIA RTX PRO 6000 Blackwell Server Edition"),
+        "sm100": ("NVIDIA B200", "NVIDIA GB200"), "sm103": ("NVIDIA GB300", "NVIDIA B300 SXM6 AC"),
+        "sm120": ("NVIDIA GeForce RTX 5090", "NVIDIA RTX PRO 6000 Blackwell Server Edition"), "sm121": ("NVIDIA GB10",),
     }  # fmt: skip
     for arch, products in names.items():
         for name in products:
