@@ -130,7 +130,7 @@ def _pcie(system: System, spread: bool) -> Node:
     port = (system.gpu_rate if system.fabric == "pcie" else system.pcie_rate) / 1e9
     if not system.p2p:  # all the GPUs under a switch share its way up
         port /= system.sharing
-    load = INTEL_P2P_OVERHEAD if system.cpu == "intel" and _meets_a_bridge(system) else 1.0
+    load = INTEL_P2P_OVERHEAD if system.cpu == "intel" and meets_a_bridge(system) else 1.0
     counted = socket_rate(system.cpu, system.pcie_generation or NEWEST_SLOT)  # whatever the link carries
     between = counted / 1e9 if system.sockets > 1 else inf
 
@@ -140,8 +140,8 @@ def _pcie(system: System, spread: bool) -> Node:
     return Node(system.gpus, port, False, fit, fit, min(port, between), tree_port=port / load)
 
 
-def _meets_a_bridge(system: System) -> bool:
-    """Whether two GPUs of one socket meet at its host bridge, not at a switch below."""
+def meets_a_bridge(system: System) -> bool:
+    """Return whether two GPUs of one socket meet at its host bridge, not at a switch below."""
     if not system.p2p:
         return True
     under = {gpu: group for group in system.switches for gpu in group}

@@ -32,6 +32,7 @@ from collbench.model.constants import (
 from collbench.model.equation import SIZES, Floats, Terms
 from collbench.model.handwritten import copied
 from collbench.model.nccl_releases import release
+from collbench.model.nccl_channels import meets_a_bridge
 from collbench.model.nccl_tuner import MICROSECOND, SIMPLE, Option, options
 from collbench.model.schedule import Schedule, schedule_of
 from collbench.topology.products import capability
@@ -242,15 +243,26 @@ def _rack_factor(system: System, constants: Constants) -> float:
 
 def _pcie_rate(system: System, collective: str, option: Option, constants: Constants) -> float:
     """The rate of the slowest link of a ring, whatever speed of NCCL's search fits it."""
-    schedule, link = schedule_of(collective), system.pace
-    if system.sockets > 1:
-        link = min(link, system.between_sockets)
+    schedule, link = schedule_of(collective), _slowest_link(system, constants)
     if system.p2p:
         return link / schedule.sent(system.ranks) * PACKED[option.protocol] * constants["eta_pcie"]
     if not schedule.rounds and system.ranks == 2:
         return link * PACKED[option.protocol] * constants["eta_host_one"]
     link = min(link, system.pace / system.sharing)
     return link / schedule.sent(system.ranks) * PACKED[option.protocol] * constants["eta_host"]
+
+
+def _slowest_link(system: System, constants: Constants) -> float:
+    """Bytes/s of the slowest link of a ring in a node: out of a GPU, or over PCIe past a host bridge or to a socket."""
+    link = system.pace
+    if system.meets_over_pcie and system.sockets > 1:
+        link = min(link, system.between_sockets)
+    return min(link, system.pace * constants["eta_bridge"]) if system.p2p and _is_bridged(system) else link
+
+
+def _is_bridged(system: System) -> bool:
+    """Whether GPUs meet at the host bridge of an Intel CPU, which passes on less than a slot does."""
+    return system.meets_over_pcie and system.cpu == "intel" and meets_a_bridge(system)
 
 
 def _rate_between_nodes(system: System, collective: str, option: Option, constants: Constants) -> float:
@@ -280,7 +292,7 @@ def _port_rate(system: System, collective: str, option: Option, constants: Const
         sent = min(2, system.nodes - 1)
     if system.gpus == 1 and system.fabric != "pcie":
         return np.inf / sent
-    return system.pace * _rack_factor(system, constants) / sent
+    return _slowest_link(system, constants) * _rack_factor(system, constants) / sent
 
 
 def _cards_rate(system: System, collective: str, option: Option, constants: Constants) -> float:
@@ -333,6 +345,9 @@ def _cards_time(system: System) -> float:
 def _alltoall_time(system: System, constants: Constants) -> float:
     near, far = _shares(system)
     inside = near / system.pace / _direct_inside(system, constants)
+    if system.nodes == 1 and system.p2p and _is_bridged(system):
+        leaving = system.sharing * (system.gpus - system.sharing) / system.gpus
+        inside = max(inside, leaving / system.pace / constants["eta_bridge"])
     return max(inside, far * system.gpus * _cards_time(system) / _direct_outside(system, constants))
 
 
@@ -356,8 +371,8 @@ DIRECT = {
 }
 
 
-DIRECT_CHANNELS = 32
-"""Channels that messages sent straight share."""
+DIRECT_CHANNELS, PCIE_CHANNELS = 32, 4
+"""Channels that messages sent straight share, and where GPUs meet over PCIe."""
 DIRECT_PART = 64 << 10
 """Bytes of a message for every further channel that it has, in releases that do not give it all at once."""
 
@@ -365,7 +380,8 @@ DIRECT_PART = 64 << 10
 def _direct_lanes(system: System, messages: int, constants: Constants) -> Floats:
     """Return the bytes/s of the array that the channels of so many messages pass on, the one to itself included."""
     part = DIRECT_PART if release(system.nccl).p2p_parts else 1
-    channels = np.clip(SIZES / messages // part, 1, DIRECT_CHANNELS / messages) * messages
+    most = PCIE_CHANNELS if system.meets_over_pcie else DIRECT_CHANNELS
+    channels = np.clip(SIZES / messages // part, 1, max(1, most / messages)) * messages
     return np.asarray(channels * constants[f"lane_direct{place(system)}"], np.float64)
 
 

@@ -46,6 +46,9 @@ RTX4090 = _pcie("sm89", 8, 24, False, cpu="amd", launch="single-process")
 RTX2080TI = _pcie("sm75", 2, 12, False, launch="single-process", nccl="2.21")
 RTXPRO = _pcie("sm120", 8, 48, True, cpu="amd")
 L40S = _pcie("sm89", 2, 24, True)
+PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7))
+RTX_SERVER = _pcie("sm120", 8, 48, True, cpu="intel", per_socket=4, switches=PAIRS, socket_rate=24 * G)
+"""As the preset pcie5-rtx-pro-6000-server."""
 
 SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, system
     "a100sxm40_16gpu_2n_allreduce_oci": ("oci-a100", _over(A100, 2, 16, 12.5, "roce")),
@@ -114,7 +117,7 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "l40s_4gpu_2n": ("l40s", _over(replace(L40S, nccl="2.27", algorithm="ring"), 2, 1, 50, "tcp")),
     "rtx2080ti_2gpu_1n_allreduce_ncrh": ("ncrh", RTX2080TI),
     "rtx2080ti_2gpu": ("autodl", replace(RTX2080TI, switches=((0, 1),))),
-    "rtx2080ti_8gpu": ("jungpu", replace(RTX2080TI, gpus=8, per_socket=4, switches=((0, 1), (2, 3), (4, 5), (6, 7)))),
+    "rtx2080ti_8gpu": ("jungpu", replace(RTX2080TI, gpus=8, per_socket=4, switches=PAIRS)),
     "rtx4090_2gpu_1n_allreduce_busy": ("busy-4090", replace(RTX4090, gpus=2)),
     "rtx4090_2gpu_1n_allreduce_shm": ("tg45", replace(RTX4090, gpus=2)),
     "rtx4090_4gpu": ("kalavai", replace(RTX4090, gpus=4)),
@@ -154,7 +157,7 @@ NVIDIA: dict[str, tuple[str, System]] = {
     "h100_sxm": ("nvidia-h100", H100),
     "b200_sxm": ("nvidia-b200", B200),
     "gb200": ("nvidia-gb200", replace(NVL72, gpus=4)),
-    "rtx_pro_6000_server": ("nvidia-rtx-pro-6000", RTXPRO),
+    "rtx_pro_6000_server": ("nvidia-rtx-pro-6000", RTX_SERVER),
     "l40s": ("nvidia-l40s", replace(L40S, gpus=8)),
 }
 """Systems of one_node_nvidia.json: machine, system."""
