@@ -31,8 +31,8 @@ from collbench.model.constants import (
 )
 from collbench.model.equation import SIZES, Floats, Terms
 from collbench.model.handwritten import copied
-from collbench.model.nccl_releases import release
 from collbench.model.nccl_channels import meets_a_bridge
+from collbench.model.nccl_releases import release
 from collbench.model.nccl_tuner import MICROSECOND, SIMPLE, Option, options
 from collbench.model.schedule import Schedule, schedule_of
 from collbench.topology.products import capability
