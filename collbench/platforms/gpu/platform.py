@@ -11,6 +11,7 @@ milliseconds apart and drift.  So it is held against the host's clock, GPU by GP
 
 import copy
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Self
@@ -22,7 +23,7 @@ from collbench.datatypes import DATATYPES, NONE, Array
 from collbench.errors import PlatformError
 from collbench.platforms import tracelog
 from collbench.platforms.checking import WITH_DELAYS, lost
-from collbench.platforms.cost import gpus
+from collbench.platforms.cost import Hardware, gpus
 from collbench.platforms.gpu import discover, nccl
 from collbench.platforms.gpu.check import GpuChecker
 from collbench.platforms.gpu.compute import GpuCompute
@@ -36,6 +37,7 @@ from collbench.platforms.interface import Platform
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
 from collbench.results import Note
+from collbench.topology.products import ARCHITECTURES
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's timeout ends
 
@@ -114,7 +116,7 @@ class GpuPlatform(Platform):
         self.comm = nccl.Communicators(self.launcher, timeout)
         self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
-        self.hardware = gpus(sweep.ranks, len(places.gpus))
+        self.hardware = _hardware(places.gpus[0].name, sweep.ranks, len(places.gpus))
 
     def traced(self) -> Self:
         """Return the same platform with an option of the compiler."""
@@ -167,6 +169,13 @@ class GpuPlatform(Platform):
                 self._gate.free()
             self.memory.close()
         return True
+
+
+def _hardware(product: str, ranks: int, devices: int) -> Hardware:
+    """Return what `auto` compares costs by, from a product's name, which every process knows; H100's if unknown."""
+    known = (arch for arch, gpu in ARCHITECTURES.items() if gpu.products and re.search(gpu.products, product))
+    arch = next(known, "sm90")
+    return gpus(ranks, devices, arch, pcie="PCIe" in product or not ARCHITECTURES[arch].nvlinks)
 
 
 def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
