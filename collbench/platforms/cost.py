@@ -4,6 +4,7 @@ T = launch + steps * (one wait) + S * (the busiest resource), Hockney's latency 
 """
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -113,5 +114,12 @@ def gpus(ranks: int, devices: int, arch: str = "sm90", pcie: bool = False) -> Ha
         block=every["block"] * GIB,
         fence=costs["fence"] * ranks if devices > 1 else 0.0,
         reach=costs["reach"],
-        adds=costs["adds"],
+        adds=costs.get("adds", 1.0),
     )
+
+
+def of_product(name: str, ranks: int, devices: int) -> Hardware:
+    """Ranks on so many GPUs of a product, by its name; of one that is not known, as on H100s."""
+    known = (arch for arch, gpu in ARCHITECTURES.items() if gpu.products and re.search(gpu.products, name))
+    arch = next(known, "sm90")
+    return gpus(ranks, devices, arch, pcie="pcie" in name.lower() or not ARCHITECTURES[arch].nvlinks)

@@ -5,10 +5,10 @@ The data (one_node_nvidia.json) say which engine ran, not which kernel.  That fo
 * vLLM and SGLang before 0.5.14 (csrc/custom_all_reduce.cuh): up to 8 MiB one-shot on 2 ranks; on 4 and 8 below 512 and
   256 KiB, above that two-shot.  36 blocks read with one load of a thread under way for each other rank, and in the
   second half of a two-shot with one alone.  Over PCIe for 2 ranks only.
-* vLLM from 0.19 on H100 and B200 (all_reduce_utils.py, symm_mem.py): from smaller sizes on PyTorch's kernels, two-shot or
-  through switches that add, between two copies.
-* SGLang 0.5.14 with NVLink from Hopper on (custom_all_reduce_v2.py): data that are their flags, to all; above a size one
-  that reads: one-shot on 2 ranks, else two-shot; up to 16 MiB.
+* vLLM from 0.19 on H100 and B200 (all_reduce_utils.py, symm_mem.py): from smaller sizes on PyTorch's kernels, two-shot
+  or through switches that add, between two copies.
+* SGLang 0.5.14 with NVLink from Hopper on (custom_all_reduce_v2.py): data that are their flags, to all; above some size
+  a kernel that reads, one-shot on 2 ranks, else two-shot; up to 16 MiB.
 * TensorRT-LLM (customAllReduceUtils.h): data that are their flags (Lamport's), then two-shot by what its table and its
   workspace of 8 MB allow; NCCL over PCIe, and for large sizes.
 
@@ -19,7 +19,7 @@ bytes of packets, and are compared with `one-shot-ll` of half the bytes.
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -82,7 +82,12 @@ class Published(NamedTuple):
     @property
     def system(self) -> System:
         """Return what the machine is described as."""
-        return replace(load(MACHINES[self.machine][1]).part(self.ranks), launch=LAUNCHES[self.launch])
+        return _system(self.machine, self.ranks, self.launch)
+
+
+@cache
+def _system(machine: str, ranks: int, launch: str) -> System:
+    return replace(load(MACHINES[machine][1]).part(ranks), launch=LAUNCHES[launch])
 
 
 class Gain(NamedTuple):
@@ -197,14 +202,14 @@ def off(row: Published) -> float:
 
 
 def error_table() -> Iterable[str]:
-    """Mean absolute errors by machine, launch and kernel, and what nine of ten published times are of the predicted."""
-    yield "| machine | launch | engines' kernels | times | mean error, % | bias, % | 5 % to 95 % of published over predicted |"
+    """Mean errors by machine and launch, and by kernel; and between which factors nine of ten published times lie."""
+    yield "| machine | launch | kernels | times | mean error, % | bias, % | published over predicted, 5 % to 95 % |"
     yield "|---|---|---|---|---|---|---|"
     for name, launch, kernel, rows in classes():
         errors = [off(row) for row in rows]
+        mean, bias = 100 * fmean(map(abs, errors)), 100 * fmean(errors)
         low, high = np.quantile([1 / (1 + error) for error in errors], (0.05, 0.95))
-        mean = 100 * fmean(map(abs, errors))
-        yield f"| {name} | {launch} | {kernel} | {len(rows)} | {mean:.1f} | {100 * fmean(errors):+.1f} | {low:.2f} to {high:.2f} |"
+        yield f"| {name} | {launch} | {kernel} | {len(rows)} | {mean:.1f} | {bias:+.1f} | {low:.2f} to {high:.2f} |"
 
 
 def classes() -> Iterator[tuple[str, str, str, Sequence[Published]]]:
@@ -255,24 +260,30 @@ class InGraph(NamedTuple):
 
 @cache
 def nccl_in_graphs() -> tuple[InGraph, ...]:
-    """What is known of NCCL in graphs below 1 MiB: over PCIe, and of TensorRT-LLM 1.2 on 4 H100 from 64 KiB on."""
-    plain = _nccl()
-    found = []
+    """What is known of NCCL in graphs below 1 MiB: over PCIe, and of TensorRT-LLM 1.2 on 4 H100 from 64 to 256 KiB."""
+    plain, found = _nccl(), set()
     for series in _series():
         machine, ranks, library, version = (series[name] for name in ("system", "nranks", "library", "folder"))
-        sick = machine == "l40s" and ranks > 2
-        over_pcie = "PCIe" in MACHINES[machine][0] and (ranks > 2 or library == "trtllm") and not sick
-        hopper = (machine, ranks, library, version) == ("h100_sxm", 4, "trtllm", "1.2.0rc5")
-        if library == "nccl" or series["kernel"].endswith("eager") or not (over_pcie or hopper):
-            continue
-        if (machine, version) in OTHERS or version == "1.3.0rc10":
+        least, most = (64 * KIB, 512 * KIB) if machine == "h100_sxm" else (0, MIB)
+        left = {"h100_sxm": ranks == 4 and version == "1.2.0rc5", "l40s": ranks == 2 and library == "trtllm"}
+        left["rtx_pro_6000_server"] = version != "1.3.0rc10" and (ranks > 2 or library == "trtllm")
+        if library == "nccl" or series["kernel"].endswith("eager") or not left.get(machine):
             continue
         for nbytes, *times in series["points"]:
-            if (machine, ranks, nbytes) in plain and (64 * KIB if hopper else 0) <= nbytes < (
-                MIB // 2 if hopper else MIB
-            ):
-                found.append(InGraph(machine, ranks, nbytes, plain[machine, ranks, nbytes], 1e-6 * median(times)))
-    return tuple(found)
+            if least <= nbytes < most and (before := plain.get((machine, ranks, nbytes))):
+                found.add(InGraph(machine, ranks, nbytes, before, 1e-6 * median(times)))
+    return tuple(sorted(found))
+
+
+def in_graphs() -> Iterable[str]:
+    """A table of NCCL's time in a graph over that in a stream."""
+    yield "| machine | ranks | sizes | in a graph over in a stream, median |"
+    yield "|---|---|---|---|"
+    for machine, ranks in sorted({(row.machine, row.ranks) for row in nccl_in_graphs()}):
+        rows = [row for row in nccl_in_graphs() if (row.machine, row.ranks) == (machine, ranks)]
+        sizes = f"{format_size(rows[0].nbytes)} to {format_size(rows[-1].nbytes)}"
+        ratio = median(row.graph / row.stream for row in rows)
+        yield f"| {MACHINES[machine][0]} | {ranks} | {sizes} | {ratio:.2f} |"
 
 
 SHOWN = (1 * KIB, 64 * KIB, 1 * MIB, 8 * MIB)
@@ -301,7 +312,7 @@ def _faster(curve: Sequence[Gain]) -> str:
 
 
 def fitted(machines: Sequence[str]) -> dict[str, float]:
-    """Return launch, barrier, fence, `adds` (as in gpu_costs.toml) and the read that fit these machines' graphs best."""
+    """Return launch, barrier, fence, `adds` (as in gpu_costs.toml) and the read that fit these machines best."""
     from scipy.optimize import least_squares
 
     rows = [row for row in published() if row.launch == "graph" and row.machine in machines]
@@ -325,8 +336,18 @@ def fitted(machines: Sequence[str]) -> dict[str, float]:
     return dict(zip((f"{arch}.{name}" for name in ("launch", "barrier", "fence", "adds", "read")), best, strict=True))
 
 
+TABLES: dict[str, Callable[[], Iterable[str]]] = {
+    "engines": table,
+    "nccl in graphs": in_graphs,
+    "engine errors": error_table,
+}
+"""By the names of their markers in docs/model.md, for `tools.model.report.write`."""
+
+
 if __name__ == "__main__":
-    print("\n".join(table()), "\n")
-    print("\n".join(error_table()), "\n")
+    from tools.model.report import PAGE, write
+
+    for marker, lines in TABLES.items():
+        write(PAGE, marker, lines())
     for machines in (["a100_sxm"], ["h100_sxm"], ["b200_sxm", "gb200"], ["l40s"], ["rtx_pro_6000_server"]):
         print(machines, {name: round(float(value), 3) for name, value in fitted(machines).items()})

@@ -11,7 +11,6 @@ milliseconds apart and drift.  So it is held against the host's clock, GPU by GP
 
 import copy
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Self
@@ -23,7 +22,7 @@ from collbench.datatypes import DATATYPES, NONE, Array
 from collbench.errors import PlatformError
 from collbench.platforms import tracelog
 from collbench.platforms.checking import WITH_DELAYS, lost
-from collbench.platforms.cost import Hardware, gpus
+from collbench.platforms.cost import of_product
 from collbench.platforms.gpu import discover, nccl
 from collbench.platforms.gpu.check import GpuChecker
 from collbench.platforms.gpu.compute import GpuCompute
@@ -37,7 +36,6 @@ from collbench.platforms.interface import Platform
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
 from collbench.results import Note
-from collbench.topology.products import ARCHITECTURES
 
 _SHARE = 0.8  # of --timeout: then NCCL is named before the supervisor's timeout ends
 
@@ -116,7 +114,7 @@ class GpuPlatform(Platform):
         self.comm = nccl.Communicators(self.launcher, timeout)
         self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
-        self.hardware = _hardware(places.gpus[0].name, sweep.ranks, len(places.gpus))
+        self.hardware = of_product(places.gpus[0].name, sweep.ranks, len(places.gpus))
 
     def traced(self) -> Self:
         """Return the same platform with an option of the compiler."""
@@ -169,13 +167,6 @@ class GpuPlatform(Platform):
                 self._gate.free()
             self.memory.close()
         return True
-
-
-def _hardware(product: str, ranks: int, devices: int) -> Hardware:
-    """Return what `auto` compares costs by, from a product's name, which every process knows; H100's if unknown."""
-    known = (arch for arch, gpu in ARCHITECTURES.items() if gpu.products and re.search(gpu.products, product))
-    arch = next(known, "sm90")
-    return gpus(ranks, devices, arch, pcie="PCIe" in product or not ARCHITECTURES[arch].nvlinks)
 
 
 def open_platform(sweep: Sweep, layout: Layout, team: Team) -> Platform:
