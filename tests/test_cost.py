@@ -29,6 +29,7 @@ PLACES = [
     CPU,
     cpus(crowded=True),
     *(gpus(ranks, devices) for ranks, devices in [(2, 1), (4, 1), (2, 2), (4, 2), (4, 4), (8, 8)]),
+    *(gpus(8, 8, arch, pcie) for arch, pcie in [("sm80", False), ("sm100", False), ("sm89", True), ("sm120", True)]),
 ]
 
 

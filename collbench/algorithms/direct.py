@@ -41,8 +41,8 @@ def _prepare_two_shot(case: Case, platform: Platform) -> Prepared:
     return Prepared(platform.launcher.bind(kernel, case, blocks, threads, np.uint64(case.block), np.uint64(shard)))
 
 
-def _cost(link: float, memory: float) -> Cost:
-    return Cost(Wait.BARRIER, 2, link=link, memory=memory, blocks=BLOCKS)
+def _cost(link: float, memory: float, fences: int = 1) -> Cost:
+    return Cost(Wait.BARRIER, 2, link=link, memory=memory, blocks=BLOCKS, fences=fences)
 
 
 ONE_SHOT = Implementation(
@@ -53,7 +53,7 @@ ONE_SHOT = Implementation(
     prepare=partial(_prepare_whole, entry="one_shot"),
     supports=_supports_one_shot,
     order=6,
-    cost=lambda case: _cost(case.ranks - 1, case.ranks + 1),  # the result is no place that is read
+    cost=lambda case: _cost(case.ranks - 1, case.ranks + 1, fences=0),  # the result is no place that is read
 )
 TWO_SHOT = Implementation(
     name="two-shot",

@@ -68,8 +68,8 @@ def _supports(case: Case) -> None:
 def _cost(wire: Wire, case: Case) -> Cost:
     """Return the cost of `two-shot` with the wire's bytes on the link, and of writing and reading narrow values."""
     share, others = wire.nbytes / case.dtype.itemsize, (case.ranks - 1) / case.ranks
-    steps = 1 + rounds(case, wire, "gpu")
-    return Cost(Wait.BARRIER, steps, link=2 * others * share, memory=2 + 4 * others * share, blocks=BLOCKS)
+    again, memory = rounds(case, wire, "gpu"), 2 + 4 * others * share
+    return Cost(Wait.BARRIER, 1 + again, link=2 * others * share, memory=memory, blocks=BLOCKS, fences=again)
 
 
 def _implementation(wire: Wire) -> Implementation:

@@ -44,7 +44,7 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
 
 def _cost(case: Case) -> Cost:
     """The switch loads each input once for its shard's owner, and writes each shard once to all."""
-    return Cost(Wait.BARRIER, 2, link=1 + 1 / case.ranks if case.ranks > 1 else 0, memory=2, blocks=BLOCKS)
+    return Cost(Wait.BARRIER, 2, link=1 + 1 / case.ranks if case.ranks > 1 else 0, memory=2, blocks=BLOCKS, adds=True)
 
 
 IMPLEMENTATION = Implementation(

@@ -1,57 +1,28 @@
 """Seconds of hand-written implementations on a described system: their own counts (cost.py) on the hardware described.
 
-Published times of kernels of the same algorithm (PUBLISHED) say how much of a link's rate an implementation reaches.
-An implementation without any, or on another kind of GPU or link, is predicted by the rate of its links and by how long
-waits take elsewhere.  That is a bound, not an expectation: such a row is marked and is never called the fastest.
+What others published of kernels of the same algorithms says what launches, waits and links take (gpu_costs.toml).  An
+implementation without published times, or on GPUs or links without them, is predicted by those most alike.  That is a
+bound, not an expectation: such a row is marked and is never called the fastest.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from collbench.algorithms import Implementation, implementations
 from collbench.cases import Case
-from collbench.datatypes import wire_nbytes
 from collbench.errors import Unsupported
-from collbench.platforms.cost import Hardware, Wait, gpus
+from collbench.model.constants import issue
+from collbench.platforms.cost import COSTS, REACHED, Hardware, gpus
 from collbench.topology.products import ARCHITECTURES
 from collbench.topology.system import System
 
-REACHED = 0.9  # of a memory's rate by copies: 4.3 TB/s of an H200's 4.8
-PCIE_HOP = 5.7 / 3.4  # a hop over PCIe against one over NVLink, Simple's in NCCL's tuner
-PCIE_PACKET = 1.0 / 0.6  # the same for LL
-
-
-PUBLISHED: Mapping[str, float] = {
-    "ring-pipelined": 1.0,
-    "ring-ll": 1.0,
-    "one-shot": 1.0,
-    "one-shot-ll": 1.0,
-    "two-shot": 0.69,
-    "nvls": 0.65,
-}
-"""The fraction of a link's rate that each implementation reaches whose algorithm has published times, all of H100.
-
-Those times are in tests/model/published_kernels.py, with their sources.  Fractions below 1 are fitted to 16 MiB and
-more: 254 and 239 GB/s of the 370 that a link is taken to have.  NCCL's own kernels reach 310 of them where the switch
-adds (482 GB/s of bus bandwidth on 8 x H200: github.com/stas00/ml-engineering), with many more blocks.
-"""
-PUBLISHED_ON = ("sm90", "nvswitch")
-"""Architecture and fabric of the nodes of which those times were published."""
-
-
-def reached(system: System, name: str) -> float:
-    """Return the fraction of its links' rate that an implementation reaches; those in a narrow format are two-shots.
-
-    Of PCIe nothing is known: there it is all.
-    """
-    known = PUBLISHED.get(name if wire_nbytes(name) is None else "two-shot", 1.0)
-    return 1.0 if system.meets_over_pcie else known
-
 
 def is_published(system: System, name: str) -> bool:
-    """Return whether times of the implementation's algorithm are published for such GPUs, joined in such a way."""
-    return name in PUBLISHED and (system.arch, system.fabric) == PUBLISHED_ON
+    """Return whether times of the implementation's algorithm are published for so many such GPUs, joined alike."""
+    costs = COSTS[{"nvswitch": "nvlink", "pcie": "pcie"}.get(system.fabric, "any")].get(system.arch)
+    return bool(costs) and name in costs["published"] and system.gpus <= costs["ranks"]
 
 
 def copied(system: System) -> float:
@@ -61,14 +32,18 @@ def copied(system: System) -> float:
 
 def hardware(system: System) -> Hardware:
     """Return what an implementation that sends to all others at once finds inside one node."""
-    base = gpus(system.gpus, system.gpus)
-    slower = PCIE_HOP if system.meets_over_pcie else 1.0
-    packet = PCIE_PACKET if system.meets_over_pcie else 1.0
-    waits = {wait: seconds * (packet if wait is Wait.PACKET else slower) for wait, seconds in base.waits.items()}
-    memory = copied(system)
-    link = system.pace if system.gpus > 1 else base.link
-    packets = min(ARCHITECTURES[system.arch].packets, link / 2 if system.gpus > 1 else memory)
-    return replace(base, waits=waits, link=link, memory=memory, packets=packets)
+    base = gpus(system.gpus, system.gpus, system.arch, system.meets_over_pcie)
+    return replace(base, link=system.pace, packets=min(base.packets, system.pace / 2)) if system.gpus > 1 else base
+
+
+def host(system: System) -> float:
+    """Return the seconds from one operation's launch to the next's, which hide a shorter operation; 0 in a graph."""
+    if system.launch == "graph":
+        return 0.0
+    if system.launch == "torch":
+        slots = "pcie5" if (system.pcie_generation or ARCHITECTURES[system.arch].pcie) > 4 else "pcie4"
+        return float(COSTS["eager"]["arm" if system.cpu == "arm" else slots])
+    return float(issue(system, np.zeros(())))
 
 
 def modelled() -> dict[str, Implementation]:
@@ -89,19 +64,17 @@ def estimate(system: System, case: Case, name: str) -> Estimate:
 
     Unsupported, with the reason, where no implementation can carry the case out.
     """
-    if name != "auto":
-        return _estimate(system, case, name)
+    exact = (candidate for candidate, implementation in modelled().items() if not implementation.wire)
     found, reason = [], Unsupported("no hand-written implementation carries it out")
-    for candidate, implementation in modelled().items():
-        if implementation.wire:
-            continue
+    for candidate in exact if name == "auto" else (name,):
         try:
             found.append(_estimate(system, case, candidate))
         except Unsupported as refused:
             reason = refused
     if not found:
         raise reason
-    return min(found, key=lambda candidate: candidate.seconds)
+    best = min(found, key=lambda candidate: candidate.seconds)
+    return best._replace(seconds=max(best.seconds, host(system)))
 
 
 def _estimate(system: System, case: Case, name: str) -> Estimate:
@@ -119,5 +92,4 @@ def _estimate(system: System, case: Case, name: str) -> Estimate:
         # Where GPUs are joined pairwise, a rank that sends to one other has the links of that pair alone.
         links = replace(links, link=system.to_next)
     cost = implementation.cost(case)
-    seconds = replace(links, link=links.link * reached(system, name)).seconds(cost, case.nbytes)
-    return Estimate(seconds, links.floor(cost, case.nbytes), name)
+    return Estimate(links.seconds(cost, case.nbytes), links.floor(cost, case.nbytes), name)

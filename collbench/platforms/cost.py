@@ -4,9 +4,15 @@ T = launch + steps * (one wait) + S * (the busiest resource), Hockney's latency 
 """
 
 import math
+import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from collbench.topology.products import ARCHITECTURES, GIB, capability, pcie_rate
 
 
 class Wait(Enum):
@@ -29,6 +35,8 @@ class Cost:
     memory: float  # bytes that the rank loads and stores, wherever they lie
     packets: float = 0.0  # bytes of data that come to it in packets
     blocks: float = math.inf  # of a rank on a GPU; a copy engine has no such limit
+    fences: int = 0  # waits by which what was written to others must have arrived there
+    adds: bool = False  # whether the link leads to switches that add
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,9 @@ class Hardware:
     memory: float = math.inf  # loads and stores of a rank
     packets: float = math.inf  # data in packets that a rank takes
     block: float = math.inf  # what one block of a kernel moves over a link, or through memory where there is none
+    fence: float = 0.0  # seconds that a fence adds to a wait
+    reach: float = 1.0  # fraction of the link's rate that is reached where all ranks send to all at once
+    adds: float = 1.0  # the same through switches that add
 
     def floor(self, cost: Cost, nbytes: int) -> float:
         """Seconds that the busiest link or memory alone takes: nothing is faster."""
@@ -48,12 +59,14 @@ class Hardware:
 
     def seconds(self, cost: Cost, nbytes: int) -> float:
         """The time of an operation of that size; infinite for a wait that this hardware has not."""
+        reach = self.adds if cost.adds else self.reach if cost.wait is Wait.BARRIER else 1.0
         resources = (
-            cost.link / min(self.link, cost.blocks * self.block),
+            cost.link / min(reach * self.link, cost.blocks * self.block),
             cost.memory / min(self.memory, cost.blocks * self.block),
             cost.packets / self.packets,
         )
-        return self.launch + cost.steps * self.waits.get(cost.wait, math.inf) + nbytes * max(resources)
+        waits = cost.steps * self.waits.get(cost.wait, math.inf) + cost.fences * self.fence
+        return self.launch + waits + nbytes * max(resources)
 
 
 FITTED = Hardware(
@@ -77,25 +90,36 @@ def cpus(crowded: bool) -> Hardware:
     return replace(FITTED, waits={wait: seconds * factor for wait, seconds in FITTED.waits.items()})
 
 
-_HOPPER = Hardware(
-    launch=3.9e-6,
-    waits={Wait.HOST: 20e-6, Wait.EVENT: 6e-6, Wait.FLAG: 3.4e-6, Wait.PACKET: 0.6e-6, Wait.BARRIER: 1.95e-6},
-    link=370e9,
-    memory=4.3e12,
-    packets=141e9,
-    block=65 * 2**30,
-)
-"""Published figures for H100 and H200 with NVLink; not measured here.
-
-A flag's and a packet's hop are the NVLink rows of NCCL's tuner (2.30, src/graph/tuning.cc: 3.4 us for Simple, 0.6 us
-for LL), and so are the 141 GB/s of LL; 370 GB/s are the link rate that its topology search takes, of which 367 were
-measured on 8 x H200.  NCCL's model of kernels with one hop (sym_kernels.cc) starts at 4.5 us for packets and 7.8 us for
-two barriers: less the waits, that leaves the launch and the barrier.  The rate of a block is its 65 GiB/s.  4.3 TB/s
-are what copies reach inside an H200.  A host's step (a copy and a wait) and an event's step are estimates.
-"""
+REACHED = 0.9  # of a memory's rate by copies: 4.3 TB/s of an H200's 4.8
+COSTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("gpu_costs.toml").read_text(encoding="utf-8"))
+"""The figures of GPUs: seconds and fractions, with what each means and where it comes from."""
 
 
-def gpus(ranks: int, devices: int) -> Hardware:
-    """Ranks on so many GPUs: those that share one share its memory and its links; within one there are none."""
+def gpus(ranks: int, devices: int, arch: str = "sm90", pcie: bool = False) -> Hardware:
+    """Ranks on so many GPUs of an architecture, joined by all its NVLinks or over PCIe alone.
+
+    Those that share a GPU share its memory and its links; within a GPU there are none.
+    """
+    rows = COSTS["pcie" if pcie else "nvlink"]
+    older = [known for known in rows if capability(known) <= capability(arch)]
+    costs, every, gpu = rows[max(older, key=capability, default=next(iter(rows)))], COSTS["any"], ARCHITECTURES[arch]
     here = math.ceil(ranks / devices)
-    return replace(_HOPPER, link=_HOPPER.link / here if devices > 1 else math.inf, memory=_HOPPER.memory / here)
+    link = (pcie_rate(gpu.pcie) if pcie else gpu.nvlinks * gpu.nvlink) / here if devices > 1 else math.inf
+    return Hardware(
+        launch=costs["launch"] + every["peer"] * max(0, ranks - 2),
+        waits={wait: (costs | every)[wait.name.lower()] for wait in Wait},
+        link=link,
+        memory=REACHED * gpu.memory / here,
+        packets=min(gpu.packets, link / 2),
+        block=every["block"] * GIB,
+        fence=costs["fence"] * ranks if devices > 1 else 0.0,
+        reach=costs["reach"],
+        adds=costs.get("adds", 1.0),
+    )
+
+
+def of_product(name: str, ranks: int, devices: int) -> Hardware:
+    """Ranks on so many GPUs of a product, by its name; of one that is not known, as on H100s."""
+    known = (arch for arch, gpu in ARCHITECTURES.items() if gpu.products and re.search(gpu.products, name))
+    arch = next(known, "sm90")
+    return gpus(ranks, devices, arch, pcie="pcie" in name.lower() or not ARCHITECTURES[arch].nvlinks)

@@ -22,7 +22,7 @@ from collbench.datatypes import DATATYPES, NONE, Array
 from collbench.errors import PlatformError
 from collbench.platforms import tracelog
 from collbench.platforms.checking import WITH_DELAYS, lost
-from collbench.platforms.cost import gpus
+from collbench.platforms.cost import of_product
 from collbench.platforms.gpu import discover, nccl
 from collbench.platforms.gpu.check import GpuChecker
 from collbench.platforms.gpu.compute import GpuCompute
@@ -114,7 +114,7 @@ class GpuPlatform(Platform):
         self.comm = nccl.Communicators(self.launcher, timeout)
         self.ranks, self.local, self.note = sweep.ranks, places.local, Note(shared=places.shared)
         self.cache: int | None = min(place.cache for place in places.places) // places.most_sharing
-        self.hardware = gpus(sweep.ranks, len(places.gpus))
+        self.hardware = of_product(places.gpus[0].name, sweep.ranks, len(places.gpus))
 
     def traced(self) -> Self:
         """Return the same platform with an option of the compiler."""
