@@ -19,6 +19,7 @@ import numpy as np
 
 from collbench.model.constants import OLD, transport
 from collbench.model.equation import Floats
+from collbench.model.handwritten import is_published
 from collbench.model.schedule import schedule_of
 from collbench.topology.render import TRANSPORTS
 from collbench.topology.system import System
@@ -39,10 +40,11 @@ BANDS, CALIBRATED_BANDS = _table("bands"), _table("calibrated_bands")
 """Factors of low and high end where nothing of the machine was measured, and where five sizes of the curve were."""
 LEVELS, CALIBRATED_LEVELS = _table("levels"), _table("calibrated_levels")
 """Median and standard deviation of the logarithm of measured over predicted, for the same two cases."""
-HANDWRITTEN = (0.5, 2.0)
-"""Factors for hand-written implementations: an estimate, in which all lies that is published of their algorithms."""
-HANDWRITTEN_LEVELS: Levels = ((0.0, 0.42),) * 3
-"""The band of hand-written implementations as standard deviations."""
+HANDWRITTEN, ESTIMATED = (0.75, 1.35), (0.5, 2.0)
+"""Factors for hand-written implementations of which times are published, and an estimate for all others."""
+HANDWRITTEN_LEVELS: Levels = ((0.0, 0.18),) * 3
+ESTIMATED_LEVELS: Levels = ((0.0, 0.42),) * 3
+"""The same as standard deviations."""
 
 KINDS = TRANSPORTS | {"tcpx": "TCP"}
 """Row of the tables by transport between nodes."""
@@ -98,7 +100,7 @@ class ErrorModel(NamedTuple):
 def error_levels(system: System, collective: str, implementation: str = "nccl") -> Levels:
     """Return the median error and its spread for an implementation on a system."""
     if implementation != "nccl":
-        return HANDWRITTEN_LEVELS
+        return HANDWRITTEN_LEVELS if is_published(system, implementation) else ESTIMATED_LEVELS
     if system.calibration:
         return CALIBRATED_LEVELS[kind_of(system, collective)]
     return widened(LEVELS[kind_of(system, collective)], system)

@@ -15,7 +15,7 @@ from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
 from collbench.model import handwritten, nccl_terms
 from collbench.model.equation import DEFAULT, PER_OCTAVE, SIZES, Calibration, Floats, calibration_of
-from collbench.model.error_bands import HANDWRITTEN, band
+from collbench.model.error_bands import ESTIMATED, HANDWRITTEN, band
 from collbench.model.what_if import Effect, effect, pattern_of, slowed
 from collbench.results import Note, Prediction
 from collbench.topology.system import ALGORITHMS, PROTOCOLS, System
@@ -83,8 +83,8 @@ def _nccl(system: System, cases: Sequence[Case], calibration: Calibration | None
 
 def _handwritten(system: System, case: Case, name: str) -> Prediction:
     seconds, least, implementation = handwritten.estimate(system, case, name)
-    low, high = HANDWRITTEN
     bound = not handwritten.is_published(system, implementation)
+    low, high = ESTIMATED if bound else HANDWRITTEN
     note = Note(picked=implementation if name == "auto" else "", bound=bound)
     return Prediction(case, name, seconds, max(least, low * seconds), high * seconds, note=note)
 
