@@ -58,7 +58,9 @@ class _Command(click.Command):
 
 
 @click.command(cls=_Command, context_settings={"show_default": True}, params=_OPTIONS)
-def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], graph: bool, form: str, **options: Any) -> int:
+def command(
+    system: str | None, on: str | None, what_ifs: tuple[str, ...], graph: bool, form: str, **options: Any
+) -> int:
     """Predict what a collective should take on a described system; nothing runs, no GPU is needed.
 
     SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but

@@ -95,7 +95,7 @@ def test_a_rung_is_a_bound_exactly_where_nothing_is_published_of_such_gpus_joine
     seen = set()
     for name in names():
         whole = load(name).of(1)
-        for ranks, rung in product(sorted({2, min(4, whole.ranks), min(8, whole.ranks), whole.ranks}), modelled()):
+        for ranks, rung in product(sorted({min(count, whole.ranks) for count in (2, 4, 8, whole.ranks)}), modelled()):
             system = whole.part(ranks)
             with suppress(Unsupported):  # it cannot run there
                 found = predict(system, case(ranks, 1024), rung).note.bound

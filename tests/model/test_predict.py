@@ -133,7 +133,7 @@ def test_a_single_process_is_held_up_by_launching_for_all_its_gpus_and_channels(
     own = predict(described, case(8, 8)).seconds
     driven = predict(replace(described, launch="single-process"), case(8, 8)).seconds
     eager = predict(replace(described, launch="torch"), case(8, 8)).seconds
-    assert own < 20e-6 < driven < eager + 5e-6
+    assert own < 25e-6 < driven < eager + 5e-6
     large = [predict(replace(described, launch=how), case(8, 1 << 32)).seconds for how in ("torch", "single-process")]
     assert large[0] == pytest.approx(large[1], rel=0.01)
     driven = replace(A100.of(8), launch="single-process")
