@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from collbench.analysis.piecewise import find_edges, join
+from collbench.analysis.piecewise import cuts, join
 from collbench.errors import CollbenchError
 from collbench.stats import student
 from collbench.units import format_size
@@ -94,18 +94,17 @@ class CurveFit:
 
     def predict(self, nbytes: float | Floats) -> Floats:
         """Return the fitted seconds at sizes in bytes."""
-        seconds: Floats = _terms(np.asarray(nbytes, float), *self.bends) @ self.coefficients
-        return seconds
+        return np.asarray(_terms(np.asarray(nbytes, float), *self.bends) @ self.coefficients)
 
     @property
     def pieces(self) -> list[tuple[float, float, float, float]]:
         """The values of PIECE, in bytes, seconds and bytes per second, for each piece; none of three numbers."""
-        ends = [self.sizes[0], *self.bends, self.sizes[-1]] if self.why_pieces else []
+        ends = [float(self.sizes[0]), *self.bends, float(self.sizes[-1])] if self.why_pieces else []
         found = []
         for first, last in zip(ends[::2], ends[1::2], strict=True):
             start, end = self.predict(np.array([first, last])).tolist()
-            rate = float(last - first) / (end - start) if end > (1 + 1e-9) * start else math.inf
-            found.append((float(first), float(last), max(0.0, start - first / rate), rate))
+            rate = (last - first) / (end - start) if end > (1 + 1e-9) * start else math.inf
+            found.append((first, last, max(0.0, start - first / rate), rate))
         return found
 
     @property
@@ -117,8 +116,7 @@ class CurveFit:
     @property
     def residuals(self) -> Floats:
         """Measured over fitted, less one."""
-        off: Floats = self.seconds / self.predict(self.sizes) - 1
-        return off
+        return np.asarray(self.seconds / self.predict(self.sizes) - 1)
 
     @property
     def latency(self) -> float:
@@ -198,20 +196,28 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
     terms = _terms(size, bend)
     central = coefficients[: terms.shape[1]]
     draws = solve(terms[None], _replicates(terms @ central, int((central > 0).sum()), every))
-    bends = (float(bend),) if math.isfinite(bend) else ()
-    return CurveFit(central, bends, size, seconds, draws, _left_out(size, seconds))
+    return CurveFit(central, (float(bend),) if bend < math.inf else (), size, seconds, draws, _left_out(size, seconds))
 
 
 def _in_pieces(sizes: Floats, seconds: Floats, samples: list[Floats], why: str) -> CurveFit:
-    edges = find_edges(sizes, seconds)
-    bends, (central,) = join(sizes, seconds[None], edges)
-    draws = join(sizes, _replicates(_terms(sizes, *bends) @ central, 2 * len(edges) - 2, samples), edges)[1]
-    left_out = np.log(seconds / seconds[::-1])  # all that two sizes tell: the other takes as long
-    for out in range(len(sizes) if len(sizes) > 2 else 0):
-        others, times = np.delete(sizes, out), np.delete(seconds, out)
-        places, (row,) = join(others, times[None], find_edges(others, times))
-        left_out[out] = math.log(seconds[out] / (_terms(sizes[out], *places) @ row))
-    return CurveFit(central, bends, sizes, seconds, draws, left_out, why)
+    """Fit the fewest pieces within a standard error of the least error of sizes left out (Breiman et al., 1984)."""
+    left_out = np.log(seconds / seconds[::-1])[:, None]  # all that two sizes tell: the other takes as long
+    if len(sizes) > 2:
+        left_out = np.array([_left_out_of_pieces(sizes, seconds, out) for out in range(len(sizes))])
+    off = np.abs(left_out)
+    best = off[:, off.mean(axis=0).argmin()]
+    number = int(np.argmax(off.mean(axis=0) <= best.mean() + best.std() / math.sqrt(len(sizes))))
+    cut = cuts(sizes, seconds)[number]
+    bends, (central,) = join(sizes, seconds[None], cut)
+    draws = join(sizes, _replicates(_terms(sizes, *bends) @ central, 2 * number + 2, samples), cut)[1]
+    return CurveFit(central, bends, sizes, seconds, draws, left_out[:, number], why)
+
+
+def _left_out_of_pieces(sizes: Floats, seconds: Floats, out: int) -> list[float]:
+    """Return how far a size is from one piece of the others, from two, and so on."""
+    others, times = np.delete(sizes, out), np.delete(seconds, out)
+    joined = [join(others, times[None], cut) for cut in cuts(others, times)]
+    return [math.log(seconds[out] / (_terms(sizes[out], *bends) @ row)) for bends, (row,) in joined]
 
 
 def _terms(nbytes: Floats, *bends: float) -> Floats:
@@ -245,8 +251,7 @@ def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
 
 def _misfits(terms: Floats, coefficients: Floats, seconds: Floats) -> Floats:
     fitted = np.einsum("cst,ct->cs", terms, coefficients)
-    misfits: Floats = np.percentile(np.abs(seconds / fitted - 1), 90, axis=1)
-    return misfits
+    return np.asarray(np.percentile(np.abs(seconds / fitted - 1), 90, axis=1))
 
 
 def _replicates(fitted: Floats, used: int, samples: list[Floats]) -> Floats:
@@ -265,8 +270,7 @@ def _replicates(fitted: Floats, used: int, samples: list[Floats]) -> Floats:
     noise = np.stack(medians, axis=1) - np.log(seconds)
     explained = float(np.mean(noise**2)) / max(float(np.mean(off**2)), 1e-300)
     dealt = random.choice(off, size=noise.shape) * math.sqrt(max(0.0, 1 - explained))
-    replicates: Floats = fitted * np.exp(dealt + noise)
-    return replicates
+    return np.asarray(fitted * np.exp(dealt + noise))
 
 
 def _left_out(sizes: Floats, seconds: Floats) -> Floats:
@@ -278,8 +282,7 @@ def _left_out(sizes: Floats, seconds: Floats) -> Floats:
         _terms(size, bend) @ row[: _terms(size, bend).size]
         for size, bend, row in zip(sizes, bends, coefficients, strict=True)
     ]
-    off: Floats = np.log(seconds / np.maximum(fitted, 1e-3 * seconds))
-    return off
+    return np.asarray(np.log(seconds / np.maximum(fitted, 1e-3 * seconds)))
 
 
 def _last(coefficients: Floats) -> Floats:
@@ -359,8 +362,7 @@ def crossings(first: CurveFit, second: CurveFit) -> list[Crossing]:
 def _replicates_off(curve: CurveFit, places: Floats, random: np.random.Generator) -> Floats:
     """Replicates of a curve, each as far off as some size that was left out of the fit."""
     off = random.choice(curve.left_out, size=(len(curve.draws), 1))
-    seconds: Floats = np.exp(off) * (curve.draws @ _terms(places, *curve.bends).T)
-    return seconds
+    return np.asarray(np.exp(off) * (curve.draws @ _terms(places, *curve.bends).T))
 
 
 def sign_changes(places: Floats, gap: Floats) -> list[float]:

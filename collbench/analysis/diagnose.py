@@ -410,7 +410,8 @@ def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[s
         yield f"no fit: {error}"
         return
     rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to see a rate"
-    yield f"by its own fit: latency {format_seconds(fitted.latency)}, {rate}"
+    pieces = f" (pieces: {len(fitted.pieces)})" if fitted.pieces else ""
+    yield f"by its own fit{pieces}: latency {format_seconds(fitted.latency)}, {rate}"
     far = []
     for row, off in zip(rows, fitted.residuals.tolist(), strict=True):
         low, high = fitted.prediction_interval(row.case.nbytes)

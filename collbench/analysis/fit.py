@@ -117,7 +117,7 @@ def columns(curve: Curve) -> tuple[str, ...]:
         _span(fitted.rate_interval(), format_rate),
         format_size(fitted.half_size),
         _span(fitted.half_size_interval(), format_size),
-        "in pieces" if fitted.pieces else ", ".join(map(format_size, fitted.bends)),
+        f"pieces: {len(fitted.pieces)}" if fitted.pieces else ", ".join(map(format_size, fitted.bends)),
         f"{fitted.errors[0]:.1%}",
     )
 
@@ -126,7 +126,8 @@ def pieces_in_words(curve: Curve) -> Iterator[str]:
     """Return why a curve is in pieces, how far they are off, and a line for each; nothing of three numbers."""
     if curve.fit and curve.fit.why_pieces:
         off = "off by {:.1%}, a size in ten by {:.1%}; sizes that are left out, by {:.1%} and {:.1%}"
-        yield f"{curve.implementation}: {curve.fit.why_pieces}; in pieces {off.format(*curve.fit.errors)}"
+        number = f"pieces: {len(curve.fit.pieces)}"
+        yield f"{curve.implementation}: {curve.fit.why_pieces}; {number}, {off.format(*curve.fit.errors)}"
         for first, last, latency, rate in curve.fit.pieces:
             per_byte = f" + S / {format_rate(rate)} GB/s" if rate < float("inf") else ""
             yield f"  {format_size(first)} to {format_size(last)}: {format_seconds(latency)}{per_byte}"

@@ -4,7 +4,6 @@ A library changes its algorithm or protocol between sizes, and times jump there.
 never falls can follow: the sizes around take their mean (isotonic regression).  Between two pieces time is straight.
 """
 
-import math
 from itertools import pairwise
 
 import numpy as np
@@ -12,14 +11,11 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-_ALIKE = 0.02  # of a time: half of published repeats scatter by this or more, so that a smaller misfit is no piece
 
+def cuts(sizes: Floats, seconds: Floats) -> list[list[int]]:
+    """Return the best cut into one piece, into two, and so on, each of two sizes or more, by dynamic programming.
 
-def find_edges(sizes: Floats, seconds: Floats) -> list[int]:
-    """Return the places of ascending sizes where pieces begin, and the number of sizes.
-
-    Of all ways to cut the curve into pieces of two sizes or more (by dynamic programming), that of the least Bayesian
-    information criterion: two numbers a piece, and errors of Laplace's distribution, whose tails are long.
+    A cut is the places of ascending sizes where pieces begin, and the number of sizes; errors are logarithms of ratios.
     """
     count, place = len(sizes), np.arange(len(sizes))
     first, last = place[:, None, None], place[:, None]
@@ -28,20 +24,17 @@ def find_edges(sizes: Floats, seconds: Floats) -> list[int]:
     off = np.abs(np.log(seconds / (latency[..., None] + per_byte[..., None] * sizes)))
     cost = np.full((count + 1, count + 1), np.inf)  # of a piece from a place up to another one
     cost[:-1, 1:] = np.where((last > first)[..., 0], (off * inside).sum(axis=-1), np.inf)
-    best, begins = cost[0], [[0]] * (count + 1)
-    chosen, least = [0], math.inf
-    for pieces in range(1, count // 2 + 1):
-        criterion = count * math.log(max(best[-1] / count, _ALIKE)) + pieces * math.log(count)
-        if criterion < least:
-            chosen, least = begins[-1], criterion
+    best, begins, found = cost[0], [[0]] * (count + 1), []
+    for _ in range(count // 2):
+        found.append([*begins[-1], count])
         ways = best[:, None] + cost
         best, begins = ways.min(axis=0), [[*begins[before], int(before)] for before in ways.argmin(axis=0)]
-    return [*chosen, count]
+    return found
 
 
-def join(sizes: Floats, seconds: Floats, edges: list[int]) -> tuple[tuple[float, ...], Floats]:
+def join(sizes: Floats, seconds: Floats, cut: list[int]) -> tuple[tuple[float, ...], Floats]:
     """Return bends, where pieces end and begin, and the coefficients of each of the curves (curves, sizes)."""
-    place, ends = np.arange(len(sizes)), np.array([(low, high - 1) for low, high in pairwise(edges)])
+    place, ends = np.arange(len(sizes)), np.array([(low, high - 1) for low, high in pairwise(cut)])
     inside = (ends[:, :1] <= place) & (place <= ends[:, 1:])
     latency, per_byte = _lines(sizes, _rising(seconds), inside[:, None])
     there = latency[..., None] + per_byte[..., None] * sizes[ends][:, None]  # (pieces, curves, first and last)
