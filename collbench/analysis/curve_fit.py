@@ -210,6 +210,8 @@ def _in_pieces(sizes: Floats, seconds: Floats, samples: list[Floats], why: str) 
     cut = cuts(sizes, seconds)[number]
     bends, (central,) = join(sizes, seconds[None], cut)
     draws = join(sizes, _replicates(_terms(sizes, *bends) @ central, 2 * number + 2, samples), cut)[1]
+    if len(sizes) == 2:  # which leave no error; all may be rate or latency
+        draws = np.resize([[0, 0, seconds[1] / sizes[1]], [seconds[0], 0, 0]], (DRAWS, 3))
     return CurveFit(central, bends, sizes, seconds, draws, left_out[:, number], why)
 
 
@@ -278,10 +280,8 @@ def _left_out(sizes: Floats, seconds: Floats) -> Floats:
     count = len(sizes)
     others = np.array([[i for i in range(count) if i != out] for out in range(count)])
     coefficients, bends, _ = _describe(sizes[others], seconds[others])
-    fitted = [
-        _terms(size, bend) @ row[: _terms(size, bend).size]
-        for size, bend, row in zip(sizes, bends, coefficients, strict=True)
-    ]
+    rows = zip(sizes, bends, coefficients, strict=True)
+    fitted = [_terms(size, bend) @ row[: _terms(size, bend).size] for size, bend, row in rows]
     return np.asarray(np.log(seconds / np.maximum(fitted, 1e-3 * seconds)))
 
 

@@ -125,9 +125,8 @@ def columns(curve: Curve) -> tuple[str, ...]:
 def pieces_in_words(curve: Curve) -> Iterator[str]:
     """Return why a curve is in pieces, how far they are off, and a line for each; nothing of three numbers."""
     if curve.fit and curve.fit.why_pieces:
-        off = "off by {:.1%}, a size in ten by {:.1%}; sizes that are left out, by {:.1%} and {:.1%}"
-        number = f"pieces: {len(curve.fit.pieces)}"
-        yield f"{curve.implementation}: {curve.fit.why_pieces}; {number}, {off.format(*curve.fit.errors)}"
+        off = "pieces: {}, off by {:.1%}, a size in ten by {:.1%}; sizes that are left out, by {:.1%} and {:.1%}"
+        yield f"{curve.implementation}: {curve.fit.why_pieces}; {off.format(len(curve.fit.pieces), *curve.fit.errors)}"
         for first, last, latency, rate in curve.fit.pieces:
             per_byte = f" + S / {format_rate(rate)} GB/s" if rate < float("inf") else ""
             yield f"  {format_size(first)} to {format_size(last)}: {format_seconds(latency)}{per_byte}"

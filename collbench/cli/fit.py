@@ -63,7 +63,7 @@ def command(
     nodes: int | None,
     as_json: Path | None,
 ) -> int:
-    """Fit T = a + g*sqrt(S) + b*S to each curve of the runs, which are of one machine; pieces where that does not do.
+    """Fit T = a + g*sqrt(S) + b*S, or pieces of a + b*S, to each curve of the runs, which are of one machine.
 
     RUN is a run file or the folder that holds it.  With --out, the model of the machine is fitted to all curves
     together, and the file works as `--on FILE.toml`.

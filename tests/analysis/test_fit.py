@@ -187,6 +187,8 @@ def test_two_sizes_are_a_straight_line_and_one_is_refused() -> None:
     line = fit(SIZES[8:10], [[10e-6 + 1e-10 * size] for size in SIZES[8:10]])
     assert line.pieces == [(SIZES[8], SIZES[9], pytest.approx(10e-6), pytest.approx(1e10))]
     assert (line.latency, line.rate, line.half_size) == pytest.approx((10e-6, 1e10, 1e5))
+    assert line.latency_interval() == pytest.approx((0, float(line.predict(SIZES[8]))))
+    assert line.rate_interval() == pytest.approx((SIZES[9] / float(line.predict(SIZES[9])), math.inf))
     low, high = line.prediction_interval(SIZES[8])
     assert low < line.predict(SIZES[8]) / 4 < 4 * line.predict(SIZES[8]) < high  # two numbers from two sizes
     three = fit(SIZES[7:10], [[10e-6 + 1e-10 * size] for size in SIZES[7:10]])
