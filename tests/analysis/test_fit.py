@@ -183,6 +183,18 @@ def test_times_that_fall_are_pooled_and_never_extrapolated_below_zero_or_downwar
     assert falling.predict(1) == pytest.approx(falling.predict(1e12))
 
 
+def test_the_rate_is_that_of_the_last_piece_and_there_is_none_if_it_is_flat() -> None:
+    """However long the bytes of the pieces before it took."""
+    flat = 0
+    for seed in range(40):
+        steps = np.random.default_rng(seed).lognormal(0, 1, 10).cumprod()
+        found = fit(SIZES, [[1e-6 * step] for step in (*steps, *[10 * steps.max()] * 3)])
+        if found.pieces:
+            assert found.rate == pytest.approx(found.pieces[-1][3])
+            flat += len(found.pieces) > 2 and found.rate == found.half_size == math.inf
+    assert flat >= 5
+
+
 def test_two_sizes_are_a_straight_line_and_one_is_refused() -> None:
     line = fit(SIZES[8:10], [[10e-6 + 1e-10 * size] for size in SIZES[8:10]])
     assert line.pieces == [(SIZES[8], SIZES[9], pytest.approx(10e-6), pytest.approx(1e10))]
