@@ -6,6 +6,7 @@ sqrt(S).  Residuals are relative, since times span six decades, and large ones c
 
 On CPUs a byte takes longer once the array has left a cache.  Where the three numbers miss by much, a fourth is tried,
 c*max(0, S - C), with its bend C looked for between the sizes; it stays if it halves the misfit.
+Where that still misses by much, or sizes are fewer than four, the curve is in pieces (`piecewise`), with many bends.
 
 Many curves are solved at once.  Inside, arrays are (terms, sizes, curves): the long axis last, where NumPy is fast.
 """
@@ -19,6 +20,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from collbench.analysis.piecewise import cuts, join
 from collbench.errors import CollbenchError
 from collbench.stats import student
 from collbench.units import format_size
@@ -66,10 +68,11 @@ def _nonnegative(columns: Floats, target: Floats) -> Floats:
 
 
 FEWEST = 4  # sizes: three numbers, and one more to tell whether they fit
-WORST = 0.40  # the 90th percentile of the relative residuals above which the form does not describe the curve
+WORST = 0.40  # the 90th percentile of the relative residuals above which three numbers do not describe the curve
 FEWEST_TO_BEND = 8  # sizes: five numbers are looked for
 GOOD = 0.10  # the same percentile up to which no bend is looked for
 DRAWS = 400
+PIECE, ERRORS = ("first", "last", "latency", "rate"), ("median", "p90", "median_left_out", "p90_left_out")
 CONFIDENCE = 0.90
 
 
@@ -79,25 +82,41 @@ class Unfit(CollbenchError):
 
 @dataclass(frozen=True, eq=False)
 class CurveFit:
-    """The three numbers, what they came from, and the same numbers from resampled data."""
+    """The three numbers or the pieces, what they came from, and the same numbers from resampled data."""
 
-    coefficients: Floats  # a in s, g in s/sqrt(byte), b in s/byte; with a bend also c in s/byte
-    bend: float  # bytes beyond which a byte takes b + c; infinite without
+    coefficients: Floats  # a in s, g in s/sqrt(byte), b in s/byte; of each bend also c in s/byte
+    bends: tuple[float, ...]  # bytes beyond which a byte takes c more than before; where pieces end, c may be negative
     sizes: Floats  # bytes, ascending
     seconds: Floats  # medians
-    draws: Floats  # (DRAWS, 3 or 4): coefficients of bootstrap replicates, the bend where it is
+    draws: Floats  # (DRAWS, coefficients) of bootstrap replicates, the bends where they are
     left_out: Floats  # log of measured over fitted, each size held against a fit to the others
+    why_pieces: str = ""  # why three numbers do not do
 
     def predict(self, nbytes: float | Floats) -> Floats:
         """Return the fitted seconds at sizes in bytes."""
-        seconds: Floats = _terms(np.asarray(nbytes, float), self.bend) @ self.coefficients
-        return seconds
+        return np.asarray(_terms(np.asarray(nbytes, float), *self.bends) @ self.coefficients)
+
+    @property
+    def pieces(self) -> list[tuple[float, float, float, float]]:
+        """The values of PIECE, in bytes, seconds and bytes per second, for each piece; none of three numbers."""
+        ends = [float(self.sizes[0]), *self.bends, float(self.sizes[-1])] if self.why_pieces else []
+        found = []
+        for first, last in zip(ends[::2], ends[1::2], strict=True):
+            start, end = self.predict(np.array([first, last])).tolist()
+            rate = (last - first) / (end - start) if end > (1 + 1e-9) * start else math.inf
+            found.append((first, last, max(0.0, start - first / rate), rate))
+        return found
+
+    @property
+    def errors(self) -> tuple[float, ...]:
+        """The values of ERRORS: of all sizes, relative, and of each size against a fit to the others."""
+        both = [np.abs(self.residuals), np.expm1(np.abs(self.left_out))]
+        return tuple(np.percentile(both, [50, 90], axis=1).T.ravel().tolist())
 
     @property
     def residuals(self) -> Floats:
         """Measured over fitted, less one."""
-        off: Floats = self.seconds / self.predict(self.sizes) - 1
-        return off
+        return np.asarray(self.seconds / self.predict(self.sizes) - 1)
 
     @property
     def latency(self) -> float:
@@ -107,12 +126,12 @@ class CurveFit:
     @property
     def rate(self) -> float:
         """Bytes per second that algbw tends to; infinite where time does not grow with the size."""
-        return _inverse(float(self.coefficients[2:].sum()))
+        return _inverse(float(_last(self.coefficients)))
 
     @property
     def half_size(self) -> float:
         """Bytes from which algbw is half of that (n 1/2); infinite where it never is."""
-        return float(_half_size(self.coefficients, self.bend))
+        return float(_half_size(self.coefficients, self.bends))
 
     def latency_interval(self) -> tuple[float, float]:
         """Return the interval of the latency in seconds, from the replicates; the latency itself is in it."""
@@ -120,12 +139,12 @@ class CurveFit:
 
     def rate_interval(self) -> tuple[float, float]:
         """Return the interval of the rate in bytes per second."""
-        low, high = _interval(float(self.coefficients[2:].sum()), self.draws[:, 2:].sum(axis=1))
+        low, high = _interval(float(_last(self.coefficients)), _last(self.draws))
         return _inverse(high), _inverse(low)
 
     def half_size_interval(self) -> tuple[float, float]:
         """Return the interval of the half size in bytes."""
-        return _interval(self.half_size, _half_size(self.draws, self.bend))
+        return _interval(self.half_size, _half_size(self.draws, self.bends))
 
     @cached_property
     def spread(self) -> float:
@@ -164,27 +183,48 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
     if len(order) > MOST:  # the time to fit grows with the cube
         order = order[np.linspace(0, len(order) - 1, MOST).round().astype(int)]
     size, every = np.asarray(sizes, float)[order], [np.asarray(samples[i], float) for i in order]
-    if len(set(sizes)) < FEWEST:
-        raise Unfit(f"{len(set(sizes))} size{'s' if len(set(sizes)) != 1 else ''}, {FEWEST} are needed")
+    if len(set(sizes)) < 2:
+        raise Unfit("a curve needs 2 sizes or more")
     seconds = np.array([np.median(sample) for sample in every])
     if not (np.isfinite(seconds).all() and (seconds > 0).all()):
         raise Unfit("a time is zero or not finite; the clock is too coarse for this size")
+    if len(size) < FEWEST:
+        return _in_pieces(size, seconds, every, f"three numbers need {FEWEST} sizes")
     (coefficients,), (bend,), (far,) = _describe(size[None], seconds[None])
     if far > WORST:
-        raise Unfit(
-            f"one size in ten is off by {100 * far:.0f} % (limit {100 * WORST:.0f} %): "
-            "its time does not follow a + g*sqrt(S) + b*S"
-        )
+        return _in_pieces(size, seconds, every, f"three numbers are off by {far:.0%} at one size in ten")
     terms = _terms(size, bend)
     central = coefficients[: terms.shape[1]]
     draws = solve(terms[None], _replicates(terms @ central, int((central > 0).sum()), every))
-    return CurveFit(central, float(bend), size, seconds, draws, _left_out(size, seconds))
+    return CurveFit(central, (float(bend),) if bend < math.inf else (), size, seconds, draws, _left_out(size, seconds))
 
 
-def _terms(nbytes: Floats, bend: float = math.inf) -> Floats:
+def _in_pieces(sizes: Floats, seconds: Floats, samples: list[Floats], why: str) -> CurveFit:
+    """Fit the fewest pieces within a standard error of the least error of sizes left out (Breiman et al., 1984)."""
+    left_out = np.log(seconds / seconds[::-1])[:, None]  # all that two sizes tell: the other takes as long
+    if len(sizes) > 2:
+        left_out = np.array([_left_out_of_pieces(sizes, seconds, out) for out in range(len(sizes))])
+    off = np.abs(left_out)
+    best = off[:, off.mean(axis=0).argmin()]
+    number = int(np.argmax(off.mean(axis=0) <= best.mean() + best.std() / math.sqrt(len(sizes))))
+    cut = cuts(sizes, seconds)[number]
+    bends, (central,) = join(sizes, seconds[None], cut)
+    draws = join(sizes, _replicates(_terms(sizes, *bends) @ central, 2 * number + 2, samples), cut)[1]
+    if len(sizes) == 2:  # which leave no error; all may be rate or latency
+        draws = np.resize([[0, 0, seconds[1] / sizes[1]], [seconds[0], 0, 0]], (DRAWS, 3))
+    return CurveFit(central, bends, sizes, seconds, draws, left_out[:, number], why)
+
+
+def _left_out_of_pieces(sizes: Floats, seconds: Floats, out: int) -> list[float]:
+    """Return how far a size is from one piece of the others, from two, and so on."""
+    others, times = np.delete(sizes, out), np.delete(seconds, out)
+    joined = [join(others, times[None], cut) for cut in cuts(others, times)]
+    return [math.log(seconds[out] / (_terms(sizes[out], *bends) @ row)) for bends, (row,) in joined]
+
+
+def _terms(nbytes: Floats, *bends: float) -> Floats:
     columns = [np.ones_like(nbytes), np.sqrt(nbytes), nbytes]
-    if math.isfinite(bend):
-        columns.append(np.maximum(0, nbytes - bend))
+    columns += [np.maximum(0, nbytes - bend) for bend in bends if math.isfinite(bend)]
     return np.stack(columns, axis=-1)
 
 
@@ -213,8 +253,7 @@ def _describe(sizes: Floats, seconds: Floats) -> tuple[Floats, Floats, Floats]:
 
 def _misfits(terms: Floats, coefficients: Floats, seconds: Floats) -> Floats:
     fitted = np.einsum("cst,ct->cs", terms, coefficients)
-    misfits: Floats = np.percentile(np.abs(seconds / fitted - 1), 90, axis=1)
-    return misfits
+    return np.asarray(np.percentile(np.abs(seconds / fitted - 1), 90, axis=1))
 
 
 def _replicates(fitted: Floats, used: int, samples: list[Floats]) -> Floats:
@@ -233,8 +272,7 @@ def _replicates(fitted: Floats, used: int, samples: list[Floats]) -> Floats:
     noise = np.stack(medians, axis=1) - np.log(seconds)
     explained = float(np.mean(noise**2)) / max(float(np.mean(off**2)), 1e-300)
     dealt = random.choice(off, size=noise.shape) * math.sqrt(max(0.0, 1 - explained))
-    replicates: Floats = fitted * np.exp(dealt + noise)
-    return replicates
+    return np.asarray(fitted * np.exp(dealt + noise))
 
 
 def _left_out(sizes: Floats, seconds: Floats) -> Floats:
@@ -242,22 +280,26 @@ def _left_out(sizes: Floats, seconds: Floats) -> Floats:
     count = len(sizes)
     others = np.array([[i for i in range(count) if i != out] for out in range(count)])
     coefficients, bends, _ = _describe(sizes[others], seconds[others])
-    fitted = [
-        _terms(size, bend) @ row[: _terms(size, bend).size]
-        for size, bend, row in zip(sizes, bends, coefficients, strict=True)
-    ]
-    off: Floats = np.log(seconds / np.maximum(fitted, 1e-3 * seconds))
-    return off
+    rows = zip(sizes, bends, coefficients, strict=True)
+    fitted = [_terms(size, bend) @ row[: _terms(size, bend).size] for size, bend, row in rows]
+    return np.asarray(np.log(seconds / np.maximum(fitted, 1e-3 * seconds)))
 
 
-def _half_size(coefficients: Floats, bend: float) -> Floats:
-    """Return where S / T(S) is half of its limit 1/B: 2*B*S = T(S), quadratic in sqrt(S) on each side of the bend."""
-    a, g, b = coefficients[..., 0], coefficients[..., 1], coefficients[..., 2]
-    end = coefficients[..., 2:].sum(axis=-1)
-    below = _positive_root(2 * end - b, g, a)
-    if math.isfinite(bend):
-        return np.where(below <= bend, below, _positive_root(end, g, a - (end - b) * bend))
-    return below
+def _last(coefficients: Floats) -> Floats:
+    """Return what a byte takes beyond all bends, in seconds; exactly 0 where what it takes before cancels."""
+    slopes = coefficients[..., 2:]
+    return np.where(slopes.sum(axis=-1) > 1e-12 * np.abs(slopes).max(axis=-1), slopes.sum(axis=-1), 0.0)
+
+
+def _half_size(coefficients: Floats, bends: Sequence[float]) -> Floats:
+    """Return from where S / T(S) is half of its limit 1/B: 2*B*S = T(S), quadratic in sqrt(S) between two bends."""
+    (a, g, b, *changes), end = np.moveaxis(coefficients, -1, 0), _last(coefficients)
+    half = _positive_root(2 * end - b, g, a)
+    for bend, change in zip(bends, changes, strict=True):
+        a, b = a - change * bend, b + change
+        beyond = _positive_root(2 * end - b, g, a)
+        half = np.where((beyond >= bend) & (beyond < np.inf), beyond, half)
+    return half
 
 
 def _positive_root(square: Floats, linear: Floats, constant: Floats) -> Floats:
@@ -320,8 +362,7 @@ def crossings(first: CurveFit, second: CurveFit) -> list[Crossing]:
 def _replicates_off(curve: CurveFit, places: Floats, random: np.random.Generator) -> Floats:
     """Replicates of a curve, each as far off as some size that was left out of the fit."""
     off = random.choice(curve.left_out, size=(len(curve.draws), 1))
-    seconds: Floats = np.exp(off) * (curve.draws @ _terms(places, curve.bend).T)
-    return seconds
+    return np.asarray(np.exp(off) * (curve.draws @ _terms(places, *curve.bends).T))
 
 
 def sign_changes(places: Floats, gap: Floats) -> list[float]:

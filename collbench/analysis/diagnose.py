@@ -410,9 +410,11 @@ def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[s
         yield f"no fit: {error}"
         return
     rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to see a rate"
-    yield f"by its own fit: latency {format_seconds(fitted.latency)}, {rate}"
+    pieces = f" (pieces: {len(fitted.pieces)})" if fitted.pieces else ""
+    yield f"by its own fit{pieces}: latency {format_seconds(fitted.latency)}, {rate}"
     far = []
-    for row, off in zip(rows, fitted.residuals.tolist(), strict=True):
+    for row in rows:
+        off = row.typical / float(fitted.predict(row.case.nbytes)) - 1
         low, high = fitted.prediction_interval(row.case.nbytes)
         if abs(off) > NOISY and not low <= row.typical <= high:
             far.append(f"{format_size(row.case.nbytes)} {off:+.0%}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from collbench import stats
 from collbench.analysis.crossover import contests
-from collbench.analysis.curve_fit import CONFIDENCE, FEWEST, Crossing, CurveFit, Unfit, crossings, fit
+from collbench.analysis.curve_fit import CONFIDENCE, ERRORS, FEWEST, PIECE, Crossing, CurveFit, Unfit, crossings, fit
 from collbench.analysis.machine import machine, sized
 from collbench.cases import Case
 from collbench.errors import UsageError, writing
@@ -117,9 +117,19 @@ def columns(curve: Curve) -> tuple[str, ...]:
         _span(fitted.rate_interval(), format_rate),
         format_size(fitted.half_size),
         _span(fitted.half_size_interval(), format_size),
-        format_size(fitted.bend) if fitted.bend < float("inf") else "",
-        f"{stats.percentile(abs(fitted.residuals).tolist(), 50):.1%}",
+        f"pieces: {len(fitted.pieces)}" if fitted.pieces else ", ".join(map(format_size, fitted.bends)),
+        f"{fitted.errors[0]:.1%}",
     )
+
+
+def pieces_in_words(curve: Curve) -> Iterator[str]:
+    """Return why a curve is in pieces, how far they are off, and a line for each; nothing of three numbers."""
+    if curve.fit and curve.fit.why_pieces:
+        off = "pieces: {}, off by {:.1%}, a size in ten by {:.1%}; sizes that are left out, by {:.1%} and {:.1%}"
+        yield f"{curve.implementation}: {curve.fit.why_pieces}; {off.format(len(curve.fit.pieces), *curve.fit.errors)}"
+        for first, last, latency, rate in curve.fit.pieces:
+            per_byte = f" + S / {format_rate(rate)} GB/s" if rate < float("inf") else ""
+            yield f"  {format_size(first)} to {format_size(last)}: {format_seconds(latency)}{per_byte}"
 
 
 def _span(interval: tuple[float, float], to_text: Callable[[float], str]) -> str:
@@ -183,14 +193,17 @@ def fields(curve: Curve) -> dict[str, Any]:
     ends = fitted.latency_interval(), fitted.rate_interval(), fitted.half_size_interval()
     intervals = dict(zip(("latency", "rate", "half_size"), ends, strict=True))
     return names | {
-        "coefficients": fitted.coefficients.tolist(),
-        "bend": _finite(fitted.bend),
+        "coefficients": None if fitted.pieces else fitted.coefficients.tolist(),
+        "bend": None if fitted.pieces else next(iter(fitted.bends), None),
+        "pieces": [dict(zip(PIECE, map(_finite, piece), strict=True)) for piece in fitted.pieces],
+        "why_pieces": fitted.why_pieces,
         "latency": fitted.latency,
         "rate": _finite(fitted.rate),
         "half_size": _finite(fitted.half_size),
         "intervals": {name: [_finite(end) for end in ends] for name, ends in intervals.items()},
         "confidence": CONFIDENCE,
         "sizes": fitted.sizes.tolist(),
+        "errors": dict(zip(ERRORS, fitted.errors, strict=True)),
         "residuals": fitted.residuals.tolist(),
         "residuals_left_out": fitted.left_out.tolist(),
         "held_back": [{**vars(held), "covered": held.covered} for held in curve.held],

@@ -11,7 +11,18 @@ from pathlib import Path
 import click
 
 from collbench.algorithms import libraries
-from collbench.analysis.fit import HEADING, Change, Curve, all_crossings, columns, curves, fields, held_in_words, write
+from collbench.analysis.fit import (
+    HEADING,
+    Change,
+    Curve,
+    all_crossings,
+    columns,
+    curves,
+    fields,
+    held_in_words,
+    pieces_in_words,
+    write,
+)
 from collbench.cli.options import (
     NODES,
     RUNS,
@@ -52,7 +63,7 @@ def command(
     nodes: int | None,
     as_json: Path | None,
 ) -> int:
-    """Fit T = a + g*sqrt(S) + b*S to each curve of the runs, which are of one machine.
+    """Fit T = a + g*sqrt(S) + b*S, or pieces of a + b*S, to each curve of the runs, which are of one machine.
 
     RUN is a run file or the folder that holds it.  With --out, the model of the machine is fitted to all curves
     together, and the file works as `--on FILE.toml`.
@@ -102,6 +113,8 @@ def _print(curves: Sequence[Curve], changes: Sequence[Change]) -> None:
             if not curve.fit:
                 click.echo(f"{curve.implementation:<{width}}  not fitted: {curve.reason}")
         for curve in of_case:
+            for line in pieces_in_words(curve):
+                click.echo(f"  {line}")
             for warning in curve.warnings():
                 click.echo(f"  {curve.implementation}: {warning}")
             for held in curve.held:

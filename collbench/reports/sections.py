@@ -15,7 +15,7 @@ from markupsafe import Markup
 from collbench.algorithms import libraries
 from collbench.analysis import plans as analysis
 from collbench.analysis.crossover import contests, format_span, in_words, rivals, winners
-from collbench.analysis.fit import HEADING, columns
+from collbench.analysis.fit import HEADING, columns, pieces_in_words
 from collbench.analysis.interconnects import Table, left_out, of_run, tables
 from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
@@ -186,10 +186,13 @@ def spent(analysed: AnalysedRun, anchors: Anchors) -> Part:
 
 
 def fits(analysed: AnalysedRun) -> Part:
-    """Return latency and bandwidth of each curve that has a fit, and why others have none."""
+    """Return latency and bandwidth of each curve that has a fit, its pieces if it has any, and why others have none."""
     fitted = by_key((curve for curve in analysed.curves if curve.fit), lambda curve: curve.case.title)
     unfit = [curve for curve in analysed.curves if not curve.fit]
     reasons = [f"{curve.case.title}, {curve.implementation}: no fit, {curve.reason}." for curve in unfit]
+    for curve in analysed.curves:
+        if pieces := [*pieces_in_words(curve)]:
+            reasons.append(f"{curve.case.title}, {pieces[0]}:{';'.join(pieces[1:])}.")
     heading = ("implementation", *HEADING[1:])
     tables = [TextTable(f"Fitted: {title}", heading, [*map(columns, of_kind)]) for title, of_kind in fitted.items()]
     return Part(reasons, tables)

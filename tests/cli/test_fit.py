@@ -83,14 +83,44 @@ def test_runs_are_joined(tmp_path: Path) -> None:
 
 def test_what_cannot_be_fitted_says_why(tmp_path: Path) -> None:
     """Too few sizes, a size that is not there, no run."""
-    few = run_file(tmp_path / "few", sizes=3)
-    assert "mpi: 3 sizes, 4 are needed" in refusal(fit(few))
+    few = run_file(tmp_path / "few", sizes=1)
+    assert "mpi: a curve needs 2 sizes or more" in refusal(fit(few))
     assert "--held-back 16: no such size" in refusal(fit(run_file(tmp_path / "run"), "--held-back", "16"))
     assert "is not a size" in refusal(fit(few, "--held-back", "x"))
     assert "cannot read" in refusal(fit(tmp_path / "nowhere"))
     assert "no GPUs to make a system of" in refusal(fit(COMMITTED, "-o", tmp_path / "x.toml"))
     assert not (tmp_path / "x.toml").exists()
     assert "must end in .toml" in refusal(fit(tmp_path / "run", "-o", tmp_path / "x.json"))
+
+
+def test_what_three_numbers_do_not_describe_is_in_pieces_with_their_errors(tmp_path: Path) -> None:
+    """Ten times as long from 8 KiB on, as if a protocol changed there; and sizes that are too few for three numbers."""
+    with Writer(tmp_path / "step") as writer:
+        writer.header(Header.from_json({"topology": {"name": "a"}}))
+        for place in range(10):
+            nbytes = 8 * 4**place
+            exact = (10e-6 + 1e-11 * nbytes) * (10 if nbytes >= 8192 else 1) * (1 + 0.02 * (place % 3))
+            spread = tuple(exact * (1 + 0.01 * (sample % 5 - 2)) for sample in range(place, place + 9))
+            writer.append(Measurement(case(nbytes=nbytes), "mpi", "cpu", 1, spread))
+    out = fit(tmp_path / "step").stdout
+    assert "mpi: three numbers are off by " in out
+    assert "; pieces: 2, off by 1." in out
+    assert "\n    8 B to 2 KiB: 10" in out
+    assert "\n    8 KiB to 2 MiB: 10" in out
+    (said,) = json.loads(fit(tmp_path / "step", "--json").stdout)["curves"]
+    assert [(piece["first"], piece["last"]) for piece in said["pieces"]] == [(8, 2048), (8192, 2**21)]
+    assert [piece["latency"] for piece in said["pieces"]] == pytest.approx([1e-5, 1e-4], rel=0.05)
+    assert [said["rate"], said["pieces"][1]["rate"]] == pytest.approx([1e10] * 2, rel=0.1)
+    assert 0.002 < said["errors"]["median"] < said["errors"]["p90"] < 0.04
+    assert said["errors"]["median"] < said["errors"]["median_left_out"] < 0.1
+    assert said["coefficients"] is None
+    for count in (2, 3):
+        few = run_file(tmp_path / f"{count}", sizes=count)
+        (said, _) = json.loads(fit(few, "--json").stdout)["curves"]
+        assert (said["why_pieces"], len(said["pieces"])) == ("three numbers need 4 sizes", 1)
+        assert said["latency"] == pytest.approx(10e-6, rel=0.03)
+    (three, _) = json.loads(fit(run_file(tmp_path / "run"), "--json").stdout)["curves"]
+    assert (three["pieces"], three["why_pieces"], len(three["coefficients"])) == ([], "", 3)
 
 
 def calibrated(path: Path) -> tuple[System, list[float]]:

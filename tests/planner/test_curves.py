@@ -1,6 +1,7 @@
 """Curves: straight between points, the model's own where groups are whole nodes, and nobody's bandwidth twice."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,10 @@ from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.model.predict import network_curve
 from collbench.planner.curves import HIGH, LOW, SIZES, TYPICAL, Group, ModelCurves, TabulatedCurve, group_of, part_of
+from collbench.planner.run_curves import RunCurves
+from collbench.results import Measurement
+from collbench.runfile.header import Header
+from collbench.runfile.store import Writer, read
 from collbench.topology.files import load
 from collbench.topology.system import System, Tier
 from tests.conftest import case
@@ -96,3 +101,21 @@ def test_whole_nodes_take_what_the_model_predicts_and_bands_contain_it() -> None
             assert (np.diff(typical) >= 0).all(), collective
         slow, fast = (some.curve(collective, Group(16, 1)).time(SIZES[-8:]) for some in (poor, curves))
         assert (fast < slow).all(), collective
+
+
+def test_a_run_whose_times_jump_is_taken_in_pieces(tmp_path: Path) -> None:
+    """Ten times as long from 1 MiB on: the fit has both sides, does not fall, and its band contains them."""
+    sizes = np.array([2.0**power for power in range(10, 31, 2)])
+    seconds = (1e-5 + sizes / 1e12) * np.where(sizes < 2**20, 1, 10)
+    with Writer(tmp_path / "run") as writer:
+        writer.header(Header())
+        for size, took in zip(sizes, seconds.tolist(), strict=True):
+            writer.append(
+                Measurement(case(nbytes=int(size), ranks=8), "nccl", "gpu", 1, (took * 0.99, took, took * 1.01))
+            )
+    fitted = RunCurves(read(tmp_path / "run"), load("dgx-h100"), fitted=True).curve("allreduce", Group(8, 8))
+    assert fitted.time(sizes) == pytest.approx(seconds, rel=0.02)
+    many = fitted.time(np.geomspace(1, 1e12, 500))
+    assert (np.diff(many) >= 0).all()
+    assert (fitted.time(sizes, LOW) <= seconds).all()
+    assert (fitted.time(sizes, HIGH) >= seconds).all()
