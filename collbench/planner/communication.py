@@ -20,9 +20,14 @@ def stage_forward(own_layers: V, layer_forward: V) -> V:
     return own_layers * layer_forward
 
 
-def stage_backward(own_layers: V, layer_backward: V, layer_again: V) -> V:
-    """Return the seconds of computing a micro-batch in a stage, backward, with what is computed once more."""
-    return own_layers * (layer_backward + layer_again)
+def stage_backward(
+    own_layers: V, layer_backward: V, layer_again: V, dense_parameters: V, gradient_bytes: V, bandwidth: V
+) -> V:  # fmt: skip
+    """Return the seconds of computing a micro-batch in a stage, backward, with what is computed once more.
+
+    Gradients of weights are read, added to and written.
+    """
+    return own_layers * (layer_backward + layer_again) + 2 * gradient_bytes * dense_parameters / bandwidth
 
 
 def tensor_once(network: V, tokens: V, hidden: V, tensor: V, sequential: V) -> V:
@@ -35,25 +40,26 @@ def tensor_once(network: V, tokens: V, hidden: V, tensor: V, sequential: V) -> V
     return where(sequential, apart, network.time("allreduce", nbytes, tensor, 1))
 
 
-def tensor_exposed(own_layers: V, tensor_once: V, full: V, hidden_tensor: V) -> V:
-    """Return the seconds of a micro-batch's tensor parallelism that no computing hides.
+def tensor_exposed(own_layers: V, tensor_once: V, full: V, hidden_tensor: V, slowing: V) -> V:
+    """Return the seconds of a micro-batch's tensor parallelism that no computing hides, and by which it slows that.
 
     2 all-reduces forward, 2 backward, 2 more where everything is recomputed.
     """
-    return own_layers * (4 + where(full, 2, 0)) * tensor_once * (1 - hidden_tensor)
+    return own_layers * (4 + where(full, 2, 0)) * tensor_once * (1 - hidden_tensor * (1 - slowing))
 
 
 def context_exposed(
-    network: V, own_layers: V, tokens: V, keys: V, context: V, tensor: V, attention_seconds: V, efficiency: V
-) -> V:
-    """Return the seconds of a micro-batch's context parallelism that attention does not hide.
+    network: V, own_layers: V, tokens: V, keys: V, context: V, tensor: V, attention_seconds: V, efficiency: V,
+    slowing: V,
+) -> V:  # fmt: skip
+    """Return the seconds of a micro-batch's context parallelism that attention does not hide, or by which it is slowed.
 
     Keys and values of all its GPUs go around in a layer, once forward, twice backward, as a ring while attention is
     computed (Liu et al. 2023, arXiv:2310.01889).
     """
     nbytes = 4 * tokens * context * keys / tensor
-    around = network.time("allgather", nbytes, context, tensor)
-    return 3 * own_layers * maximum(0, around - attention_seconds / efficiency)
+    around, computed = network.time("allgather", nbytes, context, tensor), attention_seconds / efficiency
+    return 3 * own_layers * (maximum(0, around - computed) + slowing * minimum(around, computed))
 
 
 def expert_exposed(
@@ -115,15 +121,16 @@ def scatter_once(
 
 
 def shard_exposed(
-    own_layers: V, gather_once: V, scatter_once: V, layer_forward: V, layer_backward: V, layer_again: V
+    own_layers: V, gather_once: V, scatter_once: V, layer_forward: V, layer_backward: V, layer_again: V, slowing: V
 ) -> V:
-    """Return the seconds of a micro-batch's gathering and scattering that no computing hides.
+    """Return the seconds of a micro-batch's gathering and scattering that no computing hides, or by which it is slowed.
 
     A layer is fetched while the layer before it is computed; nothing hides the first layer's.
     """
-    forward = (own_layers - 1) * maximum(0, gather_once - layer_forward)
-    backward = (own_layers - 1) * maximum(0, gather_once + scatter_once - layer_backward - layer_again)
-    return forward + backward + gather_once + scatter_once
+    longest, both = layer_backward + layer_again, gather_once + scatter_once
+    exposed = maximum(0, gather_once - layer_forward) + maximum(0, both - longest)
+    slowed = minimum(gather_once, layer_forward) + minimum(both, longest)
+    return (own_layers - 1) * (exposed + slowing * slowed) + both
 
 
 def gradient_array(dense_parameters: V, end_parameters: V, gradient_bytes: V, shard: V, shards: V, replicas: V) -> V:
@@ -142,14 +149,16 @@ def weight_array(dense_parameters: V, end_parameters: V, shard: V) -> V:
 
 def gradient_seconds(
     network: V, gradient_array: V, weight_array: V, replicas: V, shard: V, data_stride: V, shards: V,
-    replica_stride: V,
+    replica_stride: V, bucket: V,
 ) -> V:  # fmt: skip
-    """Return the seconds of adding up gradients and of gathering weights."""
-    between_nodes = network.time("allreduce", gradient_array, replicas / shards, replica_stride)
-    scattered = network.time("reducescatter", gradient_array, replicas, data_stride)
-    scattered = scattered + network.time("allgather", weight_array, replicas, data_stride)
-    whole = network.time("allreduce", gradient_array, replicas, data_stride)
-    return where(shards < replicas, between_nodes, where(shard >= 1, scattered, whole))
+    """Return the seconds of adding up gradients and of gathering weights, in buckets that follow each other."""
+    buckets = maximum(1, gradient_array / bucket)
+    gradients, weights = gradient_array / buckets, weight_array / buckets
+    between_nodes = network.time("allreduce", gradients, replicas / shards, replica_stride)
+    scattered = network.time("reducescatter", gradients, replicas, data_stride)
+    scattered = scattered + network.time("allgather", weights, replicas, data_stride)
+    whole = network.time("allreduce", gradients, replicas, data_stride)
+    return buckets * where(shards < replicas, between_nodes, where(shard >= 1, scattered, whole))
 
 
 def expert_gradient_seconds(

@@ -46,6 +46,16 @@ def layer_experts(routed_parameters: V, tensor: V, expert: V) -> V:
     return routed_parameters / (tensor * expert)
 
 
+def grouped_efficiency(tokens: V, routed: V, experts: V, expert: V, expert_width: V, tensor: V, grouped_half: V) -> V:
+    """Return the share of the products' rate that those of routed experts reach: more, the larger they are.
+
+    Each has as many rows as an expert has tokens and as many columns as its part of the expert's width; of `grouped_half`
+    of either they reach half.  Source: fitted, docs/training.md.
+    """
+    rows, columns = maximum(1, tokens * routed * expert / experts), expert_width / tensor
+    return 1 / (1 + grouped_half / rows + grouped_half / columns)
+
+
 def grouped_seconds(
     grouped_flops: V, product_rate: V, grouped_efficiency: V, layer_experts: V, bandwidth: V
 ) -> V:  # fmt: skip
@@ -113,25 +123,31 @@ def sorted_bytes(tokens: V, hidden: V, routed: V, spread: V) -> V:
     return 12 * tokens * hidden * routed / spread
 
 
+def launched(launches: V, calls: V, tensor: V) -> V:
+    """Return the seconds in which the host launches the kernels of a layer and its collectives, forward."""
+    return launches + where(tensor > 1, calls, 0)
+
+
 def layer_forward(
     product_seconds: V, grouped_seconds: V, attention_seconds: V, score_bytes: V, pointwise_bytes: V, sorted_bytes: V,
-    bandwidth: V, efficiency: V,
+    bandwidth: V, efficiency: V, launched: V,
 ) -> V:  # fmt: skip
-    """Return the seconds of a layer, forward."""
+    """Return the seconds of a layer, forward; no less than the host takes to launch its kernels."""
     products = product_seconds + grouped_seconds + attention_seconds
-    return (products + (score_bytes + pointwise_bytes + sorted_bytes) / bandwidth) / efficiency
+    return maximum((products + (score_bytes + pointwise_bytes + sorted_bytes) / bandwidth) / efficiency, launched)
 
 
 def layer_backward(
     product_seconds: V, grouped_backward: V, attention_seconds: V, score_bytes: V, pointwise_bytes: V, sorted_bytes: V,
-    bandwidth: V, fused: V, efficiency: V,
+    bandwidth: V, fused: V, efficiency: V, launched: V,
 ) -> V:  # fmt: skip
     """Return the seconds of a layer, backward.
 
-    Twice the products, sorting as often; fused attention computes its scores once more.
+    Twice the products and the launches, sorting as often; fused attention computes its scores once more.
     """
     products = 2 * product_seconds + grouped_backward + where(fused, 2.5, 2) * attention_seconds
-    return (products + (2 * score_bytes + 2 * pointwise_bytes + sorted_bytes) / bandwidth) / efficiency
+    moved = (2 * score_bytes + 2 * pointwise_bytes + sorted_bytes) / bandwidth
+    return maximum((products + moved) / efficiency, 2 * launched)
 
 
 def layer_again(

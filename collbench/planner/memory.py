@@ -82,7 +82,7 @@ def layer_scores(tokens: V, sequence: V, heads: V, dropout: V, tensor: V, fused:
 
 def layer_activations(
     tokens: V, hidden: V, dropout: V, routed: V, spread: V, queries: V, keys: V, gated: V, width_worked: V, tensor: V,
-    layer_scores: V,
+    layer_scores: V, kept: V,
 ) -> V:  # fmt: skip
     """Return the bytes of all activations of a layer.
 
@@ -91,7 +91,7 @@ def layer_activations(
     """
     whole = tokens * hidden * (8 + 2 * dropout + 2 * routed) / spread
     split = tokens * (4 * queries + 4 * keys + where(gated, 6, 4) * width_worked) / tensor
-    return whole + split + layer_scores
+    return kept * (whole + split) + layer_scores
 
 
 def layer_remade(tokens: V, hidden: V, width_worked: V, tensor: V, spread: V, fused: V, layer_scores: V) -> V:

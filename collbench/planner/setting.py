@@ -22,7 +22,7 @@ class Constants:
     fused: float = 0.547  # of that: what fused attention reaches of long samples
     half: float = 2795  # tokens of a sample at which it reaches half of that
     fp8: float = 0.97  # of that: what products on 8 bits reach, each of their own peak
-    grouped: float = 0.383  # of that: what products of routed experts reach, each on some of the tokens
+    grouped: float = 1000  # rows or columns of which products of routed experts reach half of that
     unfused: float = 1.0  # the same of attention's batched products; the scores' way through memory is apart
     memory: float = 1.0  # of the memory's rate: what all else reaches
     generation: int = 0  # the compute capability that they were fitted to
@@ -133,7 +133,10 @@ def inputs(given: Setting) -> dict[str, Any]:
         "peak16": gpu.flops,
         "product_rate": (gpu.flops_fp8 * known.fp8 if on_8_bits else gpu.flops) * known.products,
         "product_rate_16": gpu.flops * known.products,
-        "grouped_efficiency": known.grouped,
+        "grouped_half": known.grouped,
+        "experts": max(1, model.experts),
+        "expert_width": model.width if model.experts else 1,
+        **{name: getattr(stack, name) for name in ("launches", "calls", "bucket", "kept", "synced")},
         "fused_efficiency": known.fused,
         "fused_half": known.half,
         "unfused_efficiency": known.unfused,

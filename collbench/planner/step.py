@@ -73,9 +73,12 @@ def pipeline_parallel(micro_batches: V, stage_exposed: V, filling: V) -> V:
     return micro_batches * stage_exposed + filling
 
 
-def data_parallel(micro_batches: V, shard_exposed: V, gradient_exposed: V, contention: V) -> V:
+def data_parallel(
+    micro_batches: V, shard_exposed: V, gradient_exposed: V, contention: V, synced: V, pipeline: V, shard: V
+) -> V:
     """Return the seconds of exposed communication of gradients and of sharded weights in a step."""
-    return micro_batches * shard_exposed + gradient_exposed + contention
+    times = where(synced & (pipeline > 1) & (shard < 1), micro_batches, 1)
+    return micro_batches * shard_exposed + times * (gradient_exposed + contention)
 
 
 def optimiser(
@@ -84,12 +87,12 @@ def optimiser(
 ) -> V:  # fmt: skip
     """Return the seconds of changing the weights in a step.
 
-    On a GPU all that the optimiser reads and writes, once.  On a CPU gradients go down, weights come up, and all states
-    go through the CPU's memory.
+    On a GPU all that the optimiser reads and writes, once, and gradients three times more: for their norm, clipped, and
+    set to zero.  On a CPU gradients go down, weights come up, and all states go through the CPU's memory.
     """
     on_cpu = (gradient_bytes + 2) / pcie_rate + (state_traffic + gradient_bytes) / host_rate
     changed = where(shard >= 1, share, whole)
-    return where(offload, changed * on_cpu, changed * (state_traffic + gradient_bytes + 4) / bandwidth)
+    return where(offload, changed * on_cpu, changed * (state_traffic + 4 * gradient_bytes + 4) / bandwidth)
 
 
 def busy(

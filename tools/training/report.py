@@ -26,7 +26,7 @@ from tools.training.tables import Table
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 SHARED = {"fused": 0.5, "half": 2000.0, "fp8": 0.9}
 """Constants that are fitted to dense models of all generations together, and where the search for them begins."""
-EXPERTS = {"grouped": 0.5}
+EXPERTS = {"grouped": 1000.0}
 """The same for those of models with experts, fitted afterwards, since their runs differ more than anything else."""
 PRODUCTS = 0.6
 """Where it begins for matrix products, of which every generation has its own."""
