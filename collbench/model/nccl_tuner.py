@@ -97,7 +97,7 @@ def protocols(system: System, release: Release, nvlink: bool) -> list[tuple[int,
     cards = system.nics if system.nodes > 1 else None
     tested = not release.ll128_on or capability(system.arch) in release.ll128_on
     ordered = not cards or cards.transport != "efa" or (capability(system.arch) >= 90 and cards.gdr)
-    bridged = cards is not None and cards.transport == "tcp"
+    bridged = cards is not None and cards.transport in ("tcp", "slingshot")
     usable = {"ll": ordered, "ll128": ordered and whole and not bridged and tested, "simple": True}
     return [(number, name) for number, name in enumerate(PROTOCOLS) if usable[name] or system.protocol == name]
 

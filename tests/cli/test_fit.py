@@ -94,8 +94,9 @@ def test_what_cannot_be_fitted_says_why(tmp_path: Path) -> None:
 
 
 def calibrated(path: Path) -> tuple[System, list[float]]:
-    """The system of a calibration's file, and its factors."""
-    return files.load(str(path)), list(tomllib.loads(path.read_text())["calibration"].values())
+    """The system of a calibration's file, and its factors, with those at single sizes."""
+    table = tomllib.loads(path.read_text())["calibration"]
+    return files.load(str(path)), [ratio for _, ratio in table.pop("ratios")] + list(table.values())
 
 
 def test_a_run_over_several_nodes_is_calibrated_as_such(tmp_path: Path) -> None:
