@@ -51,6 +51,7 @@ class Chosen:
     options: tuple[Option, ...]
     which: npt.NDArray[np.intp]  # index into options
     channels: Floats  # that run
+    risen: Floats  # seconds by which its latency is higher than that of a small message
     algorithms: tuple[str, ...]
     protocols: tuple[str, ...]
 
@@ -65,8 +66,9 @@ def choose(system: System, collective: str) -> Chosen:
     usable = options(system, collective)
     which = np.stack([option.seconds(SIZES) for option in usable]).argmin(axis=0)
     channels = np.choose(which, [option.channels_at(SIZES) for option in usable])
+    risen = np.choose(which, [option.risen(SIZES) for option in usable])
     algorithms, protocols = zip(*((usable[index].algorithm, usable[index].protocol) for index in which), strict=True)
-    return Chosen(usable, which, channels, algorithms, protocols)
+    return Chosen(usable, which, channels, risen, algorithms, protocols)
 
 
 @lru_cache(maxsize=256)
@@ -91,7 +93,7 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
         issue=issue(system, chosen.channels, constants),
         launch=launch(system, constants),
         latency=at(latencies) + wait(system, constants),
-        network=np.where(SIZES < EAGER, at(eager), at(later)),
+        network=np.where(SIZES < EAGER, at(eager), at(later)) + chosen.risen,
         fill=at(fills),
         rate=at([rate(system, collective, option, constants) for option in every]),
         limit=at([limit(system, collective, option.algorithm) for option in every]),

@@ -73,13 +73,17 @@ class Option:
         It may fall where a size passes a power of two and the correction jumps; doubling a size never lowers it.
         """
         sizes = np.asarray(nbytes, dtype=np.float64)  # a single size, too
-        latency = np.where(sizes >= self.plateau_from, self.plateau, 1.0) * (self.base + self.intra + self.inter)
+        latency = self.base + self.intra + self.inter + self.risen(sizes)
         reached = np.ones_like(sizes)
         if self.correction:
             place = np.frexp(np.floor(sizes / 64))[1] - 1  # floor(log2), exactly
             known = (place >= 0) & (place < len(self.correction))
             reached = np.where(known, np.asarray(self.correction)[np.clip(place, 0, len(self.correction) - 1)], 1.0)
         return latency + sizes / (self.rate * reached)
+
+    def risen(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the seconds that the latency rises by at the plateau."""
+        return np.where(sizes >= self.plateau_from, self.plateau - 1, 0.0) * (self.base + self.intra + self.inter)
 
     def channels_at(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the number of channels that run: fewer for few bytes (`topoGetAlgoInfo` of src/enqueue.cc)."""
