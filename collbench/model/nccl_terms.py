@@ -86,8 +86,8 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
         return _direct_terms(system, DIRECT[schedule.direct], constants)
     chosen = choose(system, collective)
     at, every = chosen.at_each_size, chosen.options
-    eager, later = zip(*(_network(system, option, constants) for option in every), strict=True)
-    latencies = [option.base + option.inside + option.inter * _depth(system, option) for option in every]
+    eager, later = zip(*(_network(system, option, schedule, constants) for option in every), strict=True)
+    latencies = [option.base + option.inside + option.inter * _depth(system, option, schedule) for option in every]
     fills = [_fill(system, *known, schedule, constants) for known in zip(every, later, strict=True)]
     return Terms(
         issue=issue(system, chosen.channels, constants),
@@ -119,11 +119,11 @@ def _one_rank(system: System, constants: Constants) -> Terms:
     )
 
 
-def _network(system: System, option: Option, constants: Constants) -> tuple[float, float]:
+def _network(system: System, option: Option, schedule: Schedule, constants: Constants) -> tuple[float, float]:
     """Seconds that an option's steps between nodes take longer than NCCL counts: eager ones, and with a rendezvous."""
     if system.nodes == 1:
         return 0.0, 0.0
-    depth = _depth(system, option)
+    depth = _depth(system, option, schedule)
     hop = release(system.nccl).net["ring"][SIMPLE] * MICROSECOND
     # What NCCL counts for NVLSTree's steps has more in it than the network.
     counted = min(option.inter, option.hops * hop) * depth
@@ -138,7 +138,7 @@ def _fill(system: System, option: Option, network: float, schedule: Schedule, co
     """
     passes = 1.0
     if option.algorithm != "ring":
-        first = option.base + option.inside + option.inter * _depth(system, option) + network
+        first = option.base + option.inside + option.inter * _depth(system, option, schedule) + network
     else:
         passes = schedule.sent(system.ranks)
         if schedule.rounds:
@@ -148,8 +148,14 @@ def _fill(system: System, option: Option, network: float, schedule: Schedule, co
     return kappa(system, option.algorithm, option.protocol, constants) * sqrt(first / passes)
 
 
-def _depth(system: System, option: Option) -> float:
-    """How much deeper a tree over the nodes is than NCCL counts, which rounds down: so times do not jump with nodes."""
+def _depth(system: System, option: Option, schedule: Schedule) -> float:
+    """How many more steps between nodes there are than NCCL counts.
+
+    It rounds the depth of trees down; here times do not jump with nodes.  A share that goes once around a ring leaves
+    out one link; where nodes have several GPUs that is one within a node, and so the share passes all nodes.
+    """
+    if option.algorithm == "ring" and schedule.rounds == 1 and min(system.nodes, system.gpus) > 1:
+        return system.nodes / (system.nodes - 1)
     if option.algorithm not in ("tree", "nvlstree") or system.nodes < 2:
         return 1.0
     return float(np.log2(system.nodes) / np.floor(np.log2(system.nodes)))
