@@ -255,6 +255,8 @@ def _cards_rate(system: System, collective: str, option: Option, constants: Cons
     if not system.nics.gdr and option.protocol == "simple":
         staged = system.pcie_rate * constants["eta_stage"] * min(system.gpus, system.nics.per_node)
         every = min(every, staged)
+    if transport(system) == "tcp":  # the host copies to a card's sockets before the card sends
+        every /= 1 + system.nics.rate / constants["socket"]
     if transport(system) == "slingshot":
         every /= (1 + (system.nodes / constants["crowd_slingshot"]) ** 4) ** 0.25
     if option.algorithm in ("tree", "nvlstree"):
