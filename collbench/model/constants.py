@@ -83,8 +83,8 @@ def kappa(system: System, algorithm: str, protocol: str, constants: Constants = 
     if protocol != "simple":
         return constants[f"kappa_low{_place(system)}"]
     if algorithm in ("nvls", "nvlstree", "tree"):
-        cloud = "_cloud" if _place(system) == "_cloud" and algorithm != "nvls" else ""
-        return constants[f"kappa_{algorithm}{cloud}"]
+        slow = "_slingshot" if algorithm == "tree" and _place(system) == "_slingshot" else ""
+        return constants[f"kappa_{algorithm}{slow}"]
     return constants["kappa_ring" + ("_net" if system.nodes > 1 else _place(system))]
 
 
