@@ -36,7 +36,7 @@ from collbench.model.schedule import Schedule, schedule_of
 from collbench.topology.products import capability
 from collbench.topology.system import System
 
-SHARPNESS = 6
+SHARPNESS = 5
 """How abruptly the slower of port and cards decides: (P^-6 + N^-6)^(-1/6)."""
 PACKED = {"simple": 1.0, "ll128": 120 / 128, "ll": 0.5}
 """Fraction of the bytes on a link that are data, by protocol."""
