@@ -33,6 +33,7 @@ Floats = NDArray[np.float64]
 
 TOGETHER = 4.0
 """Power in which the host's part and the GPUs' add up."""
+TINY = 1e-30
 PER_OCTAVE = 8
 SIZES: Floats = 2.0 ** (np.arange(44 * PER_OCTAVE + 1) / PER_OCTAVE)
 """Bytes at which a curve is evaluated: 1 B to 16 TiB; between them it is straight in logarithms."""
@@ -72,6 +73,7 @@ class Terms:
     latency: Floats
     network: Floats
     fill: Floats  # kappa * sqrt(seconds until the pipeline's last rank has its first bytes)
+    full: float  # the most that filling takes is this * fill^2: chunks grow no further
     rate: Floats
     limit: Floats  # bytes/s of the array that the hardware can carry at most
     algorithms: tuple[str, ...] = ()
@@ -82,6 +84,7 @@ class Terms:
         waiting = self.latency * calibration.latency + self.network * calibration.network
         transferring = SIZES / np.minimum(self.rate * calibration.rate, self.limit)
         filling = self.fill * calibration.filling * np.sqrt(transferring)
+        filling /= np.sqrt(1 + transferring / np.maximum((self.full * self.fill) ** 2, TINY))
         working = self.launch * calibration.launch + waiting + filling + transferring
         issue = self.issue * calibration.launch
         together = (issue**TOGETHER + working**TOGETHER) ** (1 / TOGETHER)

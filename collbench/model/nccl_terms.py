@@ -10,7 +10,7 @@ longest is then the busiest of a GPU's own link, the root's, and a node's networ
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -95,6 +95,7 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
         latency=at(latencies) + wait(system, constants),
         network=np.where(SIZES < EAGER, at(eager), at(later)) + chosen.risen,
         fill=at(fills),
+        full=constants["full"] if system.nodes > 1 else inf,
         rate=at([rate(system, collective, option, constants) for option in every]),
         limit=at([limit(system, collective, option.algorithm) for option in every]),
         algorithms=chosen.algorithms,
@@ -112,6 +113,7 @@ def _one_rank(system: System, constants: Constants) -> Terms:
         latency=zeros + COPY,
         network=zeros,
         fill=zeros,
+        full=inf,
         rate=memory,
         limit=memory,
         algorithms=("copy",) * len(SIZES),
@@ -338,6 +340,7 @@ def _direct_terms(system: System, direct: Direct, constants: Constants) -> Terms
         latency=zeros + filling + wait(system, constants) + post * (peers - near),
         network=np.where(SIZES < EAGER, eager, later),
         fill=zeros + kappa_direct * filling**0.5,  # of the node alone: posts go on while bytes move
+        full=inf,
         rate=zeros + 1 / per_byte,
         limit=zeros + 1 / (per_byte * reached),
         algorithms=("direct",) * len(SIZES),
