@@ -243,27 +243,41 @@ def _port_rate(system: System, collective: str, option: Option, constants: Const
     elif system.gpus > 1:
         sent = 2 * (system.gpus - 1) / system.gpus
     else:
-        sent = min(2, system.nodes - 1)
+        sent = _forked(system)
     if system.gpus == 1 and system.fabric != "pcie":
         return np.inf / sent
     return system.pace * _rack_factor(system, constants) / sent
 
 
-def _cards_rate(system: System, collective: str, option: Option, constants: Constants) -> float:
-    """Bytes/s of the array that all cards of a node carry: in the middle of two trees, the array goes out twice."""
+def _cards(system: System, constants: Constants) -> float:
+    """Bytes/s of all cards of a node that its ranks use, or of a rack: behind sockets, and among many nodes."""
     assert system.nics
     every = system.nics.rate * system.nics.per_node
-    # LL's packets are written to the host's memory at once, whether or not cards read the GPUs' memory.
-    if not system.nics.gdr and option.protocol == "simple":
-        staged = system.pcie_rate * constants["eta_stage"] * min(system.gpus, system.nics.per_node)
-        every = min(every, staged)
     if transport(system) == "tcp":  # the host copies to a card's sockets before the card sends
         every /= 1 + system.nics.rate / constants["socket"]
     if transport(system) == "slingshot":
         every /= (1 + (system.nodes / constants["crowd_slingshot"]) ** 4) ** 0.25
+    return every
+
+
+def _cards_rate(system: System, collective: str, option: Option, constants: Constants) -> float:
+    """Bytes/s of the array that all cards of a node carry: in the middle of two trees, the array goes out twice."""
+    assert system.nics
+    every = _cards(system, constants)
+    if system.is_rack:  # whose channels are few, and leave it through a card each
+        every *= min(1.0, constants["cards_rack"] / system.nics.per_node)
+    # LL's packets are written to the host's memory at once, whether or not cards read the GPUs' memory.
+    if not system.nics.gdr and option.protocol == "simple":
+        staged = system.pcie_rate * constants["eta_stage"] * min(system.gpus, system.nics.per_node)
+        every = min(every, staged)
     if option.algorithm in ("tree", "nvlstree"):
-        return every / min(2, system.nodes - 1)
+        return every / _forked(system)
     return every / schedule_of(collective).sent(system.ranks)
+
+
+def _forked(system: System) -> float:
+    """How often the array leaves the busiest node of two trees, each of which carries half of it up and down."""
+    return min(2.0, system.nodes / 2)
 
 
 # Sends from rank to rank, outside NCCL's table.
@@ -293,15 +307,15 @@ def _shares(system: System) -> tuple[float, float]:
     return 1.0 / ranks * (gpus - 1), (ranks - gpus) / ranks
 
 
-def _cards_time(system: System) -> float:
+def _cards_time(system: System, constants: Constants) -> float:
     """Seconds per byte on all network cards of a node; 0 where nothing leaves it."""
-    return 1 / (system.nics.rate * system.nics.per_node) if system.nics and system.nodes > 1 else 0.0
+    return 1 / _cards(system, constants) if system.nics and system.nodes > 1 else 0.0
 
 
 def _alltoall_time(system: System, constants: Constants) -> float:
     near, far = _shares(system)
     inside = near / system.pace / _direct_inside(system, constants)
-    return max(inside, far * system.gpus * _cards_time(system) / _direct_outside(system, constants))
+    return max(inside, far * system.gpus * _cards_time(system, constants) / _direct_outside(system, constants))
 
 
 def _sendrecv_time(system: System, constants: Constants) -> float:
@@ -311,7 +325,7 @@ def _sendrecv_time(system: System, constants: Constants) -> float:
 
 def _rooted_time(system: System, constants: Constants) -> float:
     """Seconds per byte on the root's link, or on the card or cards that its data takes."""
-    (near, far), cards = _shares(system), _cards_time(system)
+    (near, far), cards = _shares(system), _cards_time(system, constants)
     card = max(cards, 1 / max(system.nics.rate, 1 / (system.gpus * cards))) if system.nics and cards else 0.0
     inside = (near + far) / system.pace / _direct_inside(system, constants)
     return max(inside, far * card / _direct_outside(system, constants))
