@@ -124,11 +124,10 @@ def calibrate(curves: Sequence[tuple[Terms, Sequence[tuple[float, float]]]]) -> 
         return np.concatenate([*parts, logs / spread])
 
     found = Calibration(*np.exp(least_squares(residuals, np.zeros(len(spread)))).tolist())
-    left: dict[float, list[float]] = {}
-    for terms, rows in known:
-        for nbytes, ratio in zip(rows[:, 0].tolist(), rows[:, 1] / terms.at(rows[:, 0], found), strict=True):
-            left.setdefault(nbytes, []).append(float(np.log(ratio)))
-    return replace(found, ratios=tuple((nbytes, float(np.exp(np.mean(logs)))) for nbytes, logs in sorted(left.items())))
+    left = [(rows[:, 0], np.log(rows[:, 1] / terms.at(rows[:, 0], found))) for terms, rows in known]
+    nbytes, logs = np.concatenate(left, axis=1)
+    ratios = tuple((size, float(np.exp(logs[nbytes == size].mean()))) for size in np.unique(nbytes).tolist())
+    return replace(found, ratios=ratios)
 
 
 def soft(residuals: Floats) -> Floats:

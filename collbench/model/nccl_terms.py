@@ -224,9 +224,8 @@ def _rate_between_nodes(system: System, collective: str, option: Option, constan
     port = _port_rate(system, collective, option, constants)
     cards = _cards_rate(system, collective, option, constants)
     together = float((port**-SHARPNESS + cards**-SHARPNESS) ** (-1 / SHARPNESS))
-    reached = constants["eta_net"]
-    if transport(system) == "slingshot":
-        reached = constants["eta_net_slingshot_old"] if system.arch in OLD else constants["eta_net_slingshot"]
+    kind = "_slingshot" + ("_old" if system.arch in OLD else "") if transport(system) == "slingshot" else ""
+    reached = constants[f"eta_net{kind}"]
     if option.protocol == "simple":
         return together * reached
     if option.protocol == "ll" and transport(system) == "slingshot":
