@@ -88,12 +88,13 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
     at, every = chosen.at_each_size, chosen.options
     eager, later = zip(*(_network(system, option, schedule, constants) for option in every), strict=True)
     latencies = [option.base + option.inside + option.inter * _depth(system, option, schedule) for option in every]
+    shares = [system.ranks if option.algorithm == "ring" and schedule.rounds else 1 for option in every]
     fills = [_fill(system, *known, schedule, constants) for known in zip(every, later, strict=True)]
     return Terms(
         issue=issue(system, chosen.channels, constants),
         launch=launch(system, constants),
         latency=at(latencies) + wait(system, constants),
-        network=np.where(SIZES < EAGER, at(eager), at(later)) + chosen.risen,
+        network=np.where(EAGER * at(shares) > SIZES, at(eager), at(later)) + chosen.risen,
         fill=at(fills),
         full=constants["full"] if system.nodes > 1 else inf,
         rate=at([rate(system, collective, option, constants) for option in every]),
@@ -351,7 +352,7 @@ def _direct_terms(system: System, direct: Direct, constants: Constants) -> Terms
         issue=issue(system, zeros, constants) + driven(system) * constants["post"] * peers,
         launch=launch(system, constants),
         latency=zeros + filling + wait(system, constants) + post * (peers - near),
-        network=np.where(SIZES < EAGER, eager, later),
+        network=np.where(EAGER * (system.ranks if direct.to_all else 1) > SIZES, eager, later),
         fill=zeros + kappa_direct * filling**0.5,  # of the node alone: posts go on while bytes move
         full=inf,
         rate=zeros + 1 / per_byte,
