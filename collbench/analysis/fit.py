@@ -257,7 +257,9 @@ def write(path: Path, runs: Sequence[Run], name: str | None, nodes: int | None =
     if path.suffix != ".toml":
         raise UsageError(f"{path}: a calibration's name must end in .toml, for `--on FILE.toml` to take it")
     system, factors = calibration(runs, name, nodes)
-    text = to_toml(system, {name: round(value, 4) for name, value in asdict(factors).items()})
+    ratios = [(nbytes, round(ratio, 4)) for nbytes, ratio in factors.ratios]
+    rounded = {name: round(value, 4) for name, value in asdict(factors).items() if name != "ratios"}
+    text = to_toml(system, rounded | {"ratios": ratios})
     with writing(path, "-o"):
         path.write_text(text, encoding="utf-8")
     return path

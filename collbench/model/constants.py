@@ -42,9 +42,9 @@ def alpha_net(
     Simple's; over EFA they last as long.
     """
     kind = transport(system)
-    start = constants[f"start_{kind}"] if kind in RDMA else 0.0
     place = "rdma" if kind in ("ib", "roce") else kind
-    start += constants["wait_old"] if system.arch in OLD and kind in ("ib", "roce") else 0.0
+    start = constants[f"start_{place}"] if kind in RDMA else 0.0
+    start += constants["wait_old"] if system.arch in OLD and place == "rdma" else 0.0
     steps = hops * constants[f"hop_{place}"]
     eager = start + (max(0.0, steps - counted) if kind == "efa" else steps)
     return eager, eager + (hops * constants["rendezvous"] if kind == "slingshot" else 0.0)
@@ -88,8 +88,8 @@ def kappa(system: System, algorithm: str, protocol: str, constants: Constants = 
     if protocol != "simple":
         return constants[f"kappa_low{_net_place(system)}"] if system.nodes > 1 else 0.0
     if algorithm in ("nvls", "nvlstree", "tree"):
-        cloud = "_cloud" if _net_place(system) == "_cloud" and algorithm != "nvls" else ""
-        return constants[f"kappa_{algorithm}{cloud}"]
+        slow = "_slingshot" if algorithm == "tree" and _net_place(system) == "_slingshot" else ""
+        return constants[f"kappa_{algorithm}{slow}"]
     return constants["kappa_ring" + ("_net" if system.nodes > 1 else place(system))]
 
 

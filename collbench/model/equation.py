@@ -13,11 +13,11 @@ Calibration: a few measured times move the equation's factors, and so bring the 
 starts at 1 and is held there by how much it was seen to differ between machines; a measurement counts by how well the
 model can be expected to match it.  So three small sizes move latency and leave bandwidth alone, and one large size
 moves bandwidth only.  Residuals are logarithms of ratios, large ones count less (soft L1): one row that a warm-up
-spoiled does not decide.
+spoiled does not decide.  What no factor explains stays as it was measured, and sizes between follow (`ratios`).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -33,9 +33,12 @@ Floats = NDArray[np.float64]
 
 TOGETHER = 4.0
 """Power in which the host's part and the GPUs' add up."""
+TINY = 1e-30
 PER_OCTAVE = 8
 SIZES: Floats = 2.0 ** (np.arange(44 * PER_OCTAVE + 1) / PER_OCTAVE)
 """Bytes at which a curve is evaluated: 1 B to 16 TiB; between them it is straight in logarithms."""
+OCTAVES = 6.0
+"""Over which the correlation of a machine's errors falls by e."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,15 @@ class Calibration:
     network: float = 1.0  # on what it takes longer between nodes
     filling: float = 1.0  # on kappa
     rate: float = 1.0  # on bytes per second; what the hardware can carry stays the limit
+    ratios: tuple[tuple[float, float], ...] = ()  # bytes, and there measured over what the factors give
+
+    def remaining(self) -> Floats:
+        """Return the ratios at each of SIZES: straight in logarithms between, fading beyond the ends."""
+        if not self.ratios:
+            return np.ones_like(SIZES)
+        (nbytes, ratios), sizes = np.log2(self.ratios).T, np.log2(SIZES)
+        beyond = np.maximum(0.0, np.maximum(nbytes[0] - sizes, sizes - nbytes[-1]))
+        return np.asarray(2.0 ** (np.interp(sizes, nbytes, ratios) * np.exp(-beyond / OCTAVES)), np.float64)
 
 
 DEFAULT = Calibration()
@@ -61,6 +73,7 @@ class Terms:
     latency: Floats
     network: Floats
     fill: Floats  # kappa * sqrt(seconds until the pipeline's last rank has its first bytes)
+    full: float  # the most that filling takes is this * fill^2: chunks grow no further
     rate: Floats
     limit: Floats  # bytes/s of the array that the hardware can carry at most
     sliced: Floats  # of the latency: what half of the transfer hides
@@ -68,22 +81,28 @@ class Terms:
     protocols: tuple[str, ...] = ()
 
     def seconds(self, calibration: Calibration = DEFAULT) -> Floats:
-        """Return the time at each of SIZES; never less for more bytes, nor faster than the hardware carries them."""
+        """Return the time at each of SIZES; never less for more bytes, unless it was measured to be less."""
         waiting = self.latency * calibration.latency + self.network * calibration.network
         transferring = SIZES / np.minimum(self.rate * calibration.rate, self.limit)
         filling = self.fill * calibration.filling * np.sqrt(transferring)
+        filling /= np.sqrt(1 + transferring / np.maximum((self.full * self.fill) ** 2, TINY))
         sliced = self.sliced * calibration.latency
         hidden = (sliced + transferring / 2) ** TOGETHER + transferring**TOGETHER
         moving = np.where(sliced > 0, hidden ** (1 / TOGETHER) - sliced, transferring)
         working = self.launch * calibration.launch + waiting + filling + moving
         issue = self.issue * calibration.launch
         together = (issue**TOGETHER + working**TOGETHER) ** (1 / TOGETHER)
-        return np.asarray(np.maximum.accumulate(together), np.float64)
+        return monotone(together) * calibration.remaining()
 
     def at(self, nbytes: Floats, calibration: Calibration = DEFAULT) -> Floats:
         """Return the time at other sizes in bytes, each at least 1; beyond the last in proportion to the bytes."""
         inside = np.exp(np.interp(np.log(nbytes), np.log(SIZES), np.log(self.seconds(calibration))))
         return np.asarray(inside * np.maximum(1.0, nbytes / SIZES[-1]), np.float64)
+
+
+def monotone(times: Floats) -> Floats:
+    """Return the mean, in logarithms, of two curves that never fall: the longest so far, the least from here."""
+    return np.asarray(np.sqrt(np.maximum.accumulate(times) * np.minimum.accumulate(times[::-1])[::-1]), np.float64)
 
 
 SPREAD = {"launch": 0.4, "latency": 0.6, "network": 1.0, "filling": 0.6, "rate": 0.3}
@@ -95,7 +114,7 @@ NOISE = 0.05
 def calibrate(curves: Sequence[tuple[Terms, Sequence[tuple[float, float]]]]) -> Calibration:
     """Return the factors that fit all curves of a machine, each with its measured (bytes, seconds).
 
-    Without a measurement all factors are 1.
+    What they leave at a measured size is the mean of all curves there.  Without a measurement all factors are 1.
     """
     known = [(terms, np.array(rows, np.float64).reshape(-1, 2)) for terms, rows in curves]
     spread = np.array(list(SPREAD.values()))
@@ -108,7 +127,11 @@ def calibrate(curves: Sequence[tuple[Terms, Sequence[tuple[float, float]]]]) -> 
                 parts.append(soft(np.log(rows[:, 1] / terms.at(rows[:, 0], factors)) / NOISE))
         return np.concatenate([*parts, logs / spread])
 
-    return Calibration(*np.exp(least_squares(residuals, np.zeros(len(spread)))).tolist())
+    found = Calibration(*np.exp(least_squares(residuals, np.zeros(len(spread)))).tolist())
+    left = [(rows[:, 0], np.log(rows[:, 1] / terms.at(rows[:, 0], found))) for terms, rows in known]
+    nbytes, logs = np.concatenate(left, axis=1)
+    ratios = tuple((size, float(np.exp(logs[nbytes == size].mean()))) for size in np.unique(nbytes).tolist())
+    return replace(found, ratios=ratios)
 
 
 def soft(residuals: Floats) -> Floats:
@@ -146,4 +169,5 @@ def _read(path: Path, _changed: int) -> Calibration:
     factors = read_toml(path, UsageError).get("calibration", {})
     if not factors or "file" in factors:
         raise UsageError(f"{path} has no factors in [calibration]; write them with `collbench fit RUN -o {path}`")
-    return Calibration(**{name: float(value) for name, value in factors.items()})
+    ratios = tuple((float(nbytes), float(ratio)) for nbytes, ratio in factors.pop("ratios", ()))
+    return Calibration(**{name: float(value) for name, value in factors.items()}, ratios=ratios)

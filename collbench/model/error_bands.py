@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collbench.model.constants import OLD, transport
-from collbench.model.equation import Floats
+from collbench.model.equation import OCTAVES, Floats
 from collbench.model.handwritten import is_published
 from collbench.model.schedule import schedule_of
 from collbench.topology.render import TRANSPORTS
@@ -56,7 +56,6 @@ More were hardly published; or, over Slingshot, transfers hinder each other and 
 """
 WIDER = 0.1
 """How much each doubling of the nodes beyond widens the band above, and adds to the spread of errors."""
-OCTAVES = 6.0
 ALONE = 0.05
 """Fraction of a size's variance that it shares with no other: how times scatter."""
 WINDOW = 5

@@ -38,7 +38,9 @@ from collbench.model.schedule import Schedule, schedule_of
 from collbench.topology.products import capability
 from collbench.topology.system import System
 
-SHARPNESS = 6
+ENDLESS = 1e9
+"""Of filling that is not limited."""
+SHARPNESS = 5
 """How abruptly the slower of port and cards decides: (P^-6 + N^-6)^(-1/6)."""
 PACKED = {"simple": 1.0, "ll128": 120 / 128, "ll": 0.5}
 """Fraction of the bytes on a link that are data, by protocol."""
@@ -53,6 +55,7 @@ class Chosen:
     options: tuple[Option, ...]
     which: npt.NDArray[np.intp]  # index into options
     channels: Floats  # that run
+    risen: Floats  # seconds by which its latency is higher than that of a small message
     algorithms: tuple[str, ...]
     protocols: tuple[str, ...]
 
@@ -67,8 +70,9 @@ def choose(system: System, collective: str) -> Chosen:
     usable = options(system, collective)
     which = np.stack([option.seconds(SIZES) for option in usable]).argmin(axis=0)
     channels = np.choose(which, [option.channels_at(SIZES) for option in usable])
+    risen = np.choose(which, [option.risen(SIZES) for option in usable])
     algorithms, protocols = zip(*((usable[index].algorithm, usable[index].protocol) for index in which), strict=True)
-    return Chosen(usable, which, channels, algorithms, protocols)
+    return Chosen(usable, which, channels, risen, algorithms, protocols)
 
 
 @lru_cache(maxsize=256)
@@ -86,15 +90,17 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
         return _direct_terms(system, DIRECT[schedule.direct], constants)
     chosen = choose(system, collective)
     at, every = chosen.at_each_size, chosen.options
-    eager, later = zip(*(_network(system, option, constants) for option in every), strict=True)
+    eager, later = zip(*(_network(system, option, schedule, constants) for option in every), strict=True)
+    shares = [system.ranks if option.algorithm == "ring" and schedule.rounds else 1 for option in every]
     fills = [_fill(system, *known, schedule, constants) for known in zip(every, later, strict=True)]
     lanes = at([_lane(system, option, schedule, constants) for option in every]) * chosen.channels
     return Terms(
         issue=issue(system, chosen.channels, constants),
         launch=launch(system, constants),
         latency=at([_latency(system, option, schedule, constants) for option in every]),
-        network=np.where(SIZES < EAGER, at(eager), at(later)),
+        network=np.where(EAGER * at(shares) > SIZES, at(eager), at(later)) + chosen.risen,
         fill=at(fills),
+        full=constants["full"] if system.nodes > 1 else ENDLESS,
         rate=_slower(at([rate(system, collective, option, constants) for option in every]), lanes),
         limit=at([limit(system, collective, option.algorithm) for option in every]),
         sliced=at([_sliced(system, option, schedule, constants) for option in every]),
@@ -115,7 +121,7 @@ def _latency(system: System, option: Option, schedule: Schedule, constants: Cons
     """
     if _is_ring_of_a_node(system, option):
         return constants[f"start{place(system)}"] + _steps(system, option, schedule, constants)
-    return option.base + option.inside + option.inter * _depth(system, option) + wait(system, constants)
+    return option.base + option.inside + option.inter * _depth(system, option, schedule) + wait(system, constants)
 
 
 def _is_ring_of_a_node(system: System, option: Option) -> bool:
@@ -154,6 +160,7 @@ def _one_rank(system: System, constants: Constants) -> Terms:
         latency=zeros + COPY,
         network=zeros,
         fill=zeros,
+        full=ENDLESS,
         rate=memory,
         limit=memory,
         sliced=zeros,
@@ -162,11 +169,11 @@ def _one_rank(system: System, constants: Constants) -> Terms:
     )
 
 
-def _network(system: System, option: Option, constants: Constants) -> tuple[float, float]:
+def _network(system: System, option: Option, schedule: Schedule, constants: Constants) -> tuple[float, float]:
     """Seconds that an option's steps between nodes take longer than NCCL counts: eager ones, and with a rendezvous."""
     if system.nodes == 1:
         return 0.0, 0.0
-    depth = _depth(system, option)
+    depth = _depth(system, option, schedule)
     hop = release(system.nccl).net["ring"][SIMPLE] * MICROSECOND
     # What NCCL counts for NVLSTree's steps has more in it than the network.
     counted = min(option.inter, option.hops * hop) * depth
@@ -181,7 +188,7 @@ def _fill(system: System, option: Option, network: float, schedule: Schedule, co
     """
     passes = 1.0
     if option.algorithm != "ring":
-        first = option.base + option.inside + option.inter * _depth(system, option) + network
+        first = option.base + option.inside + option.inter * _depth(system, option, schedule) + network
     else:
         passes = schedule.sent(system.ranks)
         if schedule.rounds:
@@ -191,8 +198,14 @@ def _fill(system: System, option: Option, network: float, schedule: Schedule, co
     return kappa(system, option.algorithm, option.protocol, constants) * sqrt(first / passes)
 
 
-def _depth(system: System, option: Option) -> float:
-    """How much deeper a tree over the nodes is than NCCL counts, which rounds down: so times do not jump with nodes."""
+def _depth(system: System, option: Option, schedule: Schedule) -> float:
+    """How many more steps between nodes there are than NCCL counts.
+
+    It rounds the depth of trees down; here times do not jump with nodes.  A share that goes once around a ring leaves
+    out one link; where nodes have several GPUs that is one within a node, and so the share passes all nodes.
+    """
+    if option.algorithm == "ring" and schedule.rounds == 1 and min(system.nodes, system.gpus) > 1:
+        return system.nodes / (system.nodes - 1)
     if option.algorithm not in ("tree", "nvlstree") or system.nodes < 2:
         return 1.0
     return float(np.log2(system.nodes) / np.floor(np.log2(system.nodes)))
@@ -270,9 +283,8 @@ def _rate_between_nodes(system: System, collective: str, option: Option, constan
     port = _port_rate(system, collective, option, constants)
     cards = _cards_rate(system, collective, option, constants)
     together = float(_slower(np.array(port), np.array(cards)))
-    reached = constants["eta_net"]
-    if transport(system) == "slingshot":
-        reached = constants["eta_net_slingshot_old"] if system.arch in OLD else constants["eta_net_slingshot"]
+    kind = "_slingshot" + ("_old" if system.arch in OLD else "") if transport(system) == "slingshot" else ""
+    reached = constants[f"eta_net{kind}"]
     if option.protocol == "simple":
         return together * reached
     if option.protocol == "ll" and transport(system) == "slingshot":
@@ -289,25 +301,41 @@ def _port_rate(system: System, collective: str, option: Option, constants: Const
     elif system.gpus > 1:
         sent = 2 * (system.gpus - 1) / system.gpus
     else:
-        sent = min(2, system.nodes - 1)
+        sent = _forked(system)
     if system.gpus == 1 and system.fabric != "pcie":
         return np.inf / sent
     return _slowest_link(system, constants) * _rack_factor(system, constants) / sent
 
 
+def _cards(system: System, constants: Constants) -> float:
+    """Bytes/s of all cards of a node that its ranks use, or of a rack: behind sockets, and among many nodes."""
+    assert system.nics
+    every = system.nics.rate * system.nics.per_node
+    if transport(system) == "tcp":  # the host copies to a card's sockets before the card sends
+        every /= 1 + system.nics.rate / constants["socket"]
+    if transport(system) == "slingshot":
+        every /= (1 + (system.nodes / constants["crowd_slingshot"]) ** 4) ** 0.25
+    return every
+
+
 def _cards_rate(system: System, collective: str, option: Option, constants: Constants) -> float:
     """Bytes/s of the array that all cards of a node carry: in the middle of two trees, the array goes out twice."""
     assert system.nics
-    every = system.nics.rate * system.nics.per_node
+    every = _cards(system, constants)
+    if system.is_rack:  # whose channels are few, and leave it through a card each
+        every *= min(1.0, constants["cards_rack"] / system.nics.per_node)
     # LL's packets are written to the host's memory at once, whether or not cards read the GPUs' memory.
     if not system.nics.gdr and option.protocol == "simple":
         staged = system.pcie_rate * constants["eta_stage"] * min(system.gpus, system.nics.per_node)
         every = min(every, staged)
-    if transport(system) == "slingshot":
-        every /= (1 + (system.nodes / constants["crowd_slingshot"]) ** 4) ** 0.25
     if option.algorithm in ("tree", "nvlstree"):
-        return every / min(2, system.nodes - 1)
+        return every / _forked(system)
     return every / schedule_of(collective).sent(system.ranks)
+
+
+def _forked(system: System) -> float:
+    """How often the array leaves the busiest node of two trees, each of which carries half of it up and down."""
+    return min(2.0, system.nodes / 2)
 
 
 # Sends from rank to rank, outside NCCL's table.
@@ -337,9 +365,9 @@ def _shares(system: System) -> tuple[float, float]:
     return 1.0 / ranks * (gpus - 1), (ranks - gpus) / ranks
 
 
-def _cards_time(system: System) -> float:
+def _cards_time(system: System, constants: Constants) -> float:
     """Seconds per byte on all network cards of a node; 0 where nothing leaves it."""
-    return 1 / (system.nics.rate * system.nics.per_node) if system.nics and system.nodes > 1 else 0.0
+    return 1 / _cards(system, constants) if system.nics and system.nodes > 1 else 0.0
 
 
 def _alltoall_time(system: System, constants: Constants) -> float:
@@ -348,7 +376,7 @@ def _alltoall_time(system: System, constants: Constants) -> float:
     if system.nodes == 1 and system.p2p and _is_bridged(system):
         leaving = system.sharing * (system.gpus - system.sharing) / system.gpus
         inside = max(inside, leaving / system.pace / constants["eta_bridge"])
-    return max(inside, far * system.gpus * _cards_time(system) / _direct_outside(system, constants))
+    return max(inside, far * system.gpus * _cards_time(system, constants) / _direct_outside(system, constants))
 
 
 def _sendrecv_time(system: System, constants: Constants) -> float:
@@ -358,7 +386,7 @@ def _sendrecv_time(system: System, constants: Constants) -> float:
 
 def _rooted_time(system: System, constants: Constants) -> float:
     """Seconds per byte on the root's link, or on the card or cards that its data takes."""
-    (near, far), cards = _shares(system), _cards_time(system)
+    (near, far), cards = _shares(system), _cards_time(system, constants)
     card = max(cards, 1 / max(system.nics.rate, 1 / (system.gpus * cards))) if system.nics and cards else 0.0
     inside = (near + far) / system.pace / _direct_inside(system, constants)
     return max(inside, far * card / _direct_outside(system, constants))
@@ -407,8 +435,9 @@ def _direct_terms(system: System, direct: Direct, constants: Constants) -> Terms
         issue=issue(system, zeros, constants) + driven(system) * constants["post"] * peers,
         launch=launch(system, constants),
         latency=zeros + filling + post * (peers - near),
-        network=np.where(SIZES < EAGER, eager, later),
+        network=np.where(EAGER * (system.ranks if direct.to_all else 1) > SIZES, eager, later),
         fill=zeros + kappa_direct * filling**0.5,  # of the node alone: posts go on while bytes move
+        full=ENDLESS,
         rate=through,
         limit=zeros + 1 / (per_byte * reached),
         sliced=zeros,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from collbench.collectives import COLLECTIVES
 from collbench.errors import Unsupported
+from collbench.model.constants import transport
 from collbench.model.nccl_channels import MAX_NVLS_HEADS, Graph, Graphs, search
 from collbench.model.nccl_releases import (
     LL_MAX_BY_CPU,
@@ -73,13 +74,17 @@ class Option:
         It may fall where a size passes a power of two and the correction jumps; doubling a size never lowers it.
         """
         sizes = np.asarray(nbytes, dtype=np.float64)  # a single size, too
-        latency = np.where(sizes >= self.plateau_from, self.plateau, 1.0) * (self.base + self.intra + self.inter)
+        latency = self.base + self.intra + self.inter + self.risen(sizes)
         reached = np.ones_like(sizes)
         if self.correction:
             place = np.frexp(np.floor(sizes / 64))[1] - 1  # floor(log2), exactly
             known = (place >= 0) & (place < len(self.correction))
             reached = np.where(known, np.asarray(self.correction)[np.clip(place, 0, len(self.correction) - 1)], 1.0)
         return latency + sizes / (self.rate * reached)
+
+    def risen(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the seconds that the latency rises by at the plateau."""
+        return np.where(sizes >= self.plateau_from, self.plateau - 1, 0.0) * (self.base + self.intra + self.inter)
 
     def channels_at(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the number of channels that run: fewer for few bytes (`topoGetAlgoInfo` of src/enqueue.cc)."""
@@ -89,16 +94,17 @@ class Option:
 def protocols(system: System, release: Release, nvlink: bool) -> list[tuple[int, str]]:
     """Return the place in NCCL's tables and the name of the protocols that a system can use, or asks for.
 
-    LL128 only over NVLink and past no host bridge, where its 128 bytes arrive at once.  LL neither where the network
-    does not keep bytes in order: over EFA before Hopper or without GPUDirect, AWS's plugin sets NCCL_PROTO=simple
-    (github.com/aws/aws-ofi-nccl, issues 76, 280 and 850).  `nvlink` says whether all GPUs of a node have NVLinks.
+    LL128 only over NVLink and past no host bridge, where its 128 bytes arrive at once: cards of Slingshot are below the
+    CPU.  LL neither where the network does not keep bytes in order: over EFA before Hopper or without GPUDirect, AWS's
+    plugin sets NCCL_PROTO=simple (github.com/aws/aws-ofi-nccl, issues 76, 280 and 850), and so do Google's profiles for
+    TCPX and TCPXO, with NCCL_NVLS_ENABLE=0.  `nvlink` says whether all GPUs of a node have NVLinks.
     """
     whole = nvlink or (system.gpus == 1 and system.fabric not in ("pcie", "nvlink-pairs"))
-    cards = system.nics if system.nodes > 1 else None
+    kind = transport(system) if system.nodes > 1 else ""
     tested = not release.ll128_on or capability(system.arch) in release.ll128_on
-    ordered = not cards or cards.transport != "efa" or (capability(system.arch) >= 90 and cards.gdr)
-    bridged = cards is not None and cards.transport == "tcp"
-    usable = {"ll": ordered, "ll128": ordered and whole and not bridged and tested, "simple": True}
+    hopper = capability(system.arch) >= 90 and system.nics is not None and system.nics.gdr
+    ordered = kind != "tcpx" and (kind != "efa" or hopper)
+    usable = {"ll": ordered, "ll128": ordered and whole and kind not in ("tcp", "slingshot") and tested, "simple": True}
     return [(number, name) for number, name in enumerate(PROTOCOLS) if usable[name] or system.protocol == name]
 
 
@@ -114,7 +120,8 @@ def _usable(system: System, collective: str, option: Option) -> bool:
     """Whether NCCL may take the option, as set up: what it does not support has cells in its table all the same."""
     if option.algorithm in ("nvls", "nvlstree"):
         most = inf if schedule_of(collective).both_ways else MAX_NVLS_HEADS
-        if not system.nvls or not NVLS_GPUS <= system.gpus <= most or (system.nodes > 1 and system.is_rack):
+        apart = system.nodes > 1 and (system.is_rack or transport(system) == "tcpx")
+        if not system.nvls or not NVLS_GPUS <= system.gpus <= most or apart:
             return False
     return system.algorithm in ("auto", option.algorithm) and system.protocol in ("auto", option.protocol)
 

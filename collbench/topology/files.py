@@ -34,7 +34,7 @@ FOLDER = Path(__file__).parent / "presets"
 MOST_NICS = 4  # for each GPU: AWS P5 has 32 for 8
 NVLINKED = ("nvswitch", "mesh", "hybrid-cube", "nvlink-pairs")
 _SHOWN = 60  # characters of a wrong value in a message
-Value = str | int | float | bool | list[list[int]]
+Value = str | int | float | bool | Sequence[Any]
 
 Text = Annotated[str, Meta(pattern=r"\A.+\Z")]
 Version = Annotated[str, Meta(pattern=r"\A2\.\d{1,2}(\.\d{1,2})?\Z", examples=['"2.29"'])]
@@ -47,6 +47,7 @@ Fp8Tflops = Annotated[float, Meta(ge=0.001, le=1e6, description="TFLOP/s of dens
 Ratio = Annotated[float, Meta(ge=1, le=1000, examples=["2.0 for twice as much from below as goes up"])]
 Switches = Annotated[list[Annotated[list[int], Meta(min_length=1)]], Meta(examples=["[[0, 1, 2, 3], [4, 5, 6, 7]]"])]
 Factor = Annotated[float, Meta(ge=0.01, le=100)]
+Bytes = Annotated[float, Meta(ge=1)]
 
 
 class Table(Struct, forbid_unknown_fields=True):
@@ -125,7 +126,10 @@ class NcclTable(Table):
 
 
 class CalibrationTable(Table):
-    """Factors on the terms of the model, each 1 on a machine that is as modelled; or the file that has them."""
+    """Factors on the terms of the model, each 1 on a machine that is as modelled; or the file that has them.
+
+    `ratios` are what they leave at the measured sizes: bytes, and measured time over that of the factors.
+    """
 
     file: Text = ""
     launch: Factor = 0.0
@@ -133,6 +137,7 @@ class CalibrationTable(Table):
     network: Factor = 0.0
     filling: Factor = 0.0
     rate: Factor = 0.0
+    ratios: tuple[tuple[Bytes, Factor], ...] = ()
 
 
 TABLES = {table.__name__.removesuffix("Table").lower(): table for table in Table.__subclasses__()}
@@ -346,7 +351,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
-def to_toml(system: System, factors: Mapping[str, float] | None = None) -> str:
+def to_toml(system: System, factors: Mapping[str, Value] | None = None) -> str:
     """Return the text of a system's file; `factors` are those of a calibration and stand in it."""
     lines = [f"name = {_written(system.name)}"]
     for heading, keys in _tables(system, factors or {}):
@@ -356,7 +361,7 @@ def to_toml(system: System, factors: Mapping[str, float] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tables(system: System, factors: Mapping[str, float]) -> Iterator[tuple[str, Mapping[str, Value | None]]]:
+def _tables(system: System, factors: Mapping[str, Value]) -> Iterator[tuple[str, Mapping[str, Value | None]]]:
     yield (
         "[gpu]",
         {
@@ -405,4 +410,6 @@ def _written(value: Value | None) -> str:
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return '"' + "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in escaped) + '"'
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(_written, value))}]"
     return repr(value)

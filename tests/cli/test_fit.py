@@ -124,8 +124,9 @@ def test_what_three_numbers_do_not_describe_is_in_pieces_with_their_errors(tmp_p
 
 
 def calibrated(path: Path) -> tuple[System, list[float]]:
-    """The system of a calibration's file, and its factors."""
-    return files.load(str(path)), list(tomllib.loads(path.read_text())["calibration"].values())
+    """The system of a calibration's file, and its factors, with those at single sizes."""
+    table = tomllib.loads(path.read_text())["calibration"]
+    return files.load(str(path)), [ratio for _, ratio in table.pop("ratios")] + list(table.values())
 
 
 def test_a_run_over_several_nodes_is_calibrated_as_such(tmp_path: Path) -> None:

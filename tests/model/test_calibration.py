@@ -48,7 +48,7 @@ def test_every_preset_survives_being_written(tmp_path: Path) -> None:
     assert files.load(str(path)).name == 'a "b" \\ c d'
     factors = tuple(field.name for field in fields(Calibration))
     assert ("file", *factors) == files.CalibrationTable.__struct_fields__
-    assert factors == tuple(SPREAD)
+    assert factors == (*SPREAD, "ratios")
 
 
 def test_a_calibration_finds_the_machine_and_predicts_it(tmp_path: Path) -> None:
@@ -114,3 +114,21 @@ def test_a_calibration_finds_a_machine_that_follows_the_equation() -> None:
     assert predict(described, case(nbytes=64, ranks=32), calibration=spoiled).seconds == pytest.approx(
         rows[1][1], rel=0.1
     )
+
+
+def test_measured_sizes_are_met_and_their_neighbours_follow(tmp_path: Path) -> None:
+    """A machine with a bump that no factor has: written and read back, half a bump half way to the next size."""
+    sizes = [1 << power for power in range(10, 31, 4)]
+    rows = measured(H100, Calibration(), sizes)
+    bump = sizes.index(1 << 22)
+    rows[bump] = (rows[bump][0], 1.5 * rows[bump][1])
+    found = calibrate([(terms(H100, "allreduce"), rows)])
+    path = tmp_path / "mine.toml"
+    path.write_text(to_toml(H100, {"rate": found.rate, "ratios": found.ratios}))
+    read = calibration_of(files.load(str(path)))
+    assert read
+    assert read.ratios == found.ratios
+    for nbytes, ratio in ((1 << 22, 1.5), (1 << 24, 1.5**0.5), (1 << 14, 1.0), (1 << 33, 1.0)):
+        (_, plain), *_ = measured(H100, Calibration(), [nbytes])
+        calibrated = predict(H100, case(nbytes=nbytes, ranks=8), calibration=found).seconds
+        assert calibrated == pytest.approx(ratio * plain, rel=0.08), nbytes

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from statistics import NormalDist, fmean
 
 import numpy as np
@@ -201,4 +202,6 @@ def test_the_slowest_of_many_is_as_late_as_many_draws_say() -> None:
     assert on_ranks(H100, 4).ranks == 4
     assert on_ranks(H100, 100_000).ranks == 100_000
     times = [step(8 * 2**doubling).typical for doubling in range(14)]
-    assert times == sorted(times)
+    # Within a hundredth: where more nodes make NCCL change to a better algorithm, the step may gain.
+    assert all(later > 0.99 * earlier for earlier, later in pairwise(times))
+    assert times[-1] > times[0]
