@@ -149,10 +149,10 @@ def weight_array(dense_parameters: V, end_parameters: V, shard: V) -> V:
 
 def gradient_seconds(
     network: V, gradient_array: V, weight_array: V, replicas: V, shard: V, data_stride: V, shards: V,
-    replica_stride: V, bucket: V,
+    replica_stride: V, bucket: V, own_layers: V, tensors: V,
 ) -> V:  # fmt: skip
     """Return the seconds of adding up gradients and of gathering weights, in buckets that follow each other."""
-    buckets = maximum(1, gradient_array / bucket)
+    buckets = maximum(1, maximum(gradient_array / bucket, where(shard >= 1, own_layers * tensors, 0)))
     gradients, weights = gradient_array / buckets, weight_array / buckets
     between_nodes = network.time("allreduce", gradients, replicas / shards, replica_stride)
     scattered = network.time("reducescatter", gradients, replicas, data_stride)

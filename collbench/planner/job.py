@@ -43,8 +43,10 @@ class Stack(NamedTuple):
     launches: float = 2e-4  # seconds in which the host launches a layer's kernels, forward: some 25 of 8 us
     calls: float = 1e-4  # and the collectives of tensor parallelism, where there is any
     synced: bool = False  # whether stages add up gradients that are not sharded after every micro-batch
+    reserve: float = 0.0  # of the memory, beyond which its allocator frees and allocates again and again
     kept: float = 1.0  # of activations, against kernels that are fused
     bucket: float = inf  # bytes of gradients that are sent together
+    tensors: int = 0  # of a layer that are sent one by one where replicas share them out; 0: in buckets, too
     gather: float = inf  # bytes/s of a sharded layer that a GPU can take up, however fast the network is
     options: Mapping[str, tuple[int | str | bool, ...]] = {}  # choices that it has, where these are not all
 
@@ -58,14 +60,14 @@ _PLAIN: Mapping[str, tuple[int | str | bool, ...]] = {
 }
 STACKS = {
     # Megatron-Core: overlaps gradients, tensor parallelism by halves, and stages where they are interleaved.
-    "modern": Stack(True, tensor=0.5, data=True, pipeline=0.9, bucket=160e6),
+    "modern": Stack(True, tensor=0.5, data=True, pipeline=0.9, bucket=400e6),
     # Korthikanti et al. 2022: selective recomputation and sequence parallelism, nothing overlapped.
     "megatron-2022": Stack(False, options={**_PLAIN, "sequential": (False, True)}),
     # Narayanan et al. 2021: all of its published runs recompute everything; its example of GPT-3 does not interleave.
     "megatron-2021": Stack(False, options={**_PLAIN, "recompute": ("full",)}),
     # Nanotron (github.com/huggingface/nanotron) of 2025: gradients in PyTorch's buckets behind the backward pass.
     "nanotron": Stack(
-        True, 0.5, launches=4e-4, calls=6e-4, kept=2.0, synced=True, bucket=25 * 2**20, options={**_PLAIN, "sharding": ("ddp", "zero1"), "sequential": (False, True)}
+        True, launches=4e-4, calls=7e-4, kept=2.0, reserve=0.16, synced=True, bucket=25 * 2**20, tensors=9, options={**_PLAIN, "sharding": ("ddp", "zero1"), "sequential": (False, True)}
     ),
     # ZeRO-3 of the same year; `gather` is fitted to its runs of GPT-3 (docs/training.md).
     "deepspeed-2021": Stack(False, data=True, gather=16e9, options={**_PLAIN, "sharding": ("zero1", "zero2", "zero3")}),
