@@ -30,12 +30,12 @@ def stage_backward(
     return own_layers * (layer_backward + layer_again) + 2 * gradient_bytes * dense_parameters / bandwidth
 
 
-def tensor_once(network: V, tokens: V, hidden: V, tensor: V, sequential: V) -> V:
+def tensor_once(network: V, tokens: V, hidden: V, tensor: V, sequential: V, element: V) -> V:
     """Return the seconds of one all-reduce of tensor parallelism: of the activations of a micro-batch.
 
     With sequence parallelism it is a reduce-scatter and an all-gather.
     """
-    nbytes = 2 * tokens * hidden
+    nbytes = element * tokens * hidden
     apart = network.time("reducescatter", nbytes, tensor, 1) + network.time("allgather", nbytes, tensor, 1)
     return where(sequential, apart, network.time("allreduce", nbytes, tensor, 1))
 
@@ -50,37 +50,37 @@ def tensor_exposed(own_layers: V, tensor_once: V, full: V, hidden_tensor: V, slo
 
 def context_exposed(
     network: V, own_layers: V, tokens: V, keys: V, context: V, tensor: V, attention_seconds: V, efficiency: V,
-    slowing: V,
+    slowing: V, element: V,
 ) -> V:  # fmt: skip
     """Return the seconds of a micro-batch's context parallelism that attention does not hide, or by which it is slowed.
 
     Keys and values of all its GPUs go around in a layer, once forward, twice backward, as a ring while attention is
     computed (Liu et al. 2023, arXiv:2310.01889).
     """
-    nbytes = 4 * tokens * context * keys / tensor
+    nbytes = 2 * element * tokens * context * keys / tensor
     around, computed = network.time("allgather", nbytes, context, tensor), attention_seconds / efficiency
     return 3 * own_layers * (maximum(0, around - computed) + slowing * minimum(around, computed))
 
 
 def expert_exposed(
     network: V, own_layers: V, moe_share: V, tokens: V, hidden: V, top_k: V, spread: V, expert: V, data_stride: V,
-    full: V,
+    full: V, element: V,
 ) -> V:  # fmt: skip
     """Return the seconds of a micro-batch's all-to-all of experts, which no computing hides.
 
     Every token to its top-k experts; as nccl-tests counts, with the GPU's part for itself.  There and back, forward and
     backward (Lepikhin et al. 2020, arXiv:2006.16668).
     """
-    nbytes = 2 * tokens * hidden * top_k / spread
+    nbytes = element * tokens * hidden * top_k / spread
     return own_layers * moe_share * (4 + where(full, 2, 0)) * network.time("alltoall", nbytes, expert, data_stride)
 
 
-def stage_once(network: V, tokens: V, hidden: V, tensor: V, pipeline: V, stage_stride: V) -> V:
+def stage_once(network: V, tokens: V, hidden: V, tensor: V, pipeline: V, stage_stride: V, element: V) -> V:
     """Return the seconds in which a GPU sends its part of a micro-batch's activations to the next stage.
 
     Of the two neighbouring stages that are furthest apart.
     """
-    return network.time("sendrecv", 2 * tokens * hidden / tensor, pipeline, stage_stride)
+    return network.time("sendrecv", element * tokens * hidden / tensor, pipeline, stage_stride)
 
 
 def stage_exposed(stage_once: V, chunks: V, hidden_pipeline: V) -> V:
@@ -88,14 +88,14 @@ def stage_exposed(stage_once: V, chunks: V, hidden_pipeline: V) -> V:
     return 2 * chunks * stage_once * (1 - hidden_pipeline)
 
 
-def layer_gathered(dense_parameters: V, own_layers: V) -> V:
-    """Return the bytes of a layer's weights without experts, 16 bits each."""
-    return 2 * dense_parameters / own_layers
+def layer_gathered(dense_parameters: V, own_layers: V, element: V) -> V:
+    """Return the bytes of a layer's weights without experts."""
+    return element * dense_parameters / own_layers
 
 
-def experts_gathered(expert_parameters: V, own_layers: V) -> V:
-    """Return the bytes of a layer's experts of a GPU, 16 bits each."""
-    return 2 * expert_parameters / own_layers
+def experts_gathered(expert_parameters: V, own_layers: V, element: V) -> V:
+    """Return the bytes of a layer's experts of a GPU."""
+    return element * expert_parameters / own_layers
 
 
 def gather_once(
@@ -110,13 +110,13 @@ def gather_once(
 
 def scatter_once(
     network: V, layer_gathered: V, experts_gathered: V, gradient_bytes: V, shards: V, expert_shards: V, expert: V,
-    data_stride: V, shard: V, gather_rate: V,
+    data_stride: V, shard: V, gather_rate: V, element: V,
 ) -> V:  # fmt: skip
     """Return the seconds of a layer's reduce-scatter of gradients; 0 where they are not sharded."""
-    layer = network.time("reducescatter", layer_gathered * gradient_bytes / 2, shards, data_stride)
-    expert_bytes = experts_gathered * gradient_bytes / 2
+    layer = network.time("reducescatter", layer_gathered * gradient_bytes / element, shards, data_stride)
+    expert_bytes = experts_gathered * gradient_bytes / element
     experts = network.time("reducescatter", expert_bytes, expert_shards, data_stride * expert)
-    taken = (layer_gathered + experts_gathered) * gradient_bytes / 2 / gather_rate
+    taken = (layer_gathered + experts_gathered) * gradient_bytes / element / gather_rate
     return where(shard >= 2, maximum(layer + experts, taken), 0)
 
 
@@ -142,9 +142,9 @@ def gradient_array(dense_parameters: V, end_parameters: V, gradient_bytes: V, sh
     return gradient_bytes * (where(shard >= 2, within_nodes, dense_parameters) + end_parameters)
 
 
-def weight_array(dense_parameters: V, end_parameters: V, shard: V) -> V:
+def weight_array(dense_parameters: V, end_parameters: V, shard: V, element: V) -> V:
     """Return the bytes of weights that replicas gather after an optimiser whose states are sharded."""
-    return where(shard >= 1, 2 * (where(shard >= 3, 0, dense_parameters) + end_parameters), 0)
+    return where(shard >= 1, element * (where(shard >= 3, 0, dense_parameters) + end_parameters), 0)
 
 
 def gradient_seconds(

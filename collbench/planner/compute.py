@@ -57,13 +57,13 @@ def grouped_efficiency(tokens: V, routed: V, experts: V, expert: V, expert_width
 
 
 def grouped_seconds(
-    grouped_flops: V, product_rate: V, grouped_efficiency: V, layer_experts: V, bandwidth: V
+    grouped_flops: V, product_rate: V, grouped_efficiency: V, layer_experts: V, bandwidth: V, element: V
 ) -> V:  # fmt: skip
     """Return the seconds of the routed experts of a layer, forward.
 
     They compute as products do, or as long as reading their weights takes, of which few tokens make use.
     """
-    return maximum(grouped_flops / (product_rate * grouped_efficiency), 2 * layer_experts / bandwidth)
+    return maximum(grouped_flops / (product_rate * grouped_efficiency), element * layer_experts / bandwidth)
 
 
 def grouped_backward(
@@ -107,20 +107,22 @@ def score_bytes(tokens: V, sequence: V, heads: V, tensor: V, fused: V) -> V:
     return where(fused, 0, 13 * tokens * sequence * heads / tensor)
 
 
-def pointwise_bytes(tokens: V, hidden: V, width_worked: V, matrices: V, queries: V, keys: V, tensor: V, spread: V) -> V:
+def pointwise_bytes(
+    tokens: V, hidden: V, width_worked: V, matrices: V, queries: V, keys: V, tensor: V, spread: V, element: V
+) -> V:
     """Return the bytes that all else of a layer takes through memory, forward.
 
-    2 norms and 2 sums are 10 reads and writes of 2 bytes; then the activation, and the positions of the heads.
+    2 norms and 2 sums are 10 reads and writes; then the activation, and the positions of the heads.
     """
-    return 2 * tokens * (10 * hidden / spread + (matrices * width_worked + 2 * (queries + keys)) / tensor)
+    return element * tokens * (10 * hidden / spread + (matrices * width_worked + 2 * (queries + keys)) / tensor)
 
 
-def sorted_bytes(tokens: V, hidden: V, routed: V, spread: V) -> V:
+def sorted_bytes(tokens: V, hidden: V, routed: V, spread: V, element: V) -> V:
     """Return the bytes that sorting tokens by expert takes through memory in a layer, forward, and as many backward.
 
-    Before and behind the all-to-all, there and back: 6 reads and writes of 2 bytes a copy.
+    Before and behind the all-to-all, there and back: 6 reads and writes a copy.
     """
-    return 12 * tokens * hidden * routed / spread
+    return 6 * element * tokens * hidden * routed / spread
 
 
 def launched(launches: V, calls: V, tensor: V) -> V:

@@ -12,8 +12,8 @@ MOST_GPUS = 2**20
 MOST_BATCH = 2**30
 
 
-PRECISIONS = ("bf16", "fp8")
-"""Of matrix products; weights, activations and messages have 16 bits in any case."""
+PRECISIONS = ("bf16", "fp8", "tf32")
+"""Of matrix products; weights, activations and messages have 16 bits, but 32 with TF32."""
 
 
 class Optimiser(NamedTuple):
@@ -67,7 +67,15 @@ STACKS = {
     "megatron-2021": Stack(False, options={**_PLAIN, "recompute": ("full",)}),
     # Nanotron (github.com/huggingface/nanotron) of 2025: gradients in PyTorch's buckets behind the backward pass.
     "nanotron": Stack(
-        True, launches=4e-4, calls=7e-4, kept=2.0, reserve=0.16, synced=True, bucket=25 * 2**20, tensors=9, options={**_PLAIN, "sharding": ("ddp", "zero1"), "sequential": (False, True)}
+        True,
+        launches=4e-4,
+        calls=7e-4,
+        kept=2.0,
+        reserve=0.16,
+        synced=True,
+        bucket=25 * 2**20,
+        tensors=9,
+        options={**_PLAIN, "sharding": ("ddp", "zero1"), "sequential": (False, True)},
     ),
     # ZeRO-3 of the same year; `gather` is fitted to its runs of GPT-3 (docs/training.md).
     "deepspeed-2021": Stack(False, data=True, gather=16e9, options={**_PLAIN, "sharding": ("zero1", "zero2", "zero3")}),

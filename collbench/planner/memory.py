@@ -55,9 +55,9 @@ def share(dense_parameters: V, end_parameters: V, expert_parameters: V, shards: 
     return (dense_parameters + end_parameters) / shards + expert_parameters / expert_shards
 
 
-def weights(shard: V, share: V, whole: V) -> V:
-    """Return the bytes of the weights of a GPU, 16 bits each."""
-    return 2 * where(shard >= 3, share, whole)
+def weights(shard: V, share: V, whole: V, element: V) -> V:
+    """Return the bytes of the weights of a GPU."""
+    return element * where(shard >= 3, share, whole)
 
 
 def gradients(gradient_bytes: V, shard: V, share: V, whole: V) -> V:
@@ -82,28 +82,30 @@ def layer_scores(tokens: V, sequence: V, heads: V, dropout: V, tensor: V, fused:
 
 def layer_activations(
     tokens: V, hidden: V, dropout: V, routed: V, spread: V, queries: V, keys: V, gated: V, width_worked: V, tensor: V,
-    layer_scores: V, kept: V,
+    layer_scores: V, kept: V, element: V,
 ) -> V:  # fmt: skip
     """Return the bytes of all activations of a layer.
 
     Tensor parallelism splits queries, keys, values, the input of the projection, and the feed-forward part around its
     activation; it does not split norms, inputs of attention and feed-forward, marks of dropout, tokens sent to experts.
     """
-    whole = tokens * hidden * (8 + 2 * dropout + 2 * routed) / spread
-    split = tokens * (4 * queries + 4 * keys + where(gated, 6, 4) * width_worked) / tensor
+    whole = tokens * hidden * (element * (4 + routed) + 2 * dropout) / spread
+    split = element * tokens * (2 * queries + 2 * keys + where(gated, 3, 2) * width_worked) / tensor
     return kept * (whole + split) + layer_scores
 
 
-def layer_remade(tokens: V, hidden: V, width_worked: V, tensor: V, spread: V, fused: V, layer_scores: V) -> V:
+def layer_remade(
+    tokens: V, hidden: V, width_worked: V, tensor: V, spread: V, fused: V, layer_scores: V, element: V
+) -> V:
     """Return the bytes that selective recomputation saves: scores, or where fused outputs of norms and activations."""
-    return where(fused, tokens * (4 * hidden / spread + 2 * width_worked / tensor), layer_scores)
+    return where(fused, element * tokens * (2 * hidden / spread + width_worked / tensor), layer_scores)
 
 
 def layer_kept(
-    full: V, selective: V, tokens: V, hidden: V, spread: V, layer_activations: V, layer_remade: V
+    full: V, selective: V, tokens: V, hidden: V, spread: V, layer_activations: V, layer_remade: V, element: V
 ) -> V:  # fmt: skip
     """Return the bytes of a layer's activations between its forward and its backward pass."""
-    return where(full, 2 * tokens * hidden / spread, layer_activations - where(selective, layer_remade, 0))
+    return where(full, element * tokens * hidden / spread, layer_activations - where(selective, layer_remade, 0))
 
 
 def activations(in_flight: V, own_layers: V, layer_kept: V, full: V, layer_activations: V) -> V:
@@ -112,27 +114,27 @@ def activations(in_flight: V, own_layers: V, layer_kept: V, full: V, layer_activ
 
 
 def end_activations(
-    tokens: V, hidden: V, vocabulary: V, tensor: V, spread: V, pipeline: V, dropout: V, in_flight: V
+    tokens: V, hidden: V, vocabulary: V, tensor: V, spread: V, pipeline: V, dropout: V, in_flight: V, element: V
 ) -> V:
     """Return the bytes of activations outside the layers.
 
     Marks of the embedding's dropout; norm, output and scores where the stage is the last, too.
     """
-    last = where(pipeline > 1, 0, 4 * hidden / spread + 4 * vocabulary / tensor)
+    last = where(pipeline > 1, 0, 2 * element * hidden / spread + 4 * vocabulary / tensor)
     return tokens * (in_flight * dropout * hidden / spread + last)
 
 
 def buffers(
     shard: V, dense_parameters: V, expert_parameters: V, own_layers: V, gradient_bytes: V, tokens: V, hidden: V,
-    pipeline: V, gpus: V, process: V,
+    pipeline: V, gpus: V, process: V, element: V,
 ) -> V:  # fmt: skip
     """Return the bytes of what is on its way to other GPUs.
 
     Gathered weights and gradients of two layers, buckets of gradients, what stages and NCCL exchange.
     """
     return (
-        where(shard >= 3, (4 + gradient_bytes) * (dense_parameters + expert_parameters) / own_layers, 0)
-        + where(pipeline > 1, 4 * tokens * hidden, 0)
+        where(shard >= 3, (2 * element + gradient_bytes) * (dense_parameters + expert_parameters) / own_layers, 0)
+        + where(pipeline > 1, 2 * element * tokens * hidden, 0)
         + where(gpus > 1, process, 0)
     )
 

@@ -105,6 +105,8 @@ def inputs(given: Setting) -> dict[str, Any]:
     moe = model.moe_layers / model.layers
     stack, optimiser = STACKS[job.stack], OPTIMISERS[job.optimiser]
     known, gpu = given.machine.constants, given.machine.product
+    on_32_bits = job.precision == "tf32"  # whose weights need no copy on 32 bits among the optimiser's states
+    usual = gpu.flops_tf32 if on_32_bits else gpu.flops
     on_8_bits = job.precision == "fp8" and gpu.flops_fp8 > gpu.flops
     names = ("layers", "hidden", "heads", "queries", "keys", "vocabulary", "matrices", "gated", "worked", "top_k")
     more = ("layer_parameters", "routed_parameters", "embedding", "output", "routed")
@@ -124,15 +126,16 @@ def inputs(given: Setting) -> dict[str, Any]:
         "overlapped": stack.data,
         "gather_rate": stack.gather,
         "gradient_bytes": GRADIENTS[job.gradients],
-        "state_bytes": optimiser.states,
+        "element": 4 if on_32_bits else 2,
+        "state_bytes": optimiser.states - (4 if on_32_bits else 0),
         "state_traffic": optimiser.traffic,
         "reserve": max(job.reserve, stack.reserve),
         "efficiency": job.efficiency,
         "slowing": CONTENTION,
         "slowest": slowest(job.gpus, job.noise),
         "peak16": gpu.flops,
-        "product_rate": (gpu.flops_fp8 * known.fp8 if on_8_bits else gpu.flops) * known.products,
-        "product_rate_16": gpu.flops * known.products,
+        "product_rate": (gpu.flops_fp8 * known.fp8 if on_8_bits else usual) * known.products,
+        "product_rate_16": usual * known.products,
         "grouped_half": known.grouped,
         "experts": max(1, model.experts),
         "expert_width": model.width if model.experts else 1,

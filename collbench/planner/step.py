@@ -83,14 +83,14 @@ def data_parallel(
 
 def optimiser(
     shard: V, share: V, whole: V, state_traffic: V, gradient_bytes: V, bandwidth: V, offload: V, pcie_rate: V,
-    host_rate: V,
+    host_rate: V, element: V,
 ) -> V:  # fmt: skip
     """Return the seconds of changing the weights in a step.
 
     On a GPU all that the optimiser reads and writes, once, and gradients three times more: for their norm, clipped, and
     set to zero.  On a CPU gradients go down, weights come up, and all states go through the CPU's memory.
     """
-    on_cpu = (gradient_bytes + 2) / pcie_rate + (state_traffic + gradient_bytes) / host_rate
+    on_cpu = (gradient_bytes + element) / pcie_rate + (state_traffic + gradient_bytes) / host_rate
     changed = where(shard >= 1, share, whole)
     return where(offload, changed * on_cpu, changed * (state_traffic + 4 * gradient_bytes + 4) / bandwidth)
 
