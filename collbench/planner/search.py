@@ -15,7 +15,7 @@ from collbench.errors import UsageError
 from collbench.planner import communication, compute, memory, step
 from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Network
 from collbench.planner.job import Job
-from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts
+from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts, uneven
 from collbench.planner.setting import Setting, choices, inputs
 from collbench.units import format_size
 
@@ -218,7 +218,7 @@ class Plan:
 
     @cached_property
     def places(self) -> Sequence[int]:
-        """Places of the best layout of every group by their means; of equals, most memory to spare first."""
+        """Places of the best layout of every group by their means; of equals, even stages and most memory to spare."""
         keys = np.stack([self.searched.arrays[name][self.searched.fitting] for name in GROUPED])
         _, first = np.unique(keys, axis=1, return_index=True)
         order = np.sort(first)
@@ -227,7 +227,8 @@ class Plan:
         for place, mean in enumerate(means):
             begin = begin if mean <= begin * (1 + EQUAL) else mean
             ranks[place] = np.searchsorted(means, begin)
-        return [int(place) for place in self.searched.fitting[order[np.lexsort((needs, ranks))]]]
+        unlike = uneven(self.setting.job.model.layers, keys[GROUPED.index("pipeline"), order])
+        return [int(place) for place in self.searched.fitting[order[np.lexsort((needs, unlike, ranks))]]]
 
     def ranked(self, count: int = 10) -> list[Planned]:
         """Return the best layouts, evaluated."""
