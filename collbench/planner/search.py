@@ -204,8 +204,6 @@ EQUAL = 0.01
 
 SMALLER: Choices = {"sharding": "zero3", "recompute": "full", "offload": True}
 """Choices that need less memory than others of their kind."""
-HOPELESS = 2**12
-"""Times the memory of a GPU that a layout needs, beyond which no number of GPUs is looked for."""
 
 
 @dataclass(frozen=True)
@@ -265,8 +263,7 @@ def plan_on(given: Setting, fixed: Choices, advised: bool = True) -> Plan:
     )
     if not advised:
         raise UsageError(reason)
-    near = needed < HOPELESS * given.capacity
-    raise UsageError(f"{reason}; {_what_fits(given, fixed) if near else 'give a smaller model'}")
+    raise UsageError(f"{reason}; {_what_fits(given, fixed)}")
 
 
 def best_of(given: Setting, fixed: Choices) -> Planned:
@@ -294,26 +291,21 @@ def _what_fits(given: Setting, fixed: Choices) -> str:
             ways.append(f"--{name} {getattr(job, name)}")
     free = {name: value for name, value in fixed.items() if name != "data"}
     for gpus in (given.job.gpus * 2**power for power in range(1, 13)):
-        grown = resized(given, gpus)
-        if grown and _fits(grown, free):
+        if _fits(given, free, gpus):
             ways.append(f"--gpus {gpus}")
             break
     return f"these fit: {', '.join(ways)}" if ways else "give more GPUs, or GPUs with more memory"
 
 
-def _fits(given: Setting, fixed: Choices) -> bool:
+def _fits(given: Setting, fixed: Choices, gpus: int = 0) -> bool:
     try:
-        return search(given, fixed).fits > 0
+        return search(resized(given, gpus) if gpus else given, fixed).fits > 0
     except UsageError:
         return False
 
 
-def resized(given: Setting, gpus: int) -> Setting | None:
-    """Return the setting on another number of GPUs, or None where there are not as many."""
-    resized = replace(given, job=replace(given.job, gpus=gpus))
-    if not isinstance(given.curves, ModelCurves):
-        return resized
-    try:
-        return replace(resized, curves=ModelCurves(given.curves.whole, gpus))
-    except UsageError:
-        return None
+def resized(given: Setting, gpus: int) -> Setting:
+    """Return the setting on another number of GPUs; UsageError where there are not as many."""
+    curves = given.curves
+    curves = ModelCurves(curves.whole, gpus) if isinstance(curves, ModelCurves) else curves
+    return replace(given, job=replace(given.job, gpus=gpus), curves=curves)
