@@ -119,8 +119,6 @@ FAILURES = 419 / (16_384 * 54 * 86_400)
 days (arXiv:2407.21783, section 3.3.4)."""
 RESTART = 600.0
 """Seconds until a job runs again: detection and diagnosis of MegaScale take less (arXiv:2402.15627, section 6.3)."""
-CHECKPOINT = 10.0
-"""Seconds that a checkpoint holds the job up: several, where another process writes it (the same, section 4.4)."""
 
 
 class Restarts(NamedTuple):
@@ -132,7 +130,7 @@ class Restarts(NamedTuple):
     lost: float  # seconds of checkpoints, of steps done again and of restarts, for each second of steps
 
 
-def restarts(row: PlannedStep, checkpoint: float = CHECKPOINT) -> Restarts:
+def restarts(row: PlannedStep, checkpoint: float) -> Restarts:
     """Return what failures do to a plan's run, whose checkpoints hold it up for so many seconds.
 
     Sources: Young 1974 for the time between checkpoints, the square root of 2 x checkpoint x time between failures;

@@ -54,14 +54,9 @@ _OPTIONS = [
     option("--scale", "Also on these numbers of GPUs: 8..8192 doubles.", metavar="N..N"),
     option("--compare-interconnects", "Also on these systems.", metavar="SYSTEM,..."),
     option("--price", "Price of a GPU-hour, by default in USD: shows what the run costs.", metavar="2.5|2.5EUR"),
-    option("--deadline", "With --price: mark the analysis.cheapest that is in time.", metavar="30d|12h"),
+    option("--deadline", "With --price: mark the cheapest that is in time.", metavar="30d|12h"),
     option("--tokens", "Tokens of the run: 300B.  [default: as published, or 20 a parameter]", metavar="N"),
-    option(
-        "--checkpoint",
-        "With --price: seconds that a checkpoint holds the run up.",
-        type=float,
-        default=analysis.CHECKPOINT,
-    ),
+    option("--checkpoint", "With --price: seconds that a checkpoint holds the run up.", type=float, default=10.0),
     option("--up-or-out", "With --price: others for the same money an hour.", multiple=True, metavar="SYSTEM=PRICE"),
     option("--noise-scale", "The gradient noise scale.", type=float, default=0.0, metavar="SAMPLES"),
     option("--reserve", "Per cent of memory lost to fragments.", type=float, default=6.0),
@@ -260,7 +255,7 @@ def _cells(plan: Planned) -> dict[str, str]:
 
 
 def costs(plans: Sequence[PlannedStep], deadline: float) -> Iterator[str]:
-    """Yield the table of costs by number of GPUs; marks the Pareto analysis.front and the cheapest in time."""
+    """Yield the table of costs by number of GPUs; marks the Pareto front and the cheapest in time."""
     best, chosen = analysis.front(plans), analysis.cheapest(plans, deadline) if deadline else None
     rows = [("GPUs", "whole run (nine in ten)", "cost (nine in ten)", "of 1M tokens", "")]
     for plan in plans:
@@ -269,9 +264,8 @@ def costs(plans: Sequence[PlannedStep], deadline: float) -> Iterator[str]:
             late = plan.high / plan.typical * plan.seconds > deadline
             marks.append(f"cheapest in time{', likely' if late else ''}")
         million = format_rounded(plan.cost / plan.total * 1e6, analysis.certain_digits(plan))
-        rows.append(
-            (f"{plan.gpus:,}", analysis.duration_text(plan), analysis.cost_text(plan), million, ", ".join(marks))
-        )
+        taken, paid = analysis.duration_text(plan), analysis.cost_text(plan)
+        rows.append((f"{plan.gpus:,}", taken, paid, million, ", ".join(marks)))
     yield from grid(rows, right=(0, 3))
     if deadline and not chosen:
         quickest = min(plans, key=lambda plan: plan.seconds)

@@ -291,8 +291,10 @@ def test_a_scaling_leaves_an_efficiency_between_the_sizes_around_it() -> None:
 def test_cost_is_hours_times_gpus_times_price() -> None:
     answer = gpt3()
     found = sizes(answer.setting, {}, [64, 96, 128, 256, 1024])
-    rows = [row(size.best, "cost", "x", 2.5, 3e11) for size in found if size.best]
-    offer = row(answer.best, "cost", "x", 2.5, 3e11)
+    money: dict[str, Any] = {"price": 2.5, "currency": "EUR", "total": 3e11}
+    rows = [row(size.best, "cost", "x", **money) for size in found if size.best]
+    offer = row(answer.best, "cost", "x", **money)
+    assert offer.currency == "EUR"
     assert offer.seconds == pytest.approx(3e11 / (1536 * 2048) * answer.best.step)
     assert offer.cost == pytest.approx(offer.seconds / 3600 * 1024 * 2.5)
     quickest = min(rows, key=lambda one: one.seconds)
@@ -346,7 +348,13 @@ def test_advice_names_the_bottleneck_what_neighbours_lose_and_the_largest_useful
     assert any(line.startswith("tp8 instead of tp4 is") and "tensor parallelism +" in line for line in lines)
     assert any(line.startswith("pp8 instead of pp16 does not fit") for line in lines)
     slow = plan("gpt3-13b", load("ethernet-100g-tcp"), 64, 64, layout="tp1 pp1", stack="modern")
-    assert any("limited by network cards" in line for line in explain_best(slow))
+    (line,) = (line for line in explain_best(slow) if line.startswith("next bottleneck: "))
+    factor = re.search(
+        r"network cards \(100 -> 200 Gb/s a card\);.* twice the rate makes the step (.*)x as fast$", line
+    )
+    assert factor, line
+    doubled = evaluate_layout(RESOURCES["network cards"](slow.setting, 2.0) or slow.setting, slow.best.layout).step
+    assert float(factor[1]) == pytest.approx(slow.best.step / doubled, abs=0.005)
     helped = {gain.resource: gain.factor for gain in sensitivities(slow.setting, slow.best.layout, slow.fixed)}
     assert helped["network cards"] > 1.03
     assert "unknown" in largest_batch(1536, 0)
@@ -399,4 +407,5 @@ def test_another_number_of_gpus_has_nodes_of_its_own() -> None:
             assert grown.curves.system == there.setting.curves.system, system
             assert plan_on(grown, {}).best.step == there.best.step, system
     box = plan("gpt2-small", replace(load("pcie4-4090"), nics=None, tiers=()), 8, 64)
-    assert resized(box.setting, 64) is None, "as many GPUs cannot be had"
+    with pytest.raises(UsageError, match="no network cards"):
+        resized(box.setting, 64)
