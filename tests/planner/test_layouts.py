@@ -159,6 +159,22 @@ def test_what_is_said_stays_even_if_it_is_of_no_use() -> None:
             assert agree <= set(ones), text
 
 
+def test_what_is_left_out_for_a_better_layout_stays_where_that_is_excluded() -> None:
+    """More stages than make the fullest shorter, and samples that are cut although there are several."""
+    seven = job(12, 12, replace(TOY, layers=7))
+    for text, stages in (
+        ("tp1 cp1", {1, 2, 3, 4}),
+        ("tp1 cp1 dp2", {6}),
+        ("pp6", {6}),
+        ("tp1 cp1 mb4", {4}),
+        ("tp1 cp1 mb6", {6}),
+    ):
+        assert {one.pipeline for one in listed(seven, parse_layout(text))} == stages, text
+    cut = Layout(data=4, context=2, micro=2)
+    for text in ("cp2", "dp4", "mb2", "cp2 mb2", ""):
+        assert (cut in listed(job(8, 80), parse_layout(text) if text else {})) == bool(text), text
+
+
 REFUSED = (  # gpus, batch, what is said, and a model
     (8, 7, "dp8", GATED), (64, 3, "tp1", GATED), (1024, 7, "", MODELS["gpt2-xl"]), (8, 8, "mb5", GATED),
     (8, 8, "mb3 dp8", GATED), (8, 8, "tp3", GATED), (8, 8, "tp32", GATED), (8, 8, "tp16", GATED),

@@ -34,6 +34,7 @@ from collbench.planner.search import (
     search,
 )
 from collbench.planner.sensitivity import (
+    LINKS,
     RESOURCES,
     anchored,
     compared,
@@ -355,6 +356,15 @@ def test_advice_names_the_bottleneck_what_neighbours_lose_and_the_largest_useful
     assert factor, line
     doubled = evaluate_layout(RESOURCES["network cards"](slow.setting, 2.0) or slow.setting, slow.best.layout).step
     assert float(factor[1]) == pytest.approx(slow.best.step / doubled, abs=0.005)
+    bound = plan("llama3-8b", load("dgx-h100"), 64, 512)
+    (line,) = (line for line in explain_best(bound) if line.startswith("next bottleneck: "))
+    assert line.startswith("next bottleneck: none but computing")
+    for name in LINKS:
+        faster = RESOURCES[name](bound.setting, 2.0)
+        assert faster
+        assert bound.best.step < (1 + EQUAL) * evaluate_layout(faster, bound.best.layout).step
+    (line,) = (line for line in explain_best(plan("gpt2-small", load("dgx-h100"), 1, 64)) if "next bottleneck" in line)
+    assert "none but computing" in line, "where there is no link"
     helped = {gain.resource: gain.factor for gain in sensitivities(slow.setting, slow.best.layout, slow.fixed)}
     assert helped["network cards"] > 1.03
     assert "unknown" in largest_batch(1536, 0)
@@ -368,6 +378,11 @@ def test_a_neighbour_that_is_hardly_faster_says_what_memory_it_takes_or_spares()
         values = {**best.values, "step": 0.995 * best.step, "needed": best.needed + gib * 2**30}
         line = compared(best, replace(best, values=values), "tp8 instead of tp4", math.inf)
         assert line == f"tp8 instead of tp4 is 0.5% faster, as good as nothing, {said}"
+        line = compared(best, replace(best, values=values | {"step": 0.9 * best.step}), "pp8", math.inf)
+        assert line == f"pp8 is 11.1% faster, {said}", "where --layout left it out"
+    assert (
+        compared(best, replace(best, values={**best.values, "step": 1.0002 * best.step}), "x", 1e12) == "x is as fast"
+    )
 
 
 def test_what_leans_on_an_unsure_link_comes_behind_what_is_a_little_slower_for_sure() -> None:
