@@ -186,8 +186,8 @@ def _worth_timing(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> NDA
     kinds = np.zeros(len(places), np.int64)
     for name in arrays:
         if name not in _COSTLY:
-            values, codes = np.unique(arrays[name][places], return_inverse=True)
-            kinds = kinds * len(values) + codes
+            values = np.unique(arrays[name][places])  # few: to look them up is faster than to sort all
+            kinds = kinds * len(values) + np.searchsorted(values, arrays[name][places])
     _, kinds = np.unique(kinds, return_inverse=True)
     again, away = (arrays[name][places].astype(np.int64) for name in _COSTLY)
     fits = np.zeros((int(kinds.max(initial=-1)) + 1, len(CODES["recompute"]) + 1, 3), bool)  # a margin of none in front
