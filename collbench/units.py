@@ -136,14 +136,20 @@ def unit_of(seconds: float) -> tuple[float, str]:
     return next((unit for unit in units if seconds >= 2 * unit[0]), (1.0, "s"))
 
 
-def format_duration(seconds: float) -> str:
+def format_duration(seconds: float, count: int = MOST_DIGITS) -> str:
     """Return a long run's duration as `42 days`, `5.2 hours` or `31 min`; a shorter one as `format_seconds` does."""
     scale, unit = unit_of(seconds)
-    return f"{format_figure(seconds / scale)} {unit}" if scale > 1 else format_seconds(seconds)
+    return f"{format_rounded(seconds / scale, count)} {unit}" if scale > 1 else format_seconds(seconds, count)
 
 
-def format_count(value: float) -> str:
-    """Return a large number in three digits: `950`, `12.3 k`, `1.23 M`, `4.5 bn`, `2 tn`."""
+def format_rounded(value: float, count: int) -> str:
+    """Return a number of so many significant digits, or of three if these are all: 5,100, 310, 0.64."""
+    return format_figure(value if count == MOST_DIGITS else float(significant(value, count)))
+
+
+def format_count(value: float, count: int = MOST_DIGITS) -> str:
+    """Return a large number in three digits, or in fewer: `950`, `12.3 k`, `1.23 M`, `4.5 bn`, `2 tn`."""
+    value = value if count == MOST_DIGITS else float(significant(value, count))
     for scale, unit in ((1e12, " tn"), (1e9, " bn"), (1e6, " M"), (1e3, " k")):
         if value >= 0.9995 * scale:
             return f"{format_figure(value / scale)}{unit}"

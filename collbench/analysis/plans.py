@@ -2,11 +2,20 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from collbench.results import PlannedStep, by_key, words
 from collbench.results.base import CaseResult
-from collbench.units import format_count, format_duration, format_figure, format_seconds
+from collbench.units import (
+    digits,
+    format_count,
+    format_figure,
+    format_interval,
+    format_rounded,
+    format_seconds,
+    unit_of,
+)
 
 LEVELS = (0.9, 0.8, 0.7)
 """Efficiencies below which a scaling may fall."""
@@ -84,6 +93,54 @@ def cheapest(rows: Sequence[PlannedStep], deadline: float) -> PlannedStep | None
     return min((row for row in rows if row.seconds <= deadline), key=lambda row: row.cost, default=None)
 
 
+def certain_digits(row: PlannedStep) -> int:
+    """Return how many digits the band of a plan's step leaves of all that is in proportion to it."""
+    low, high = row.band
+    return digits((high - low) / 2 / row.typical)
+
+
+def duration_text(row: PlannedStep) -> str:
+    """Return how long the run of a plan takes and its band, as `24 days (22 .. 29)`: digits as the band leaves them."""
+    scale, unit = unit_of(row.seconds)
+    form = partial(format_rounded, count=certain_digits(row))
+    low, high = (end / row.typical * row.seconds / scale for end in row.band)
+    return f"{form(row.seconds / scale)} {unit}{format_interval(low, high, form)}"
+
+
+def cost_text(row: PlannedStep) -> str:
+    """Return what a plan's run costs and its band, as `1.2 M USD (1 M .. 1.4 M)`, with as many digits."""
+    form = partial(format_count, count=certain_digits(row))
+    low, high = (end / row.typical * row.cost for end in row.band)
+    return " ".join(filter(None, (form(row.cost), row.currency))) + format_interval(low, high, form)
+
+
+FAILURES = 419 / (16_384 * 54 * 86_400)
+"""Failures of a GPU in a second, with its part of all else: unexpected interruptions of Llama 3 405B on H100 in 54
+days (arXiv:2407.21783, section 3.3.4)."""
+RESTART = 600.0
+"""Seconds until a job runs again: detection and diagnosis of MegaScale take less (arXiv:2402.15627, section 6.3)."""
+
+
+class Restarts(NamedTuple):
+    """Failures that a run has to expect, and what they cost with checkpoints as often as is best."""
+
+    failures: float
+    between: float  # seconds from one to the next
+    every: float  # seconds from one checkpoint to the next
+    lost: float  # seconds of checkpoints, of steps done again and of restarts, for each second of steps
+
+
+def restarts(row: PlannedStep, checkpoint: float) -> Restarts:
+    """Return what failures do to a plan's run, whose checkpoints hold it up for so many seconds.
+
+    Sources: Young 1974 for the time between checkpoints, the square root of 2 x checkpoint x time between failures;
+    Daly 2006 for what is lost: to first order half of that time at each failure, and the restart.
+    """
+    between = 1 / (FAILURES * row.gpus)
+    every = math.sqrt(2 * checkpoint * between)
+    return Restarts(row.seconds / between, between, every, checkpoint / every + (every / 2 + RESTART) / between)
+
+
 def verdicts(results: Sequence[CaseResult]) -> list[str]:
     """Return what the plans say, in sentences that begin with `predicted`."""
     layouts, scale, systems, costs = (planned(results, name) for name in ("layout", "scale", "interconnect", "cost"))
@@ -137,5 +194,5 @@ def _costs(rows: Sequence[PlannedStep]) -> Iterator[str]:
     parts = []
     for name, row in ends:
         what = f"{row.gpus:,} GPUs of {row.system}"
-        parts.append(f"{name} are {what}: {format_duration(row.seconds)} for {format_count(row.cost)}")
+        parts.append(f"{name} are {what}: {duration_text(row)} for {cost_text(row)}")
     yield f"predicted: {'; '.join(parts)}"

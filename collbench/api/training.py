@@ -48,6 +48,7 @@ class TrainingPlan:
     systems: tuple[OnSystem, ...]  # with as many GPUs
     same_cost: tuple[OnSystem, ...]  # for the same money an hour
     price: float  # of a GPU's hour
+    currency: str  # of that, such as USD
     tokens: float  # of the whole run
     deadline: float  # seconds
 
@@ -73,7 +74,7 @@ class TrainingPlan:
         compared = (*self.systems, *self.same_cost)
         for place in (self.here(self.price), *compared) if compared else ():
             if place.best:
-                yield row(place.best, "interconnect", place.system.name, place.price)
+                yield row(place.best, "interconnect", place.system.name, price=place.price, currency=self.currency)
 
     def session(self, folder: Path | None) -> Session:
         """Return the session that stores the rows in that new folder, if there is one."""
@@ -112,7 +113,7 @@ def train(
     loader: float | None = None,
     scale: str | None = None,
     compare_interconnects: Names | None = None,
-    price: float | None = None,
+    price: float | str | None = None,
     deadline: str | None = None,
     tokens: str | None = None,
     up_or_out: Sequence[str] = (),
@@ -142,10 +143,10 @@ def train(
         loader: Samples that can be read in a second.
         scale: Also on these numbers of GPUs: "8..8192" doubles.
         compare_interconnects: Also on these systems.
-        price: Of a GPU's hour.
+        price: Of a GPU's hour, in USD or another currency: 2.5, "2.5EUR".
         deadline: With a price, until when the run must be done: "30d", "12h".
         tokens: With a price, tokens of the whole run: "300B"; by default as published, or 20 a parameter at work.
-        up_or_out: With a price, systems for the same money an hour: "SYSTEM=PRICE".
+        up_or_out: With a price, systems for the same money an hour: "SYSTEM=PRICE", in the same currency.
         reserve: Per cent of the memory that fragments make useless.
         noise: Per cent by which GPUs' speeds differ (standard deviation).
         tflops: Of a GPU, dense, on 16 bits; by default its data sheet's.
@@ -167,10 +168,11 @@ def train(
     ('tp8 pp16 dp8 mb1 ddp full', True)
 
     """
-    _refuse_impossible(price, loader, tflops, memory, reserve, noise, top)
+    _refuse_impossible(loader, tflops, memory, reserve, noise, top)
     for name, given in (("deadline", deadline), ("up-or-out", up_or_out), ("tokens", tokens)):
         if given and not price:
             raise UsageError(f"--{name} needs a --price, of an hour of a GPU")
+    paid, currency = (0.0, "") if price is None else _parse_price(price, "--price")
     known = load_model(model) if sequence is None else replace(load_model(model), sequence=sequence).checked()
 
     def job(count: int, usual_stack: str) -> Job:
@@ -192,9 +194,10 @@ def train(
     if anchor:
         setting, measured = anchored(setting, parse_anchor(anchor), fixed)
     plan = plan_on(setting, fixed)
-    others = tuple(sizes(setting, fixed, _counts(scale, setting.job.gpus, priced=bool(price))))
+    others = tuple(sizes(setting, fixed, _counts(scale, setting.job.gpus, priced=bool(paid))))
     compared = [find_system(name) for name in split_names(compare_interconnects or "")]
     total = _tokens(known, tokens)
+    money = {"price": paid, "currency": currency, "total": total}
     of_sizes = [(size.best, setting.machine.name) for size in others if size.best]
     planned = TrainingPlan(
         plan=plan,
@@ -202,10 +205,11 @@ def train(
         anchor=measured,
         sizes=others,
         scaled=tuple(row(best, "scale", where) for best, where in of_sizes) if scale else (),
-        priced=tuple(row(best, "cost", where, price, total) for best, where in of_sizes) if price else (),
+        priced=tuple(row(best, "cost", where, **money) for best, where in of_sizes) if paid else (),
         systems=tuple(elsewhere(setting, fixed, system) for system in compared),
-        same_cost=tuple(same_cost(setting, fixed, price or 0.0, _parse_priced(up_or_out))),
-        price=price or 0.0,
+        same_cost=tuple(same_cost(setting, fixed, paid, _parse_priced(up_or_out, currency))),
+        price=paid,
+        currency=currency,
         tokens=total,
         deadline=parse_duration(deadline, "--deadline") if deadline else 0.0,
     )
@@ -215,7 +219,6 @@ def train(
 
 
 def _refuse_impossible(
-    price: float | None,
     loader: float | None,
     tflops: float | None,
     memory: float | None,
@@ -224,8 +227,6 @@ def _refuse_impossible(
     top: int,
 ) -> None:
     """Raise UsageError for a number that cannot be."""
-    if price is not None and not 0 < price < 1e6:
-        raise UsageError(f"--price {price:g} is no price of a GPU's hour; give one above 0")
     if loader is not None and not 0 < loader < inf:
         raise UsageError(f"--loader {loader:g} is no rate; give samples a second, above 0")
     for name, figure in (("tflops", tflops), ("memory", memory)):
@@ -283,12 +284,23 @@ def _tokens(model: Model, text: str | None) -> float:
     return tokens
 
 
-def _parse_priced(words: Sequence[str]) -> list[tuple[System, float]]:
-    """Return the systems and prices of `--up-or-out`: `SYSTEM=PRICE`; UsageError without a price."""
+def _parse_price(value: float | str, option: str) -> tuple[float, str]:
+    """Return a price of a GPU's hour and its currency, by default USD; UsageError if it is none."""
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?) ?([A-Z]{3})?", str(value).strip().upper(), re.ASCII)
+    if not match or not float(match[1]):
+        raise UsageError(f"{option} {value} is no price of a GPU's hour; write one above 0, such as 2.5 or 2.5EUR")
+    return float(match[1]), match[2] or "USD"
+
+
+def _parse_priced(words: Sequence[str], currency: str) -> list[tuple[System, float]]:
+    """Return the systems and prices of `--up-or-out`: `SYSTEM=PRICE`; UsageError without a price in the currency."""
     priced = []
     for word in words:
         name, _, price = word.partition("=")
-        if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", price) or not float(price):
+        if not price:
             raise UsageError(f"--up-or-out {word!r} has no price; write SYSTEM=PRICE, such as dgx-h100=2.5")
-        priced.append((find_system(name.strip()), float(price)))
+        amount, unit = _parse_price(price if price[-1:].isalpha() else price + currency, f"--up-or-out {name}")
+        if unit != currency:
+            raise UsageError(f"--up-or-out {word!r} is in {unit}, and --price in {currency}; give both in one currency")
+        priced.append((find_system(name.strip()), amount))
     return priced

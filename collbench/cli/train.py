@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 
-from collbench.analysis.plans import UNHIDDEN, cheapest, front, leaving, scaled
+from collbench.analysis import plans as analysis
 from collbench.api.requests import new_folder
 from collbench.api.training import TrainingPlan, train
 from collbench.cli.options import option, writes
 from collbench.cli.running import say_where
-from collbench.cli.tables import WHOLE, Table
+from collbench.cli.tables import WHOLE, Table, grid
 from collbench.errors import UsageError
 from collbench.planner.cost import OnSystem
 from collbench.planner.memory import PARTS as MEMORY_PARTS
@@ -26,7 +26,7 @@ from collbench.planner.sensitivity import Gain, explain_best, largest_batch, sen
 from collbench.planner.setting import Setting
 from collbench.results import PlannedStep, words
 from collbench.topology.products import GIB
-from collbench.units import format_count, format_duration, format_seconds
+from collbench.units import digits, format_count, format_duration, format_rounded, format_seconds
 
 _OPTIONS = [
     option(
@@ -53,9 +53,16 @@ _OPTIONS = [
     option("--loader", "Samples that can be read in a second.", type=float, metavar="SAMPLES/S"),
     option("--scale", "Also on these numbers of GPUs: 8..8192 doubles.", metavar="N..N"),
     option("--compare-interconnects", "Also on these systems.", metavar="SYSTEM,..."),
-    option("--price", "Price of a GPU-hour: shows what the run costs.", type=float, metavar="PRICE"),
+    option("--price", "Price of a GPU-hour, by default in USD: shows what the run costs.", metavar="2.5|2.5EUR"),
     option("--deadline", "With --price: mark the cheapest that is in time.", metavar="30d|12h"),
     option("--tokens", "Tokens of the run: 300B.  [default: as published, or 20 a parameter]", metavar="N"),
+    option(
+        "--checkpoint",
+        "With --price: seconds that a checkpoint holds the run up.",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+    ),
     option("--up-or-out", "With --price: others for the same money an hour.", multiple=True, metavar="SYSTEM=PRICE"),
     option("--noise-scale", "The gradient noise scale.", type=float, default=0.0, metavar="SAMPLES"),
     option("--reserve", "Per cent of memory lost to fragments.", type=float, default=6.0),
@@ -76,22 +83,27 @@ def command(**options: Any) -> int:
     recomputation, offloading) is tried against the memory of a GPU, and timed by curves of collectives: modelled for a
     described system, measured or fitted for a run.  Nothing runs.
     """
-    noise_scale, formats, out = (options.pop(name) for name in ("noise_scale", "formats", "out"))
+    noise_scale, checkpoint, formats, out = (options.pop(name) for name in _SHOWN)
     if not 0 <= noise_scale < 1e15:
         raise UsageError(f"--noise-scale {noise_scale:g} is none; give samples, above 0")
+    if not 0 < checkpoint < 1e6:
+        raise UsageError(f"--checkpoint {checkpoint:g} is none; give seconds, above 0")
     plan = train(**options)
     name = re.sub(r"[^a-z0-9]+", "-", f"train-{plan.title}".lower()).strip("-")
     with plan.session(out or new_folder(["allreduce"], name)) as session:
         list(session.run())
     if not session.leader:
         return 0
-    click.echo("\n".join(_lines(plan, noise_scale, options)))
+    click.echo("\n".join(_lines(plan, noise_scale, checkpoint, options)))
     click.echo(f"\n{LEGEND}", err=True)
     say_where(session, formats)
     return 0
 
 
-def _lines(planned: TrainingPlan, noise_scale: float, options: Mapping[str, Any]) -> Iterator[str]:
+_SHOWN = ("noise_scale", "checkpoint", "formats", "out")  # options of what is shown, not of the plan
+
+
+def _lines(planned: TrainingPlan, noise_scale: float, checkpoint: float, options: Mapping[str, Any]) -> Iterator[str]:
     """Yield everything as lines of text."""
     plan, best = planned.plan, planned.best
     yield from heading(plan)
@@ -99,7 +111,7 @@ def _lines(planned: TrainingPlan, noise_scale: float, options: Mapping[str, Any]
         at = plan.setting.job.efficiency
         yield f"anchored on {planned.anchor.layout.name}: computing is {at:.2f} times as fast as expected"
     for part in (
-        ranking(planned.ranked),
+        [*ranking(planned.ranked), *stages(best)],
         explain_best(plan),
         gains(sensitivities(plan.setting, best.layout, plan.fixed)),
         memory(plan.setting, best),
@@ -112,13 +124,16 @@ def _lines(planned: TrainingPlan, noise_scale: float, options: Mapping[str, Any]
         yield from chain([""], on_systems([planned.here(), *planned.systems]))
     if planned.same_cost:
         yield "\nfor the same money an hour"
-        yield from on_systems([planned.here(planned.price), *planned.same_cost], planned.price)
+        yield from on_systems([planned.here(planned.price), *planned.same_cost], planned.currency)
     if planned.priced:
-        yield f"\na run of {planned.tokens:.3g} tokens at {planned.price:g} a GPU-hour"
+        yield f"\na run of {planned.tokens:.3g} tokens at {planned.price:g} {planned.currency} a GPU-hour"
         if not options["tokens"]:
             usual = "as published" if plan.setting.job.model.trained else "20 for each parameter at work"
             yield f"(tokens: {usual}; --tokens sets them)"
         yield from costs(planned.priced, planned.deadline)
+        chosen = analysis.cheapest(planned.priced, planned.deadline) if planned.deadline else None
+        gpus = plan.setting.job.gpus
+        yield failing(chosen or min(planned.priced, key=lambda row: abs(row.gpus - gpus)), checkpoint)
 
 
 _HEADS = {"rank": "", "band": "nine in ten", "tokens": "tokens/s", "computing": "comp."}
@@ -162,6 +177,14 @@ def ranking(plans: Sequence[Planned]) -> Iterator[str]:
         yield table.row(rank=rank, band=band, memory=f"{plan.needed / GIB:.1f} GiB", **_cells(plan))
 
 
+def stages(best: Planned) -> Iterator[str]:
+    """Yield how many layers the stages of a layout have, if not all have equally many."""
+    layers, fullest = best.job.model.layers, int(best.values["own_layers"])
+    if fewer := fullest * best.layout.pipeline - layers:
+        what = f"{layers} layers on {best.layout.pipeline} stages, {fullest} in the fullest"
+        yield f"{best.layout.name}: {what}; the others have {fewer} fewer in all, first of all the last, for its output"
+
+
 def memory(given: Setting, best: Planned) -> Iterator[str]:
     """Yield what the memory of a GPU is needed for."""
     lines = {words(name): best.memory[name] for name in MEMORY_PARTS if best.memory[name] >= 2**20}
@@ -180,7 +203,7 @@ def gains(most_first: Sequence[Gain]) -> Iterator[str]:
 
 def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[str]:
     """Yield the table by number of GPUs; `rows` are those that fit, in their order."""
-    curves = scaled(rows)
+    curves = analysis.scaled(rows)
     width = max((len(row.implementation) for row in rows), default=0)
     yield f"{'GPUs':>7}  {'layout':<{width}} {'step':>8} {'nine in ten':>19} {'tokens/s':>9} {'efficiency':>10}"
     planned = {row.gpus: row for row in rows}
@@ -198,33 +221,34 @@ def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[
     for curve in curves:
         words = [
             f"below {level:.0%} {f'from about {gpus:,.0f} GPUs on' if gpus else 'nowhere in this table'}"
-            for level, gpus in leaving(curve).items()
+            for level, gpus in analysis.leaving(curve).items()
         ]
         yield f"efficiency against {curve.rows[0].gpus:,} GPUs with the same batch: {', '.join(words)}"
 
 
-def on_systems(places: Sequence[OnSystem], price: float = 0.0) -> Iterator[str]:
-    """Yield the table by system; with a price, what a million tokens cost."""
+def on_systems(places: Sequence[OnSystem], currency: str = "") -> Iterator[str]:
+    """Yield the table by system; with a currency, what a million tokens cost."""
     width = max([6, *(len(one.system.name) for one in places)])
     names = max([6, *(len(one.best.layout.name) for one in places if one.best)])
     form = (
         f"{{system:<{width}}} {{GPUs:>6}}  {{layout:<{names}}} {{step:>8}} {{MFU:>6}} {{tokens:>9}} "
-        f"{{computing:>6}} {{sent:>6}} {{bubble:>6}}{' {cost:>17}' if price else ''}"
+        f"{{computing:>6}} {{sent:>6}} {{bubble:>6}}{' {cost:>17}' if currency else ''}"
     )
-    table = Table(form, heads=_HEADS | {"cost": "cost of 1M tokens"}, width=WHOLE)
+    table = Table(form, heads=_HEADS | {"cost": f"1M tokens, {currency}"}, width=WHOLE)
     yield table.heading()
     for one in places:
         if not one.best:
             yield f"{one.system.name:<{width}} {one.gpus:>6,}  none: {one.reason}"
             continue
         million = one.gpus * one.price / 3600 / one.best.tokens_per_second * 1e6
-        cells = {"system": one.system.name, "GPUs": f"{one.gpus:,}", "cost": f"{million:.4g}"}
+        count = digits((one.best.high - one.best.low) / 2 / one.best.step)
+        cells = {"system": one.system.name, "GPUs": f"{one.gpus:,}", "cost": format_rounded(million, count)}
         yield table.row(**cells, **_cells(one.best))
 
 
 def _cells(plan: Planned) -> dict[str, str]:
     """Return the cells of a layout that several tables share."""
-    sent = sum(plan.parts[name] for name in UNHIDDEN)
+    sent = sum(plan.parts[name] for name in analysis.UNHIDDEN)
     return {
         "layout": plan.layout.name,
         "step": format_seconds(plan.step),
@@ -238,16 +262,29 @@ def _cells(plan: Planned) -> dict[str, str]:
 
 def costs(plans: Sequence[PlannedStep], deadline: float) -> Iterator[str]:
     """Yield the table of costs by number of GPUs; marks the Pareto front and the cheapest in time."""
-    best, chosen = front(plans), cheapest(plans, deadline) if deadline else None
-    yield f"{'GPUs':>7}  {'whole run':>10} {'cost':>12} {'of 1M tokens':>13}"
+    best, chosen = analysis.front(plans), analysis.cheapest(plans, deadline) if deadline else None
+    rows = [("GPUs", "whole run (nine in ten)", "cost (nine in ten)", "of 1M tokens", "")]
     for plan in plans:
         marks = ["Pareto"] if plan in best else []
         if plan is chosen:
-            marks.append("cheapest in time")
-        million = plan.cost / plan.total * 1e6
-        line = f"{plan.gpus:>7,}  {format_duration(plan.seconds):>10} {plan.cost:>12,.0f} {million:>13.4g}"
-        yield f"{line}  {', '.join(marks)}" if marks else line
+            late = plan.high / plan.typical * plan.seconds > deadline
+            marks.append(f"cheapest in time{', likely' if late else ''}")
+        million = format_rounded(plan.cost / plan.total * 1e6, analysis.certain_digits(plan))
+        taken, paid = analysis.duration_text(plan), analysis.cost_text(plan)
+        rows.append((f"{plan.gpus:,}", taken, paid, million, ", ".join(marks)))
+    yield from grid(rows, right=(0, 3))
     if deadline and not chosen:
         quickest = min(plans, key=lambda plan: plan.seconds)
-        limit, fastest = format_duration(deadline), format_duration(quickest.seconds)
-        yield f"none is done in {limit}: the quickest, {quickest.gpus:,} GPUs, takes {fastest}"
+        limit = format_duration(deadline)
+        yield f"none is done in {limit}: the quickest, {quickest.gpus:,} GPUs, takes {analysis.duration_text(quickest)}"
+
+
+def failing(plan: PlannedStep, checkpoint: float) -> str:
+    """Return what failures to expect of a run, and what they cost it."""
+    found = analysis.restarts(plan, checkpoint)
+    between, every = (format_duration(seconds, 2) for seconds in (found.between, found.every))
+    failures = f"about {format_rounded(found.failures, 2)} failures on {plan.gpus:,} GPUs, 1 in {between}"
+    return (
+        f"restarts: {failures} (as often as Llama 3 405B: 419 in 54 days on 16,384 H100); a checkpoint every {every}, "
+        f"{checkpoint:g} s each, and {format_duration(analysis.RESTART)} a restart make the run {found.lost:.1%} longer"
+    )

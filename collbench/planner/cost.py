@@ -29,12 +29,8 @@ def sizes(given: Setting, fixed: Choices, counts: Sequence[int]) -> Iterator[OnS
     """
     free = {name: value for name, value in fixed.items() if name != "data"}
     for gpus in counts:
-        grown = resized(given, gpus)
-        if not grown:
-            yield OnSystem(given.machine, gpus, None, f"{given.machine.name} has no {gpus} GPUs")
-            continue
         try:
-            yield OnSystem(given.machine, gpus, plan_on(grown, free, advised=False).best)
+            yield OnSystem(given.machine, gpus, plan_on(resized(given, gpus), free, advised=False).best)
         except CollbenchError as error:
             yield OnSystem(given.machine, gpus, None, str(error))
 

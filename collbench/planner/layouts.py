@@ -212,11 +212,11 @@ def _shapes(job: Job, system: Place, fixed: Choices) -> Iterator[Shape]:
     for tensor in _chosen(fixed, "tensor", [one for one in divisors(node) if model.heads % one == 0]):
         if gpus % tensor or model.heads % tensor:
             continue
-        for pipeline in _chosen(fixed, "pipeline", divisors(gpus // tensor)):
-            if gpus % (tensor * pipeline) or not _divides(model.layers, pipeline):
+        for context in _chosen(fixed, "context", _contexts(job)):
+            if gpus % (tensor * context) or job.sequence % context:
                 continue
-            for context in _chosen(fixed, "context", _contexts(job)):
-                if gpus % (tensor * pipeline * context) or job.sequence % context:
+            for pipeline in _chosen(fixed, "pipeline", _stages(job, gpus // (tensor * context), fixed)):
+                if gpus % (tensor * pipeline * context) or pipeline > model.layers:
                     continue
                 data = gpus // (tensor * pipeline * context)
                 if fixed.get("data", data) == data and job.batch % data == 0:
@@ -231,19 +231,20 @@ def _more(job: Job, fixed: Choices, sizes: tuple[int, int, int, int]) -> Iterato
         if own % micro:
             continue
         for chunks in _chosen(fixed, "chunks", _chunks(job.model.layers, pipeline, own // micro)):
-            if chunks > 1 and (pipeline == 1 or not _divides(job.model.layers, pipeline * chunks)):
+            if chunks > 1 and (pipeline == 1 or pipeline * chunks > job.model.layers):
                 continue
             for expert in _chosen(fixed, "expert", experts):
                 if data * context % expert == 0 and max(1, job.model.experts) % expert == 0:
                     yield tensor, pipeline, context, expert, data, micro, chunks
 
 
-def _divides(layers: int, stages: int) -> bool:
-    """Return whether all stages have equally many layers; embedding and output may count as a layer each.
-
-    Source: LLaMA 3, arXiv:2407.21783, section 3.3.2.
-    """
-    return stages <= layers and (layers % stages == 0 or (layers + 2) % stages == 0)
+def _stages(job: Job, gpus: int, fixed: Choices) -> list[int]:
+    """Return the possible numbers of stages; uneven ones where no fewer stages are as short as their fullest."""
+    layers, micro = job.model.layers, int(fixed.get("micro", 1))
+    able = [one for one in divisors(gpus) if one <= layers and job.batch * one % (gpus * micro) == 0]
+    able = [one for one in able if fixed.get("data", gpus // one) == gpus // one]
+    least = {-(-layers // one): one for one in reversed(able)}
+    return [one for one in able if not uneven(layers, one) or one in least.values()]
 
 
 def _contexts(job: Job) -> list[int]:
@@ -253,13 +254,21 @@ def _contexts(job: Job) -> list[int]:
 
 
 def _chunks(layers: int, pipeline: int, micro_batches: int) -> list[int]:
-    """Return the possible numbers of chunks: interleaving needs whole rounds of micro-batches.
+    """Return the possible numbers of chunks: whole rounds of micro-batches, and chunks of equally many layers.
 
-    Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2.
+    Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2.  Fixed chunks need not be even, as Megatron-Core's
+    --pipeline-model-parallel-layout.
     """
-    if pipeline == 1 or micro_batches % pipeline:
-        return [1]
-    return [one for one in range(1, MOST_CHUNKS + 1) if one == 1 or _divides(layers, pipeline * one)]
+    most = 1 if pipeline == 1 or micro_batches % pipeline else min(MOST_CHUNKS, layers // pipeline)
+    return [one for one in range(1, most + 1) if one == 1 or not uneven(layers, pipeline * one)]
+
+
+def uneven(layers: int, stages: Any) -> Any:
+    """Return whether stages have unequal numbers of layers; embedding and output may count as a layer each.
+
+    Sources: LLaMA 3, arXiv:2407.21783, section 3.3.2; Megatron-Core's account_for_{embedding,loss}_in_pipeline_split.
+    """
+    return (layers % stages > 0) & ((layers + 1) % stages > 0) & ((layers + 2) % stages > 0)
 
 
 def _sensible(arrays: dict[str, Array], system: Place, fixed: Choices) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -274,8 +283,13 @@ def _sensible(arrays: dict[str, Array], system: Place, fixed: Choices) -> np.nda
     zero_bubble = arrays["schedule"] == CODES["schedule"].index("zb")
     unpiped = zero_bubble & (arrays["pipeline"] == 1) & ("schedule" not in fixed)
     unpiped |= (arrays["schedule"] == CODES["schedule"].index("interleaved")) != (arrays["chunks"] > 1)
-    placed = (arrays["placement"] == 1) & ((arrays["pipeline"] == 1) | (replicas == 1)) & ("placement" not in fixed)
-    return np.asarray(~(alone | same | lonely | unpiped | placed))
+    in_a_node = arrays["tensor"] * arrays["pipeline"] * replicas <= system.gpus
+    anywhere = (arrays["pipeline"] == 1) | (replicas == 1) | in_a_node
+    placed = (arrays["placement"] == 1) & anywhere & ("placement" not in fixed)
+    # Several samples, each cut: as many replicas more have as many tokens each, and keys and values go less far.
+    cut = np.gcd(*(arrays[name].astype(np.int64) for name in ("micro", "context"))) > 1
+    cut &= fixed.keys().isdisjoint(("micro", "context", "data"))
+    return np.asarray(~(alone | same | lonely | unpiped | placed | cut))
 
 
 def node_replicas(arrays: dict[str, Array], system: Place) -> Array:
@@ -293,10 +307,9 @@ def data_stride(arrays: dict[str, Array]) -> Array:
 def _why_none(job: Job, system: Place, fixed: Choices) -> str:
     """Return which of the numbers stand in the way, and numbers that do not."""
     model, experts = job.model, max(1, job.model.experts)
-    stages = [one for one in range(1, min(model.layers, job.gpus) + 1) if _divides(model.layers, one)]
     even = {
         "tensor": (f"{model.heads} heads", divisors(model.heads)),
-        "pipeline": (f"{model.layers} layers", stages),
+        "pipeline": (f"{model.layers} layers", range(1, model.layers + 1)),
         "context": (f"samples of {job.sequence} tokens", divisors(job.sequence)),
         "expert": (f"{experts} experts", divisors(experts)),
     }

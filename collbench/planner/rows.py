@@ -16,8 +16,8 @@ from collbench.results.steps import Pipeline
 _DTYPES = {2: "bfloat16", 4: "float"}
 
 
-def row(planned: Planned, purpose: str, system: str, price: float = 0.0, total: float = 0.0) -> PlannedStep:
-    """Return an evaluated layout as a row of a run file; `total` is the number of tokens of the whole run.
+def row(planned: Planned, purpose: str, system: str, **money: Any) -> PlannedStep:
+    """Return an evaluated layout as a row of a run file, with `price`, `currency` and `total` of PlannedStep if known.
 
     The case is the all-reduce of the layout's gradients.  In the pipeline, exposed communication counts as part of its
     micro-batch.
@@ -50,8 +50,7 @@ def row(planned: Planned, purpose: str, system: str, price: float = 0.0, total: 
         tokens=float(planned.job.tokens),
         utilisation=planned.utilisation,
         pipeline=pipeline,
-        price=price,
-        total=total,
+        **money,
     )
 
 

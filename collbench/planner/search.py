@@ -15,7 +15,7 @@ from collbench.errors import UsageError
 from collbench.planner import communication, compute, memory, step
 from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Network
 from collbench.planner.job import Job
-from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts
+from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts, uneven
 from collbench.planner.setting import Setting, choices, inputs
 from collbench.units import format_size
 
@@ -186,8 +186,8 @@ def _worth_timing(arrays: Mapping[str, Array], places: NDArray[np.int64]) -> NDA
     kinds = np.zeros(len(places), np.int64)
     for name in arrays:
         if name not in _COSTLY:
-            values, codes = np.unique(arrays[name][places], return_inverse=True)
-            kinds = kinds * len(values) + codes
+            values = np.unique(arrays[name][places])  # few: to look them up is faster than to sort all
+            kinds = kinds * len(values) + np.searchsorted(values, arrays[name][places])
     _, kinds = np.unique(kinds, return_inverse=True)
     again, away = (arrays[name][places].astype(np.int64) for name in _COSTLY)
     fits = np.zeros((int(kinds.max(initial=-1)) + 1, len(CODES["recompute"]) + 1, 3), bool)  # a margin of none in front
@@ -204,8 +204,6 @@ EQUAL = 0.01
 
 SMALLER: Choices = {"sharding": "zero3", "recompute": "full", "offload": True}
 """Choices that need less memory than others of their kind."""
-HOPELESS = 2**12
-"""Times the memory of a GPU that a layout needs, beyond which no number of GPUs is looked for."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +216,7 @@ class Plan:
 
     @cached_property
     def places(self) -> Sequence[int]:
-        """Places of the best layout of every group by their means; of equals, most memory to spare first."""
+        """Places of the best layout of every group by their means; of equals, even stages and most memory to spare."""
         keys = np.stack([self.searched.arrays[name][self.searched.fitting] for name in GROUPED])
         _, first = np.unique(keys, axis=1, return_index=True)
         order = np.sort(first)
@@ -227,7 +225,8 @@ class Plan:
         for place, mean in enumerate(means):
             begin = begin if mean <= begin * (1 + EQUAL) else mean
             ranks[place] = np.searchsorted(means, begin)
-        return [int(place) for place in self.searched.fitting[order[np.lexsort((needs, ranks))]]]
+        unlike = uneven(self.setting.job.model.layers, keys[GROUPED.index("pipeline"), order])
+        return [int(place) for place in self.searched.fitting[order[np.lexsort((needs, unlike, ranks))]]]
 
     def ranked(self, count: int = 10) -> list[Planned]:
         """Return the best layouts, evaluated."""
@@ -264,8 +263,7 @@ def plan_on(given: Setting, fixed: Choices, advised: bool = True) -> Plan:
     )
     if not advised:
         raise UsageError(reason)
-    near = needed < HOPELESS * given.capacity
-    raise UsageError(f"{reason}; {_what_fits(given, fixed) if near else 'give a smaller model'}")
+    raise UsageError(f"{reason}; {_what_fits(given, fixed)}")
 
 
 def best_of(given: Setting, fixed: Choices) -> Planned:
@@ -293,26 +291,21 @@ def _what_fits(given: Setting, fixed: Choices) -> str:
             ways.append(f"--{name} {getattr(job, name)}")
     free = {name: value for name, value in fixed.items() if name != "data"}
     for gpus in (given.job.gpus * 2**power for power in range(1, 13)):
-        grown = resized(given, gpus)
-        if grown and _fits(grown, free):
+        if _fits(given, free, gpus):
             ways.append(f"--gpus {gpus}")
             break
     return f"these fit: {', '.join(ways)}" if ways else "give more GPUs, or GPUs with more memory"
 
 
-def _fits(given: Setting, fixed: Choices) -> bool:
+def _fits(given: Setting, fixed: Choices, gpus: int = 0) -> bool:
     try:
-        return search(given, fixed).fits > 0
+        return search(resized(given, gpus) if gpus else given, fixed).fits > 0
     except UsageError:
         return False
 
 
-def resized(given: Setting, gpus: int) -> Setting | None:
-    """Return the setting on another number of GPUs, or None where there are not as many."""
-    resized = replace(given, job=replace(given.job, gpus=gpus))
-    if not isinstance(given.curves, ModelCurves):
-        return resized
-    try:
-        return replace(resized, curves=ModelCurves(given.curves.whole, gpus))
-    except UsageError:
-        return None
+def resized(given: Setting, gpus: int) -> Setting:
+    """Return the setting on another number of GPUs; UsageError where there are not as many."""
+    curves = given.curves
+    curves = ModelCurves(curves.whole, gpus) if isinstance(curves, ModelCurves) else curves
+    return replace(given, job=replace(given.job, gpus=gpus), curves=curves)

@@ -10,7 +10,7 @@ import numpy as np
 
 from collbench.analysis.plans import UNHIDDEN
 from collbench.errors import UsageError
-from collbench.planner.curves import TYPICAL, Array, Curve, Curves, Group, ModelCurves, group_of
+from collbench.planner.curves import TYPICAL, Array, Curve, Curves, Group, ModelCurves
 from collbench.planner.layouts import Choices, Layout, parse_layout
 from collbench.planner.search import EQUAL, Plan, Planned, best_of, evaluate_layout, resized
 from collbench.planner.setting import Setting
@@ -59,8 +59,6 @@ def anchored(given: Setting, anchor: Anchor, fixed: Choices) -> tuple[Setting, P
     UsageError where no speed of computing explains the anchor.
     """
     request = resized(given, anchor.gpus) if anchor.gpus else given
-    if not request:
-        raise UsageError(f"--anchor gpus={anchor.gpus} cannot be had of {given.machine.name}; leave it out")
     request = replace(request, loader=inf, job=replace(request.job, batch=anchor.batch or request.job.batch).checked())
     named = fixed if anchor.fixed is None else anchor.fixed
     layout = best_of(request, named)
@@ -122,7 +120,7 @@ class _Shorter:
 Change = Callable[[Setting, float], Setting | None]
 
 
-def _product(*names: str) -> Change:
+def _product(*names: str) -> Callable[[Setting, float], Setting]:
     """Return the change that multiplies these figures of a GPU."""
 
     def changed(given: Setting, factor: float) -> Setting:
@@ -151,6 +149,7 @@ RESOURCES: dict[str, Change] = {
     "rate of loading samples": _loader,
 }
 """What there can be more of, and how a setting changes with it; memory is another matter: it changes what fits."""
+LINKS = ("links inside a node", "network cards")
 _CAPACITY = _product("memory")
 
 
@@ -159,9 +158,7 @@ def sensitivities(given: Setting, layout: Layout, fixed: Choices) -> list[Gain]:
     before = evaluate_layout(given, layout).step
     changed = {name: change(given, MORE) for name, change in RESOURCES.items()}
     gains = [Gain(name, before / evaluate_layout(one, layout).step) for name, one in changed.items() if one]
-    larger = _CAPACITY(given, MORE)
-    assert larger
-    gains.append(Gain("memory", max(1.0, before / best_of(larger, fixed).step)))
+    gains.append(Gain("memory", max(1.0, before / best_of(_CAPACITY(given, MORE), fixed).step)))
     return sorted(gains, key=lambda gain: -gain.factor)
 
 
@@ -184,27 +181,17 @@ def explain_best(plan: Plan) -> list[str]:
 
 
 def _exposed(given: Setting, best: Planned) -> Iterator[str]:
-    """Yield the largest part of communication, its bottleneck, and what twice of that resource would bring."""
-    name = max(UNHIDDEN, key=lambda kind: best.parts[kind])
-    share = best.parts[name] / best.step
-    if share < 0.005:
-        yield "next bottleneck: computing; each kind of communication takes less than 0.5% of the step"
+    """Yield which links hold the step up most besides computing, and what twice of their rate would bring."""
+    faster = {name: RESOURCES[name](given, 2.0) for name in LINKS}
+    gains = {name: best.step / evaluate_layout(one, best.layout).step for name, one in faster.items() if one}
+    resource = max(gains, key=lambda name: gains[name], default="")
+    if gains.get(resource, 1.0) <= 1 + EQUAL:
+        yield f"next bottleneck: none but computing; no link of twice the rate makes the step {EQUAL:.0%} faster"
         return
-    layout, values = best.layout, best.values
-    ranks, stride = {
-        "tensor_parallel": (layout.tensor, 1),
-        "context_parallel": (layout.context, layout.tensor),
-        "expert_parallel": (layout.expert, int(values["data_stride"])),
-        "pipeline_parallel": (layout.pipeline, int(values["stage_stride"])),
-        "data_parallel": (int(values["replicas"]), int(values["data_stride"])),
-    }[name]
-    across = group_of(ranks, stride, given.curves.system.gpus).nodes > 1
-    resource = "network cards" if across else "links inside a node"
-    doubled = RESOURCES[resource](given, 2.0)
-    gain = best.step / evaluate_layout(doubled, best.layout).step if doubled else 1.0
+    most, share = max(UNHIDDEN, key=best.parts.__getitem__), sum(best.parts[name] for name in UNHIDDEN) / best.step
     rates = f" ({_rates(given.curves.system, resource)})" if isinstance(given.curves, ModelCurves) else ""
-    what = f"{words(name)}, {share:.1%} of the step not hidden, limited by {resource}"
-    yield f"next bottleneck: {what}; with twice the rate{rates} the step is {gain:.2f}x as fast"
+    what = f"{share:.1%} of the step is communication, most of it {words(most)}"
+    yield f"next bottleneck: {resource}{rates}; {what}; twice the rate makes the step {gains[resource]:.2f}x as fast"
 
 
 def _rates(system: System, resource: str) -> str:
@@ -237,10 +224,13 @@ def compared(best: Planned, other: Planned, what: str, capacity: float) -> str:
     changes = {name: other.parts[name] - best.parts[name] for name in best.parts}
     most = max(changes, key=lambda name: changes[name])
     loss = 1 - best.step / other.step
+    if abs(loss) < 0.0005:
+        return f"{what} is as fast"
     if loss < 0:  # and yet it comes later
         more = (other.needed - best.needed) / 2**30
         memory = f"for {more:.1f} GiB more" if more > 0 else f"with {-more:.1f} GiB less"
-        return f"{what} is {-loss:.1%} faster, {_may(other, best) or f'as good as nothing, {memory}'}"
+        against = _may(other, best) or ("as good as nothing, " if -loss <= EQUAL else "") + memory
+        return f"{what} is {-loss:.1%} faster, {against}"
     return f"{what} is {loss:.1%} slower: {words(most)} {changes[most]:+.3g} s"
 
 

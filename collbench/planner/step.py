@@ -7,7 +7,7 @@ order of this file).  Arguments are numbers, or arrays with a number for every l
 from inspect import signature
 from typing import Any
 
-from numpy import maximum, where
+from numpy import maximum, minimum, where
 
 V = Any  # a number, or an array of one for every layout
 
@@ -21,21 +21,28 @@ def micro_seconds(
     return stage_forward + stage_backward + exposed
 
 
-def head_excess(head_seconds: V, micro_seconds: V, own_layers: V, layers: V, pipeline: V) -> V:
-    """Return the seconds by which the last stage takes longer than the fullest; it may have fewer layers."""
-    return maximum(0, head_seconds - micro_seconds / own_layers * (own_layers * pipeline - layers))
+def left_out(micro_seconds: V, own_layers: V, layers: V, pipeline: V) -> V:
+    """Return the seconds of the layers by which all stages together have fewer than if each were the fullest."""
+    return micro_seconds * (pipeline - layers / own_layers)
+
+
+def head_excess(head_seconds: V, left_out: V, micro_seconds: V) -> V:
+    """Return the seconds by which the last stage takes longer than the fullest; it may have fewer layers, or none."""
+    return maximum(0, head_seconds - minimum(left_out, micro_seconds))
 
 
 def bubble(
-    pipeline: V, chunks: V, micro_seconds: V, zero_bubble: V, stage_backward: V, own_layers: V, layer_again: V
-) -> V:
-    """Return the seconds of waiting while the pipeline fills and drains.
+    pipeline: V, chunks: V, micro_seconds: V, zero_bubble: V, stage_backward: V, own_layers: V, layer_again: V,
+    left_out: V, head_seconds: V,
+) -> V:  # fmt: skip
+    """Return the seconds of waiting while the pipeline fills and drains: a micro-batch in all stages but the fullest.
 
     Zero-bubble schedules compute gradients of weights then (Qi et al. 2023, arXiv:2401.10241, table 1: ZB-H1).
     Source: Narayanan et al. 2021, arXiv:2104.04473, section 2.2.
     """
     without_weights = micro_seconds - (stage_backward - own_layers * layer_again)
-    return (pipeline - 1) * where(zero_bubble, without_weights, micro_seconds / chunks)
+    shorter = maximum(0, left_out - minimum(head_seconds, micro_seconds)) / micro_seconds
+    return (pipeline - 1 - shorter) * where(zero_bubble, without_weights, micro_seconds / chunks)
 
 
 def filling(pipeline: V, stage_once: V, hidden_pipeline: V) -> V:

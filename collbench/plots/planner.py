@@ -203,7 +203,7 @@ def _cost_figure(rows: Sequence[PlannedStep], best: Sequence[PlannedStep], machi
     axes.yaxis.set_major_formatter(lambda value, position: format_count(value) if value > 0 else "0")
     axes.grid(visible=True, axis="x")
     axes.set_xlabel(f"time of the {what}, {unit}; the line is the best that money buys")
-    axes.set_ylabel("cost, in the price's currency")
+    axes.set_ylabel(f"cost, {rows[0].currency or 'in its currency'}")
     name = f": {text(machine, MACHINE)}" if machine else ""
     heading(drawn, f"Cost of a training {what} by its GPUs{name}, predicted")
     drawn.legend(loc="outside lower left", ncols=3)

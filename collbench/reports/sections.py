@@ -27,7 +27,7 @@ from collbench.results import PARTS, Explanation, PlannedStep, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
 from collbench.topology.system import System
-from collbench.units import format_count, format_duration, format_figure, format_seconds, format_size, visible
+from collbench.units import format_count, format_figure, format_seconds, format_size, visible
 
 SECTIONS = {
     "verdict": "Verdict",
@@ -279,7 +279,7 @@ def plans(analysed: AnalysedRun, room: int, anchors: Anchors) -> Part:
     paid = []
     for row in priced[:MOST]:
         worth = "yes" if id(row) in best else "no"
-        paid.append((*_plan(row), format_duration(row.seconds), format_count(row.cost), worth))
+        paid.append((*_plan(row), analysis.duration_text(row), analysis.cost_text(row), worth))
     ranked = [(*_plan(row), f"{analysis.communication(row):.1%}", *of) for row, of in zip(layouts, memory, strict=True)]
     tables = [
         TextTable("Layouts, predicted", (*_PLAN, "communication", "memory", "of"), ranked),

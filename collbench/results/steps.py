@@ -299,6 +299,7 @@ class PlannedStep(Expected):
     pipeline: Pipeline
     price: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # of an hour of a GPU; 0: not known
     total: Annotated[float, Meta(ge=0, le=1e30)] = 0.0  # tokens of the whole run; 0: not known
+    currency: Annotated[str, Meta(pattern="^([A-Z]{3})?$")] = ""  # of the price, by ISO 4217; empty: not known
     platform: str = "model"
 
     @property

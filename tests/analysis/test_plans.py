@@ -1,10 +1,23 @@
 """What plans come to: who is fastest, how far a run scales, and what is worth its money; said as predicted."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
-from collbench.analysis.plans import UNHIDDEN, communication, front, planned, rate, scaled, verdicts
+from collbench.analysis.plans import (
+    RESTART,
+    UNHIDDEN,
+    communication,
+    cost_text,
+    duration_text,
+    front,
+    planned,
+    rate,
+    restarts,
+    scaled,
+    verdicts,
+)
 from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.results import PlannedStep, words
@@ -49,6 +62,40 @@ def test_the_front_has_what_nothing_beats_in_both_and_communication_is_what_noth
     assert front([worse, *best]) == best
     parts = {"computing": 1.0, "bubble": 3.0, **dict.fromkeys(UNHIDDEN, 0.2)}
     assert communication(plan("layout", parts=parts)) == pytest.approx(1 / 5)
+
+
+def test_what_a_run_takes_and_costs_has_the_digits_that_its_band_leaves() -> None:
+    """A run of 953,674 s on 512 GPUs for 2.5 EUR an hour, 339,084 EUR; and in no currency if none is known."""
+    run = plan("cost", gpus=512, price=2.5, total=1e11, currency="EUR")
+    for low, high, duration, cost in (
+        (9.0, 12.0, "11 days (9.9 .. 13)", "340 k EUR (310 k .. 410 k)"),
+        (9.9, 10.1, "11 days (10.9 .. 11.1)", "339 k EUR (336 k .. 342 k)"),
+        (1.0, 25.0, "10 days (1 .. 30)", "300 k EUR (30 k .. 800 k)"),
+    ):
+        one = replace(run, low=low, high=high)
+        assert (duration_text(one), cost_text(one)) == (duration, cost)
+    assert cost_text(replace(run, currency="")) == "340 k (310 k .. 410 k)"
+    assert duration_text(replace(run, total=1e13)) == "1,100 days (990 .. 1,300)"
+    (line,) = verdicts([run])
+    assert line == "predicted: best are 512 GPUs of dgx-h100: 11 days (9.9 .. 13) for 340 k EUR (310 k .. 410 k)"
+
+
+def test_failures_come_as_often_as_published_and_checkpoints_as_often_as_is_best() -> None:
+    """Llama 3 405B on 16,384 GPUs for 54 days: 419 failures, 11,135 s apart, and more than 90 % of useful time."""
+    run = plan("cost", gpus=16384, total=54 * 86400 * 2.0**20 / 10)
+    assert run.seconds == pytest.approx(54 * 86400)
+    found = restarts(run, 10.0)
+    assert found.failures == pytest.approx(419)
+    assert found.between == pytest.approx(11135.1, abs=0.1)
+    assert found.every == pytest.approx(471.9, abs=0.1)  # the root of 2 x 10 x 11,135.1
+    assert found.lost == pytest.approx(10 / 471.9 + (235.95 + 600) / 11135.1, rel=1e-4)
+    assert 1 / (1 + found.lost) > 0.9
+    for gpus, checkpoint in ((64, 10.0), (1024, 120.0), (16384, 1.0)):
+        found = restarts(replace(plan("cost", gpus=gpus), total=1e12), checkpoint)
+        assert found.between == pytest.approx(11135.1 * 16384 / gpus, rel=1e-4)
+        for every in (0.5 * found.every, found.every, 2 * found.every):
+            lost = checkpoint / every + (every / 2 + RESTART) / found.between
+            assert lost >= found.lost or math.isclose(lost, found.lost), "no other time between checkpoints is better"
 
 
 def test_verdicts_say_what_stands_in_the_plans() -> None:

@@ -87,10 +87,23 @@ def test_a_deadline_picks_the_cheapest_size(here: Command, tmp_path: Path) -> No
     assert 0 < len(in_time) < len(rows)
     assert re.search(rf"^ +{cheapest.gpus:,} .*cheapest in time", done.stdout, re.M)
     assert done.stdout.count("cheapest in time") == 1
-    assert "a run of 3e+11 tokens" in done.stdout
+    assert "a run of 3e+11 tokens at 2.5 USD a GPU-hour" in done.stdout
+    assert {row.currency for row in rows} == {"USD"}
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("restarts: "))
+    failures = cheapest.gpus * cheapest.seconds / 86400 * 419 / 16384 / 54
+    said = re.search(r"about (\d+) failures on ([\d,]+) GPUs, .*; a checkpoint every .*, 10 s each, and 10 min", line)
+    assert said, line
+    assert float(said[1]) == pytest.approx(failures, rel=0.05)
+    assert said[2] == f"{cheapest.gpus:,}"
     assert (tmp_path / "out" / "pareto.png").stat().st_size > 5000
-    done = here("train", *SMALL, "--price", "2.5", "--deadline", "1h", "--out", "none")
-    assert done.returncode == 0
+    done = here(
+        "train", *SMALL, "--price", "2.5EUR", "--deadline", "1h", "--up-or-out", "dgx-a100=1.5", "--out", "none"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1M tokens, EUR" in done.stdout
+    assert "USD" not in done.stdout
+    assert re.search(r"^ +16 +[\d,]+ days \([\d,]+ \.\. [\d,]+\) +[\d.]+ M EUR \([\d.]+ [kM] \.\. ", done.stdout, re.M)
+    assert re.search(r"^restarts: about [\d.]+ failures on 16 GPUs", done.stdout, re.M)
     assert "cheapest in time" not in done.stdout
     assert re.search(r"none is done in 60 min: the quickest, \d+ GPUs, takes", done.stdout)
 

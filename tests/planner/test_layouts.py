@@ -49,6 +49,7 @@ def listed(given: Job, fixed: Choices | None = None) -> list[Layout]:
 def even(given: Job, one: Layout) -> bool:
     """Whether numbers allow a layout, from what a layout is."""
     layers, stages = given.model.layers, one.pipeline * one.chunks
+    fewer = [pipeline for pipeline in range(1, one.pipeline) if able(given, one, pipeline)]
     per_replica = given.batch / one.data / one.micro
     return (
         one.gpus == given.gpus
@@ -56,8 +57,8 @@ def even(given: Job, one: Layout) -> bool:
         and SYSTEM.gpus % one.tensor == 0
         and per_replica == int(per_replica)
         and stages <= layers
-        and (layers % stages == 0 or (layers + 2) % stages == 0)
-        and (layers % one.pipeline == 0 or (layers + 2) % one.pipeline == 0)
+        and (one.chunks == 1 or alike(layers, stages))
+        and (alike(layers, one.pipeline) or all(fullest(layers, one.pipeline) < fullest(layers, n) for n in fewer))
         and (one.chunks == 1 or (one.pipeline > 1 and per_replica % one.pipeline == 0))
         and max(1, given.model.experts) % one.expert == 0
         and one.data * one.context % one.expert == 0
@@ -65,8 +66,23 @@ def even(given: Job, one: Layout) -> bool:
     )
 
 
+def alike(layers: int, stages: int) -> bool:
+    """Whether stages have equally many layers, if embedding or output or both count as a layer."""
+    return any((layers + ends) % stages == 0 for ends in (0, 1, 2))
+
+
+def fullest(layers: int, stages: int) -> int:
+    return max(layers // stages + (stage < layers % stages) for stage in range(stages))
+
+
+def able(given: Job, one: Layout, pipeline: int) -> bool:
+    """Whether a layout can have so many stages instead of its own, and more replicas."""
+    data = given.gpus / (one.tensor * one.context * pipeline)
+    return data == int(data) and given.batch % data == 0
+
+
 def sensible(one: Layout) -> bool:
-    """Whether it has no other name that says the same."""
+    """Whether it has no other name that says the same, and no sample is cut where there are several."""
     replicas = one.data * one.context
     stride = one.tensor * (one.pipeline if one.placement == "pp-inside" else 1)
     inside = np.gcd(replicas, max(1, SYSTEM.gpus // stride))
@@ -76,7 +92,8 @@ def sensible(one: Layout) -> bool:
         or (one.sequential and one.tensor == 1)
         or (one.schedule == "zb" and one.pipeline == 1)
         or (one.schedule == "interleaved") != (one.chunks > 1)
-        or (one.placement == "pp-inside" and (one.pipeline == 1 or replicas == 1))
+        or (one.placement == "pp-inside" and (one.pipeline == 1 or replicas == 1 or one.gpus <= SYSTEM.gpus))
+        or (one.micro % 2 == 0 and one.context % 2 == 0)
     )
 
 
@@ -96,8 +113,9 @@ def brute(given: Job) -> set[Layout]:
 
 
 def test_they_are_what_trying_all_numbers_finds_each_once() -> None:
-    for gpus, batch, experts in ((1, 1, 0), (2, 6, 4), (4, 4, 4), (6, 12, 0)):
-        request = job(gpus, batch, replace(TOY, experts=experts))
+    few = ((1, 1, 6, 0), (2, 6, 6, 4), (4, 4, 9, 4), (6, 12, 6, 0), (12, 2, 7, 0), (12, 12, 7, 0))
+    for gpus, batch, layers, experts in few:
+        request = job(gpus, batch, replace(TOY, layers=layers, experts=experts))
         ones = listed(request)
         assert len(set(ones)) == len(ones), request
         assert set(ones) == brute(request), request
@@ -139,6 +157,22 @@ def test_what_is_said_stays_even_if_it_is_of_no_use() -> None:
             assert {one.gpus for one in ones} == {gpus}, text
             agree = {one for one in everything if all(getattr(one, name) == value for name, value in fixed.items())}
             assert agree <= set(ones), text
+
+
+def test_what_is_left_out_for_a_better_layout_stays_where_that_is_excluded() -> None:
+    """More stages than make the fullest shorter, and samples that are cut although there are several."""
+    seven = job(12, 12, replace(TOY, layers=7))
+    for text, stages in (
+        ("tp1 cp1", {1, 2, 3, 4}),
+        ("tp1 cp1 dp2", {6}),
+        ("pp6", {6}),
+        ("tp1 cp1 mb4", {4}),
+        ("tp1 cp1 mb6", {6}),
+    ):
+        assert {one.pipeline for one in listed(seven, parse_layout(text))} == stages, text
+    cut = Layout(data=4, context=2, micro=2)
+    for text in ("cp2", "dp4", "mb2", "cp2 mb2", ""):
+        assert (cut in listed(job(8, 80), parse_layout(text) if text else {})) == bool(text), text
 
 
 REFUSED = (  # gpus, batch, what is said, and a model

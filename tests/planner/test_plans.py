@@ -34,6 +34,7 @@ from collbench.planner.search import (
     search,
 )
 from collbench.planner.sensitivity import (
+    LINKS,
     RESOURCES,
     anchored,
     compared,
@@ -291,8 +292,10 @@ def test_a_scaling_leaves_an_efficiency_between_the_sizes_around_it() -> None:
 def test_cost_is_hours_times_gpus_times_price() -> None:
     answer = gpt3()
     found = sizes(answer.setting, {}, [64, 96, 128, 256, 1024])
-    rows = [row(size.best, "cost", "x", 2.5, 3e11) for size in found if size.best]
-    offer = row(answer.best, "cost", "x", 2.5, 3e11)
+    money: dict[str, Any] = {"price": 2.5, "currency": "EUR", "total": 3e11}
+    rows = [row(size.best, "cost", "x", **money) for size in found if size.best]
+    offer = row(answer.best, "cost", "x", **money)
+    assert offer.currency == "EUR"
     assert offer.seconds == pytest.approx(3e11 / (1536 * 2048) * answer.best.step)
     assert offer.cost == pytest.approx(offer.seconds / 3600 * 1024 * 2.5)
     quickest = min(rows, key=lambda one: one.seconds)
@@ -346,7 +349,22 @@ def test_advice_names_the_bottleneck_what_neighbours_lose_and_the_largest_useful
     assert any(line.startswith("tp8 instead of tp4 is") and "tensor parallelism +" in line for line in lines)
     assert any(line.startswith("pp8 instead of pp16 does not fit") for line in lines)
     slow = plan("gpt3-13b", load("ethernet-100g-tcp"), 64, 64, layout="tp1 pp1", stack="modern")
-    assert any("limited by network cards" in line for line in explain_best(slow))
+    (line,) = (line for line in explain_best(slow) if line.startswith("next bottleneck: "))
+    factor = re.search(
+        r"network cards \(100 -> 200 Gb/s a card\);.* twice the rate makes the step (.*)x as fast$", line
+    )
+    assert factor, line
+    doubled = evaluate_layout(RESOURCES["network cards"](slow.setting, 2.0) or slow.setting, slow.best.layout).step
+    assert float(factor[1]) == pytest.approx(slow.best.step / doubled, abs=0.005)
+    bound = plan("llama3-8b", load("dgx-h100"), 64, 512)
+    (line,) = (line for line in explain_best(bound) if line.startswith("next bottleneck: "))
+    assert line.startswith("next bottleneck: none but computing")
+    for name in LINKS:
+        faster = RESOURCES[name](bound.setting, 2.0)
+        assert faster
+        assert bound.best.step < (1 + EQUAL) * evaluate_layout(faster, bound.best.layout).step
+    (line,) = (line for line in explain_best(plan("gpt2-small", load("dgx-h100"), 1, 64)) if "next bottleneck" in line)
+    assert "none but computing" in line, "where there is no link"
     helped = {gain.resource: gain.factor for gain in sensitivities(slow.setting, slow.best.layout, slow.fixed)}
     assert helped["network cards"] > 1.03
     assert "unknown" in largest_batch(1536, 0)
@@ -360,6 +378,11 @@ def test_a_neighbour_that_is_hardly_faster_says_what_memory_it_takes_or_spares()
         values = {**best.values, "step": 0.995 * best.step, "needed": best.needed + gib * 2**30}
         line = compared(best, replace(best, values=values), "tp8 instead of tp4", math.inf)
         assert line == f"tp8 instead of tp4 is 0.5% faster, as good as nothing, {said}"
+        line = compared(best, replace(best, values=values | {"step": 0.9 * best.step}), "pp8", math.inf)
+        assert line == f"pp8 is 11.1% faster, {said}", "where --layout left it out"
+    assert (
+        compared(best, replace(best, values={**best.values, "step": 1.0002 * best.step}), "x", 1e12) == "x is as fast"
+    )
 
 
 def test_what_leans_on_an_unsure_link_comes_behind_what_is_a_little_slower_for_sure() -> None:
@@ -399,4 +422,5 @@ def test_another_number_of_gpus_has_nodes_of_its_own() -> None:
             assert grown.curves.system == there.setting.curves.system, system
             assert plan_on(grown, {}).best.step == there.best.step, system
     box = plan("gpt2-small", replace(load("pcie4-4090"), nics=None, tiers=()), 8, 64)
-    assert resized(box.setting, 64) is None, "as many GPUs cannot be had"
+    with pytest.raises(UsageError, match="no network cards"):
+        resized(box.setting, 64)

@@ -39,9 +39,10 @@ PLAN = PlannedStep(
     pipeline=Pipeline(16, 2, 192, 0.01, 0.02, 0.0),
     price=2.5,
     total=3e11,
+    currency="EUR",
     note=Note.of("1 of 2 nodes"),
 )
-PLAIN = replace(PLAN, price=0.0, total=0.0, note=Note(), pipeline=Pipeline(1, 1, 1, 0.0, 0.0, 0.0))
+PLAIN = replace(PLAN, price=0.0, total=0.0, currency="", note=Note(), pipeline=Pipeline(1, 1, 1, 0.0, 0.0, 0.0))
 STEP = Step(12, 256, "thread", 4096, ((1, 1.5),))
 MEASURED = StepTimes(
     case(nbytes=65536, step=STEP),
@@ -97,6 +98,8 @@ PLANS: list[dict[str, Any]] = [
     {"pipeline": [1, 2]},
     pipeline(stages=1.5),
     {"price": "2"},
+    {"currency": 978},
+    {"currency": "euro"},
     {"parts": {}},
     {"parts": {"computing": 1e10}},
     {"high": math.nan},
