@@ -49,11 +49,11 @@ def layer_experts(routed_parameters: V, tensor: V, expert: V) -> V:
 def grouped_efficiency(tokens: V, routed: V, experts: V, expert: V, expert_width: V, tensor: V, grouped_half: V) -> V:
     """Return the share of the products' rate that those of routed experts reach: more, the larger they are.
 
-    Each has as many rows as an expert has tokens and as many columns as its part of the expert's width; of `grouped_half`
-    of either they reach half.  Source: fitted, docs/training.md.
+    Half of it where the mean of their rows and columns is `grouped_half`: of an expert's tokens, and of its width on a
+    GPU.  Source: fitted, docs/training.md.
     """
     rows, columns = maximum(1, tokens * routed * expert / experts), expert_width / tensor
-    return 1 / (1 + grouped_half / rows + grouped_half / columns)
+    return 1 / (1 + grouped_half / (rows * columns) ** 0.5)
 
 
 def grouped_seconds(
