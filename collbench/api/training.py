@@ -118,7 +118,7 @@ def train(
     tokens: str | None = None,
     up_or_out: Sequence[str] = (),
     reserve: float = 6.0,
-    noise: float = 0.22,
+    noise: float = 1.0,
     tflops: float | None = None,
     memory: float | None = None,
     fitted: bool = False,

@@ -66,7 +66,7 @@ _OPTIONS = [
     option("--up-or-out", "With --price: others for the same money an hour.", multiple=True, metavar="SYSTEM=PRICE"),
     option("--noise-scale", "The gradient noise scale.", type=float, default=0.0, metavar="SAMPLES"),
     option("--reserve", "Per cent of memory lost to fragments.", type=float, default=6.0),
-    option("--noise", "Standard deviation of GPUs' speeds, per cent.", type=float, default=0.22),
+    option("--noise", "Standard deviation of GPUs' speeds, per cent.", type=float, default=1.0),
     option("--tflops", "TFLOP/s of a GPU, dense, on 16 bits.  [default: its data sheet's]", type=float),
     option("--memory", "Memory of a GPU in GiB.  [default: its data sheet's]", type=float),
     option("--fitted", "With a run: the fit to its curves instead of its points.", is_flag=True),

@@ -1,9 +1,13 @@
 """Training jobs: the model, the batch, the software, and everything else that is the same for all layouts."""
 
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from collbench.errors import UsageError, unknown
 from collbench.planner.models import MOST, Model
@@ -23,20 +27,15 @@ class Optimiser(NamedTuple):
     traffic: int
 
 
-OPTIMISERS = {
-    "adam": Optimiser(12, 24),  # weights and both moments in 32 bits (Rajbhandari et al., 2020, section 3.1)
-    "adam8bit": Optimiser(6, 12),  # weights in 32 bits, both moments in 8 (Dettmers et al., 2022)
-    "adam-bf16": Optimiser(8, 16),  # weights in 32 bits, both moments in 16
-    "sgd": Optimiser(8, 16),  # weights and one moment in 32 bits
-}
 GRADIENTS = {"fp32": 4, "bf16": 2}
 """Bytes of a gradient, as it is added up and as it is sent."""
 
 
-class Stack(NamedTuple):
+@dataclass(frozen=True)
+class Stack:
     """A generation of software: what it overlaps and fuses, and which choices it has."""
 
-    fused_attention: bool  # FlashAttention and the like: the matrix of scores is never in memory
+    fused_attention: bool = False  # FlashAttention and the like: the matrix of scores is never in memory
     tensor: float = 0.0  # the share of tensor parallelism's collectives that computing hides
     data: bool = False  # whether gradients are sent while the backward pass goes on
     pipeline: float = 0.0  # the share of what stages send each other that computing hides
@@ -48,38 +47,14 @@ class Stack(NamedTuple):
     bucket: float = inf  # bytes of gradients that are sent together
     tensors: int = 0  # of a layer that are sent one by one where replicas share them out; 0: in buckets, too
     gather: float = inf  # bytes/s of a sharded layer that a GPU can take up, however fast the network is
-    options: Mapping[str, tuple[int | str | bool, ...]] = {}  # choices that it has, where these are not all
+    options: Mapping[str, tuple[int | str | bool, ...]] = field(
+        default_factory=dict
+    )  # choices that it has, where these are not all
 
 
-_PLAIN: Mapping[str, tuple[int | str | bool, ...]] = {
-    "sharding": ("ddp",),
-    "sequential": (False,),
-    "context": (1,),
-    "schedule": ("1f1b",),
-    "offload": (False,),
-}
-STACKS = {
-    # Megatron-Core: overlaps gradients, tensor parallelism by halves, and stages where they are interleaved.
-    "modern": Stack(True, tensor=0.5, data=True, pipeline=0.9, bucket=400e6),
-    # Korthikanti et al. 2022: selective recomputation and sequence parallelism, nothing overlapped.
-    "megatron-2022": Stack(False, options={**_PLAIN, "sequential": (False, True)}),
-    # Narayanan et al. 2021: all of its published runs recompute everything; its example of GPT-3 does not interleave.
-    "megatron-2021": Stack(False, options={**_PLAIN, "recompute": ("full",)}),
-    # Nanotron (github.com/huggingface/nanotron) of 2025: gradients in PyTorch's buckets behind the backward pass.
-    "nanotron": Stack(
-        True,
-        launches=4e-4,
-        calls=7e-4,
-        kept=2.0,
-        reserve=0.16,
-        synced=True,
-        bucket=25 * 2**20,
-        tensors=9,
-        options={**_PLAIN, "sharding": ("ddp", "zero1"), "sequential": (False, True)},
-    ),
-    # ZeRO-3 of the same year; `gather` is fitted to its runs of GPT-3 (docs/training.md).
-    "deepspeed-2021": Stack(False, data=True, gather=16e9, options={**_PLAIN, "sharding": ("zero1", "zero2", "zero3")}),
-}
+_SOFTWARE = tomllib.loads(Path(__file__).with_name("software.toml").read_text(encoding="utf-8"))
+OPTIMISERS = {name: Optimiser(*counts) for name, counts in _SOFTWARE["optimisers"].items()}
+STACKS = {name: msgspec.convert(stack, Stack) for name, stack in _SOFTWARE["stacks"].items()}
 
 
 @dataclass(frozen=True)
@@ -95,7 +70,7 @@ class Job:
     gradients: str = "fp32"
     stack: str = "modern"
     reserve: float = 0.06  # of the memory, for fragments that are too small to use
-    noise: float = 0.0022  # standard deviation of GPUs' speeds over their mean
+    noise: float = 0.01  # standard deviation of GPUs' speeds over their mean, from step to step
     efficiency: float = 1.0  # of computing against what is expected, by an anchor
 
     def checked(self) -> "Job":

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.planner.memory import in_flight
-from collbench.planner.pipeline_schedule import (
+from collbench.plots.pipeline_schedule import (
     BACKWARD,
     FORWARD,
     KINDS,

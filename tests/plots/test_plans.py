@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from collbench.planner.pipeline_schedule import makespan, schedule
+from collbench.plots.pipeline_schedule import makespan, schedule
 from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.plots.kinds import PLAIN, kinds, lacking
 from collbench.results import PlannedStep

@@ -1,6 +1,6 @@
-"""`make model-report`: fits the constants, leaves every machine out once, and writes what is left into docs/model.md.
+"""`make model-report`: fits the constants, leaves every operator out once, and writes what is left into docs/model.md.
 
-Takes minutes.  It writes constants, bands and levels into collbench/model, and keeps the constants without each machine
+Takes minutes.  It writes constants, bands and levels into collbench/model, and keeps the constants without each operator
 in held_out.json, from which the tests take them.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
 from collbench.model.error_bands import LARGE, SMALL
+from tools.model import engines
 from tools.model.accuracy import Errors, errors, fitted, healthy, left_out, probes, smallest
 from tools.model.classes import CLASSES, by_class, links
 from tools.model.spread import bands, levels
@@ -49,7 +50,7 @@ def held_out() -> dict[str, Constants]:
 
 
 def tables(without: dict[str, Constants], sweeps: Sequence[Published]) -> dict[str, list[Errors]]:
-    """Errors on every machine of a model that has not seen it, by what of it was measured."""
+    """Errors on every machine of a model that has seen none of its operator, by what of it was measured."""
     return {
         name: [errors(sweep, without[sweep.operator], choose(sweep)) for sweep in sweeps if len(sweep.rows) >= rows]
         for name, (choose, rows) in MEASURED.items()
@@ -129,6 +130,8 @@ def main() -> None:
         text = list(lines)
         print("\n".join(text), end="\n\n")
         write(PAGE, name, text)
+    for name, table in engines.TABLES.items():
+        write(PAGE, name, table())
     ship(known, found)
 
 

@@ -197,6 +197,7 @@ LLAMA_3 = Table(
         Row(f"{gpus}", MODELS["llama3-405b"], gpus, 2048, {"tensor": 8, "pipeline": 16, "context": 1}, value)
         for gpus, value in ((8192, 0.43), (16384, 0.41))
     ),
+    operator="Meta",
 )
 MEGASCALE = Table(
     "MegaScale, 175B on Ampere",
@@ -210,6 +211,7 @@ MEGASCALE = Table(
             {"tensor": 8, "pipeline": 8, "chunks": 6, "schedule": "interleaved", "context": 1}, 0.552,
         ),
     ),
+    operator="ByteDance",
 )  # fmt: skip
 FSDP = Table(
     "FSDP, Llama 2 7B on 128 A100",
@@ -218,6 +220,7 @@ FSDP = Table(
     "modern",
     "MFU",
     (Row("128", MODELS["llama2-7b"], 128, 256, {"tensor": 1, "pipeline": 1, "sharding": "zero3"}, 0.57),),
+    operator="IBM and Meta",
 )
 FITTED_TO = (A100_2021, GPT3_2021, TABLE_2, H100_WEAK, H100_STRONG, NEMO_FP8, LONG, H100_MOE, B200_MOE)
 """Tables that the constants are fitted to; all others are never seen by a fit, but for ZeRO-3's rate of gathering."""

@@ -32,4 +32,5 @@ class Table:
     rows: tuple[Row, ...]
     gradients: str = "fp32"
     sequence: int = 0  # 0: the model's
+    operator: str = "NVIDIA"  # who ran them: what others run is nobody's kin in the fit
     others: tuple[str, ...] = ()  # errors that other models have published of the same runs
