@@ -19,7 +19,7 @@ from collbench.errors import CollbenchError
 from collbench.model.constants import Constants
 from collbench.model.equation import Floats
 from collbench.model.error_bands import ErrorModel, Levels, band, error_model, widened
-from collbench.model.nccl_terms import terms
+from collbench.model.nccl_terms import terms_by
 from collbench.results import Measurement, Prediction
 from collbench.topology.system import System
 from tests.conftest import ROOT, case
@@ -49,7 +49,7 @@ def expecting(known: Constants) -> Callable[[System, Sequence[Case], str], list[
 
     def expect(system: System, cases: Sequence[Case], implementation: str) -> list[Prediction]:
         name = cases[0].collective.name
-        times = terms(system, name, known).at(np.array([max(1, one.nbytes) for one in cases], float))
+        times = terms_by(known, system, name).at(np.array([max(1, one.nbytes) for one in cases], float))
         return [
             Prediction(one, implementation, seconds, *(edge * seconds for edge in band(system, name, one.nbytes)))
             for one, seconds in zip(cases, times.tolist(), strict=True)
@@ -92,7 +92,7 @@ class Trial:
     def effect(self, changed: System) -> Floats | None:
         """What a change of the system makes of every time; None where it would hardly be seen."""
         try:
-            there = terms(changed, self.found.sweep.collective, self.known).at(np.maximum(1, self.found.nbytes))
+            there = terms_by(self.known, changed, self.found.sweep.collective).at(np.maximum(1, self.found.nbytes))
         except CollbenchError:
             return None
         factors = there / self.found.predicted
@@ -104,9 +104,9 @@ def trials() -> list[Trial]:
     without = held_out()
     every = tables(without, healthy())["nothing"]
     found = []
-    for machine, known in without.items():
-        known_of = levels([one for one in every if one.sweep.machine != machine])
-        mine = [one for one in every if one.sweep.machine == machine and len(one.nbytes) >= FEWEST]
+    for operator, known in without.items():
+        known_of = levels([one for one in every if one.sweep.operator != operator])
+        mine = [one for one in every if one.sweep.operator == operator and len(one.nbytes) >= FEWEST]
         found += [Trial(one, known, widened(tuple(known_of[one.kind]), one.sweep.system)) for one in mine]
     return found
 

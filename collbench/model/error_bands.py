@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collbench.model.constants import OLD, transport
+from collbench.model.constants import place, transport
 from collbench.model.equation import OCTAVES, Floats
 from collbench.model.handwritten import is_published
 from collbench.model.schedule import schedule_of
@@ -70,7 +70,7 @@ def kind_of(system: System, collective: str) -> str:
         return "racks" if system.is_rack else KINDS[transport(system)]
     if system.meets_over_pcie:
         return "PCIe"
-    return "one node, before Hopper" if system.arch in OLD else "one node"
+    return {"_old": "one node, before Hopper", "_new": "one node, Blackwell"}.get(place(system), "one node")
 
 
 def regime(nbytes: float) -> int:

@@ -37,19 +37,20 @@ CLASSES: dict[str, Callable[[Published], bool]] = {
 SMALL_ALLTOALL = "one node, all-to-all to 64 KiB"
 
 
-def by_class(strangers: Sequence[Errors], kin: Sequence[Errors]) -> Iterator[str]:
+def by_class(strangers: Sequence[Errors], kin: Sequence[Errors], probed: Sequence[Errors]) -> Iterator[str]:
     """Errors of this model, of NCCL's table and of a line, and what share of the rows lies in others' bands.
 
-    Of strangers no other machine of the operator is in the fit; of kin only the machine itself is left out.
+    Of strangers no other machine of the operator is in the fit; of kin only the machine itself is left out.  Five sizes of
+    the strangers that are `probed` were measured before.
     """
     rows = [(found, lies) for found, lies in unseen(strangers)]
-    yield "| machines | rows | strangers, % | p90 | signed | in the band, % | kin, % | NCCL's table, % | a line, % |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield "| machines | rows | strangers, % | p90 | signed | in the band | kin | five sizes | NCCL's table | a line |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
     for name, among in CLASSES.items():
         found = [one for one, _ in rows if among(one.sweep)]
         held = np.concatenate([lies for one, lies in rows if among(one.sweep)])
-        near = np.concatenate([one.relative for one in kin if among(one.sweep)])
-        yield _line(name, found, (held.mean(), np.median(near), *_rivals(found, strangers)))
+        others = (np.concatenate([one.relative for one in every if among(one.sweep)]) for every in (kin, probed))
+        yield _line(name, found, (held.mean(), *map(np.median, others), *_rivals(found, strangers)))
     small = [
         one.up_to(SMALL) for one in strangers if one.sweep.system.nodes == 1 and one.sweep.collective == "alltoall"
     ]
@@ -60,7 +61,7 @@ def _line(name: str, found: Sequence[Errors], more: Sequence[float]) -> str:
     wrong, logs = (np.concatenate(parts) for parts in zip(*((one.relative, one.logs) for one in found), strict=True))
     words = [f"{100 * share:.1f}" for share in (np.median(wrong), np.quantile(wrong, 0.9))]
     words += [f"{100 * np.expm1(-np.median(logs)):+.1f}", *(f"{100 * share:.1f}" for share in more)]
-    return f"| {name} | {len(wrong)} | " + " | ".join(words + ["-"] * (7 - len(words))) + " |"
+    return f"| {name} | {len(wrong)} | " + " | ".join(words + ["-"] * (8 - len(words))) + " |"
 
 
 def _rivals(found: Sequence[Errors], every: Sequence[Errors]) -> tuple[float, float]:

@@ -124,7 +124,7 @@ def main() -> None:
     for name, lines in (
         ("constants", constants_table(_short(known))),
         ("errors", summary(found)),
-        ("classes", by_class(found["nothing"], kin)),
+        ("classes", by_class(found["nothing"], kin, found["five sizes"])),
         ("worst", worst(found)),
     ):
         text = list(lines)

@@ -21,18 +21,18 @@ EDGES = (0.02, 0.98)
 
 With POOLED and FEW so chosen that bands made without a machine hold nine of ten of its times, in each class (`unseen`).
 """
-POOLED = 4
+POOLED = 8
 """Machines that all kinds of a family count as, beside those of the kind itself: few machines are a narrow sample."""
 FEW = 0.4
 """By how much of itself a band is wider for a kind of no machines; falls with their number."""
-IN_A_NODE = ("one node", "one node, before Hopper", "PCIe", "straight, one node")
+IN_A_NODE = ("one node", "one node, before Hopper", "one node, Blackwell", "PCIe", "straight, one node")
 BETWEEN_NODES = ("InfiniBand", "RoCE", "Slingshot", "TCP", "racks", "straight, nodes")
 FAMILIES = {
     **dict.fromkeys(IN_A_NODE, IN_A_NODE),
     **dict.fromkeys(BETWEEN_NODES, BETWEEN_NODES),
     "InfiniBand": ("InfiniBand",),  # of which there are enough, and which are better known than the others
     "EFA": ("InfiniBand", "RoCE", "EFA"),  # cards with one latency and few surprises, unlike the rest between nodes
-    "one node": ("one node",),
+    **dict.fromkeys(IN_A_NODE[:3], IN_A_NODE[:3]),
 }
 
 
