@@ -21,13 +21,14 @@ def stage_forward(own_layers: V, layer_forward: V) -> V:
 
 
 def stage_backward(
-    own_layers: V, layer_backward: V, layer_again: V, dense_parameters: V, gradient_bytes: V, bandwidth: V
+    own_layers: V, layer_backward: V, layer_again: V, dense_parameters: V, gradient_bytes: V, bandwidth: V,
+    efficiency: V,
 ) -> V:  # fmt: skip
     """Return the seconds of computing a micro-batch in a stage, backward, with what is computed once more.
 
     Gradients of weights are read, added to and written.
     """
-    return own_layers * (layer_backward + layer_again) + 2 * gradient_bytes * dense_parameters / bandwidth
+    return own_layers * (layer_backward + layer_again) + 2 * gradient_bytes * dense_parameters / bandwidth / efficiency
 
 
 def tensor_once(network: V, tokens: V, hidden: V, tensor: V, sequential: V, element: V) -> V:

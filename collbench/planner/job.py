@@ -47,9 +47,8 @@ class Stack:
     bucket: float = inf  # bytes of gradients that are sent together
     tensors: int = 0  # of a layer that are sent one by one where replicas share them out; 0: in buckets, too
     gather: float = inf  # bytes/s of a sharded layer that a GPU can take up, however fast the network is
-    options: Mapping[str, tuple[int | str | bool, ...]] = field(
-        default_factory=dict
-    )  # choices that it has, where these are not all
+    # Choices that it has, where these are not all.
+    options: Mapping[str, tuple[int | str | bool, ...]] = field(default_factory=dict)
 
 
 _SOFTWARE = tomllib.loads(Path(__file__).with_name("software.toml").read_text(encoding="utf-8"))

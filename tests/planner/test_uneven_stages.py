@@ -60,11 +60,15 @@ def makespan(stages: Sequence[float], micro_batches: int, forward: float) -> flo
 
 
 def test_a_step_is_as_long_as_its_longest_stage_and_a_micro_batch_in_the_others() -> None:
-    """Of every way to deal layers out, at most as many a stage as there must be, the last stage with the output."""
+    """Of every way to deal layers out, at most as many a stage as there must be, the last stage with the output.
+
+    A layer adds its gradients to those of the micro-batches before: 8 bytes a parameter, read and written.
+    """
     for layers, stages, micro_batches, words in product((5, 7, 9, 10), (3, 4), (4, 9), (8, 2**15, 2**19)):
         model = replace(GATED, layers=layers, vocabulary=words)
         plan = evaluated(request(model, stages, micro_batches, Lines(1e18)), Layout(pipeline=stages))
-        layer = float(plan.values["layer_forward"] + plan.values["layer_backward"])
+        added = 8 * model.layer_parameters / plan.values["bandwidth"]
+        layer = float(plan.values["layer_forward"] + plan.values["layer_backward"] + added)
         head, most = float(plan.values["head_seconds"]), -(-layers // stages)
         every = [one for one in product(range(most + 1), repeat=stages) if sum(one) == layers]
         times = [[layer * own + (head if place == stages - 1 else 0) for place, own in enumerate(one)] for one in every]
@@ -100,10 +104,12 @@ def test_the_search_leaves_out_no_number_of_stages_that_is_the_best() -> None:
 
 def test_a_model_of_61_layers_has_stages_and_fixed_chunks_need_not_be_even() -> None:
     given = asked(DEEPSEEK, "dgx-h100", 2048, 15360)
-    best = plan_on(given, {}).best
+    everything, unpiped = plan_on(given, {}), plan_on(given, {"pipeline": 1})
+    best = everything.best
     assert best.layout.pipeline in (16, 32)
     assert best.needed <= given.capacity
-    assert best.step < 0.8 * plan_on(given, {"pipeline": 1}).best.step
+    assert everything.searched.means[0] < 0.95 * unpiped.searched.means[0]
+    assert best.high < 0.7 * unpiped.best.high, "whose experts are in many nodes, which is less sure"
     chunks = best_of(given, parse_layout("pp16 v2"))
     assert chunks.values["own_layers"] == 4
     assert not any(uneven(80, one) for one in (1, 2, 3, 4, 5, 8, 9, 16, 27, 40, 41, 80))
