@@ -13,7 +13,7 @@ from typing import NamedTuple
 from collbench.results.steps import Pipeline
 
 FORWARD, BACKWARD, WEIGHTS = "forward", "backward", "weights"
-KINDS = (FORWARD, BACKWARD, WEIGHTS)
+TASKS = (FORWARD, BACKWARD, WEIGHTS)
 
 Task = tuple[str, int, int]  # kind, chunk, micro-batch
 
@@ -24,7 +24,7 @@ class Event(NamedTuple):
     stage: int
     chunk: int
     micro_batch: int
-    kind: str  # one of KINDS
+    kind: str  # one of TASKS
     start: float
     seconds: float
 

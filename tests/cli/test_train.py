@@ -119,6 +119,18 @@ def test_an_anchor_moves_computing_alone(here: Command, tmp_path: Path) -> None:
     assert "anchored on tp8 pp16 dp8 mb1 ddp full" in anchored.stdout
 
 
+def test_a_precision_of_32_bits_takes_twice_as_long(here: Command, tmp_path: Path) -> None:
+    """Products have half the rate, and everything else twice the bytes, but for scores of words and gradients."""
+    for precision in ("bf16", "tf32"):
+        words = ("--layout", "tp2 zero1 mb1", "--precision", precision, "--out", precision)
+        done = here("train", *SMALL, *words)
+        assert done.returncode == 0, done.stderr
+    half, whole = (planned(tmp_path / name)[0] for name in ("bf16", "tf32"))
+    for part in ("computing", "tensor_parallel"):
+        assert 1.8 * half.parts[part] < whole.parts[part] < 2.05 * half.parts[part], part
+    assert whole.memory["weights"] == 2 * half.memory["weights"]
+
+
 def test_a_measured_run_is_planned_on_and_labelled(here: Command, tmp_path: Path) -> None:
     """Ranks instead of GPUs; computing is measured here, or said."""
     (tmp_path / "mine.toml").write_text(TINY)

@@ -69,6 +69,8 @@ def test_gradients_take_as_many_collectives_as_buckets() -> None:
     assert starts(Layout(data=8, sharding="zero1"), "modern", LARGE) == pytest.approx(
         reduced_and_gathered * 4 * LARGE.parameters / 400e6
     )
+    sent = books(Layout(data=8, sharding="zero1"), LARGE, curves=Lines(1e9)).values["gradient_seconds"] * 1e9
+    assert sent == pytest.approx((4 + 2) * LARGE.parameters * 7 / 8), "as much in buckets as at once"
     curves = Lines()
     books(Layout(data=8), LARGE, curves=curves)
     sizes = [size for collective, group, size in curves.request if (collective, group.ranks) == ("allreduce", 8)]

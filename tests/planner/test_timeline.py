@@ -12,7 +12,7 @@ from collbench.planner.memory import in_flight
 from collbench.plots.pipeline_schedule import (
     BACKWARD,
     FORWARD,
-    KINDS,
+    TASKS,
     WEIGHTS,
     events_of,
     makespan,
@@ -38,7 +38,7 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
 def test_every_stage_does_each_task_once_and_keeps_what_memory_is_reckoned_for(pipeline: Pipeline) -> None:
     """Forward, backward, and apart from it the weights' part in ZB-H1."""
     stages, chunks, count = pipeline.stages, pipeline.chunks, pipeline.micro_batches
-    kinds = KINDS if pipeline.weights and chunks == 1 else KINDS[:2]
+    kinds = TASKS if pipeline.weights and chunks == 1 else TASKS[:2]
     rows = defaultdict(list)
     for event in sorted(schedule(pipeline), key=lambda event: event.start):
         rows[event.stage].append(event)
