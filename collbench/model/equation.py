@@ -31,8 +31,6 @@ from collbench.topology.system import System
 
 Floats = NDArray[np.float64]
 
-TOGETHER = 4.0
-"""Power in which the host's part and the GPUs' add up."""
 TINY = 1e-30
 PER_OCTAVE = 8
 SIZES: Floats = 2.0 ** (np.arange(44 * PER_OCTAVE + 1) / PER_OCTAVE)
@@ -54,8 +52,6 @@ class Calibration:
 
     def remaining(self) -> Floats:
         """Return the ratios at each of SIZES: straight in logarithms between, fading beyond the ends."""
-        if not self.ratios:
-            return np.ones_like(SIZES)
         (nbytes, ratios), sizes = np.log2(self.ratios).T, np.log2(SIZES)
         beyond = np.maximum(0.0, np.maximum(nbytes[0] - sizes, sizes - nbytes[-1]))
         return np.asarray(2.0 ** (np.interp(sizes, nbytes, ratios) * np.exp(-beyond / OCTAVES)), np.float64)
@@ -87,17 +83,23 @@ class Terms:
         filling = self.fill * calibration.filling * np.sqrt(transferring)
         filling /= np.sqrt(1 + transferring / np.maximum((self.full * self.fill) ** 2, TINY))
         sliced = self.sliced * calibration.latency
-        hidden = (sliced + transferring / 2) ** TOGETHER + transferring**TOGETHER
-        moving = np.where(sliced > 0, hidden ** (1 / TOGETHER) - sliced, transferring)
+        moving = transferring
+        if np.any(sliced):
+            hidden = together(sliced + transferring / 2, transferring) - sliced
+            moving = np.where(sliced > 0, hidden, transferring)
         working = self.launch * calibration.launch + waiting + filling + moving
-        issue = self.issue * calibration.launch
-        together = (issue**TOGETHER + working**TOGETHER) ** (1 / TOGETHER)
-        return monotone(together) * calibration.remaining()
+        times = monotone(together(self.issue * calibration.launch, working))
+        return times * calibration.remaining() if calibration.ratios else times
 
     def at(self, nbytes: Floats, calibration: Calibration = DEFAULT) -> Floats:
         """Return the time at other sizes in bytes, each at least 1; beyond the last in proportion to the bytes."""
         inside = np.exp(np.interp(np.log(nbytes), np.log(SIZES), np.log(self.seconds(calibration))))
         return np.asarray(inside * np.maximum(1.0, nbytes / SIZES[-1]), np.float64)
+
+
+def together(one: Floats, other: Floats) -> Floats:
+    """Return the fourth root of the sum of fourth powers: the longer, or a fifth more where both are as long."""
+    return np.asarray(np.sqrt(np.sqrt((one * one) ** 2 + (other * other) ** 2)), np.float64)
 
 
 def monotone(times: Floats) -> Floats:

@@ -71,8 +71,8 @@ def choose(system: System, collective: str) -> Chosen:
     which = np.stack([option.seconds(SIZES) for option in usable]).argmin(axis=0)
     channels = np.choose(which, [option.channels_at(SIZES) for option in usable])
     risen = np.choose(which, [option.risen(SIZES) for option in usable])
-    algorithms, protocols = zip(*((usable[index].algorithm, usable[index].protocol) for index in which), strict=True)
-    return Chosen(usable, which, channels, risen, algorithms, protocols)
+    names = np.array([(option.algorithm, option.protocol) for option in usable])[which].T.tolist()
+    return Chosen(usable, which, channels, risen, *map(tuple, names))
 
 
 @lru_cache(maxsize=256)
@@ -93,7 +93,9 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
     eager, later = zip(*(_network(system, option, schedule, constants) for option in every), strict=True)
     shares = [system.ranks if option.algorithm == "ring" and schedule.rounds else 1 for option in every]
     fills = [_fill(system, *known, schedule, constants) for known in zip(every, later, strict=True)]
-    lanes = at([_lane(system, option, schedule, constants) for option in every]) * chosen.channels
+    rates = at([rate(system, collective, option, constants) for option in every])
+    if system.nodes == 1:
+        rates = _slower(rates, at([_lane(system, option, schedule, constants) for option in every]) * chosen.channels)
     return Terms(
         issue=issue(system, chosen.channels, constants),
         launch=launch(system, constants),
@@ -101,7 +103,7 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
         network=np.where(EAGER * at(shares) > SIZES, at(eager), at(later)) + chosen.risen,
         fill=at(fills),
         full=constants["full"] if system.nodes > 1 else ENDLESS,
-        rate=_slower(at([rate(system, collective, option, constants) for option in every]), lanes),
+        rate=rates,
         limit=at([limit(system, collective, option.algorithm) for option in every]),
         sliced=at([_sliced(system, option, schedule, constants) for option in every]),
         algorithms=chosen.algorithms,
@@ -111,7 +113,8 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
 
 def _slower(one: Floats, other: Floats) -> Floats:
     """Return the rate of what two resources with these rates pass on: the slower's, or less where they are alike."""
-    return np.asarray((one**-SHARPNESS + other**-SHARPNESS) ** (-1 / SHARPNESS), np.float64)
+    ratio = np.minimum(one, other) / np.maximum(one, other)
+    return np.asarray(np.minimum(one, other) * (1 + ratio * (ratio * ratio) ** 2) ** (-1 / SHARPNESS), np.float64)
 
 
 def _latency(system: System, option: Option, schedule: Schedule, constants: Constants) -> float:

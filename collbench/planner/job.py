@@ -43,7 +43,7 @@ class Stack:
     calls: float = 1e-4  # and the collectives of tensor parallelism, where there is any
     synced: bool = False  # whether stages add up gradients that are not sharded after every micro-batch
     reserve: float = 0.0  # of the memory, beyond which its allocator frees and allocates again and again
-    kept: float = 1.0  # of activations, against kernels that are fused
+    activation_factor: float = 1.0  # on activations, against kernels that are fused
     bucket: float = inf  # bytes of gradients that are sent together
     tensors: int = 0  # of a layer that are sent one by one where replicas share them out; 0: in buckets, too
     gather: float = inf  # bytes/s of a sharded layer that a GPU can take up, however fast the network is

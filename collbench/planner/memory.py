@@ -82,7 +82,7 @@ def layer_scores(tokens: V, sequence: V, heads: V, dropout: V, tensor: V, fused:
 
 def layer_activations(
     tokens: V, hidden: V, dropout: V, routed: V, spread: V, queries: V, keys: V, gated: V, width_worked: V, tensor: V,
-    layer_scores: V, kept: V, element: V,
+    layer_scores: V, activation_factor: V, element: V,
 ) -> V:  # fmt: skip
     """Return the bytes of all activations of a layer.
 
@@ -91,7 +91,7 @@ def layer_activations(
     """
     whole = tokens * hidden * (element * (4 + routed) + 2 * dropout) / spread
     split = element * tokens * (2 * queries + 2 * keys + where(gated, 3, 2) * width_worked) / tensor
-    return kept * (whole + split) + layer_scores
+    return activation_factor * (whole + split) + layer_scores
 
 
 def layer_remade(

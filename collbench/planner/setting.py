@@ -139,7 +139,10 @@ def inputs(given: Setting) -> dict[str, Any]:
         "grouped_half": known.grouped,
         "experts": max(1, model.experts),
         "expert_width": model.width if model.experts else 1,
-        **{name: getattr(stack, name) for name in ("launches", "calls", "bucket", "tensors", "kept", "synced")},
+        **{
+            name: getattr(stack, name)
+            for name in ("launches", "calls", "bucket", "tensors", "activation_factor", "synced")
+        },
         "fused_efficiency": known.fused,
         "fused_half": known.half,
         "unfused_efficiency": known.unfused,

@@ -2,9 +2,9 @@
 
 from collbench.analysis.plans import planned
 from collbench.host.sanitize import text
-from collbench.plots.pipeline_schedule import BACKWARD, FORWARD, WEIGHTS, events_of, makespan, schedule, shortened
 from collbench.plots.axes import Figure, heading, name_rows, new_figure, patch_legend, seconds_tick
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
+from collbench.plots.pipeline_schedule import BACKWARD, FORWARD, WEIGHTS, events_of, makespan, schedule, shortened
 from collbench.plots.planner import LABEL, machine_of
 from collbench.plots.style import DARK, style
 from collbench.results import PlannedStep

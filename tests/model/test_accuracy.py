@@ -1,5 +1,6 @@
-"""The accuracy that docs/model.md states: machines left out whole, constants fitted to the others."""
+"""The accuracy that docs/model.md states: operators left out whole, constants fitted to the others."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -7,13 +8,14 @@ import pytest
 
 from collbench.model import error_bands
 from collbench.model.constants import CONSTANTS
-from collbench.model.error_bands import BANDS, CALIBRATED_BANDS
+from collbench.model.error_bands import BANDS, CALIBRATED_BANDS, SMALL
+from collbench.model.nccl_terms import terms
 from tests.conftest import ROOT
-from tools.model.accuracy import Errors, fitted, healthy, logs_of
+from tools.model.accuracy import Errors, errors, fitted, healthy, left_out, logs_of
 from tools.model.classes import CLASSES, by_class
 from tools.model.report import PARTS, constants_table, held_out, summary, tables, together, worst
 from tools.model.spread import bands, levels, unseen
-from tools.model.systems import published
+from tools.model.systems import NVIDIA, published
 
 
 @cache
@@ -23,15 +25,15 @@ def found() -> dict[str, list[Errors]]:
 
 def test_the_median_error_on_machines_left_out_is_within_its_bound() -> None:
     for measured, part, most in (
-        ("nothing", "one node of NVLinks", 0.095),
-        ("nothing", "nodes, above 64 MiB", 0.08),
-        ("nothing", "all but Slingshot", 0.12),
-        ("nothing", "all", 0.13),
-        ("three smallest sizes", "all but Slingshot", 0.07),
-        ("three smallest sizes", "all", 0.09),
+        ("nothing", "one node of NVLinks", 0.105),
+        ("nothing", "nodes, above 64 MiB", 0.075),
+        ("nothing", "all but Slingshot", 0.115),
+        ("nothing", "all", 0.12),
+        ("three smallest sizes", "all but Slingshot", 0.08),
+        ("three smallest sizes", "all", 0.085),
         ("five sizes", "all but Slingshot", 0.04),
-        ("five sizes", "all", 0.05),
-        ("five sizes", "64 KiB to 64 MiB", 0.08),
+        ("five sizes", "all", 0.04),
+        ("five sizes", "64 KiB to 64 MiB", 0.06),
     ):
         assert np.median(together(found()[measured], PARTS[part])) <= most, (measured, part)
 
@@ -48,7 +50,33 @@ def test_bands_and_spreads_are_the_quantiles_of_the_errors_and_hold_nine_of_ten_
     rows = list(unseen(found()["nothing"]))
     for name, among in CLASSES.items():
         held = np.concatenate([lies for one, lies in rows if among(one.sweep)])
-        assert 0.86 <= held.mean() <= 0.945, (name, held.mean())  # of RoCE there are 51 rows
+        assert LEAST.get(name, 0.86) <= held.mean() <= MOST.get(name, 0.945), (name, held.mean())
+
+
+LEAST, MOST = {"one node, Blackwell": 0.8, "TCP, TCPX": 0.77}, {"EFA": 1.0}
+"""Of classes with hardly a second operator, whose strangers are judged by other kinds of machines."""
+
+
+def test_classes_are_met_as_the_page_says() -> None:
+    for measured, most in (
+        ("nothing", {"one node, Hopper and before": 0.09, "one node, Blackwell": 0.12, "one node, PCIe": 0.16,
+                     "InfiniBand": 0.1, "RoCE": 0.06, "EFA": 0.105, "TCP, TCPX": 0.19, "Slingshot": 0.2}),
+        ("five sizes", {"one node, Hopper and before": 0.04, "one node, Blackwell": 0.04, "one node, PCIe": 0.04,
+                        "InfiniBand": 0.03, "RoCE": 0.075, "EFA": 0.045, "TCP, TCPX": 0.07, "Slingshot": 0.13}),
+    ):  # fmt: skip
+        for name, least in most.items():
+            wrong = np.concatenate([one.relative for one in found()[measured] if CLASSES[name](one.sweep)])
+            assert np.median(wrong) <= least, (measured, name, np.median(wrong))
+    small = [one.up_to(SMALL) for one in found()["nothing"] if one.sweep.collective == "alltoall"]
+    wrong = np.concatenate([one.relative for one in small if one.sweep.system.nodes == 1])
+    assert np.median(wrong) <= 0.155
+
+
+def test_what_a_release_of_nccl_chooses_decides_how_long_a_collective_takes() -> None:
+    """The all-gather of 16 MiB on 8 B200: LL128 up to 2.28, then Simple, which takes twice as long."""
+    for release, measured in (("2.27.5", 51.3e-6), ("2.28.9", 53.2e-6), ("2.29.2", 103e-6)):
+        parts = terms(replace(NVIDIA["b200_sxm"][1], nccl=release), "allgather")
+        assert parts.at(np.array([16.0 * 2**20]))[0] == pytest.approx(measured, rel=0.12), release
 
 
 def test_no_sweep_that_is_degraded_takes_part_in_a_fit_and_old_records_are_read_by_their_time() -> None:
@@ -70,7 +98,8 @@ def test_the_constants_are_those_of_the_page_and_leaving_an_operator_out_changes
     assert kept != CONSTANTS
     assert held_out()["coreweave"]["eta_rack"] > 1.1 * CONSTANTS["eta_rack"]  # of which its racks alone tell
     for name, value in CONSTANTS.items():
-        assert kept[name] == pytest.approx(value, rel=0.25), name
+        if name not in ("hop_tcpx", "socket"):  # of which Google's and Argonne's machines alone tell
+            assert kept[name] == pytest.approx(value, rel=0.35), name
 
 
 @pytest.mark.full
@@ -85,10 +114,15 @@ def test_the_constants_are_the_fit_to_all_machines_and_to_all_but_one(left_out: 
 @pytest.mark.full
 def test_the_page_has_the_tables_of_the_code_and_no_kind_is_further_off_than_by_the_table_or_a_line() -> None:
     page, every = (ROOT / "docs" / "model.md").read_text(), found()
-    classes = list(by_class(every["nothing"]))
-    for lines in (summary(every), classes, worst(every)):
+    machines = left_out(healthy(), CONSTANTS, lambda sweep: sweep.machine)
+    kin = [errors(sweep, machines[sweep.machine]) for sweep in healthy()]
+    classes = list(by_class(every["nothing"], kin, every["five sizes"]))
+    for lines in (summary(every), worst(every)):
         assert "\n".join(lines) in page, "run `make model-report`"
     rows = [line.split("|")[1:-1] for line in classes[2:]]
-    assert len(rows) == len(CLASSES)
-    for name, _, off, _, _, table, line in rows:
+    assert len(rows) == len(CLASSES) + 1
+    written = page[page.index("<!-- classes -->") :]
+    for name, _, off, _, _, _, near, _, table, line in rows[:-1]:
         assert float(off) < min(float(table), float(line)), name
+        (told,) = [row.split("|")[1:-1] for row in written.splitlines() if row.startswith(f"|{name}|")][:1]
+        assert (told[2], float(told[6])) == (off, pytest.approx(float(near), abs=0.3)), name

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from collbench.plots.pipeline_schedule import makespan, schedule
 from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.plots.kinds import PLAIN, kinds, lacking
+from collbench.plots.pipeline_schedule import makespan, schedule
 from collbench.results import PlannedStep
 from collbench.results.steps import Pipeline
 from tests.plots.made_up_plans import GIB, PIPELINES, compared, grown, paid, plan, ranked

@@ -40,8 +40,8 @@ SMALL_ALLTOALL = "one node, all-to-all to 64 KiB"
 def by_class(strangers: Sequence[Errors], kin: Sequence[Errors], probed: Sequence[Errors]) -> Iterator[str]:
     """Errors of this model, of NCCL's table and of a line, and what share of the rows lies in others' bands.
 
-    Of strangers no other machine of the operator is in the fit; of kin only the machine itself is left out.  Five sizes of
-    the strangers that are `probed` were measured before.
+    Of strangers no other machine of the operator is in the fit; of kin only the machine itself is left out.  Five sizes
+    of the strangers that are `probed` were measured before.
     """
     rows = [(found, lies) for found, lies in unseen(strangers)]
     yield "| machines | rows | strangers, % | p90 | signed | in the band | kin | five sizes | NCCL's table | a line |"

@@ -1,7 +1,7 @@
 """`make model-report`: fits the constants, leaves every operator out once, and writes what is left into docs/model.md.
 
-Takes minutes.  It writes constants, bands and levels into collbench/model, and keeps the constants without each operator
-in held_out.json, from which the tests take them.
+Takes minutes.  It writes constants, bands and levels into collbench/model, and keeps the constants without each
+operator in held_out.json, from which the tests take them.
 """
 
 import json

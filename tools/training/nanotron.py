@@ -88,7 +88,7 @@ def layout_table() -> Iterator[str]:
     """A row for every model and number of nodes."""
     from scipy.stats import spearmanr
 
-    yield "| model | nodes | layouts | first choice | by `modern` | planned over measured, of the best | rank correlation |"
+    yield "| model | nodes | layouts | first choice | by `modern` | planned over measured, best | rank correlation |"
     yield "|---|---|---|---|---|---|---|"
     others = {(model, nodes): reached(found) for model, nodes, found in groups("modern")}
     for model, nodes, found in groups():

@@ -231,7 +231,7 @@ def test_a_curve_is_slow_from_the_limit_on_that_is_told_and_less_is_known_of_rar
         assert judge(sizes, none + errors.mean + np.log(by * diagnosis.limit), errors).health is health, by
     few, many = ([2**power for power in range(27, 34, step)] for step in (3, 1))
     assert limit(many, H100) == pytest.approx(limit(few, H100), rel=0.05)
-    assert limit(many, files.load("aws-p5").of(2)) > limit(many, H100) + 0.1
+    assert limit(many, files.load("ethernet-100g-tcp").of(2)) > limit(many, H100) + 0.1
     assert limit(many, replace(H100, calibration="mine.toml")) < limit(many, H100)
 
 
@@ -245,8 +245,11 @@ def as_it_should_be(sweep: Published) -> System:
 
 def diagnosed(quality: str) -> dict[str, Diagnosis]:
     found = {}
-    for sweep in (one for one in published() if one.quality == quality):
-        system, times = as_it_should_be(sweep), sweep.in_place or sweep.rows
+    for sweep in published():
+        bad = sweep.quality == "degraded" or "polaris_s1_tcp" in sweep.name  # by TCP, where there is RDMA
+        if sweep.quality != quality and not (bad and quality == "degraded"):
+            continue
+        system, times = as_it_should_be(sweep) if quality == "degraded" else sweep.system, sweep.in_place or sweep.rows
         rows = rows_of([duration for duration in times if duration[0] > 0], sweep.collective, system.ranks)
         found[sweep.name] = diagnose(rows, system, QUIET)
     return found
@@ -279,7 +282,7 @@ def test_no_kind_of_healthy_machine_is_accused_in_more_than_one_of_twenty() -> N
 
 @pytest.fixture(scope="module")
 def unseen() -> list[confusion.Trial]:
-    """Healthy sweeps, each with a model that has not seen its machine."""
+    """Healthy sweeps, each with a model that has seen none of its operator's machines."""
     return confusion.trials()
 
 
@@ -288,7 +291,7 @@ def test_of_machines_that_no_spread_has_seen_few_are_accused_and_most_are_when_s
 ) -> None:
     verdicts = [trial.health() for trial in unseen]
     assert verdicts.count(Health.SLOW) <= 0.08 * len(unseen)
-    assert verdicts.count(Health.FASTER) <= 0.02 * len(unseen)
+    assert verdicts.count(Health.FASTER) <= 0.1 * len(unseen)
     for by, least in ((1.5, 0.8), (2.0, 0.92), (3.0, 0.98)):
         assert sum(trial.health(by) is Health.SLOW for trial in unseen) >= least * len(unseen), by
 
