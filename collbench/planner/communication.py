@@ -41,12 +41,12 @@ def tensor_once(network: V, tokens: V, hidden: V, tensor: V, sequential: V, elem
     return where(sequential, apart, network.time("allreduce", nbytes, tensor, 1))
 
 
-def tensor_exposed(own_layers: V, tensor_once: V, full: V, hidden_tensor: V, slowing: V) -> V:
+def tensor_exposed(own_layers: V, tensor_once: V, full: V, hidden_tensor: V, slowing: V, moe_share: V) -> V:
     """Return the seconds of a micro-batch's tensor parallelism that no computing hides, and by which it slows that.
 
-    2 all-reduces forward, 2 backward, 2 more where everything is recomputed.
+    2 all-reduces forward, 2 backward, 2 more where everything is recomputed; half of it in front of experts.
     """
-    return own_layers * (4 + where(full, 2, 0)) * tensor_once * (1 - hidden_tensor * (1 - slowing))
+    return own_layers * (2 - moe_share) * (2 + where(full, 1, 0)) * tensor_once * (1 - hidden_tensor * (1 - slowing))
 
 
 def context_exposed(
@@ -65,15 +65,17 @@ def context_exposed(
 
 def expert_exposed(
     network: V, own_layers: V, moe_share: V, tokens: V, hidden: V, top_k: V, spread: V, expert: V, data_stride: V,
-    full: V, element: V,
+    full: V, element: V, tensor: V,
 ) -> V:  # fmt: skip
     """Return the seconds of a micro-batch's all-to-all of experts, which no computing hides.
 
     Every token to its top-k experts; as nccl-tests counts, with the GPU's part for itself.  There and back, forward and
-    backward (Lepikhin et al. 2020, arXiv:2006.16668).
+    backward (Lepikhin et al. 2020, arXiv:2006.16668); where tensor parallelism cuts experts, its GPUs gather what came
+    and scatter what goes (Liu et al. 2025, arXiv:2504.14960, section 3.3).
     """
-    nbytes = element * tokens * hidden * top_k / spread
-    return own_layers * moe_share * (4 + where(full, 2, 0)) * network.time("alltoall", nbytes, expert, data_stride)
+    nbytes = element * tokens * hidden * top_k
+    once = network.time("alltoall", nbytes / spread, expert, data_stride) + network.time("allgather", nbytes, tensor, 1)
+    return own_layers * moe_share * (4 + where(full, 2, 0)) * once
 
 
 def stage_once(network: V, tokens: V, hidden: V, tensor: V, pipeline: V, stage_stride: V, element: V) -> V:

@@ -46,14 +46,12 @@ def layer_experts(routed_parameters: V, tensor: V, expert: V) -> V:
     return routed_parameters / (tensor * expert)
 
 
-def grouped_efficiency(tokens: V, routed: V, experts: V, expert: V, expert_width: V, tensor: V, grouped_half: V) -> V:
-    """Return the share of the products' rate that those of routed experts reach: more, the larger they are.
+def grouped_efficiency(tokens: V, top_k: V, experts: V, expert: V, width: V, narrow: V, few: V) -> V:
+    """Return the share of the products' rate that those of routed experts reach.
 
-    Half of it where the mean of their rows and columns is `grouped_half`: of an expert's tokens, and of its width on a
-    GPU.  Source: fitted, docs/training.md.
+    Half of it for experts as wide as `narrow`, and for `few` tokens to each.  Source: fitted, docs/training.md.
     """
-    rows, columns = maximum(1, tokens * routed * expert / experts), expert_width / tensor
-    return 1 / (1 + grouped_half / (rows * columns) ** 0.5)
+    return 1 / ((1 + narrow / width) * (1 + few * experts / (tokens * expert * top_k)))
 
 
 def grouped_seconds(
@@ -108,13 +106,16 @@ def score_bytes(tokens: V, sequence: V, heads: V, tensor: V, fused: V) -> V:
 
 
 def pointwise_bytes(
-    tokens: V, hidden: V, width_worked: V, matrices: V, queries: V, keys: V, tensor: V, spread: V, element: V
-) -> V:
+    tokens: V, hidden: V, width_worked: V, matrices: V, queries: V, keys: V, tensor: V, spread: V, element: V,
+    context: V,
+) -> V:  # fmt: skip
     """Return the bytes that all else of a layer takes through memory, forward.
 
-    2 norms and 2 sums are 10 reads and writes; then the activation, and the positions of the heads.
+    2 norms and 2 sums are 10 reads and writes; then the activation, and the positions of the heads.  Every step of a
+    ring of context parallelism adds to what attention gave so far, on 32 bits.
     """
-    return element * tokens * (10 * hidden / spread + (matrices * width_worked + 2 * (queries + keys)) / tensor)
+    ring = where(context > 1, 4 * context * queries, 0)
+    return element * tokens * (10 * hidden / spread + (matrices * width_worked + 2 * (queries + keys) + ring) / tensor)
 
 
 def sorted_bytes(tokens: V, hidden: V, routed: V, spread: V, element: V) -> V:

@@ -19,10 +19,12 @@ class Constants:
     """Shares of a data sheet's rates that computing reaches."""
 
     products: float  # that matrix products reach
-    fused: float = 0.5123  # of that: what fused attention reaches of long samples
-    half: float = 4042.0  # tokens of a sample at which it reaches half of that
-    fp8: float = 1.014  # of that: what products on 8 bits reach, each of their own peak
-    grouped: float = 3232.0  # mean of rows and columns of which products of routed experts reach half of that
+    fused: float = 0.5408  # of that: what fused attention reaches of long samples
+    half: float = 3589.0  # tokens of a sample at which it reaches half of that
+    fp8: float = 1.035  # of that: what products on 8 bits reach, each of their own peak
+    narrow: float = 1668.0  # width of an expert whose products reach half of that
+    few: float = 297.3  # tokens of an expert with which they reach half of that
+    older: float = 0.8617  # of that: what software up to 2022 reaches
     unfused: float = 1.0  # the same of attention's batched products; the scores' way through memory is apart
     memory: float = 1.0  # of the memory's rate: what all else reaches
     generation: int = 0  # the compute capability that they were fitted to
@@ -30,7 +32,7 @@ class Constants:
     spread_experts: float = 0.27  # the same where there are experts
 
 
-FITTED = {80: Constants(products=0.7007, generation=80), 90: Constants(products=0.6539, generation=90)}
+FITTED = {80: Constants(products=0.8122, generation=80), 90: Constants(products=0.6252, generation=90)}
 
 
 def constants_of(arch: str) -> Constants:
@@ -106,6 +108,7 @@ def inputs(given: Setting) -> dict[str, Any]:
     stack, optimiser = STACKS[job.stack], OPTIMISERS[job.optimiser]
     known, gpu = given.machine.constants, given.machine.product
     on_32_bits = job.precision == "tf32"  # whose weights need no copy on 32 bits among the optimiser's states
+    reached = known.products * (1 if stack.fused_attention else known.older)
     usual = gpu.flops_tf32 if on_32_bits else gpu.flops
     on_8_bits = job.precision == "fp8" and gpu.flops_fp8 > gpu.flops
     names = ("layers", "hidden", "heads", "queries", "keys", "vocabulary", "matrices", "gated", "worked", "top_k")
@@ -134,11 +137,12 @@ def inputs(given: Setting) -> dict[str, Any]:
         "slowing": CONTENTION,
         "slowest": slowest(job.gpus, job.noise),
         "peak16": gpu.flops,
-        "product_rate": (gpu.flops_fp8 * known.fp8 if on_8_bits else usual) * known.products,
-        "product_rate_16": usual * known.products,
-        "grouped_half": known.grouped,
+        "product_rate": (gpu.flops_fp8 * known.fp8 if on_8_bits else usual) * reached,
+        "product_rate_16": usual * reached,
+        "narrow": known.narrow,
+        "few": known.few,
         "experts": max(1, model.experts),
-        "expert_width": model.width if model.experts else 1,
+        "width": model.width,
         **{
             name: getattr(stack, name)
             for name in ("launches", "calls", "bucket", "tensors", "activation_factor", "synced")

@@ -5,6 +5,8 @@ What a table does not say (micro-batch, chunks of stages) the planner chooses, a
 
 from collbench.planner.layouts import Choices
 from collbench.planner.models import MODELS, Model
+from tools.training.published_experts import BY_SIZE, FOLDING, MIXTRAL
+from tools.training.published_fsdp import MOSAIC
 from tools.training.published_nvidia import B200_MOE, H100_MOE, LONG, NEMO_FP8, NVIDIA
 from tools.training.tables import Row, Table
 
@@ -222,9 +224,12 @@ FSDP = Table(
     (Row("128", MODELS["llama2-7b"], 128, 256, {"tensor": 1, "pipeline": 1, "sharding": "zero3"}, 0.57),),
     operator="IBM and Meta",
 )
-FITTED_TO = (A100_2021, GPT3_2021, TABLE_2, H100_WEAK, H100_STRONG, NEMO_FP8, LONG, H100_MOE, B200_MOE)
+FITTED_TO = (
+    A100_2021, GPT3_2021, TABLE_2, H100_WEAK, H100_STRONG, NEMO_FP8, LONG, *MOSAIC,
+    H100_MOE, B200_MOE, FOLDING, MIXTRAL,
+)  # fmt: skip
 """Tables that the constants are fitted to; all others are never seen by a fit, but for ZeRO-3's rate of gathering."""
 TABLES = (
     *FITTED_TO, ZERO_3, KORTHIKANTI, MT_NLG, LLAMA_3, MEGASCALE, FSDP,
-    *(table for table in NVIDIA if table not in FITTED_TO),
+    *(table for table in (*NVIDIA, *BY_SIZE) if table not in FITTED_TO),
 )  # fmt: skip

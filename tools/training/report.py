@@ -25,9 +25,9 @@ from tools.training.published import FITTED_TO, TABLES
 from tools.training.tables import Table
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
-SHARED = {"fused": 0.5, "half": 2000.0, "fp8": 0.9}
+SHARED = {"fused": 0.5, "half": 2000.0, "fp8": 0.9, "older": 0.9}
 """Constants that are fitted to dense models of all generations together, and where the search for them begins."""
-EXPERTS = {"grouped": 1000.0}
+EXPERTS = {"narrow": 1000.0, "few": 200.0}
 """The same for those of models with experts, fitted afterwards, since their runs differ more than anything else."""
 PRODUCTS = 0.6
 """Where it begins for matrix products, of which every generation has its own."""
