@@ -49,31 +49,23 @@ def layer_experts(routed_parameters: V, tensor: V, expert: V) -> V:
 def grouped_efficiency(tokens: V, top_k: V, experts: V, expert: V, width: V, narrow: V, few: V) -> V:
     """Return the share of the products' rate that those of routed experts reach.
 
-    Half of it for experts as wide as `narrow`, and for `few` tokens to each.  Source: fitted, docs/training.md.
+    Half of it for experts as wide as `narrow`, and for `few` tokens to each, where reading their weights takes as long.
+    Source: fitted, docs/training.md.
     """
     return 1 / ((1 + narrow / width) * (1 + few * experts / (tokens * expert * top_k)))
 
 
-def grouped_seconds(
-    grouped_flops: V, product_rate: V, grouped_efficiency: V, layer_experts: V, bandwidth: V, element: V
-) -> V:  # fmt: skip
-    """Return the seconds of the routed experts of a layer, forward.
-
-    They compute as products do, or as long as reading their weights takes, of which few tokens make use.
-    """
-    return maximum(grouped_flops / (product_rate * grouped_efficiency), element * layer_experts / bandwidth)
+def grouped_seconds(grouped_flops: V, product_rate: V, grouped_efficiency: V) -> V:
+    """Return the seconds of the routed experts of a layer, forward."""
+    return grouped_flops / (product_rate * grouped_efficiency)
 
 
-def grouped_backward(
-    grouped_seconds: V, grouped_flops: V, product_rate: V, grouped_efficiency: V, layer_experts: V, gradient_bytes: V,
-    bandwidth: V,
-) -> V:  # fmt: skip
+def grouped_backward(grouped_seconds: V, layer_experts: V, gradient_bytes: V, bandwidth: V) -> V:
     """Return the seconds of the routed experts of a layer, backward.
 
     As much again for what goes on to the layer before, and for gradients, which are read, added to and written.
     """
-    added = 2 * gradient_bytes * layer_experts / bandwidth
-    return grouped_seconds + maximum(grouped_flops / (product_rate * grouped_efficiency), added)
+    return grouped_seconds + maximum(grouped_seconds, 2 * gradient_bytes * layer_experts / bandwidth)
 
 
 def attention_flops(tokens: V, sequence: V, queries: V, tensor: V, fused: V) -> V:

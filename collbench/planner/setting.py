@@ -19,20 +19,20 @@ class Constants:
     """Shares of a data sheet's rates that computing reaches."""
 
     products: float  # that matrix products reach
-    fused: float = 0.5408  # of that: what fused attention reaches of long samples
-    half: float = 3589.0  # tokens of a sample at which it reaches half of that
-    fp8: float = 1.035  # of that: what products on 8 bits reach, each of their own peak
-    narrow: float = 1668.0  # width of an expert whose products reach half of that
-    few: float = 297.3  # tokens of an expert with which they reach half of that
-    older: float = 0.8617  # of that: what software up to 2022 reaches
+    fused: float = 0.5407  # of that: what fused attention reaches of long samples
+    half: float = 3578.0  # tokens of a sample at which it reaches half of that
+    fp8: float = 1.034  # of that: what products on 8 bits reach, each of their own peak
+    narrow: float = 1671.0  # width of an expert whose products reach half of that
+    few: float = 295.0  # tokens of an expert with which they reach half of that
+    older: float = 0.8622  # of that: what software up to 2022 reaches
     unfused: float = 1.0  # the same of attention's batched products; the scores' way through memory is apart
     memory: float = 1.0  # of the memory's rate: what all else reaches
     generation: int = 0  # the compute capability that they were fitted to
-    spread: float = 0.15  # of computing's time, up and down: what nine of ten published steps lie within
-    spread_experts: float = 0.27  # the same where there are experts
+    spread: float = 0.14  # of computing's time, up and down: what nine of ten published steps lie within
+    spread_experts: float = 0.25  # the same where there are experts
 
 
-FITTED = {80: Constants(products=0.8122, generation=80), 90: Constants(products=0.6252, generation=90)}
+FITTED = {80: Constants(products=0.8118, generation=80), 90: Constants(products=0.6251, generation=90)}
 
 
 def constants_of(arch: str) -> Constants:

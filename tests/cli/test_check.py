@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -142,11 +143,16 @@ def test_a_narrow_terminal_keeps_size_time_and_verdict(here: Command) -> None:
 
 
 def test_a_program_reads_a_file_from_a_pipe_to_its_end(here: Command, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    held = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)  # so that nobody waits for a reader that is gone
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # so that nobody waits for a reader that is gone
     for name in FILES:
-        with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE) as reader:
-            done = here("check", *SLOW.split(), f"--{name}={tmp_path / 'pipe'}")
+        writer = os.open(pipe, os.O_WRONLY)  # until the reader, which may start late, has opened it
+        with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+            done = here("check", *SLOW.split(), f"--{name}={pipe}")
+            while not any(os.path.realpath(opened) == str(pipe) for opened in Path(f"/proc/{reader.pid}/fd").iterdir()):
+                time.sleep(0.01)
+            os.close(writer)
             assert reader.stdout
             assert b"FAIL" in reader.stdout.read(), name
         assert done.returncode == 3

@@ -33,7 +33,7 @@ def test_with_its_first_row_as_anchor_a_table_is_met() -> None:
 
 def test_without_an_anchor_tables_are_met_those_fitted_to_best() -> None:
     for table in published.TABLES:
-        fitted = 0.14 if table.rows[0].model.experts else 0.05  # Hopper's and Blackwell's have one constant
+        fitted = 0.2 if table.rows[0].model.experts else 0.07  # Hopper's and Blackwell's have one constant
         assert mean_error(found(table)) <= (fitted if table in published.FITTED_TO else 0.2), table.name
     (miss,) = found(published.GPT3_2021)
     assert 0.9 * 32 < miss.planned < 1.1 * 32, "GPT-3 takes 32 seconds a step"

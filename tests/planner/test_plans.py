@@ -143,8 +143,8 @@ def test_constants_are_of_the_newest_generation_that_is_known() -> None:
     values = evaluated(given, Layout(data=8)).values
     assert values["slowing"] == CONTENTION
     assert values["product_rate"] == values["product_rate_16"] == fitted.products * values["peak16"]
-    for name in ("unfused_efficiency", "fused_efficiency", "fused_half", "grouped_half"):
-        short = {"fused_half": "half", "grouped_half": "grouped"}.get(name, name.removesuffix("_efficiency"))
+    for name in ("unfused_efficiency", "fused_efficiency", "fused_half", "narrow", "few"):
+        short = "half" if name == "fused_half" else name.removesuffix("_efficiency")
         assert values[name] == getattr(fitted, short), name
 
 

@@ -100,12 +100,10 @@ def test_what_is_hidden_slows_what_hides_it_and_nothing_else_is_slowed() -> None
     assert len({float(evaluated(given, Layout(8), slowing=share).step) for share in (0.0, 0.5)}) == 1
 
 
-def test_routed_experts_reach_more_the_larger_their_products() -> None:
-    """Half where the mean of rows and columns is the constant, whichever of the two is larger; a row is the least."""
-    half = CONSTANTS.grouped
-    for rows, columns in ((half, half), (half / 4, 4 * half), (8 * half, half / 8)):
-        assert grouped_efficiency(rows, 1, 1, 1, columns, 1, half) == pytest.approx(1 / 2)
-    assert grouped_efficiency(1, 1, 64, 1, half**2, 1, half) == pytest.approx(1 / 2), "one row, not a part of one"
+def test_routed_experts_reach_more_the_wider_they_are_and_the_more_tokens_come_to_each() -> None:
+    narrow, few = CONSTANTS.narrow, CONSTANTS.few
+    assert grouped_efficiency(few, 1, 1, 1, 1e12, narrow, few) == pytest.approx(1 / 2)
+    assert grouped_efficiency(1e12, 1, 1, 1, narrow, narrow, few) == pytest.approx(1 / 2)
 
     def reached(model: str, layout: Layout) -> float:
         return float(books(layout, MODELS[model], batch=layout.data * layout.micro).values["grouped_efficiency"])
@@ -113,9 +111,8 @@ def test_routed_experts_reach_more_the_larger_their_products() -> None:
     mixtral = "mixtral-8x22b"
     sizes = [reached(mixtral, Layout(micro=micro)) for micro in (1, 4, 16, 256)]
     assert sizes == sorted(sizes)
-    assert sizes[-1] > 0.95
+    assert sizes[-1] > 0.85
     assert reached(mixtral, Layout(data=4, expert=4)) == pytest.approx(sizes[1]), "of four GPUs' tokens"
-    assert reached(mixtral, Layout(4, micro=4)) == pytest.approx(sizes[0]), "a quarter of the columns"
     assert reached("qwen3-235b", Layout()) < sizes[0] / 2, "of 128 small experts"
 
 

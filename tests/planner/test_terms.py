@@ -251,13 +251,15 @@ def test_tokens_go_to_their_experts_and_back_and_keys_and_values_round() -> None
     """
     for expert, (recompute, times) in product((2, 8), (("none", 4), ("full", 6))):
         layout = Layout(data=8, expert=expert, recompute=recompute)
-        volume = MIXED.layers * times * MIXED.top_k * ACTIVATIONS * (expert - 1) / expert
-        for some, model, share in (
-            (layout, MIXED, 1),
-            (layout, replace(MIXED, moe_every=2), 1 / 2),
-            (replace(layout, tensor=2, sequential=True), MIXED, 1 / 2),
+        copies = MIXED.layers * times * MIXED.top_k * ACTIVATIONS
+        volume = copies * (expert - 1) / expert
+        for some, model, all_sent in (
+            (layout, MIXED, volume),
+            (layout, replace(MIXED, moe_every=2), volume / 2),
+            # Two GPUs that cut each expert gather the copies of both: each sends half of them.
+            (replace(layout, tensor=2, sequential=True), MIXED, volume / 2 + copies / 2),
         ):
-            assert sent(books(some, model), "expert_exposed") == pytest.approx(share * volume, rel=1e-9), some
+            assert sent(books(some, model), "expert_exposed") == pytest.approx(all_sent, rel=1e-9), some
     model = replace(GATED, sequence=8192)
     plan = books(Layout(2, context=4), model, batch=4)
     volume = 3 * model.layers * 2 * 2 * 8192 * model.keys / 2 * 3 / 4
@@ -399,9 +401,9 @@ def test_products_are_those_that_are_counted() -> None:
         forward = (full - (scores / 2 if stack == "modern" else 0)) / 3
         flops = float(plan["product_flops"] + plan["attention_flops"])
         assert flops * GPT.layers * tensor == pytest.approx(forward, rel=1e-12)
-        assert plan["product_seconds"] == pytest.approx(plan["product_flops"] / GPU.flops / CONSTANTS.products)
-        reached = CONSTANTS.fused * 1024 / (1024 + CONSTANTS.half) if stack == "modern" else CONSTANTS.unfused
-        rate = GPU.flops * CONSTANTS.products * reached
+        rate = GPU.flops * CONSTANTS.products * (1 if stack == "modern" else CONSTANTS.older)
+        assert plan["product_seconds"] == pytest.approx(plan["product_flops"] / rate)
+        rate *= CONSTANTS.fused * 1024 / (1024 + CONSTANTS.half) if stack == "modern" else CONSTANTS.unfused
         assert plan["attention_seconds"] == pytest.approx(plan["attention_flops"] / rate)
     for sequence in (512, 2**20):
         reached = books(Layout(), sequence=sequence).values["attention_efficiency"]
@@ -428,16 +430,16 @@ def test_a_pass_backward_is_twice_one_forward() -> None:
             assert part["layer_again"] < known["layer_forward"]
 
 
-def test_routed_experts_are_products_of_their_own_kind_or_wait_for_their_weights() -> None:
+def test_routed_experts_are_products_of_their_own_kind() -> None:
     """A gated expert's three matrices for every copy of a token; what all tokens share is as in a dense model.
 
-    Where few tokens come, weights are read forward and backward, 2 bytes each, and gradients read and written.
+    Backward they take twice as long, or as long as gradients take to be read and written.
     """
     known = books(Layout(2), MIXED).values
     assert known["grouped_flops"] == 2 * 1024 * MIXED.top_k * 3 * MIXED.hidden * MIXED.width / 2
     rate = GPU.flops * CONSTANTS.products
-    mean = (1024 * 2 / 8 * MIXED.width / 2) ** 0.5  # of an expert's tokens, a quarter of all, and half of its width
-    reached = mean / (mean + CONSTANTS.grouped)
+    each = 1024 * MIXED.top_k / MIXED.experts  # tokens of an expert
+    reached = MIXED.width / (MIXED.width + CONSTANTS.narrow) * each / (each + CONSTANTS.few)
     assert known["grouped_seconds"] == pytest.approx(known["grouped_flops"] / (rate * reached))
     assert known["product_seconds"] == pytest.approx(known["product_flops"] / rate)
     shared = books(Layout(2), replace(MIXED, shared=1)).values
@@ -451,8 +453,8 @@ def test_routed_experts_are_products_of_their_own_kind_or_wait_for_their_weights
             known = books(Layout(data=4, expert=expert), few, gradients=gradients).values
             weights = 128 * few.expert_weights / expert
             assert known["layer_experts"] == weights
-            assert known["grouped_seconds"] == pytest.approx(2 * weights / GPU.memory_rate)
-            added = 2 * size * weights / GPU.memory_rate
+            assert known["grouped_seconds"] > 2 * weights / GPU.memory_rate, "no faster than their weights are read"
+            added = max(2 * size * weights / GPU.memory_rate, float(known["grouped_seconds"]))
             assert known["grouped_backward"] == pytest.approx(known["grouped_seconds"] + added)
 
 
