@@ -68,7 +68,8 @@ def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: P
     assert "nccl, weak: 4,096 ranks give" in done.stdout
     assert "nothing was measured" in done.stderr
     efficiencies = [point.efficiency.value for point in curves(rows)[0].points]
-    assert efficiencies == pytest.approx(sorted(efficiencies, reverse=True), rel=0.01), "but for where NCCL chooses anew"
+    # Where NCCL chooses anew more ranks may be a little faster.
+    assert efficiencies == pytest.approx(sorted(efficiencies, reverse=True), rel=0.01)
 
 
 @pytest.mark.full
