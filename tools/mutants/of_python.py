@@ -106,7 +106,7 @@ MODEL = (
         "model",
         "tests/model",
         "model/constants.py",
-        ("one rendezvous for all hops", "(hops * constants.rendezvous if", "(constants.rendezvous if"),
+        ("one rendezvous for all hops", '(hops * constants["rendezvous"] if', '(constants["rendezvous"] if'),
     ),
     *of(
         "model",
@@ -328,7 +328,7 @@ PLANNER = (
         "planner",
         "tests/planner",
         "planner/step.py",
-        ("a bubble of p micro-batches", "return (pipeline - 1) * where(", "return pipeline * where("),
+        ("a bubble of p micro-batches", "return (pipeline - 1 - shorter)", "return (pipeline - shorter)"),
         ("filled in one direction", "return 2 * (pipeline - 1) * stage_once", "return (pipeline - 1) * stage_once"),
     ),
     *of(
@@ -337,19 +337,19 @@ PLANNER = (
         "planner/communication.py",
         (
             "keys of one GPU instead of all",
-            "nbytes = 4 * tokens * context * keys / tensor",
-            "nbytes = 4 * tokens * keys / tensor",
+            "nbytes = 2 * element * tokens * context * keys / tensor",
+            "nbytes = 2 * element * tokens * keys / tensor",
         ),
         (
             "recomputation does not hide anything",
-            "scatter_once - layer_backward - layer_again)",
-            "scatter_once - layer_backward)",
+            "longest, both = layer_backward + layer_again,",
+            "longest, both = layer_backward,",
         ),
         ("the first layer hides gradients too", " * (1 - 1 / own_layers), 0)", ", 0)"),
         (
-            "gradients not halved for a reduce-scatter in 16 bits",
-            "layer_gathered * gradient_bytes / 2, shards",
-            "layer_gathered * gradient_bytes, shards",
+            "gradients scattered at the width of weights",
+            '"reducescatter", layer_gathered * gradient_bytes / element',
+            '"reducescatter", layer_gathered',
         ),
     ),
     *of(
@@ -363,8 +363,8 @@ PLANNER = (
         ),
         (
             "weights sharded from level 2 on",
-            "return 2 * where(shard >= 3, share, whole)",
-            "return 2 * where(shard >= 2, share, whole)",
+            "return element * where(shard >= 3, share, whole)",
+            "return element * where(shard >= 2, share, whole)",
         ),
         (
             "experts sharded among all replicas",
@@ -386,7 +386,7 @@ PLANNER = (
     *of(
         "planner",
         "tests/planner",
-        "planner/pipeline_schedule.py",
+        "plots/pipeline_schedule.py",
         (
             "gradients of weights lag one less",
             "if kind == BACKWARD and place >= stage:",
