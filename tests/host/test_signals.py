@@ -112,12 +112,13 @@ def test_a_second_signal_ends_a_command_whose_ranks_do_not_end_and_a_repeated_on
 def test_a_signal_that_the_main_thread_cannot_answer_is_seen_by_another_thread() -> None:
     """While it waits in C, Python's handlers do not run; once they have, the signal is answered."""
     waits_in_c = (
-        "import ctypes, threading\nlock = ctypes.create_string_buffer(256)\nlibrary = ctypes.CDLL(None)\n"
+        "import ctypes, threading\n"
         "def look():\n"
-        "    print(signals.unanswered())\n    os.kill(os.getpid(), number)\n    time.sleep(0.2)\n"
+        "    for _ in range(1000):\n        if signals.unanswered():\n            break\n        time.sleep(0.01)\n"
         "    print(signals.unanswered(), signals.unanswered(), flush=True)\n    os._exit(7)\n"
-        "signals.deferred().__enter__()\nthreading.Thread(target=look).start()\n"
-        "library.pthread_mutex_lock(lock)\nlibrary.pthread_mutex_lock(lock)"
+        "signals.deferred().__enter__()\nprint(signals.unanswered(), flush=True)\n"
+        "threading.Thread(target=look).start()\n"
+        "ctypes.CDLL(None).system(b'exec >&- 2>&-; kill -TERM $PPID; while kill -0 $PPID; do sleep 0.1; done')"
     )
     assert ended_by(signal.SIGTERM, waits_in_c) == (7, "None\n15 15\n", "")
     answers = (
