@@ -32,6 +32,7 @@ from collbench.topology.system import System
 Floats = NDArray[np.float64]
 
 TINY = 1e-30
+"""Seconds that stand for none in a denominator."""
 PER_OCTAVE = 8
 SIZES: Floats = 2.0 ** (np.arange(44 * PER_OCTAVE + 1) / PER_OCTAVE)
 """Bytes at which a curve is evaluated: 1 B to 16 TiB; between them it is straight in logarithms."""
@@ -97,9 +98,9 @@ class Terms:
         return np.asarray(inside * np.maximum(1.0, nbytes / SIZES[-1]), np.float64)
 
 
-def together(one: Floats, other: Floats) -> Floats:
+def together(first: Floats, second: Floats) -> Floats:
     """Return the fourth root of the sum of fourth powers: the longer, or a fifth more where both are as long."""
-    return np.asarray(np.sqrt(np.sqrt((one * one) ** 2 + (other * other) ** 2)), np.float64)
+    return np.asarray(np.sqrt(np.sqrt((first * first) ** 2 + (second * second) ** 2)), np.float64)
 
 
 def monotone(times: Floats) -> Floats:

@@ -41,7 +41,7 @@ from collbench.topology.system import System
 ENDLESS = 1e9
 """Of filling that is not limited."""
 SHARPNESS = 5
-"""How abruptly the slower of port and cards decides: (P^-6 + N^-6)^(-1/6)."""
+"""How abruptly the slower of port and cards decides: (P^-5 + N^-5)^(-1/5), which `_slower` computes."""
 PACKED = {"simple": 1.0, "ll128": 120 / 128, "ll": 0.5}
 """Fraction of the bytes on a link that are data, by protocol."""
 COPY = 3e-6
@@ -111,10 +111,12 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
     )
 
 
-def _slower(one: Floats, other: Floats) -> Floats:
+def _slower(first: Floats, second: Floats) -> Floats:
     """Return the rate of what two resources with these rates pass on: the slower's, or less where they are alike."""
-    ratio = np.minimum(one, other) / np.maximum(one, other)
-    return np.asarray(np.minimum(one, other) * (1 + ratio * (ratio * ratio) ** 2) ** (-1 / SHARPNESS), np.float64)
+    slower = np.minimum(first, second)
+    ratio = slower / np.maximum(first, second)
+    # The fifth power by products, which are several times as fast.
+    return np.asarray(slower * (1 + ratio * (ratio * ratio) ** 2) ** (-1 / SHARPNESS), np.float64)
 
 
 def _latency(system: System, option: Option, schedule: Schedule, constants: Constants) -> float:

@@ -261,12 +261,12 @@ def is_named(system: System) -> bool:
     return product_named(system.gpu) is not None
 
 
-# A discovered machine
-
-
 def launched_in_graph(system: System) -> System:
     """Return the system with operations that are replayed from a CUDA graph, instead of launched each."""
     return replace(system, launch="graph")
+
+
+# A discovered machine
 
 
 def as_system(topology: Topology) -> System:
