@@ -112,6 +112,7 @@ def test_the_constants_are_the_fit_to_all_machines_and_to_all_but_one(left_out: 
 
 
 @pytest.mark.full
+@pytest.mark.timeout(900)  # a fit for each machine: a minute on two cores to itself
 def test_the_page_has_the_tables_of_the_code_and_no_kind_is_further_off_than_by_the_table_or_a_line() -> None:
     page, every = (ROOT / "docs" / "model.md").read_text(), found()
     machines = left_out(healthy(), CONSTANTS, lambda sweep: sweep.machine)
