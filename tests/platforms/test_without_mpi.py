@@ -37,7 +37,8 @@ class TCPStore:  # as torch's: a key is set by anybody, and whoever gets it wait
                 raise RuntimeError("nobody there\\nand a trace")
             time.sleep(0.01)
     def set(self, key, value):
-        (self.folder / key.replace("/", "%")).write_text(value)
+        (self.folder / "half").write_text(value)
+        (self.folder / "half").replace(self.folder / key.replace("/", "%"))  # whole, as soon as it is there
     def get(self, key):
         end = time.monotonic() + self.seconds
         while not (path := self.folder / key.replace("/", "%")).exists():
