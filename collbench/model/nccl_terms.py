@@ -40,8 +40,6 @@ from collbench.topology.system import System
 
 ENDLESS = 1e9
 """Of filling that is not limited."""
-SHARPNESS = 5
-"""How abruptly the slower of port and cards decides: (P^-5 + N^-5)^(-1/5), which `_slower` computes."""
 PACKED = {"simple": 1.0, "ll128": 120 / 128, "ll": 0.5}
 """Fraction of the bytes on a link that are data, by protocol."""
 COPY = 3e-6
@@ -112,11 +110,13 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
 
 
 def _slower(first: Floats, second: Floats) -> Floats:
-    """Return the rate of what two resources with these rates pass on: the slower's, or less where they are alike."""
+    """Return the rate of what two resources pass on, (P^-5 + N^-5)^(-1/5): the slower's, or less where they are alike.
+
+    By products instead of powers, which take several times as long.
+    """
     slower = np.minimum(first, second)
     ratio = slower / np.maximum(first, second)
-    # The fifth power by products, which are several times as fast.
-    return np.asarray(slower * (1 + ratio * (ratio * ratio) ** 2) ** (-1 / SHARPNESS), np.float64)
+    return np.asarray(slower * (1 + ratio * (ratio * ratio) ** 2) ** (-1 / 5), np.float64)
 
 
 def _latency(system: System, option: Option, schedule: Schedule, constants: Constants) -> float:

@@ -1,7 +1,9 @@
 """What is planned: the job, the machine, and both as the values that formulas take."""
 
+import tomllib
 from dataclasses import dataclass, replace
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,20 +21,24 @@ class Constants:
     """Shares of a data sheet's rates that computing reaches."""
 
     products: float  # that matrix products reach
-    fused: float = 0.5407  # of that: what fused attention reaches of long samples
-    half: float = 3578.0  # tokens of a sample at which it reaches half of that
-    fp8: float = 1.034  # of that: what products on 8 bits reach, each of their own peak
-    narrow: float = 1671.0  # width of an expert whose products reach half of that
-    few: float = 295.0  # tokens of an expert with which they reach half of that
-    older: float = 0.8622  # of that: what software up to 2022 reaches
-    unfused: float = 1.0  # the same of attention's batched products; the scores' way through memory is apart
-    memory: float = 1.0  # of the memory's rate: what all else reaches
+    fused: float  # of that: what fused attention reaches of long samples
+    half: float  # tokens of a sample at which it reaches half of that
+    fp8: float  # of that: what products on 8 bits reach, each of their own peak
+    narrow: float  # width of an expert whose products reach half of that
+    few: float  # tokens of an expert with which they reach half of that
+    older: float  # of that: what software up to 2022 reaches
+    unfused: float  # the same of attention's batched products; the scores' way through memory is apart
+    memory: float  # of the memory's rate: what all else reaches
+    spread: float  # of computing's time, up and down: what nine of ten published steps lie within
+    spread_experts: float  # the same where there are experts
     generation: int = 0  # the compute capability that they were fitted to
-    spread: float = 0.14  # of computing's time, up and down: what nine of ten published steps lie within
-    spread_experts: float = 0.25  # the same where there are experts
 
 
-FITTED = {80: Constants(products=0.8118, generation=80), 90: Constants(products=0.6251, generation=90)}
+_RATES = tomllib.loads(Path(__file__).with_name("rates.toml").read_text(encoding="utf-8"))
+FITTED = {
+    int(generation): Constants(**_RATES["all"], **products, generation=int(generation))
+    for generation, products in _RATES["generations"].items()
+}
 
 
 def constants_of(arch: str) -> Constants:

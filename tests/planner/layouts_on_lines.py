@@ -11,7 +11,7 @@ from collbench.planner.job import Job
 from collbench.planner.layouts import RECOMPUTE, SCHEDULES, SHARDINGS, Layout, coded
 from collbench.planner.models import Model
 from collbench.planner.search import TERMS, Planned, evaluate
-from collbench.planner.setting import Constants, Setting, choices, inputs, machine_of
+from collbench.planner.setting import FITTED, Constants, Setting, choices, inputs, machine_of
 from collbench.topology.files import load
 from collbench.topology.system import System
 from tests.planner.closed_forms import bus_factor
@@ -20,7 +20,7 @@ SYSTEM = load("dgx-h100")
 GPT = Model("toy", 8, 1024, 16, sequence=1024, vocabulary=32768)
 GATED = Model("toy", 8, 1024, 16, 4, 2816, 1024, 32768, gated=True)
 MIXED = replace(GATED, experts=8, top_k=2)
-CONSTANTS = Constants(products=0.5, spread=0.1)
+CONSTANTS = replace(FITTED[90], products=0.5, spread=0.1, generation=0)
 AT_ONCE = {"launches": 0.0, "calls": 0.0}
 """A host that launches kernels in no time: layers of toys would else take as long as their launches."""
 

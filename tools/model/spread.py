@@ -25,14 +25,15 @@ POOLED = 8
 """Machines that all kinds of a family count as, beside those of the kind itself: few machines are a narrow sample."""
 FEW = 0.4
 """By how much of itself a band is wider for a kind of no machines; falls with their number."""
-IN_A_NODE = ("one node", "one node, before Hopper", "one node, Blackwell", "PCIe", "straight, one node")
+NVLINK = ("one node", "one node, before Hopper", "one node, Blackwell")
+IN_A_NODE = (*NVLINK, "PCIe", "straight, one node")
 BETWEEN_NODES = ("InfiniBand", "RoCE", "Slingshot", "TCP", "racks", "straight, nodes")
 FAMILIES = {
     **dict.fromkeys(IN_A_NODE, IN_A_NODE),
     **dict.fromkeys(BETWEEN_NODES, BETWEEN_NODES),
     "InfiniBand": ("InfiniBand",),  # of which there are enough, and which are better known than the others
     "EFA": ("InfiniBand", "RoCE", "EFA"),  # cards with one latency and few surprises, unlike the rest between nodes
-    **dict.fromkeys(IN_A_NODE[:3], IN_A_NODE[:3]),
+    **dict.fromkeys(NVLINK, NVLINK),
 }
 
 

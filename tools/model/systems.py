@@ -165,7 +165,7 @@ NVIDIA: dict[str, tuple[str, System]] = {
 }
 """Systems of one_node_nvidia.json: machine, system."""
 SICK = ("l40s",)
-"""Those that are slower than their hardware: 14 times at 8 ranks."""
+"""Those that are slower than their hardware: 14 times at 8 ranks, though not at 2."""
 SOCKETS = ("a100sxm40_32gpu_8n_allgather_polaris_s1", "a100sxm40_32gpu_8n_allreduce_polaris_s1", "v100sxm3_2gpu_2n")
 """Those that are called less than healthy because NCCL took sockets there; they are as TCP is."""
 UNDESCRIBED = ("mi300x", "unknown_32gpu")  # another vendor's library; a source that does not name its hardware
@@ -233,6 +233,5 @@ def one_node() -> Iterator[Published]:
         rows = tuple((int(nbytes), median(times) * 1e-6) for nbytes, *times in series["points"])
         name = f"{series['system']}_{ranks}gpu_1n_{collective}_{series['dtype']}_{release}_{series['folder']}"
         part = replace(system.part(ranks) if ranks < system.gpus else system, nccl=release)
-        sick = series["system"] in SICK
-        quality = "healthy" if not sick else "degraded" if ranks > 2 else "care"
+        quality = ("degraded" if ranks > 2 else "care") if series["system"] in SICK else "healthy"
         yield Published(name, machine, part, collective, quality, rows, ())

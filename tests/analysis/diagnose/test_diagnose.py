@@ -291,7 +291,11 @@ def test_of_machines_that_no_spread_has_seen_few_are_accused_and_most_are_when_s
 ) -> None:
     verdicts = [trial.health() for trial in unseen]
     assert verdicts.count(Health.SLOW) <= 0.08 * len(unseen)
-    assert verdicts.count(Health.FASTER) <= 0.1 * len(unseen)
+    # Nearly all Blackwell is one operator's: without it, its newest NCCL is faster than modelled.
+    blackwell = [CLASSES["one node, Blackwell"](trial.found.sweep) for trial in unseen]
+    for within, most in ((True, 0.21), (False, 0.02)):
+        some = [verdict for verdict, new in zip(verdicts, blackwell, strict=True) if new is within]
+        assert some.count(Health.FASTER) <= most * len(some), within
     for by, least in ((1.5, 0.8), (2.0, 0.92), (3.0, 0.98)):
         assert sum(trial.health(by) is Health.SLOW for trial in unseen) >= least * len(unseen), by
 
