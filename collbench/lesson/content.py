@@ -1,0 +1,178 @@
+"""What a lesson says, as data: page, slides and docs/lesson.md are three forms of the same `Content`.
+
+Texts are Markdown, in which every number is filled in already.  Times are seconds, sizes bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+HERE, PUBLISHED, MODEL = "measured here", "published", "model"
+"""Where a number comes from."""
+
+
+@dataclass(frozen=True)
+class Formula:
+    """The terms of `steps x latency + bytes / bandwidth + waits` for one implementation at one size."""
+
+    nbytes: int  # of the message
+    ranks: int
+    steps: float  # messages one after the other
+    moved: float  # bytes through the busiest link
+    latency: float  # seconds of a step, of the machine
+    bandwidth: float  # bytes/s, of the machine
+    seconds: float  # measured
+
+    @property
+    def waits(self) -> float:
+        """The seconds that steps and bytes do not explain: launches, fences, waiting for each other."""
+        return max(0.0, self.seconds - self.steps * self.latency - self.moved / self.bandwidth)
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines of a kernel or of a module, as they stand in its file."""
+
+    file: str  # "kernels/ring.cu"
+    first: int  # number of the first line in the file
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a rank did in a stretch of a traced operation."""
+
+    rank: int
+    phase: str  # waited, moved, added, published
+    start: float  # seconds since the operation began
+    seconds: float
+    words: str  # "waits for rank 1: its chunk 0 is to arrive"; as much as the kernel's protocol says
+    sources: tuple[int, ...] = ()  # ranks that data or flags come from; of a wait, those that are waited for
+    targets: tuple[int, ...] = ()  # ranks that data or flags go to
+    chunk: int | None = None  # that is moved or added
+    lines: tuple[int, ...] = ()  # of the code shown, counted from 0, that run meanwhile
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One real operation, moment by moment."""
+
+    implementation: str
+    nbytes: int
+    ranks: int
+    seconds: float  # that an operation usually takes
+    traced: float  # that this operation took with its log
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A guess to make before the answer is shown."""
+
+    name: str  # unique on the page, [a-z0-9-]
+    ask: str
+    choices: tuple[str, ...]
+    answer: int  # index of the right choice
+    because: str  # shown after the guess
+    source: str  # HERE, PUBLISHED or MODEL, with what: "model: DGX H100"
+    command: str = ""  # that shows the number
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A rung of the ladder: what changes, what that costs or saves."""
+
+    name: str  # of the implementation, which is the anchor too
+    title: str
+    idea: str
+    number: str  # the figure to remember, "27x"
+    number_says: str  # what that is: "as long as ring-flags at 8 B"
+    command: str  # that shows it
+    code: Code
+    question: Question
+    after: str  # shown after the guess
+    formulas: tuple[Formula, ...] = ()  # at a small and at a large size; none where it was not measured
+    trace: Trace | None = None  # none where it was not measured, such as rungs of GPUs only
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why hand-written synchronisation loses, or when it wins, with a number."""
+
+    name: str
+    title: str
+    text: str
+    number: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """A moment of a litmus test: what becomes visible, in the order of a witness."""
+
+    thread: int
+    instruction: int  # of that thread, counted from 0
+    words: str  # "rank 1 reads the flag: 1"
+    wrong: bool = False  # the read that should not have seen what it saw
+
+
+@dataclass(frozen=True)
+class Litmus:
+    """A small program, and an execution of it that the PTX memory model allows."""
+
+    threads: tuple[tuple[str, tuple[str, ...]], ...]  # of each its name and its instructions
+    steps: tuple[Step, ...]
+    outcome: str  # what must not happen, in words
+
+
+@dataclass(frozen=True)
+class Break:
+    """A change that breaks a kernel, and who noticed."""
+
+    name: str
+    title: str
+    text: str
+    file: str
+    old: tuple[str, ...]  # lines as they are
+    new: tuple[str, ...]  # lines as they were tried
+    checker: str  # what the check of a sweep said, here
+    races: str  # what the race detector said, here
+    model: str  # what the memory model says
+    litmus: Litmus
+    question: Question
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter of the lesson about training steps: a guess, a figure, an answer."""
+
+    name: str
+    title: str
+    idea: str
+    question: Question
+    after: str
+    command: str
+    figure: str = ""  # an SVG, or nothing
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Content:
+    """A whole lesson."""
+
+    title: str
+    intro: str
+    machine: str  # what was measured
+    ranks: int
+    library: str  # that the rungs are compared with: "mpi: MPICH 5.0.2"
+    latency: float  # of a step here, seconds
+    bandwidth: float  # of a link here, bytes/s
+    curves: Mapping[str, Mapping[int, float]]  # measured seconds by implementation and size
+    places: tuple[Mapping[str, object], ...]  # the model's curves elsewhere, by place (elsewhere.py)
+    questions: tuple[Question, ...]  # which wins where
+    screens: tuple[Screen, ...]
+    losing: tuple[Reason, ...]
+    winning: tuple[Reason, ...]
+    breaks: tuple[Break, ...]
+    chapters: tuple[Chapter, ...]
+    sources: tuple[tuple[str, str], ...] = ()  # of published numbers: name and where they stand
+    figures: Mapping[str, str] | None = None  # SVG by name, of plots
