@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -34,12 +34,8 @@ class Published:
 def published() -> Mapping[str, Published]:
     """Return every published number by its key."""
     texts = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))
-    sources = {"engines": texts["engines"]["source"]}
-    entries = texts["p"].items()
-    return {
-        key: Published(each["value"], each["what"], sources.get(each["source"], each["source"]))
-        for key, each in entries
-    }
+    shared, found = texts["shared"], {key: Published(**each) for key, each in texts["p"].items()}
+    return {key: replace(each, source=shared.get(each.source, each.source)) for key, each in found.items()}
 
 
 @dataclass(frozen=True)
@@ -99,20 +95,8 @@ def places() -> tuple[Place, ...]:
     """Return the curves of all places."""
     found = []
     for place, described in PLACES.items():
-        measured = numbers(place)
-        latency, bandwidth = constants(measured)
-        ranks = described.load().ranks
-        found.append(
-            Place(
-                described.name,
-                f"{MODEL}: {described.name}",
-                ranks,
-                latency,
-                bandwidth,
-                measured.library,
-                measured.curves(),
-            )
-        )
+        says, source = numbers(place), f"{MODEL}: {described.name}"
+        found.append(Place(described.name, source, described.ranks, *constants(says), says.library, says.curves()))
     return tuple(found)
 
 
@@ -130,7 +114,7 @@ def constants(measured: Numbers) -> tuple[float, float]:
 
 
 def link_of(name: str, case: Case) -> float:
-    """Return the bytes through the busiest link, of a byte of the array; where it is unknown, what an ideal ring sends."""
+    """Return the bytes through the busiest link for a byte of the array; unknown: those of an ideal ring."""
     found = implementations().get(name)
     if found and found.cost:
         return found.cost(case).link

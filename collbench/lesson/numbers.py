@@ -12,8 +12,9 @@ A title is one of
 where A may be `library`: the library of the runs, whatever its name.
 """
 
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -24,6 +25,7 @@ from collbench.units import format_rate, format_seconds, parse_size
 
 ABSENT = "not measured here"
 """What stands in a text for a number that the runs have not."""
+NUMBER = re.compile(r"[\d.]+")
 _TITLE = re.compile(r"\{([^{}]+)\}")
 LIBRARY = "library"
 BEST = ("best", "best time")
@@ -120,6 +122,13 @@ def hand_written(name: str) -> bool:
 def ratio(number: float) -> str:
     """Two digits that count."""
     return f"{number:.2f}x" if number < 1 else f"{number:.1f}x" if number < 10 else f"{number:.0f}x"
+
+
+def nearest(number: float, choices: Sequence[float]) -> int:
+    """Return the index of the choice that is nearest as a factor, or, of shares, by difference."""
+    if max(choices) <= 1:
+        return min(range(len(choices)), key=lambda index: abs(choices[index] - number))
+    return min(range(len(choices)), key=lambda index: abs(math.log(choices[index] / number)))
 
 
 def filled(text: str, say: Callable[[str], str]) -> str:
