@@ -35,6 +35,11 @@ class Experiment:
     places: Mapping[str, str]  # names of the memory, in words
     outcome: str = ""  # of the fragment's wrong outcomes those that are to be shown; "" for any
 
+    @staticmethod
+    def all() -> tuple["Experiment", ...]:
+        """In the order of the chapter."""
+        return msgspec.convert(TEXTS["break"], tuple[Experiment, ...])
+
 
 def verdict(experiment: Experiment) -> Verdict:
     """What the model says, and a witness; ValueError if the protocol goes wrong as it is, or not when changed."""
@@ -143,8 +148,8 @@ def _fixed(before: Operation, after: Operation) -> bool:
 
 def written() -> bytes:
     """The file's content."""
-    asked = msgspec.convert(TEXTS["break"], tuple[Experiment, ...])
-    return msgspec.json.format(msgspec.json.encode({each.name: verdict(each) for each in asked}), indent=1) + b"\n"
+    verdicts = {each.name: verdict(each) for each in Experiment.all()}
+    return msgspec.json.format(msgspec.json.encode(verdicts), indent=1) + b"\n"
 
 
 def main() -> None:

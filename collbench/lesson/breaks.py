@@ -14,15 +14,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 
 import msgspec
 
 from collbench.errors import CollbenchError
+from collbench.lesson import races
 from collbench.lesson.content import Break, Litmus, Question
 from collbench.runfile.store import NAME, read
-from collbench.units import format_seconds
-from tools.kernels import streams as races
 
 ASSETS = Path(__file__).with_name("assets")
 TEXTS = tomllib.loads((ASSETS / "breaks.toml").read_text(encoding="utf-8"))
@@ -103,8 +101,8 @@ def checked(experiment: Experiment) -> Heard:
         words = (done.stderr.strip() or "the sweep has no result").splitlines()[-1]
         return Heard(None, _SAYS["checker"]["untried"].format(words=words))
     kind = "failed" if result.reason else "wrong" if result.wrong else "ok"
-    words = result.reason or result.wrong or f"at {format_seconds(median(result.times))} a call"
-    return Heard(kind != "ok", _SAYS["checker"][kind].format(words=words, ranks=experiment.ranks))
+    words = _SAYS["checker"][kind].format(words=result.reason or result.wrong, ranks=experiment.ranks)
+    return Heard(kind != "ok", words)
 
 
 def detected(experiment: Experiment) -> Heard:
@@ -120,7 +118,7 @@ def detected(experiment: Experiment) -> Heard:
         if found.catchers:
             kind = "race" if found.races else "wrong" if found.wrong else "stuck"
             accesses = [_access(experiment, *match.groups()) for match in _ACCESS.finditer(found.said)]
-            words = " while ".join(accesses[:2]) or found.summary.partition("\n")[0]
+            words = " and ".join(accesses[:2]) or found.summary.partition("\n")[0]
             return Heard(True, _SAYS["races"][kind].format(words=words))
     return Heard(False, _SAYS["races"]["clean"])
 
