@@ -23,7 +23,7 @@ from collbench.lesson.content import Content, Trace
 from collbench.plots.style import LOOKS, PHASES, phase_css
 from collbench.reports import asset, policy, templates
 from collbench.reports.chart import data_block, for_dark
-from collbench.units import format_rate, format_seconds, format_size
+from collbench.units import format_figure, format_seconds, format_size
 
 DRAWN = {"ring": "ring-flags", "one-shot": "one-shot", "two-shot": "two-shot", "one-shot-ll": "one-shot-ll"}
 """Lines of the figure whose numbers can be dragged: names, and implementations that count what each costs."""
@@ -37,31 +37,31 @@ def build(content: Content) -> str:
     Texts are Markdown without HTML and without pictures; nothing in them becomes an element that loads or runs.
     """
     script = asset("views.js") + _file("lesson.js")
+    traces = {screen.name: screen.trace for screen in content.screens if screen.trace}
     environment = templates(PackageLoader("collbench.lesson", "assets"))
     environment.filters |= {
         "markdown": partial(_markdown, inline=False),
         "inline": partial(_markdown, inline=True),
         "size": format_size,
         "seconds": format_seconds,
-        "rate": format_rate,
+        "rate": lambda rate: f"{format_figure(rate / 1e9)} GB/s",
         "picture": _picture,
         "badge": _badge,
         "span": _span,
     }
     return environment.get_template("lesson.html").render(
         content=content,
-        phases=[phase for phase in PHASES if phase in _phases(content)],
+        phases=sorted({event.phase for trace in traces.values() for event in trace.events}, key=[*PHASES].index),
         version=__version__,
         policy=policy(script),
         style=Markup(asset("colours.css") + _file("lesson.css") + _colours()),
-        data=data_block(_data(content)),
+        data=data_block(_data(content, traces)),
         script=Markup(script),
     )
 
 
-def _data(content: Content) -> Mapping[str, Any]:
+def _data(content: Content, traces: Mapping[str, Trace]) -> Mapping[str, Any]:
     """Return what the script needs beyond the text of the page."""
-    traces = {screen.name: asdict(screen.trace) for screen in content.screens if screen.trace}
     here = {"name": "this machine", "library": content.library, "ranks": content.ranks, "curves": content.curves}
     here |= {"latency": content.latency, "bandwidth": content.bandwidth}
     looks = {line: LOOKS[name] for line, name in DRAWN.items()}
@@ -69,7 +69,7 @@ def _data(content: Content) -> Mapping[str, Any]:
         "places": [here, *map(asdict, content.places)],
         "counts": _counts(),
         "dashes": {line: DASHES.get(str(look.linestyle), "") for line, look in looks.items()},
-        "traces": traces,
+        "traces": {name: asdict(trace) for name, trace in traces.items()},
     }
 
 
@@ -83,10 +83,6 @@ def _counts() -> Mapping[str, list[tuple[float, float]]]:
             case = Case(COLLECTIVES["allreduce"], 1024, DATATYPES["float"], REDUCTIONS["sum"], 0, ranks, False)
             counts[line].append((cost(case).steps, round(cost(case).link, 6)))
     return counts
-
-
-def _phases(content: Content) -> set[str]:
-    return {event.phase for screen in content.screens if screen.trace for event in screen.trace.events}
 
 
 def _span(trace: Trace) -> float:
@@ -112,7 +108,7 @@ def _badge(source: str) -> str:
 
 
 def _colours() -> str:
-    """Return style sheet rules for phases, as the plots have them, and for the lines of the figure, by day and night."""
+    """Return style sheet rules: of phases, as the plots have them, and of the figure's lines, by day and night."""
     colours = {line: LOOKS[name].color for line, name in DRAWN.items()}
     rules = [f".line-{line} {{ --day: {colour}; --night: {for_dark(colour)}; }}" for line, colour in colours.items()]
     return "\n".join([phase_css(".part."), *rules])

@@ -51,13 +51,17 @@ def build(runs: Sequence[Run], name: str | None = None) -> str:
     """
     library = asset("plotly/plotly-basic.min.js")
     script = asset("fflate/fflate.js") + asset("views.js") + asset("report.js")
-    return templates(PackageLoader(__name__, "templates")).get_template("page.html").render(
-        **_content([analysed(run, name) for run in safe_runs(runs)]),
-        version=__version__,
-        policy=policy(library, script),
-        style=Markup(asset("colours.css") + asset("report.css") + phase_css(".part.")),
-        library=packed(library),
-        script=Markup(script),
+    return (
+        templates(PackageLoader(__name__, "templates"))
+        .get_template("page.html")
+        .render(
+            **_content([analysed(run, name) for run in safe_runs(runs)]),
+            version=__version__,
+            policy=policy(library, script),
+            style=Markup(asset("colours.css") + asset("report.css") + phase_css(".part.")),
+            library=packed(library),
+            script=Markup(script),
+        )
     )
 
 
@@ -125,5 +129,5 @@ def packed(text: str) -> str:
 
 
 def asset(name: str) -> str:
-    """Return the text of a file that pages are made of: `colours.css`, of light and dark; `views.js`, texts of units."""
+    """Return the text of a file that pages are made of: `colours.css`, light and dark; `views.js`, texts of units."""
     return (resources.files(__name__) / name).read_text(encoding="utf-8")

@@ -38,7 +38,7 @@ FILES = {
     "nvls": "kernels/multimem.cu",
 }
 LADDER = ("ring-host", "ring-events", "ring-flags", "ring-pipelined", "ring-ll", "one-shot", "one-shot-ll", "two-shot")
-SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 400 160"><path d="M20 140 200 60 380 20" stroke="#0072B2"/></svg>'
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 400 160"><path d="M20 140 380 20" stroke="#000000"/></svg>'
 
 
 def question(name: str, ask: str = "Which is the fastest at 8 B?", source: str = HERE) -> Question:
@@ -119,7 +119,9 @@ def broken(name: str) -> Break:
     said = ("0 of 20 runs wrong", "a race: rank 1 reads what rank 0 writes", "allowed: the flag may overtake the data")
     old, new = ("  store_release(flag, number);",), ("  store_relaxed(flag, number);",)
     text = "The flag is stored without a fence."
-    return Break(name, "Weaken a fence", text, "kernels/flags.cuh", old, new, *said, litmus(), question(f"about-{name}"))
+    return Break(
+        name, "Weaken a fence", text, "kernels/flags.cuh", old, new, *said, litmus(), question(f"about-{name}")
+    )
 
 
 def content() -> Content:

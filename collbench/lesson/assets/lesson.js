@@ -79,7 +79,7 @@
     const guesses = remembered(), asked = all(".question");
     const score = () => {
       const right = asked.filter((each) => guesses[each.id] === Number(each.dataset.answer)).length;
-      $("score").textContent = `${right} of ${asked.length} guesses right`;
+      $("right").textContent = `${right} of ${asked.length}`;
     };
     for (const question of asked) {
       const guess = guessing(question, (choice) => { guesses[question.id] = choice; remember(guesses); score(); });
@@ -252,7 +252,7 @@
     const stretches = winners(model), ends = crossings(model);
     const ways = stretches.map(({ best }, number) => {
       const alike = best.length > 1 ? " (alike)" : "";
-      return `${list(best)}${alike}${number < ends.length ? ` up to ${size(ends[number])}` : ""}`;
+      return `${list(best)}${alike}${number < ends.length ? ` up to ${size(Number(ends[number].toPrecision(2)))}` : ""}`;
     });
     const fastest = winners((line) => model(line, bytes))[0].best, seconds = model(fastest[0], bytes);
     const known = between(points, bytes);
@@ -372,13 +372,13 @@
       if (!playing) told();
     }
     function changed(events) {
-      const lit = new Set(events.flatMap((event) => (event ? event.lines : [])));
+      const lit = lines.map((_, line) => ranks.filter((rank) => events[rank] && events[rank].lines.includes(line)));
       events.forEach((event, rank) => {
         if (event === now[rank]) return;
         scene.act(rank, event);
         parts.words[rank].textContent = event ? event.words : at > 0 && at >= (tracks[rank][0] || { start: 0 }).start ? "is done, or between two events" : "has not begun";
       });
-      lines.forEach((line, number) => line.classList.toggle("lit", lit.has(number)));
+      lines.forEach((line, number) => light(line, lit[number]));
       now = events;
       if (playing) parts.clock.textContent = `${time(at)} of ${time(end)}`;
     }
@@ -435,6 +435,15 @@
       if (element.clientWidth !== fitted) { fitted = element.clientWidth; fit(); }
     })).observe(element);
     fit();
+  }
+
+  // Light a line of code up, with the colours of the ranks that run it at its edge.
+  function light(line, ranks) {
+    if ((line.dataset.ranks || "") === String(ranks)) return;
+    line.dataset.ranks = String(ranks);
+    line.classList.toggle("lit", ranks.length > 0);
+    const bands = ranks.map((rank, number) => `var(--rank-${rank % 4}) ${(100 * number) / ranks.length}% ${(100 * (number + 1)) / ranks.length}%`);
+    line.style.borderImage = ranks.length ? `linear-gradient(${bands.join(", ")}) 1` : "";
   }
 
   // Add the controls of a trace, and return the parts that change.
