@@ -6,6 +6,8 @@ Texts are Markdown, in which every number is filled in already.  Times are secon
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from collbench.runfile.store import Run
+
 HERE, PUBLISHED, MODEL = "measured here", "published", "model"
 """Where a number comes from."""
 
@@ -152,6 +154,7 @@ class Chapter:
     after: str
     command: str
     figure: str = ""  # an SVG, or nothing
+    picture: bytes = b""  # the same as a PNG, for slides
     caption: str = ""
 
 
@@ -176,3 +179,4 @@ class Content:
     chapters: tuple[Chapter, ...]
     sources: tuple[tuple[str, str], ...] = ()  # of published numbers: name and where they stand
     figures: Mapping[str, str] | None = None  # SVG by name, of plots
+    runs: tuple[Run, ...] = ()  # that the curves are of
