@@ -47,7 +47,8 @@ class Page:
             self.blank(box, shade)
             left, top, width, height = left + _MARGIN, top + _MARGIN, width - 2 * _MARGIN, height - 2 * _MARGIN
         place = left / self._wide, 1 - top / self._tall
-        written = self.figure.text(*place, "", **{"va": "top", "linespacing": 1.3} | font)
+        looks: dict[str, Any] = {"va": "top", "linespacing": 1.3}
+        written = self.figure.text(*place, "", **looks | font)
         while True:
             lines = words.split("\n")
             if "family" not in font:
@@ -99,6 +100,35 @@ class Page:
             for start, end in pairs:
                 line = {"arrowstyle": "-|>", "color": color, "shrinkA": 2 * size, "shrinkB": 2 * size, "linewidth": 1.5}
                 axes.annotate("", nodes[end], nodes[start], arrowprops=line)
+
+
+class Layouts:
+    """Pages whose texts, and where those stand, are data.
+
+    A layout is a list of boxes: `text`, a Jinja template; `at`, the box; `size`, of letters in points; and `look`, a
+    name in the table of Matplotlib's looks of a text.
+    """
+
+    def __init__(self, tables: Mapping[str, Any], **known: Any) -> None:
+        """Take the tables `layout` and `look`, and what every template knows."""
+        from jinja2 import Environment, StrictUndefined
+
+        self.tables = tables
+        # Texts become marks on paper, which nobody executes.
+        self._templates = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+        self._templates.globals |= known
+
+    def filled(self, template: str, **facts: Any) -> str:
+        """Return a template with what it knows, and with these facts."""
+        return self._templates.from_string(template).render(facts)
+
+    def page(self, layout: str, part: str, size: tuple[float, float] = SLIDE_SIZE, **facts: Any) -> Page:
+        """Return a page of a layout, for a part of the document; a text that comes out empty has no box."""
+        page = Page(part, size)
+        for box in self.tables["layout"][layout]:
+            if words := self.filled(box["text"], **facts).strip():
+                page.write(words, box["at"], box["size"], **self.tables["look"].get(box.get("look"), {}))
+        return page
 
 
 def save_pages(pages: Sequence[Page], path: Path) -> Path:
