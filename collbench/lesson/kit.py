@@ -143,7 +143,7 @@ def _rung(screen: Screen, layouts: Layouts) -> Iterator[tuple[Page, str]]:
     """Yield the idea, the code, the guess, and the answer with its trace."""
     question = screen.question
     yield layouts.page("idea", screen.name, screen=screen), ""
-    yield layouts.page("code", screen.name, screen=screen), f"{screen.code.file}, line {screen.code.first}"
+    yield layouts.page("code", screen.name, screen=screen), ", ".join(dict.fromkeys(part.file for part in screen.code))
     yield layouts.page("guess", screen.name, question=question, title=screen.name), ""
     page = layouts.page("rung", screen.name, screen=screen, question=question)
     if screen.trace:
