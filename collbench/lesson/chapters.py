@@ -1,126 +1,135 @@
-"""The chapters about training steps: what the model predicts, or runs say, as a number and a figure."""
+"""The chapters on training steps: what runs of `collbench step` say, with the plots of these runs."""
 
-import io
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from collbench.cases import WEAK, Step, Sweep
-from collbench.collectives import COLLECTIVES
-from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.lesson.numbers import NUMBER, nearest
-from collbench.measure.step_runs import Scaling, overlap_steps
-from collbench.results.steps import Trained
-from collbench.runfile.header import Header, TopologyPart
-from collbench.runfile.store import NAME, Run
-from collbench.topology import files
+from collbench.analysis.overlap import overlaps
+from collbench.analysis.scaling import curves
+from collbench.analysis.strategies import Effort, ranking
+from collbench.lesson.content import HERE, MODEL, Chapter, Question
+from collbench.plots import losses, overlap, scaling
+from collbench.plots.axes import Figure
+from collbench.plots.kinds import PLAIN
+from collbench.plots.save import page_png, page_svg
+from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
 
-if TYPE_CHECKING:
-    from collbench.measure.predicted import PredictedSteps
-    from collbench.plots.axes import Figure
-    from collbench.plots.kinds import Kind
-
-_GRADIENTS, _NOISE, _SYSTEM = 2**30, 0.0022, "dgx-h100"  # as `collbench step` has them by default
-_RANKS, _COUNTS = 64, (1, 8, 16, 32, 64, 128, 256, 512)
-_BUCKETS = _GRADIENTS // 16, _GRADIENTS // 4, _GRADIENTS
+NOT_MEASURED = "not measured here"
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """What a chapter shows, and which answer that makes right."""
+class _Said:
+    """What the run of a chapter says: numbers by the names in the chapter's texts, the right choice, the plots."""
 
-    fact: str = ""  # for the text
-    svg: str = ""
-    png: bytes = b""
-    caption: str = ""
-    right: Callable[[Sequence[str]], int] = lambda choices: 0  # the index of the right choice
+    def __init__(self, numbers: Mapping[str, str], answer: int, figures: Iterator[tuple[str, Figure]]) -> None:
+        self.numbers, self.answer, self.figures = numbers, answer, figures
 
 
-def chapters(runs: Iterable[Run] = ()) -> dict[str, Drawn]:
-    """Return what each chapter shows: figures of runs where there are any, else of predictions.
-
-    Facts are of predictions, but for the strategies, of which there are none.
-    """
-    given = list(runs)
-    return {"speed-up": _scaling(given), "overlap": _overlap(given), "asynchronous": _strategies(given)}
-
-
-def _scaling(given: Sequence[Run]) -> Drawn:
-    from collbench.analysis.scaling import curves
-    from collbench.measure.predicted import PredictedSteps
-    from collbench.plots.scaling import KIND
-
-    system = files.load(_SYSTEM)
-    scaling = Scaling(_sweep(_COUNTS[-1], (Step(0, 0, seconds=0.05),)), _COUNTS, (WEAK,))
-    predicted = _run(PredictedSteps(system, scaling.sweep, _NOISE, scaling))
-    last = curves(predicted.results)[0].last
-    speedup = last.ranks * last.efficiency.value
-
-    def right(choices: Sequence[str]) -> int:
-        return nearest(speedup, [float(NUMBER.findall(choice)[0]) for choice in choices])
-
-    shown = next((run for run in given if any(len(curve.points) > 1 for curve in curves(run.results))), predicted)
-    fact = f"{speedup:.0f}x on {last.ranks} GPUs, {last.efficiency.value:.0%} of what {last.ranks} times one would be"
-    return _drawn(KIND, shown, fact, right)
+def chapters(runs: Sequence[Run], texts: Sequence[Mapping[str, Any]]) -> tuple[Chapter, ...]:
+    """Return the chapters of `assets/lesson.toml` whose numbers the runs have; the last run that has them counts."""
+    written = []
+    for text in texts:
+        found = [(run, said) for run in runs if (said := SAYS[text["name"]](run, text))]
+        if found:
+            written.append(_chapter(text, *found[-1]))
+    return tuple(written)
 
 
-def _overlap(given: Sequence[Run]) -> Drawn:
-    from collbench.analysis.overlap import overlaps
-    from collbench.measure.predicted import PredictedSteps
-    from collbench.plots.overlap import KIND
-
-    system = files.load(_SYSTEM)
-    steps = overlap_steps(Step(0, 0, seconds=0.1), system.platform, _BUCKETS)
-    predicted = _run(PredictedSteps(system, _sweep(_RANKS, steps), _NOISE))
-    best = min(overlaps(predicted.results), key=lambda each: each.row.typical)
-    alone, exposed = format_seconds(best.communicate.typical), format_seconds(best.exposed.value)
-    where = f"{_RANKS} H100, buckets of {format_size(best.step.bucket)}"
-    fact = f"of {alone} of communication {exposed} stay exposed ({where})"
-    return _drawn(KIND, next((run for run in given if overlaps(run.results)), predicted), fact)
-
-
-def _strategies(given: Sequence[Run]) -> Drawn:
-    from collbench.analysis.strategies import Effort, ranking
-    from collbench.plots.losses import KIND
-
-    run = next((run for run in given if any(isinstance(result, Trained) for result in run.results)), None)
-    found = ranking(run.results) if run else None
-    if not run or not found:
-        return Drawn(right=lambda choices: 1)
-    order = [entry for entry in found.ranked(Effort.SECONDS) if entry.arrived]
-    times = [f"`{entry.name}` in {format_seconds(entry.mean(Effort.SECONDS).value)}" for entry in order]
-    first = int(bool(order) and order[0].name == "asynchronous")
-    return _drawn(KIND, run, f"A loss of {found.target:g} is reached by {', by '.join(times)}", lambda choices: first)
-
-
-def _sweep(ranks: int, steps: tuple[Step, ...]) -> Sweep:
-    allreduce, dtype, redop = COLLECTIVES["allreduce"], DATATYPES["float"], REDUCTIONS["sum"]
-    return Sweep((allreduce,), (_GRADIENTS,), (dtype,), (redop,), ranks, ("nccl",), steps=steps)
+def _chapter(text: Mapping[str, Any], run: Run, said: _Said) -> Chapter:
+    """Return a chapter with its numbers filled in, and the first plot of its run."""
+    figure = next((drawn for _, drawn in said.figures), None)
+    filled = {key: text[key].format_map(said.numbers) for key in ("idea", "ask", "because")}
+    machine = run.header.topology.name
+    source = f"{MODEL}: {machine}" if run.header.topology.model else HERE
+    question = Question(
+        name=text["name"],
+        ask=filled["ask"],
+        choices=tuple(text["choices"]),
+        answer=said.answer,
+        because=filled["because"],
+        source=source,
+        command=text["command"],
+    )
+    return Chapter(
+        name=text["name"],
+        title=text["title"],
+        idea=filled["idea"],
+        question=question,
+        after=text["after"],
+        command=text["command"],
+        figure=page_svg(figure) if figure else "",
+        picture=page_png(figure) if figure else b"",
+        caption=machine,
+    )
 
 
-def _run(predicted: "PredictedSteps") -> Run:
-    header = Header(topology=TopologyPart.from_json(predicted.greeting.topology))
-    return Run(Path(NAME), header, tuple(predicted.run()), complete=True)
+def _speed_up(run: Run, text: Mapping[str, Any]) -> _Said | None:
+    """Return what a scaling says of its most ranks."""
+    found = curves(run.results)
+    if not found:
+        return None
+    curve = found[0]
+    point = curve.last
+    row = point.row
+    parts = {"computing": row.computing(), "waiting": row.waiting(), "exposed": row.exposed()}
+    numbers = {part: f"{seconds / sum(parts.values()):.0%}" for part, seconds in parts.items()} | {
+        "system": run.header.topology.name.split(",")[0],
+        "ranks": str(point.ranks),
+        "compute": format_seconds(curve.base.row.computing()),
+        "size": format_size(row.case.nbytes),
+        "speedup": f"{curve.speedup(point).value:.3g} times",
+        "efficiency": f"{point.efficiency.value:.0%}",
+    }
+    choices = [float(choice.rstrip("%")) / 100 for choice in text["choices"]]
+    return _Said(numbers, _nearest(choices, point.efficiency.value), scaling.figures(run, PLAIN))
 
 
-def _drawn(kind: "Kind", run: Run, fact: str, right: Callable[[Sequence[str]], int] = lambda choices: 0) -> Drawn:
-    """Return the first figure of a run."""
-    from collbench.plots.kinds import PLAIN
-    from collbench.plots.save import page_png
+def _overlap(run: Run, text: Mapping[str, Any]) -> _Said | None:
+    """Return what the fastest step with overlap says."""
+    found = [each for each in overlaps(run.results) if math.isfinite(each.hidden.value)]
+    if not found:
+        return None
+    best = min(found, key=lambda each: each.row.typical)
+    hidden = min(1.0, max(0.0, best.hidden.value))
+    computing = best.sequential.computing()
+    numbers = {
+        "system": run.header.topology.name.split(",")[0],
+        "ranks": str(best.row.case.ranks),
+        "compute": format_seconds(computing),
+        "communicate": format_seconds(best.sequential.exposed()),
+        "sequential": format_seconds(best.sequential.typical),
+        "bucket": format_size(best.step.bucket),
+        "step": format_seconds(best.row.typical),
+        "hidden": f"{hidden:.0%}",
+        "exposed": format_seconds(best.exposed.value),
+    }
+    return _Said(numbers, _nearest(text["shares"], hidden), overlap.figures(run, PLAIN))
 
-    _, figure = next(kind.figures([run], PLAIN, lambda reason: None))
-    model = run.header.topology.model
-    caption = f"{'Model' if model else 'Measured'}: {run.header.topology.name}"
-    return Drawn(fact, svg(figure), page_png(figure), caption, right)
+
+def _asynchronous(run: Run, text: Mapping[str, Any]) -> _Said | None:
+    """Return who of ring and asynchronous reaches the loss first."""
+    found = ranking(run.results)
+    entries = {entry.name: entry for entry in found.entries} if found else {}
+    names = [choice.partition(",")[0] for choice in text["choices"]]
+    if not found or not all(name in entries and entries[name].arrived for name in names):
+        return None
+    case = next(iter(entries[names[0]].runs.values())).case
+    seconds = {name: entries[name].mean(Effort.SECONDS).value for name in names}
+    slowed = max((factor for _, factor in case.job.slow), default=1) if case.job else 1
+    numbers = {name: format_seconds(took) for name, took in seconds.items()}
+    numbers |= {f"{name}-steps": f"{entries[name].mean(Effort.STEPS).value:.0f}" for name in names}
+    numbers |= {"ranks": str(case.ranks), "factor": f"{slowed:g}", "target": f"{found.target:g}"}
+    return _Said(numbers, names.index(min(seconds, key=seconds.__getitem__)), losses.figures(run, PLAIN))
 
 
-def svg(figure: "Figure") -> str:
-    """Return a figure as the text of an SVG; the same figure gives the same text."""
-    from collbench.plots.style import UNDATED, style
+SAYS: Mapping[str, Callable[[Run, Mapping[str, Any]], _Said | None]] = {
+    "speed-up": _speed_up,
+    "overlap": _overlap,
+    "asynchronous": _asynchronous,
+}
+"""By the name of a chapter."""
 
-    file = io.StringIO()
-    with style():
-        figure.savefig(file, format="svg", metadata=UNDATED["svg"])
-    return file.getvalue()
+
+def _nearest(choices: Sequence[float], value: float) -> int:
+    """Return the index of the choice that is nearest to a value."""
+    return min(range(len(choices)), key=lambda index: abs(choices[index] - value))

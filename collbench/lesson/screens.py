@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from collbench.algorithms import implementations
+from collbench.errors import UsageError
 from collbench.lesson import elsewhere
-from collbench.lesson.chapters import Drawn, svg
-from collbench.lesson.content import HERE, MODEL, Break, Chapter, Code, Content, Formula, Question, Reason, Screen
+from collbench.lesson.chapters import chapters
+from collbench.lesson.content import HERE, MODEL, Break, Code, Content, Formula, Question, Reason, Screen
 from collbench.lesson.numbers import NUMBER, Numbers, filled, nearest, titles
 from collbench.lesson.traces import trace
 from collbench.platforms.compiler import own_folder
@@ -19,7 +20,8 @@ from collbench.runfile.store import Run
 from collbench.units import parse_size
 
 _LARGE = 2**21  # bytes of the larger formula of a screen, where the implementation does that much
-_TRACED = 2**11
+_TRACED = 2**11  # bytes of the operation that is shown moment by moment, or the size nearest to that
+MEASURE = "run collbench lesson without a run, which measures, or collbench sweep"
 COUNTED, ELSEWHERE = "counted", "measured on two cores of an Intel Xeon"
 """Where answers come from that no run decides: the algorithm, and a machine that had what these runs lack."""
 
@@ -35,7 +37,7 @@ class Teller:
     """Fills texts in with what runs, the model and others say."""
 
     here: Numbers
-    facts: Mapping[str, str]  # machine, ranks, and what chapters say under `c:NAME`
+    facts: Mapping[str, str]  # machine and ranks
 
     def say(self, title: str) -> str:
         """Return what stands for a title in braces; KeyError if nothing is known of it."""
@@ -45,15 +47,15 @@ class Teller:
         if kind == "m":
             place, _, rest = rest.partition(":")
             return elsewhere.numbers(place).say(rest)
-        return self.facts[title] if title in self.facts or kind == "c" else self.here.say(title)
+        return self.facts[title] if title in self.facts else self.here.say(title)
 
     def text(self, text: str) -> str:
         """Return a text with its numbers."""
         return filled(text.strip(), self.say)
 
-    def question(self, name: str, text: Mapping[str, Any], answer: Any = 0) -> Question:
+    def question(self, name: str, text: Mapping[str, Any]) -> Question:
         """Return a question with its answer, which may be computed."""
-        index, source = self.answer(text.get("answer", answer), text["choices"])
+        index, source = self.answer(text["answer"], text["choices"])
         choices, because = tuple(text["choices"]), self.text(text["because"])
         return Question(name, self.text(text["ask"]), choices, index, because, source, text.get("command", ""))
 
@@ -148,25 +150,25 @@ def _from_traced(nbytes: int) -> float:
 # ---- the whole ----
 
 
-def content(runs: Sequence[Run], drawn: Mapping[str, Drawn], breaks: tuple[Break, ...] = ()) -> Content:
-    """Return a lesson from runs that were measured and explained, the chapters' figures, and what was broken.
+def content(runs: Sequence[Run], breaks: tuple[Break, ...] = ()) -> Content:
+    """Return a lesson from runs that were measured, explained, or of training steps, and from what was broken.
 
-    KeyError if no run has an all-reduce with a time.
+    UsageError if no run has an all-reduce with a time.
     """
-    here = Numbers.of(result for run in runs for result in run.results)
-    first = next(run for run in runs if Numbers.of(run.results).timed)
-    row = next(iter(here.timed.values()))
-    rows = here.timed.items()
-    library = next((found.label for (name, _), found in rows if name == here.library), "no library was measured")
+    here, said = Numbers.of(result for run in runs for result in run.results), texts()
+    first = next((run for run in runs if Numbers.of(run.results).timed), None)
+    if not first:
+        raise UsageError(f"{', '.join(str(run.path) for run in runs)}: no all-reduce that was measured; {MEASURE}")
+    row, constants = next(iter(here.timed.values())), elsewhere.constants(here)
+    libraries = (found.label for (name, _), found in here.timed.items() if name == here.library)
     facts = {"machine": first.header.topology.name, "ranks": str(row.case.ranks)}
-    facts |= {f"c:{name}": each.fact for name, each in drawn.items() if each.fact}
-    teller, constants, said = Teller(here, facts), elsewhere.constants(here), texts()
+    teller = Teller(here, facts)
     return Content(
         title=said["title"],
         intro=teller.text(said["intro"]),
         machine=facts["machine"],
         ranks=row.case.ranks,
-        library=library,
+        library=next(libraries, "none"),
         latency=constants[0],
         bandwidth=constants[1],
         curves=here.curves(),
@@ -176,7 +178,7 @@ def content(runs: Sequence[Run], drawn: Mapping[str, Drawn], breaks: tuple[Break
         losing=tuple(_reasons(teller, said["losing"])),
         winning=tuple(_reasons(teller, said["winning"])),
         breaks=breaks,
-        chapters=tuple(_chapters(teller, said["chapter"], drawn)),
+        chapters=chapters(runs, said["chapter"]),
         sources=tuple(_sources(said)),
         figures=_figures([first]),
         formula=teller.text(said["formula"]),
@@ -192,14 +194,6 @@ def _reasons(teller: Teller, said: Iterable[Mapping[str, Any]]) -> Iterator[Reas
         yield Reason(each["name"], each["title"], teller.text(each["text"]), number, each["source"])
 
 
-def _chapters(teller: Teller, said: Iterable[Mapping[str, Any]], drawn: Mapping[str, Drawn]) -> Iterator[Chapter]:
-    for each in said:
-        figure, name, idea = drawn[each["name"]], each["name"], teller.text(each["idea"])
-        question = teller.question(name, each, figure.right(each["choices"]))
-        after, command = teller.text(each["after"]), each["command"]
-        yield Chapter(name, each["title"], idea, question, after, command, figure.svg, figure.caption, figure.png)
-
-
 def _sources(said: Any) -> Iterator[tuple[str, str]]:
     """Yield what was published, and where, of each number that the texts quote."""
     for key in sorted({title[2:] for title in titles(str(said)) if title.startswith("p:")}):
@@ -210,5 +204,6 @@ def _sources(said: Any) -> Iterator[tuple[str, str]]:
 def _figures(runs: Sequence[Run]) -> dict[str, str]:
     from collbench.plots import curves
     from collbench.plots.kinds import PlotRequest
+    from collbench.plots.save import page_svg
 
-    return {name: svg(figure) for name, figure in curves.figures(runs, PlotRequest(("latency",)))}
+    return {name: page_svg(figure) for name, figure in curves.figures(runs, PlotRequest(("latency",)))}
