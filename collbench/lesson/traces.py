@@ -29,7 +29,7 @@ def trace(explanation: Explanation, lit: Mapping[str, tuple[int, ...]]) -> Trace
     case, tracks = explanation.case, {track.rank: track for track in reversed(explanation.tracks)}  # the first block's
     if not tracks or case.ranks > MOST_RANKS:
         return None
-    events = []
+    events: list[Event] = []
     for rank in sorted(tracks):
         events += _events(explanation.implementation, tracks[rank], case.ranks, lit)
     seconds, traced = explanation.seconds, explanation.traced
@@ -38,7 +38,7 @@ def trace(explanation: Explanation, lit: Mapping[str, tuple[int, ...]]) -> Trace
 
 def _events(name: str, track: Track, ranks: int, lit: Mapping[str, tuple[int, ...]]) -> Iterator[Event]:
     rank, protocol = track.rank, protocols()["rungs"].get(name)
-    named = {"next": ((rank + 1) % ranks,), "previous": ((rank - 1) % ranks,)}
+    named: dict[str, tuple[int, ...]] = {"next": ((rank + 1) % ranks,), "previous": ((rank - 1) % ranks,)}
     named["others"] = tuple(other for other in range(ranks) if other != rank)
     words = {who: _listed(others) for who, others in named.items()}
     for span, part, before in meanings(track.spans, protocols()[protocol] if protocol else (), rank, ranks):
