@@ -11,8 +11,8 @@ import pytest
 from collbench.algorithms import implementations
 from collbench.errors import UsageError
 from collbench.lesson import elsewhere, screens, traces
-from collbench.lesson.content import Content, Event
-from collbench.lesson.numbers import ABSENT, titles
+from collbench.lesson.content import HERE, Content, Event
+from collbench.lesson.numbers import ABSENT, Numbers, titles
 from collbench.results import Explanation
 from collbench.results.collectives import MOVED, WAITED, Span
 from collbench.runfile.store import read
@@ -113,6 +113,24 @@ def test_the_terms_of_the_formula_add_up_to_the_time() -> None:
     assert any(formula.waits > formula.seconds / 2 for formula in some)
 
 
+def test_two_ranks_send_an_array_and_packets_twice_that() -> None:
+    moved = {screen.name: [f.moved / f.nbytes for f in screen.formulas] for screen in lesson().screens}
+    steps = {screen.name: [f.steps for f in screen.formulas] for screen in lesson().screens}
+    assert moved["ring-flags"] == moved["two-shot"] == [1, 1]
+    assert moved["one-shot-ll"] == moved["ring-ll"] == [2, 2]
+    assert steps["one-shot-ll"] == [1, 1]
+    assert steps["ring-flags"] == steps["one-shot"] == [2, 2]
+
+
+def test_a_question_about_a_bound_is_answered_by_the_side_on_which_the_number_is() -> None:
+    teller = screens.Teller(Numbers.of(SWEEP.results), {})
+    title = "library / two-shot at 2 MiB"
+    factor = teller.here.figure(title)
+    for bound, right in ((factor - 0.1, 1), (factor + 0.1, 0)):
+        assert teller.answer({"above": bound, "ratio": title}, ["no", "yes"]) == (right, HERE)
+    assert teller.answer({"nearest": title, "of": [factor / 9, factor * 2]}, ["a", "b"]) == (1, HERE)
+
+
 # ---- traces ----
 
 
@@ -155,7 +173,7 @@ def pieces(name: str, rank: int, ranks: int) -> list[Event]:
     events = []
     for span, part, before in found:
         if span.phase in (MOVED, "added"):
-            chunk = (rank + part["chunk"] - before) % ranks
+            chunk = traces.chunk_of(part, before, rank, ranks)
             events.append(Event(rank, span.phase, 0, 0, "", part.get("from", ()), part.get("to", ()), chunk))
     return events
 
