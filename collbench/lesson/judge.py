@@ -134,13 +134,12 @@ def judge(exercise: Exercise, folder: Path) -> Verdict:
 
 def _unbuilt(answer: _Answer, said: str) -> Verdict:
     """What the compiler said of the student's file, in brief."""
-    errors = re.findall(rf"^{re.escape(answer.file.name)}:(\d+):.*?error: (.*)$", said, re.MULTILINE)
+    errors = re.findall(rf"^(?:\./)?{re.escape(answer.file.name)}:(\d+):.*?error: (.*)$", said, re.MULTILINE)
+    if not errors and f" {answer.exercise.kernel}(" not in answer.text:
+        errors = [("1", f"there is no kernel {answer.exercise.kernel} in this file")]
     if not errors:
-        if f'"{answer.exercise.kernel}' not in answer.text and f"{answer.exercise.kernel}(" not in answer.text:
-            errors = [("1", f"there is no kernel {answer.exercise.kernel}")]
-        else:
-            first = next((line for line in said.splitlines() if "error" in line), said.strip()[:200])
-            raise PlatformError(f"{answer.file} could not be compiled: {first}")
+        first = next((line for line in said.splitlines() if "error" in line), said.strip()[:200])
+        raise PlatformError(f"{answer.file} could not be compiled: {first}")
     evidence = []
     for number, words in errors[:2]:
         evidence += [answer.line(int(number)), f"  {words}"]
