@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from collbench.algorithms.ring_ll import slots
 from collbench.errors import PlatformError
 from collbench.host.cache import find, keep, open_lock, private_folder
 from collbench.platforms import compiler
 
-RACE, WRONG, GAVE_UP = "race", "wrong result", "gave up"
+RACE, WRONG, GAVE_UP, CRASHED = "race", "wrong result", "gave up", "crashed"
 """What can be noticed of a run."""
 START, BARRIER, PACKETS, RECEIVE = 1, 2, 3, 4
 """Where a long stall may be, as in streams.hpp."""
@@ -47,7 +48,14 @@ _OTHERS = "OTHERS"  # a ring's kernels besides the all-reduce
 _FLAGS = ("-std=c++20", "-O1", "-g1", "-pthread", "-DHOST_GRID", "-Wno-unknown-pragmas")
 _DETECTOR = ("-fsanitize=thread",)
 _RANKS, _KERNELS, _BETWEEN = "host/streams.cpp", "host/streams_kernels.cpp", "host/streams.hpp"
-_HEADERS = (_RANKS, _BETWEEN, "host/cuda.hpp", "prelude.cuh", "world.cuh")  # all that the ranks' half knows
+_HEADERS = (
+    _RANKS,
+    _BETWEEN,
+    "host/streams_why.hpp",
+    "host/cuda.hpp",
+    "prelude.cuh",
+    "world.cuh",
+)  # all that the ranks' half knows
 
 Change = tuple[str, str, str]
 """Of a file of the kernels: an old text, which stands there once, and a new one."""
@@ -59,6 +67,7 @@ _FOR_TESTS: tuple[Change, ...] = (
         "__atomic_store_n(&to->word[1], second",
         "stall(PACKETS);\n  __atomic_store_n(&to->word[1], second",
     ),
+    ("flags.cuh", "LONG = 1 << 16;", "LONG = 1 << 8;"),  # a wait is noted sooner
 )
 
 
@@ -81,6 +90,11 @@ class Run:
     stall: int = 0  # where one thread of one rank stalls for long
     milliseconds: int = 20  # that it stalls at least; it goes on as long as others get on without it
     patience: int = 10_000  # milliseconds without the end of any call until all is given up
+    careful: bool = False  # only if no thread takes a step either, though it had the time on a busy machine too
+    before: bool = False  # all ranks meet before each launch, and after it
+    after: bool = False
+    node: int = 0  # ranks of a node: others' arrays have no address; 0 for a single node
+    fifo: int = 0  # bytes of a kernel's from elsewhere
 
     def words(self) -> list[str]:
         """The harness's command line."""
@@ -96,6 +110,27 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Foreign:
+    """A kernel from elsewhere, which runs under the name `own`."""
+
+    file: Path
+    entry: str
+    collective: str
+    arguments: tuple[str, ...]  # behind the world: count, chunk, root, fifo
+    in_place: bool = True
+
+    def options(self) -> tuple[str, ...]:
+        """The compiler's options that bring it into the harness."""
+        arguments = "".join(f", call.{name}" for name in self.arguments)
+        names = {"OWN": f'"{self.file.name}"', "OWN_ENTRY": self.entry, "OWN_ARGUMENTS": arguments}
+        names |= {"OWN_COLLECTIVE": self.collective.upper(), "OWN_IN_PLACE": str(int(self.in_place))}
+        return tuple(f"-D{name}={value}" for name, value in names.items())
+
+
+OWN = "own"
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What became of a run."""
 
@@ -104,6 +139,9 @@ class Outcome:
     gave_up: bool
     races: int
     said: str  # on the standard error stream
+    found: tuple[Mapping[str, Any], ...] = ()  # of each rank its first wrong result: `Wrong` of streams_why.hpp
+    waits: tuple[int, ...] = ()  # of each rank how far into its window lies what it waits for; 0: it does not
+    crashed: bool = False
 
     @property
     def summary(self) -> str:
@@ -113,21 +151,25 @@ class Outcome:
     @property
     def catchers(self) -> set[str]:
         """All that noticed something; none after a run that was right."""
-        noticed = {RACE: self.races, WRONG: self.wrong, GAVE_UP: self.gave_up}
+        noticed = {RACE: self.races, WRONG: self.wrong, GAVE_UP: self.gave_up, CRASHED: self.crashed}
         return {name for name, found in noticed.items() if found}
 
 
-def outcome(binary: Path, run: Run) -> Outcome:
-    """Run to the end, or until it is given up."""
+def outcome(binary: Path, run: Run, before: tuple[str, ...] | None = None) -> Outcome:
+    """Run to the end, or until it is given up or crashes; `before` stands before the program, by default `launcher`."""
     done = subprocess.run(
-        [*launcher(), binary, *run.words()],
+        [*(launcher() if before is None else before), binary, *run.words()],
         env=os.environ | {"TSAN_OPTIONS": "exitcode=0 halt_on_error=0"},
         capture_output=True,
         text=True,
-        timeout=60,
-        check=True,
+        errors="replace",
+        timeout=300,
+        check=False,
     )
-    return Outcome(**json.loads(done.stdout), races=done.stderr.count("ThreadSanitizer: data race"), said=done.stderr)
+    races = done.stderr.count("ThreadSanitizer: data race")
+    if not done.stdout.startswith("{"):
+        return Outcome(0, 0, False, races, done.stderr, crashed=True)
+    return Outcome(**json.loads(done.stdout), races=races, said=done.stderr)
 
 
 @cache
@@ -156,6 +198,12 @@ def build(parts: tuple[str, ...], changes: tuple[Change, ...] = (), options: tup
     """The harness with those of the package's kernels, changed; compiled once per text, options and compiler."""
     defines = (*(f"-DWITH_{part}" for part in parts), *options)
     return _program(changed((*_FOR_TESTS, *changes)), (*defines, *_DETECTOR))
+
+
+def build_foreign(kernel: Foreign, detector: bool = True) -> Path:
+    """The harness with a kernel from elsewhere; ValueError with the compiler's words if that is no C++."""
+    texts = {**changed(_FOR_TESTS), kernel.file.name: kernel.file.read_text(encoding="utf-8")}
+    return _program(texts, (*kernel.options(), *(_DETECTOR if detector else ())))
 
 
 def _program(texts: Mapping[str, str], options: tuple[str, ...]) -> Path:
