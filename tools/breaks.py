@@ -118,7 +118,7 @@ def in_order(found: Witness) -> list[int]:
     """The accesses in an order that explains the execution: writes become visible before they are read.
 
     And a read comes before the writes that it missed.  Of such orders one that leaves the order of the program least,
-    never where an acquire or a release forbids it, and then goes to and fro between threads least.
+    and never where an acquire or a release forbids it.
     """
     execution = found.execution
     ops = {op.number: op for op in execution.ops if op.thread >= 0}
@@ -127,18 +127,18 @@ def in_order(found: Witness) -> list[int]:
     needed |= {(a, b) for a, b in execution.program.po if _fixed(ops[a], ops[b])}
 
     @cache
-    def best(left: frozenset[int], last: int) -> tuple[int, int, tuple[int, ...]]:
-        """Of what is left, after that thread: pairs out of program order, changes of thread, and the order itself."""
+    def best(left: frozenset[int]) -> tuple[int, tuple[int, ...]]:
+        """Of what is left: how many pairs are out of program order, and the order itself."""
         orders = []
         for op in left:
             later = left - {op}
             if not any((other, op) in needed for other in later):
-                late, changes, order = best(later, ops[op].thread)
+                late, order = best(later)
                 late += sum((other, op) in execution.program.po for other in later)
-                orders.append((late, changes + (ops[op].thread != last), (op, *order)))
-        return min(orders) if left else (0, 0, ())
+                orders.append((late, (op, *order)))
+        return min(orders) if left else (0, ())
 
-    return list(best(frozenset(ops), 0)[2])
+    return list(best(frozenset(ops))[1])
 
 
 def _fixed(before: Operation, after: Operation) -> bool:

@@ -80,6 +80,15 @@ def test_the_steps_are_an_execution_in_which_a_read_sees_what_is_there() -> None
             assert memory[op.location] == found.values[op.number, 0], (asked.name, op)
 
 
+def test_steps_leave_the_order_of_the_program_only_where_nothing_forbids_it() -> None:
+    """If the flag is raised relaxed, the data come late; if it is polled relaxed, they are read early."""
+    for store, load, order in (("relaxed", "acquire", [1, 2, 3, 0]), ("release", "relaxed", [3, 0, 1, 2])):
+        threads = (f"0.0: st [x], 7; st.{store}.sys [flag], 1", f"1.0: ld.{load}.sys [flag] >= 1; ld a, [x]")
+        found = witness(threads, "a != 7")
+        assert found
+        assert in_order(found) == order, store
+
+
 def test_the_question_is_answered_by_what_was_seen(heard: Callable[..., None]) -> None:
     """One choice for each that can be; without a race detector the check alone is asked about."""
     answers = {}
