@@ -353,13 +353,13 @@
     const moments = [...new Set([0, ...trace.events.map((event) => event.start), end])].sort((one, other) => one - other);
     const states = contents(trace), lines = all("[data-line]", element.closest("section"));
     const parts = controls(element, trace, { toggle, step, seek: (at) => { pause(); show(at); } });
-    let scene, at = 0, now = ranks.map(() => null), state = -1, playing = 0, before = 0, width = 0;
+    let scene, at = 0, now = ranks.map(() => null), state = -1, playing = 0, telling = 0, before = 0, width = 0;
 
     const current = (rank) => {
       const event = tracks[rank][last(tracks[rank], at, (each) => each.start)];
       return event && (at < event.start + event.seconds || at === end) ? event : null;
     };
-    // Everything that changes with an event changes here; what changes with each frame is two transforms and a slider.
+    // What changes with an event is in `changed`; in each frame only transforms change, of the cursor and of what moves.
     function show(to) {
       at = Math.min(Math.max(to, 0), end);
       const events = ranks.map(current);
@@ -368,8 +368,7 @@
       if (place !== state) scene.hold(states[state = place]);
       scene.move(events, at);
       parts.cursor.style.transform = `translateX(${(at / end) * width}px)`;
-      parts.slider.value = String(Math.round((at / end) * 1000));
-      if (!playing) told();
+      if (!playing && !telling) telling = setTimeout(told, 100); // words change slower than frames
     }
     function changed(events) {
       const lit = lines.map((_, line) => ranks.filter((rank) => events[rank] && events[rank].lines.includes(line)));
@@ -384,6 +383,8 @@
     }
     const sentence = () => `${time(at)} of ${time(end)}. ${ranks.map((rank) => `Rank ${rank}: ${parts.words[rank].textContent}.`).join(" ")}`;
     function told() {
+      telling = 0;
+      parts.slider.value = String(Math.round((at / end) * 1000));
       parts.clock.textContent = `${time(at)} of ${time(end)}`;
       parts.slider.setAttribute("aria-valuetext", sentence());
     }
@@ -475,11 +476,15 @@
       seek(((event.clientX - box.left) / box.width) * end);
     };
     fill(timeline, {
-      pointerdown: (event) => { timeline.setPointerCapture(event.pointerId); drag(event); },
+      pointerdown: (event) => {
+        if (event.target === slider) return;
+        timeline.setPointerCapture(event.pointerId);
+        drag(event);
+      },
       pointermove: (event) => { if (timeline.hasPointerCapture(event.pointerId)) drag(event); },
-    }, [rail]);
+    }, [make("div", { class: "scrub" }, slider), rail]);
     element.querySelector(".stage").after(make("ul", { class: "words", "aria-label": "What each rank does now" }, ...spoken));
-    timeline.after(slider, make("div", { class: "buttons" }, play, back, on, speed, clock), live);
+    timeline.after(make("div", { class: "buttons" }, play, back, on, speed, clock), live);
     return { cursor, rail, slider, play, speed, clock, live, words };
   }
 
@@ -501,9 +506,9 @@
     const { wide, boxes } = places(trace.ranks, width), height = Math.max(...boxes.map((each) => each.y)) + HIGH + 4;
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }); // the words beside it say the same
     const drawn = ranks.map((rank) => rankBox(rank, trace.ranks, boxes[rank], wide));
-    const pools = ranks.map(() => Array.from({ length: 2 * trace.ranks }, arrow));
+    const pools = ranks.map(() => Array.from({ length: 2 * trace.ranks - 2 }, arrow));
     svg.append(...drawn.map((each) => each.group), ...pools.flat().map((each) => each.group));
-    box.replaceChildren(svg);
+    box.replaceChildren(svg, ...pools.flat().map((each) => each.dot));
 
     function act(rank, event) {
       const spans = event ? arrows(event) : [];
@@ -511,6 +516,8 @@
       pools[rank].forEach((each, number) => {
         const span = spans[number];
         each.group.setAttribute("class", span ? `arrow shown ${span.kind}` : "arrow");
+        each.dot.setAttribute("class", span ? `dot ${span.kind}` : "dot");
+        each.way = null;
         if (span) each.lay(boxes[span.from], boxes[span.to], wide, LANES[span.lane], span.from, event.chunk);
       });
     }
@@ -520,7 +527,7 @@
         const share = event.seconds ? Math.min(1, (at - event.start) / event.seconds) : 1;
         for (const each of pools[rank]) {
           if (!each.way) break;
-          each.dot.setAttribute("transform", `translate(${each.way[0] + each.way[2] * share} ${each.way[1] + each.way[3] * share})`);
+          each.dot.style.transform = `translate(${each.way[0] + each.way[2] * share}px, ${each.way[1] + each.way[3] * share}px)`;
         }
       });
     }
@@ -565,8 +572,8 @@
     const line = draw("line"), head = draw("path", { class: "head", d: "M0 0 -9 -4.5 -9 4.5Z" });
     const load = draw("rect", { class: "load", x: -11, y: -8, width: 22, height: 16, rx: 3 });
     const label = draw("text", { class: "load", y: 4.5, "text-anchor": "middle", style: "fill:var(--page);font-size:12px" });
-    const dot = draw("g", { class: "dot" }, load, label, draw("path", { class: "pole", d: "M-4 9V-9H9L5 -5 9 -1H-4Z" }));
-    const self = { group: draw("g", { class: "arrow" }, line, head, dot), dot, way: null };
+    const dot = draw("svg", { class: "dot", viewBox: "-12 -11 24 22", "aria-hidden": "true" }, load, label, draw("path", { class: "pole", d: "M-4 9V-9H9L5 -5 9 -1H-4Z" }));
+    const self = { group: draw("g", { class: "arrow" }, line, head), dot, way: null };
     self.lay = (from, to, wide, lane, rank, chunk) => {
       const across = [to.centre[0] - from.centre[0], to.centre[1] - from.centre[1]], long = Math.hypot(...across);
       const [ex, ey] = across.map((each) => each / long), shift = [-ey * lane, ex * lane];
