@@ -171,14 +171,16 @@
     new ResizeObserver(inAFrame(figure)).observe($("plot"));
   }
 
-  // Make a slider of a number in the text; the returned function writes what was chosen elsewhere.
+  // Make a slider of a number in the text; the returned function takes what was chosen elsewhere.
   function draggable(element, chosen, changed) {
     const name = element.dataset.quantity, quantity = QUANTITIES[name];
     let values = quantity.values, start = null;
     const place = () => values.indexOf(chosen[name]);
-    function write() {
-      // A machine's own value need not be among the round ones.
+    function choose() { // a machine's own value need not be among the round ones
       values = [...new Set([...quantity.values, chosen[name]])].sort((one, other) => one - other);
+      write();
+    }
+    function write() {
       element.textContent = quantity.text(chosen[name]);
       const now = { "aria-valuemax": values.length - 1, "aria-valuenow": place(), "aria-valuetext": element.textContent };
       fill(element, now, []);
@@ -206,7 +208,7 @@
       pointermove: (event) => { if (start) go(start.place + Math.round((event.clientX - start.x) / PIXELS)); },
       lostpointercapture: () => { start = null; element.classList.remove("dragged"); },
     }, []);
-    return write;
+    return choose;
   }
 
   // ---- the figure of times by size ----
@@ -352,7 +354,7 @@
     const tracks = ranks.map((rank) => trace.events.filter((event) => event.rank === rank).sort((one, other) => one.start - other.start));
     const moments = [...new Set([0, ...trace.events.map((event) => event.start), end])].sort((one, other) => one - other);
     const states = contents(trace), lines = all("[data-line]", element.closest("section"));
-    const parts = controls(element, trace, { toggle, step, seek: (at) => { pause(); show(at); } });
+    const parts = controls(element, trace, { toggle, step, seek, nudge: (way) => seek(at + (way * end) / 100) });
     let scene, at = 0, now = ranks.map(() => null), state = -1, playing = 0, telling = 0, before = 0, width = 0;
 
     const current = (rank) => {
@@ -389,6 +391,10 @@
       parts.slider.setAttribute("aria-valuetext", sentence());
     }
 
+    function seek(to) {
+      pause();
+      show(to);
+    }
     function step(way) {
       pause();
       const close = end * 1e-9, next = way > 0 ? moments.find((each) => each > at + close) : moments.filter((each) => each < at - close).pop();
@@ -448,15 +454,15 @@
   }
 
   // Add the controls of a trace, and return the parts that change.
-  function controls(element, trace, { toggle, step, seek }) {
+  function controls(element, trace, { toggle, step, seek, nudge }) {
     const end = Math.max(...trace.events.map((event) => event.start + event.seconds)), timeline = element.querySelector(".timeline");
     const cursor = make("i"), rail = make("div", { class: "cursor", "aria-hidden": "true" }, cursor);
     const slider = make("input", {
       type: "range", min: 0, max: 1000, value: 0, step: 1, "aria-label": "Time in the operation",
       input: () => seek((Number(slider.value) / 1000) * end),
       keydown: (event) => {
-        const ways = { ArrowRight: 10, ArrowUp: 10, ArrowLeft: -10, ArrowDown: -10 };
-        if (event.key in ways) seek(((Number(slider.value) + ways[event.key]) / 1000) * end);
+        const ways = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 };
+        if (event.key in ways) nudge(ways[event.key]);
         else if (event.key === "PageUp" || event.key === "PageDown") step(event.key === "PageUp" ? 1 : -1);
         else if (event.key === " ") toggle();
         else return;
