@@ -16,7 +16,7 @@ Box = tuple[float, float, float, float]
 SLIDE_SIZE, A4 = (13.333, 7.5), (8.27, 11.69)
 """Inches."""
 _MARGIN = 0.12  # of words in a coloured box
-_SMALLER = 0.97  # times as large, until a text fits
+_SMALLER = 0.97  # at most, times as large, until a text fits
 _NODE = {"boxstyle": "round,pad=0.4", "facecolor": "white"}
 
 
@@ -55,9 +55,10 @@ class Page:
                 lines = [textwrap.fill(line, letters_of(width, size)) for line in lines]
             written.set(text="\n".join(lines), fontsize=size)
             extent = written.get_window_extent()
-            if extent.width <= width * self.figure.dpi and extent.height <= height * self.figure.dpi:
+            wider, taller = extent.width / width / self.figure.dpi, extent.height / height / self.figure.dpi
+            if max(wider, taller) <= 1:
                 return
-            size *= _SMALLER
+            size *= min(_SMALLER, 1 / wider, taller**-0.5)  # half as large, wrapped words fill a quarter
 
     def axes(self, box: Box) -> Axes:
         """Return axes in a box."""

@@ -1,4 +1,4 @@
-"""The teacher's kit: nothing is cut off or covered, questions come before answers, the sheet does not give them away."""
+"""The teacher's kit: nothing is cut off or covered, questions come before answers, the sheet has no answers."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,10 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 from matplotlib.colors import to_rgb
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.text import Annotation, Text
 from matplotlib.transforms import Bbox
 
 from collbench.lesson import kit
@@ -25,7 +28,15 @@ def content() -> Content:
     runs = (read(ROOT / "results" / "cpu-2-ranks"),)
     picture = (ROOT / "results" / "cpu-4-ranks-scale" / "scaling.png").read_bytes()
     plain = made_up_content.content()
-    return replace(plain, runs=runs, chapters=tuple(replace(one, picture=picture) for one in plain.chapters))
+    screens = tuple(screen for screen in plain.screens if screen.name in ("ring-host", "ring-events", "ring-flags"))
+    return replace(
+        plain, runs=runs, screens=screens, chapters=tuple(replace(one, picture=picture) for one in plain.chapters)
+    )
+
+
+@cache
+def slides() -> list[Page]:
+    return kit.slides(content())
 
 
 def wordy() -> Content:
@@ -97,18 +108,20 @@ def is_tidy(pages: Sequence[Page]) -> None:
 
 
 def test_nothing_is_cut_off_and_nothing_covers_anything_however_long_the_texts_are() -> None:
+    is_tidy(slides())
+    is_tidy(kit.slides(wordy()))
     for lesson in (content(), wordy()):
-        is_tidy(kit.slides(lesson))
         is_tidy(kit.sheet(lesson))
         is_tidy(kit.sheet(lesson, solved=True))
 
 
 def test_every_question_has_a_slide_before_its_answer_and_without_it() -> None:
     lesson = content()
-    slides = [words(texts(page)) for page in kit.slides(lesson)]
-    asked = [*lesson.questions, *(one.question for one in (*lesson.screens, *lesson.breaks, *lesson.chapters))]
+    shown = [words(texts(page)) for page in slides()]
+    asked = [*lesson.questions, *(screen.question for screen in lesson.screens)]
+    asked += [*(broken.question for broken in lesson.breaks), *(chapter.question for chapter in lesson.chapters)]
     found = 0
-    for place, slide in enumerate(slides):
+    for place, slide in enumerate(shown):
         if slide.startswith("Guess"):
             question = asked[found]
             found += 1
@@ -117,7 +130,7 @@ def test_every_question_has_a_slide_before_its_answer_and_without_it() -> None:
             assert right in slide
             assert words(kit.plain(question.because)) not in slide
             assert f"A {kit.plain(question.choices[0])}" in slide
-            answer = slides[place + 1]
+            answer = shown[place + 1]
             assert words(question.ask) not in answer
             assert right in answer or "race" in answer
     assert found == len(asked)
@@ -125,26 +138,24 @@ def test_every_question_has_a_slide_before_its_answer_and_without_it() -> None:
 
 def test_slides_are_numbered_and_say_whose_numbers_they_show() -> None:
     lesson = content()
-    slides = kit.slides(lesson)
-    for number, page in enumerate(slides, 1):
+    for number, page in enumerate(slides(), 1):
         assert page.figure.texts[-1].get_text() == str(number)
-    sources = {page.figure.texts[-2].get_text() for page in slides}
+    sources = {page.figure.texts[-2].get_text() for page in slides()}
     assert {"published: vLLM", "model: DGX H100", f"measured here: {lesson.machine}"} <= sources
 
 
 def test_the_curves_are_those_that_plots_draw_and_left_out_without_runs() -> None:
-    parts = [page.part for page in kit.slides(content())]
-    assert parts.count("curves") == 1
-    (page,) = (page for page in kit.slides(content()) if page.part == "curves")
+    (page,) = (page for page in slides() if page.part == "curves")
     assert {line.get_label() for line in page.figure.axes[0].lines} >= {"two-shot", "mpi: MPICH 5.0.2"}
-    assert "curves" not in {page.part for page in kit.slides(replace(content(), runs=()))}
+    bare = replace(content(), runs=(), screens=(), breaks=(), chapters=())
+    assert "curves" not in {page.part for page in kit.slides(bare)}
 
 
 def test_a_timeline_has_a_row_for_every_rank_of_the_trace() -> None:
     lesson = content()
     (screen,) = (screen for screen in lesson.screens if screen.name == "ring-flags")
     assert screen.trace
-    *_, page = (page for page in kit.slides(lesson) if page.part == "ring-flags")
+    *_, page = (page for page in slides() if page.part == "ring-flags")
     (axes,) = page.figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "rank 1"]
     drawn = sum(len(pieces.get_paths()) for pieces in axes.collections) + len(axes.patches)
@@ -164,26 +175,39 @@ def test_the_sheet_has_two_pages_without_answers_and_its_twin_has_them() -> None
         assert answer in after
 
 
+def arrows(page: Page) -> list[FancyArrowPatch]:
+    found = (note.arrow_patch for note in page.figure.findobj(Annotation) if isinstance(note, Annotation))
+    return [arrow for arrow in found if arrow]
+
+
+def test_drawings_have_their_missing_arrows_among_the_answers_only() -> None:
+    given, complete = (len(arrows(kit.sheet(content(), solved)[1])) for solved in (False, True))
+    assert (given, complete) == (3, 3 + 3 + 5 + 2)
+
+
 def test_the_sheet_can_be_printed_in_grey() -> None:
     for page in kit.sheet(content(), solved=True):
-        colours = [text.get_color() for text in page.figure.findobj() if hasattr(text, "get_fontsize")]
-        assert colours
-        for colour in colours:
-            red, green, blue = to_rgb(colour)
-            assert red == green == blue
+        texts = page.figure.findobj(Text)
+        assert texts
+        colours = [text.get_color() for text in texts if isinstance(text, Text)]
+        for colour in (*colours, *(arrow.get_edgecolor() for arrow in arrows(page))):
+            shade = np.asarray(to_rgb(colour))
+            assert np.ptp(shade) == 0
+            assert shade[0] < 0.5
 
 
 def test_files_are_the_same_each_time_and_the_plan_names_slides_that_exist(tmp_path: Path) -> None:
-    paths = kit.write(content(), tmp_path)
+    lesson = replace(content(), runs=(), chapters=content().chapters[:1], screens=content().screens[-1:])
+    paths = kit.write(lesson, tmp_path)
     assert [path.name for path in paths] == ["slides.pdf", "sheet.pdf", "answers.pdf", "plan.md"]
     before = [path.read_bytes() for path in paths]
-    assert [path.read_bytes() for path in kit.write(content(), tmp_path)] == before
-    slides = kit.slides(content())
-    assert len(re.findall(rb"/Type /Page\b", before[0])) == len(slides)
+    assert [path.read_bytes() for path in kit.write(lesson, tmp_path)] == before
+    count = len(kit.slides(lesson))
+    assert len(re.findall(rb"/Type /Page\b", before[0])) == count
     plan = paths[-1].read_text(encoding="utf-8")
     starts = [int(number) for number in re.findall(r"^\| [\d ]+to \d+ \| (\d+) \|", plan, re.MULTILINE)]
     assert starts == sorted(starts)
-    assert starts[-1] == len(slides)
+    assert starts[-1] == count
     assert "144 ns" in plan
     minutes = re.findall(r"^\| (\d+) to (\d+) \|", plan, re.MULTILINE)
     assert minutes[-1][1] == "90"
