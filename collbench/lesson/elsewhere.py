@@ -39,13 +39,12 @@ def published() -> Mapping[str, Published]:
 
 
 def engines() -> str:
-    """Return a Markdown table: NCCL's time over that of the fastest kernel of inference engines, and both times."""
+    """Return a Markdown table: NCCL's time over that of inference engines' fastest kernel, by machine and size."""
     table = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["engines"]
-    lines = [f"| | launch | {' | '.join(table['sizes'])} |", "|---|---|" + "---|" * len(table["sizes"])]
+    lines = [f"| | {' | '.join(table['sizes'])} |", "|---|" + "---|" * len(table["sizes"])]
     for row in table["rows"]:
-        pairs = zip(row["nccl"], row["kernel"], strict=True)
-        cells = (f"**{ratio(nccl / kernel)}** ({nccl:g} / {kernel:g} us)" for nccl, kernel in pairs)
-        lines.append(f"| {row['machine']} | {row['launch']} | {' | '.join(cells)} |")
+        factors = (ratio(nccl / kernel) for nccl, kernel in zip(row["nccl"], row["kernel"], strict=True))
+        lines.append(f"| {row['machine']}, {row['launch']} | {' | '.join(factors)} |")
     return "\n".join(lines)
 
 

@@ -207,4 +207,7 @@ def _figures(runs: Sequence[Run]) -> dict[str, str]:
     from collbench.plots.kinds import PlotRequest
     from collbench.plots.save import page_svg
 
-    return {name: page_svg(figure) for name, figure in curves.figures(runs, PlotRequest(("latency",)))}
+    return {
+        f"Measured here: {name} by message size": page_svg(figure)
+        for name, figure in curves.figures(runs, PlotRequest(("latency",)))
+    }
