@@ -99,13 +99,16 @@ def _code(excerpts: tuple[Code, ...]) -> Iterator[str]:
 def _formulas(lesson: Content) -> Iterator[str]:
     """A row a rung: its terms at a small and at a large size."""
     shown = [screen for screen in lesson.screens if screen.formulas]
-    sizes = [format_size(formula.nbytes) for formula in shown[0].formulas]
-    yield f"| rung | steps | {' | '.join(f'{size} | of it waits' for size in sizes)} |"
+    sizes = [formula.nbytes for formula in shown[0].formulas]
+    yield f"| rung | steps | {' | '.join(f'{format_size(size)} | of it waits' for size in sizes)} |"
     yield "|---" * (2 + 2 * len(sizes)) + "|"
     for screen in shown:
-        cells = [(format_seconds(formula.seconds), format_seconds(formula.waits)) for formula in screen.formulas]
-        words = [word for pair in cells for word in pair]
-        yield f"| `{screen.name}` | {screen.formulas[0].steps:g} | {' | '.join(words)} |"
+        terms = {formula.nbytes: formula for formula in screen.formulas}
+        cells = []
+        for size in sizes:
+            known = terms.get(size)
+            cells += [format_seconds(known.seconds), format_seconds(known.waits)] if known else ["", ""]
+        yield f"| `{screen.name}` | {screen.formulas[0].steps:g} | {' | '.join(cells)} |"
 
 
 def _reason(reason: Reason) -> str:
