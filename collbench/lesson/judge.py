@@ -162,6 +162,7 @@ def _outcomes(answer: _Answer, stage: str, ranks: int) -> list[Outcome]:
             stall=stall,
             patience=_PATIENCE,
             careful=True,
+            start=2**32 - 8 if stage == "again" else 0,
             before=before,
             after=after,
             node=answer.exercise.node,
