@@ -11,7 +11,7 @@
 //   publish(flag, n)               set a flag of another rank to n, when all my threads are done with what came before
 #include "flags.cuh"
 
-const unsigned SLOTS = 4;
+const unsigned SLOTS = 2;  // a power of two
 const u64 SLOT = 1024;  // elements that a slot has room for
 
 struct Ring {
