@@ -20,7 +20,7 @@ struct Ring {
   Flag *next_arrived, *previous_room;  // the neighbours', to publish
   unsigned* own;                 // two counters of mine that last from call to call
   T *inbox, *outbox;             // slot 0 of my FIFO, and of the next rank's
-  unsigned taken, sent;          // pieces so far, in all calls
+  unsigned sent, taken;          // pieces so far, in all calls
 
   __device__ Ring(const World& world, unsigned rank, u64 fifo) : world(world) {
     const unsigned next = (rank + 1) % world.ranks, previous = (rank + world.ranks - 1) % world.ranks;
@@ -32,7 +32,7 @@ struct Ring {
     previous_room = world.window_of(previous)->channel[block].room.word;
     inbox = (T*)(world.fifo_of(rank) + fifo) + block * SLOTS * SLOT;
     outbox = (T*)(world.fifo_of(next) + fifo) + block * SLOTS * SLOT;
-    taken = own[0], sent = own[1];
+    sent = own[0], taken = own[1];
   }
 
   // Given.  A piece: taken `from` a slot or null, plus `add` or null, goes `to` a slot or null, and to `keep` or null.
@@ -54,7 +54,7 @@ struct Ring {
   // Given: the next call goes on counting where this one stops.
   __device__ void remember() {
     __syncthreads();
-    if (threadIdx.x == 0) own[0] = taken, own[1] = sent;
+    if (threadIdx.x == 0) own[0] = sent, own[1] = taken;
   }
 };
 
