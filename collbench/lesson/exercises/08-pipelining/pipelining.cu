@@ -70,8 +70,9 @@ extern "C" __global__ void __launch_bounds__(512, 1)
   const T* const input = (const T*)world.send[rank];
   T* const result = (T*)world.receive[rank];
   Ring ring(world, rank, fifo);
-  // A chunk for each rank, cut into eight pieces, or into more if they would not fit the slots.
-  const u64 chunk = (count + ranks - 1) / ranks, eighth = (chunk + 7) / 8, piece = eighth < SLOT ? eighth : SLOT;
+  // A chunk for each rank, cut into eight pieces; but none is longer than a slot, nor shorter than 64 elements.
+  const u64 chunk = (count + ranks - 1) / ranks, eighth = (chunk + 7) / 8;
+  const u64 piece = eighth < 64 ? 64 : eighth < SLOT ? eighth : SLOT;
   for (u64 at = world.block() * piece; at < chunk; at += world.blocks * piece) {
     for (unsigned step = 0; step < 2 * ranks - 1; step++) {
       const u64 first = (rank + 2 * ranks - 1 - step) % ranks * chunk + at;
