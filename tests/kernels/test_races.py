@@ -5,9 +5,11 @@ import re
 
 import pytest
 
+from collbench.lesson import races
+from collbench.lesson.races import BARRIER, OTHERS, RACE, RECEIVE, START, Run
 from tests.conftest import ROOT
 from tools.kernels import streams
-from tools.kernels.streams import ALLREDUCES, BUGS, OTHERS, RACE, Run
+from tools.kernels.streams import ALLREDUCES, BUGS
 
 RANKS = [2, 3, 4, 8]
 WRAP = 2**32 - 40  # counters that pass the end of their range within a few calls
@@ -18,8 +20,8 @@ FAMILIES = sorted({bug.run.kernels[0] for bug in BUGS})
 def sanitizer() -> None:
     """Without ThreadSanitizer there is nothing to see: a reason to skip on a user's machine, a failure in CI."""
     try:
-        streams.launcher()
-    except streams.NoSanitizer as error:
+        races.launcher()
+    except races.NoSanitizer as error:
         if "CI" in os.environ:
             raise
         pytest.skip(str(error))
@@ -35,8 +37,8 @@ def assert_clean(run: Run) -> None:
 @pytest.mark.usefixtures("sanitizer")
 def test_a_ring_is_clean_and_a_relaxed_order_of_its_flags_is_caught() -> None:
     """A slice of the tests below."""
-    run = Run(("ring-flags",), 2, calls=12, stall=streams.BARRIER)
-    outcome = streams.outcome(streams.build(run.parts()), run)
+    run = Run(("ring-flags",), 2, calls=12, stall=BARRIER)
+    outcome = races.outcome(races.build(run.parts()), run)
     assert not outcome.catchers, outcome.summary
     assert outcome.calls == run.ranks * run.calls
     relaxed = next(bug for bug in BUGS if bug.name == "relaxed publish")
@@ -53,11 +55,11 @@ def test_streams_of_one_kernel_and_of_all_by_turns_are_right(ranks: int) -> None
     kernels = (*ALLREDUCES, *OTHERS)
     assert_clean(Run(("ring-flags", "ring-pipelined", "ring-ll"), 1, calls=12, blocks=(2,)))  # it copies alone
     for kernel in kernels:
-        place = streams.RECEIVE if kernel.endswith("-ll") else streams.BARRIER
+        place = RECEIVE if kernel.endswith("-ll") else BARRIER
         assert_clean(Run((kernel,), ranks, calls=24 if ranks < 8 else 12, stall=place))
     for start in (0, WRAP):
         assert_clean(Run(kernels, ranks, calls=2 * len(kernels), start=start))
-        assert_clean(Run(kernels[::-1], ranks, calls=2 * len(kernels), start=start, seed=2, stall=streams.START))
+        assert_clean(Run(kernels[::-1], ranks, calls=2 * len(kernels), start=start, seed=2, stall=START))
 
 
 @pytest.mark.full
@@ -80,6 +82,6 @@ def test_the_page_has_every_bug_with_its_catcher_and_each_changes_something() ->
     assert len({bug.name for bug in BUGS}) == len(BUGS) >= 14
     for bug in BUGS:
         assert bug.changes or bug.options, bug.name
-        streams.changed(bug.changes)
+        races.changed(bug.changes)
     with pytest.raises(ValueError, match="holds 0 times"):
-        streams.changed((("ring.cu", "no such text", ""),))
+        races.changed((("ring.cu", "no such text", ""),))

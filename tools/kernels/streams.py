@@ -1,27 +1,28 @@
-"""Builds and runs the harness of streams.cpp, and knows the bugs that it must catch; docs/kernels.md is the table.
+"""The bugs that the harness of kernels/host/streams.cpp must catch; docs/kernels.md is the table.
 
-A bug is a change of the kernels' text, made in a copy.
+A bug is a change of the kernels' text, made in a copy; `collbench.lesson.races` builds and runs them.
 """
 
-import fcntl
-import hashlib
-import json
-import os
 import re
-import shutil
-import subprocess
-import tempfile
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
-from collbench.algorithms.ring_ll import slots
-from collbench.host.cache import cache_folder
+from collbench.lesson.races import (
+    GAVE_UP,
+    NARROW,
+    OTHERS,
+    PACKETS,
+    RACE,
+    RECEIVE,
+    START,
+    WRONG,
+    Change,
+    Outcome,
+    Run,
+    build,
+    outcome,
+)
 from collbench.platforms import compiler
-
-RANKS, KERNELS, BETWEEN = (Path(__file__).with_name(f"streams{end}") for end in (".cpp", "_kernels.cpp", ".hpp"))
-RACE, WRONG, GAVE_UP = "race", "wrong result", "gave up"  # what catches a bug
-START, BARRIER, PACKETS, RECEIVE = 1, 2, 3, 4  # where a long stall may be, as in streams.cpp
 
 ALLREDUCES = (
     "ring-flags",
@@ -33,91 +34,6 @@ ALLREDUCES = (
     "one-shot-ll",
     "nvls",
 )
-NARROW = "narrow"  # in a program of its own: whole warps take part, and threads are slow here
-OTHERS = tuple(
-    f"{ring}-{collective}"
-    for ring in ("ring-flags", "ring-pipelined")
-    for collective in ("broadcast", "allgather", "reducescatter")
-)
-_PARTS = {  # what of the harness a kernel needs, by the start of its name; the first that fits
-    "ring-flags": "RING",
-    "ring-pipelined": "PIPELINED",
-    "ring-ll": "RING_LL",
-    "one-shot-ll": "ONE_SHOT_LL",
-    "nvls": "MULTIMEM",
-    NARROW: "NARROW",
-    "": "DIRECT",
-}
-_OTHERS = "OTHERS"  # a ring's kernels besides the all-reduce
-_FLAGS = ("-std=c++20", "-O1", "-g1", "-fsanitize=thread", "-pthread", "-DHOST_GRID", "-Wno-unknown-pragmas")
-
-_HEADERS = ("host/cuda.hpp", "prelude.cuh", "world.cuh")  # all that the ranks' half knows of the kernels
-
-Change = tuple[str, str, str]  # of a file of the kernels: an old text, which stands there once, and a new one
-
-_FOR_TESTS: tuple[Change, ...] = (
-    # The two halves of a pair of packets arrive at different times, as they may.
-    (
-        "packets.cuh",
-        "__atomic_store_n(&to->word[1], second",
-        "stall(PACKETS);\n  __atomic_store_n(&to->word[1], second",
-    ),
-)
-
-
-class NoSanitizer(Exception):
-    """Programs with ThreadSanitizer cannot be compiled, or do not run here."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """Streams of calls: the kernels in turn; the sizes of a call and its grid are drawn by the seed."""
-
-    kernels: tuple[str, ...]
-    ranks: int
-    calls: int = 16
-    seed: int = 1
-    start: int = 0  # what every counter starts at
-    counts: tuple[int, ...] = (1003, 1, 64, 37, 260, 4, 701)  # few of them fill packs, packets, pieces and chunks
-    blocks: tuple[int, ...] = (1, 2)
-    threads: tuple[int, ...] = (1, 2, 3)
-    stall: int = 0  # where one thread of one rank stalls for long
-    milliseconds: int = 20  # that it stalls at least; it goes on as long as others get on without it
-    patience: int = 10_000  # milliseconds without the end of any call until all is given up
-
-    def words(self) -> list[str]:
-        """The harness's command line."""
-        fields = {name: ",".join(map(str, value)) for name, value in vars(self).items() if isinstance(value, tuple)}
-        fields |= {name: str(int(value)) for name, value in vars(self).items() if not isinstance(value, tuple)}
-        fields["slots"] = str(slots(self.ranks))
-        return [f"{name}={value}" for name, value in fields.items()]
-
-    def parts(self) -> tuple[str, ...]:
-        """The parts of the harness that it needs."""
-        found = {next(part for start, part in _PARTS.items() if name.startswith(start)) for name in self.kernels}
-        return tuple(sorted(found | ({_OTHERS} if set(OTHERS) & set(self.kernels) else set())))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a run."""
-
-    calls: int
-    wrong: int
-    gave_up: bool
-    races: int
-    said: str  # on the standard error stream
-
-    @property
-    def summary(self) -> str:
-        """What it said in brief: the place of each race, the first wrong element of each rank."""
-        return "\n".join(line for line in self.said.splitlines() if line.startswith(("SUMMARY", "rank")))
-
-    @property
-    def catchers(self) -> set[str]:
-        """All that noticed something; none after a run that was right."""
-        noticed = {RACE: self.races, WRONG: self.wrong, GAVE_UP: self.gave_up}
-        return {name for name, found in noticed.items() if found}
 
 
 @dataclass(frozen=True)
@@ -147,91 +63,6 @@ def clean(run: Run) -> Outcome:
     every = Run((*ALLREDUCES, *OTHERS), 2) if NARROW not in run.kernels else run
     return outcome(build(every.parts()), run)
 
-
-def outcome(binary: Path, run: Run) -> Outcome:
-    """Run to the end, or until it is given up."""
-    done = subprocess.run(
-        [*launcher(), binary, *run.words()],
-        env=os.environ | {"TSAN_OPTIONS": "exitcode=0 halt_on_error=0"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return Outcome(**json.loads(done.stdout), races=done.stderr.count("ThreadSanitizer: data race"), said=done.stderr)
-
-
-@cache
-def launcher() -> tuple[str, ...]:
-    """What to put before a program: some systems place memory where older ThreadSanitizers do not expect it.
-
-    Asked of a program without any kernel, so that no fault of a kernel can pass for a missing sanitizer.
-    """
-    with tempfile.TemporaryDirectory() as scratch:
-        source, binary = Path(scratch, "nothing.cpp"), Path(scratch, "nothing")
-        source.write_text("int main() { return 0; }\n")
-        command = [*compiler.compiler(), *_FLAGS, "-o", str(binary), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise NoSanitizer(f"{command[0]} has no ThreadSanitizer: {done.stderr.strip()}")
-        for before in ((), ("setarch", "-R")):
-            if shutil.which(before[0] if before else "sh"):
-                done = subprocess.run([*before, binary], capture_output=True, text=True, check=False)
-                if done.returncode == 0:
-                    return before
-    raise NoSanitizer(f"a program with ThreadSanitizer does not run: {done.stderr.strip()}")
-
-
-@cache
-def build(parts: tuple[str, ...], changes: tuple[Change, ...] = (), options: tuple[str, ...] = ()) -> Path:
-    """The harness with those kernels, changed; compiled once per text, options and compiler."""
-    texts = changed((*_FOR_TESTS, *changes))
-    ranks = _compiled((RANKS, BETWEEN), {name: texts[name] for name in _HEADERS}, ("-c",))
-    defines = (*(f"-DWITH_{part}" for part in parts), *options)
-    return _compiled((KERNELS, BETWEEN), texts, (*defines, str(ranks)))
-
-
-def _compiled(sources: tuple[Path, ...], texts: dict[str, str], options: tuple[str, ...]) -> Path:
-    command = [*compiler.compiler(), *_FLAGS, *options]
-    pieces = (*(path.read_text() for path in sources), *texts.values(), *command, compiler.compiler_version())
-    folder = cache_folder()
-    target = folder / f"streams-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}.o"
-    folder.mkdir(parents=True, exist_ok=True)
-    with target.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests in parallel want the same one
-        if not target.exists():
-            _compile([*command, str(sources[0])], texts, target)
-    return target
-
-
-def changed(changes: tuple[Change, ...]) -> dict[str, str]:
-    """The files of the kernels with these changes; ValueError if a text to change does not stand there once."""
-    origin = compiler.folder()
-    texts = {str(path.relative_to(origin)): path.read_text() for path in sorted(origin.rglob("*.*"))}
-    for name, old, new in changes:
-        if texts[name].count(old) != 1:
-            raise ValueError(f"{name} holds {texts[name].count(old)} times what is to be changed: {old!r}")
-        texts[name] = texts[name].replace(old, new)
-    return texts
-
-
-def _compile(command: list[str], texts: dict[str, str], target: Path) -> None:
-    """From a copy of the kernels with static entries: a file may be there twice, and what is unused costs nothing."""
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        for name, text in texts.items():
-            path = Path(scratch, name)
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(re.sub(r'^extern "C" (?=__global__)', "static ", text, flags=re.MULTILINE))
-        product = Path(scratch, "product")
-        done = subprocess.run(
-            [*command, "-I", scratch, "-o", str(product)], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise ValueError(done.stderr)
-        product.replace(target)
-
-
-# ---- the bugs ----
 
 _SEND = "    if (VERBS & SEND) publish(arrived, ++sent);\n"
 _TAKE = "    if (VERBS & TAKE) publish(room, ++taken);\n"

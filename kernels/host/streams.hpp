@@ -24,12 +24,15 @@ struct Luck {
   Place long_stall = NOWHERE;  // taken once
   unsigned milliseconds = 0;   // that it lasts at least
   unsigned quiet = 0;          // milliseconds in which nobody else gets on, before it ends
+  unsigned looks = 0;          // in vain, since its last step
+  unsigned* error = nullptr;   // of its rank's window
 
   unsigned draw(unsigned sides) { return unsigned(mixed(state += 0x9e3779b97f4a7c15ULL) % sides); }
 };
 inline thread_local Luck luck;
 
 inline std::atomic<unsigned> steps = 0;  // that threads took; relaxed, so that it orders none of them
+inline std::atomic<unsigned> looks = 0;  // at what was not there yet, in the meantime
 const unsigned MOST_MILLISECONDS = 200;
 
 // Until all others wait for this thread, or have run as far ahead of it as nothing stops them.
@@ -45,6 +48,7 @@ inline void stall_for_long() {
 
 inline void stall(Place place) {
   steps.fetch_add(1, std::memory_order_relaxed);
+  luck.looks = 0;
   if (luck.long_stall == place) {
     luck.long_stall = NOWHERE;
     stall_for_long();
@@ -55,6 +59,22 @@ inline void stall(Place place) {
   }
 }
 
+// Many threads wait for few cores.
+inline void give_way(unsigned long long tries) {
+  looks.fetch_add(1, std::memory_order_relaxed);
+  if (tries < 20) sched_yield();
+  else usleep(20);
+}
+
+// A look at a flag or packet by a kernel's own loop.
+inline void look(const void* place) {
+  if (luck.long_stall == RECEIVE) stall(RECEIVE);
+  if (++luck.looks < 3) return;
+  give_way(luck.looks);
+  if (luck.looks % 256 == 0 && luck.error)  // noted as flags.cuh does
+    __atomic_store_n(luck.error + 1, unsigned((const char*)place - (const char*)luck.error), __ATOMIC_RELAXED);
+}
+
 // ---- calls ----
 
 const unsigned PAIR_BYTES = 16, PAIR_DATA = 8;  // of two packets, and of what they carry
@@ -62,7 +82,7 @@ const unsigned PAIR_BYTES = 16, PAIR_DATA = 8;  // of two packets, and of what t
 // One call's arguments, of whichever kernel.
 struct Arguments {
   u64 flags_fifo, pipelined_fifo, ring_ll_fifo, one_shot_ll_fifo;
-  u64 slot, slot_bytes, piece, chunk, room, narrow_fifo, box;
+  u64 slot, slot_bytes, piece, chunk, room, narrow_fifo, box, fifo;
   unsigned slots, count, root;
 };
 

@@ -1,4 +1,5 @@
-// The kernels of the harness in streams.cpp, with stalls in them: those named by -DWITH_..., which a seeded bug changes.
+// The kernels of the harness in streams.cpp, with stalls in them: those named by -DWITH_..., which a seeded bug changes,
+// or -DOWN's, from elsewhere.
 // OTHERS: what a ring does besides all-reduce.  Entries are static, so that none is compiled that the table leaves out.
 #include "streams.hpp"
 
@@ -12,15 +13,23 @@ inline void stalling_barrier() {
 template <class E> inline void plain_store(E* target, const E& value) { *target = value; }
 #define stream plain_store  // ThreadSanitizer does not see the intrinsics of the real one
 
-inline void patiently(unsigned long long tries, unsigned) {  // many threads wait for few cores
-  if (tries < 20) sched_yield();
-  else usleep(20);
-}
+inline void patiently(unsigned long long tries, unsigned) { give_way(tries); }
 #define relax patiently
 
 #include "packets.cuh"
 #define receive_packets(...) (stall(RECEIVE), receive_packets(__VA_ARGS__))
 
+#if defined(OWN)  // a kernel from elsewhere: every store and look of its own may come late
+#define store_release(...) (::stall(::BARRIER), store_release(__VA_ARGS__))
+#define store_relaxed(...) (::stall(::BARRIER), store_relaxed(__VA_ARGS__))
+#define store_packets(...) (::stall(::PACKETS), store_packets(__VA_ARGS__))
+#define load_acquire(flag) (::look(flag), load_acquire(flag))
+#define load_relaxed(flag) (::look(flag), load_relaxed(flag))
+#define load_packets(from, ...) (::look(from), load_packets(from, __VA_ARGS__))
+namespace own {
+#include OWN
+}
+#endif
 #if defined(WITH_RING)
 namespace flags {
 #include "ring.cu"
@@ -64,6 +73,9 @@ static_assert(sizeof(Packets) == PAIR_BYTES && PAYLOAD == PAIR_DATA, "as streams
 
 #define RUN [](const World& world, const Arguments& call)
 const Kernel KERNELS[] = {
+#if defined(OWN)
+    {"own", OWN_COLLECTIVE, RUN { (void)call, own::OWN_ENTRY(world OWN_ARGUMENTS); }, OWN_IN_PLACE},
+#endif
 #if defined(WITH_RING)
     {"ring-flags", ALLREDUCE, RUN {
        flags::ring_allreduce(world, call.flags_fifo, call.slot, call.slot, call.count, call.chunk); }},

@@ -1,6 +1,7 @@
 // The kernels with every rank a stream of calls of its own: fill, launch, check, and on to the next call.  Nothing but
 // the kernels themselves makes one rank wait for another, least of all a join between calls, which would hide what
-// is missing at their ends.  Compiled with -DHOST_GRID -fsanitize=thread by streams.py; docs/kernels.md is the story.
+// is missing at their ends.  Compiled with -DHOST_GRID -fsanitize=thread by collbench/lesson/races.py; docs/kernels.md
+// is the story.
 //
 // Nothing here may order the ranks: ThreadSanitizer would take it for part of the kernels.  So what they share is
 // either theirs, or set before they start, or relaxed atomic.
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <time.h>
 #include <unistd.h>
 #include <vector>
 
@@ -47,10 +49,15 @@ struct Options {
 
 const unsigned SLOT = 16;  // elements of a piece: few, so that a chunk takes several laps
 const unsigned BOX = 1152;  // bytes: 18 groups of bfloat16, so that a warp's tile fits and a message takes several rounds
+const unsigned MANY_LOOKS = 5000, LONG_IDLE = 20000, MOST_IDLE = 60000;  // in vain; milliseconds
 const unsigned SLOT_BYTES = SLOT * sizeof(T), MOST_BLOCKS = 2;
 
 struct Plan {
   unsigned ranks, calls, seed, start, slots, long_place, milliseconds, patience;
+  unsigned before, after;  // whether all ranks meet before and after each launch: for a judge, who asks one thing at a time
+  unsigned node;           // ranks of a node: arrays of others have no address; 0: all reach all
+  unsigned careful;        // whether only that is given up in which nothing moves, however busy the machine is
+  unsigned fifo;           // bytes of the own kernel's FIFO
   std::vector<unsigned> counts, blocks, threads;
   std::vector<std::string> kernels;
 
@@ -63,6 +70,11 @@ struct Plan {
         long_place(options.number("stall")),
         milliseconds(options.number("milliseconds")),
         patience(options.number("patience")),
+        before(options.number("before")),
+        after(options.number("after")),
+        node(options.number("node")),
+        careful(options.number("careful")),
+        fifo(options.number("fifo")),
         counts(options.numbers("counts")),
         blocks(options.numbers("blocks")),
         threads(options.numbers("threads")),
@@ -77,7 +89,8 @@ struct Plan {
   u64 ring_ll_fifo() const { return pipelined_fifo() + MOST_BLOCKS * 2 * SLOT_BYTES; }
   u64 one_shot_ll_fifo() const { return ring_ll_fifo() + MOST_BLOCKS * slots * 2 * SLOT_BYTES; }
   u64 narrow_fifo() const { return (one_shot_ll_fifo() + 2 * ranks * room() * PAIR_BYTES + 127) / 128 * 128; }
-  u64 end() const { return narrow_fifo() + 4 * ranks * BOX; }
+  u64 own_fifo() const { return narrow_fifo() + 4 * ranks * BOX; }
+  u64 end() const { return own_fifo() + fifo; }
 };
 
 // One call as one rank sees it; all but `rank` is the same everywhere.
@@ -93,8 +106,8 @@ struct Job {
   Arguments arguments() const {
     return {plan.flags_fifo(), plan.pipelined_fifo(), plan.ring_ll_fifo(), plan.one_shot_ll_fifo(),
             SLOT,              SLOT_BYTES,            piece(),             chunk(),
-            plan.room(),       plan.narrow_fifo(),    BOX,                 plan.slots,
-            count,             root};
+            plan.room(),       plan.narrow_fifo(),    BOX,                 plan.own_fifo(),
+            plan.slots,        count,                 root};
   }
 };
 
@@ -111,6 +124,8 @@ T sum(const Job& job, unsigned index) {
 struct Results {
   bool gathers, scatters;  // whether results, or inputs, hold a part for every rank
   T (*wanted)(const Job& job, unsigned index);
+
+  unsigned length(const Job& job) const { return job.count * (gathers ? job.plan.ranks : 1); }
 };
 const std::map<Collective, Results> RESULTS = {
     {ALLREDUCE, {false, false, sum}},
@@ -119,6 +134,8 @@ const std::map<Collective, Results> RESULTS = {
     {REDUCESCATTER,
      {false, true, [](const Job& job, unsigned i) { return sum(job, job.rank * job.count + i); }}},
 };
+
+#include "streams_why.hpp"
 
 const Kernel& kernel_named(const std::string& name) {
   const Kernel* found = KERNELS;
@@ -156,10 +173,14 @@ struct Rank {
   const Plan& plan;
   const std::vector<Memory>& memory;
   const unsigned rank;
+  pthread_barrier_t& meeting;
   std::atomic<unsigned> done = 0, wrong = 0;
   double seconds = 0;  // of the last call
+  Wrong found;         // the first wrong result; for others once `told` says so
+  std::atomic<bool> told = false;
 
-  Rank(const Plan& plan, const std::vector<Memory>& memory, unsigned rank) : plan(plan), memory(memory), rank(rank) {}
+  Rank(const Plan& plan, const std::vector<Memory>& memory, unsigned rank, pthread_barrier_t& meeting)
+      : plan(plan), memory(memory), rank(rank), meeting(meeting) {}
 
   template <class E>
   E chosen(const std::vector<E>& of, unsigned call, unsigned salt) const {
@@ -180,7 +201,9 @@ struct Rank {
       const auto began = std::chrono::steady_clock::now();
       const Results& results = RESULTS.at(kernel.collective);
       fill(job, results);
+      if (plan.before) pthread_barrier_wait(&meeting);
       launch(job, kernel);
+      if (plan.after) pthread_barrier_wait(&meeting);
       check(job, results);
       seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
       done.fetch_add(1, std::memory_order_relaxed);
@@ -197,7 +220,7 @@ struct Rank {
   }
 
   void fill(const Job& job, const Results& results) const {
-    if (!job.in_place) std::fill_n(memory[rank].receive, job.count * (results.gathers ? plan.ranks : 1), T(-1));
+    if (!job.in_place) std::fill_n(memory[rank].receive, results.length(job), T(-1));
     T* const input = send_of(job, results, rank);
     for (unsigned i = 0; i < job.count * (results.scatters ? plan.ranks : 1); i++)
       input[i] = value(job.call, rank, i);
@@ -208,6 +231,7 @@ struct Rank {
     World world{};
     for (unsigned at = 0; at < plan.ranks; at++) {
       world.window[at] = reinterpret_cast<unsigned char*>(memory[at].window);
+      if (plan.node && at / plan.node != rank / plan.node) continue;
       world.send[at] = reinterpret_cast<unsigned char*>(send_of(job, results, at));
       world.receive[at] = reinterpret_cast<unsigned char*>(receive_of(job, results, at));
     }
@@ -225,6 +249,7 @@ struct Rank {
         blockDim.x = job.threads, gridDim.x = job.blocks;
         own_block = blocks[blockIdx.x].get();
         luck = luck_of(job, index);
+        luck.error = memory[rank].window->error.word;
         stall(START);
         kernel.run(world, arguments);
       });
@@ -245,12 +270,15 @@ struct Rank {
 
   void check(const Job& job, const Results& results) {
     const T* const result = receive_of(job, results, rank);
-    for (unsigned i = 0; i < job.count * (results.gathers ? plan.ranks : 1); i++) {
+    for (unsigned i = 0; i < results.length(job); i++) {
       const T wanted = results.wanted(job, i);
       if (result[i] == wanted) continue;
-      if (wrong.fetch_add(1, std::memory_order_relaxed) == 0)
+      if (wrong.fetch_add(1, std::memory_order_relaxed) == 0) {
         std::fprintf(stderr, "rank %u, call %u of %u elements: element %u is %g, not %g\n", rank, job.call, job.count,
                      i, double(result[i]), double(wanted));
+        found = explained(job, results, std::vector<T>(result, result + results.length(job)));
+        told.store(true, std::memory_order_release);
+      }
       return;
     }
   }
@@ -260,10 +288,12 @@ struct Streams {
   const Plan& plan;
   std::vector<Memory> memory;
   std::vector<std::unique_ptr<Rank>> ranks;
+  mutable pthread_barrier_t meeting;
 
   explicit Streams(const Plan& plan) : plan(plan) {
+    pthread_barrier_init(&meeting, nullptr, plan.ranks);
     for (unsigned rank = 0; rank < plan.ranks; rank++) memory.emplace_back(plan);
-    for (unsigned rank = 0; rank < plan.ranks; rank++) ranks.push_back(std::make_unique<Rank>(plan, memory, rank));
+    for (unsigned rank = 0; rank < plan.ranks; rank++) ranks.push_back(std::make_unique<Rank>(plan, memory, rank, meeting));
   }
 
   unsigned total(std::atomic<unsigned> Rank::*what) const {
@@ -273,19 +303,42 @@ struct Streams {
   }
 
   void report(bool gave_up) const {
-    std::printf("{\"calls\": %u, \"wrong\": %u, \"gave_up\": %s}\n", total(&Rank::done), total(&Rank::wrong),
-                gave_up ? "true" : "false");
+    std::printf("{\"calls\": %u, \"wrong\": %u, \"gave_up\": %s, \"found\": [", total(&Rank::done),
+                total(&Rank::wrong), gave_up ? "true" : "false");
+    const char* comma = "";
+    for (const auto& rank : ranks)
+      if (rank->told.load(std::memory_order_acquire)) std::printf("%s%s", comma, rank->found.json().c_str()), comma = ", ";
+    std::printf("], \"waits\": [");
+    for (const Memory& of : memory)  // how far into its window lies what a rank waits for
+      std::printf("%s%u", &of == &memory[0] ? "" : ", ", __atomic_load_n(&of.window->error.word[1], __ATOMIC_RELAXED));
+    std::printf("]}\n");
     std::fflush(stdout);
   }
 
-  // Gives up when `patience` milliseconds pass in which no rank ends a call.
+  // Where everything is, for whoever reads a report of a race.
+  void tell_places() const {
+    for (unsigned rank = 0; rank < plan.ranks; rank++)
+      std::fprintf(stderr, "memory %u %p %p %p %p\n", rank, (void*)memory[rank].window,
+                   (void*)((char*)memory[rank].window + WINDOW_HEAD), (void*)memory[rank].send,
+                   (void*)memory[rank].receive);
+  }
+
+  // Gives up when `patience` milliseconds pass in which no rank ends a call.  A careful one asks for more: that no thread
+  // takes a step, though all had the time to, as their looks in vain or the time that they computed say; or for a minute.
   void run() const {
+    tell_places();
     std::vector<std::thread> drivers;
     for (const auto& rank : ranks) drivers.emplace_back([&rank] { rank->run(); });
-    unsigned idle = 0, before = 0;
-    for (unsigned done; (done = total(&Rank::done)) < plan.ranks * plan.calls; before = done) {
-      idle = done == before ? idle + 1 : 0;
-      if (idle > plan.patience) {
+    unsigned idle = 0, before = 0, looked = 0, past = 0, ended = 0;
+    clock_t computed = 0;
+    for (unsigned done; (done = total(&Rank::done)) < plan.ranks * plan.calls;) {
+      const unsigned now = done + (plan.careful ? steps.load(std::memory_order_relaxed) : 0);
+      if (now != before) idle = 0, looked = looks.load(std::memory_order_relaxed), computed = clock();
+      past = done == ended ? past + 1 : 0;
+      before = now, ended = done;
+      const bool had_time = looks.load(std::memory_order_relaxed) - looked > MANY_LOOKS || idle > LONG_IDLE ||
+                            clock() - computed > 2 * CLOCKS_PER_SEC;
+      if ((++idle > plan.patience && (had_time || !plan.careful)) || past > MOST_IDLE) {
         report(true);
         _exit(0);
       }

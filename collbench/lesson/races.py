@@ -1,0 +1,253 @@
+"""Runs kernels with every rank a stream of calls of its own, under ThreadSanitizer: see kernels/host/streams.cpp.
+
+The package's kernels may be changed, in a copy; a kernel from elsewhere may take their place.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from collbench.algorithms.ring_ll import slots
+from collbench.errors import PlatformError
+from collbench.host.cache import find, keep, open_lock, private_folder
+from collbench.platforms import compiler
+
+RACE, WRONG, GAVE_UP, CRASHED = "race", "wrong result", "gave up", "crashed"
+"""What can be noticed of a run."""
+START, BARRIER, PACKETS, RECEIVE = 1, 2, 3, 4
+"""Where a long stall may be, as in streams.hpp."""
+
+NARROW = "narrow"
+"""In a program of its own: whole warps take part, and threads are slow here."""
+OTHERS = tuple(
+    f"{ring}-{collective}"
+    for ring in ("ring-flags", "ring-pipelined")
+    for collective in ("broadcast", "allgather", "reducescatter")
+)
+"""What rings do besides the all-reduce."""
+_PARTS = {  # what of the harness a kernel needs, by the start of its name; the first that fits
+    "ring-flags": "RING",
+    "ring-pipelined": "PIPELINED",
+    "ring-ll": "RING_LL",
+    "one-shot-ll": "ONE_SHOT_LL",
+    "nvls": "MULTIMEM",
+    NARROW: "NARROW",
+    "": "DIRECT",
+}
+_OTHERS = "OTHERS"  # a ring's kernels besides the all-reduce
+_FLAGS = ("-std=c++20", "-O1", "-g1", "-pthread", "-DHOST_GRID", "-Wno-unknown-pragmas")
+_DETECTOR = ("-fsanitize=thread",)
+_RANKS, _KERNELS, _BETWEEN = "host/streams.cpp", "host/streams_kernels.cpp", "host/streams.hpp"
+_HEADERS = (
+    _RANKS,
+    _BETWEEN,
+    "host/streams_why.hpp",
+    "host/cuda.hpp",
+    "prelude.cuh",
+    "world.cuh",
+)  # all that the ranks' half knows
+
+Change = tuple[str, str, str]
+"""Of a file of the kernels: an old text, which stands there once, and a new one."""
+
+_FOR_TESTS: tuple[Change, ...] = (
+    # The two halves of a pair of packets arrive at different times, as they may.
+    (
+        "packets.cuh",
+        "__atomic_store_n(&to->word[1], second",
+        "stall(PACKETS);\n  __atomic_store_n(&to->word[1], second",
+    ),
+    ("flags.cuh", "LONG = 1 << 16;", "LONG = 1 << 8;"),  # a wait is noted sooner
+)
+
+
+class NoSanitizer(Exception):
+    """Programs with ThreadSanitizer cannot be compiled, or do not run here."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Streams of calls: the kernels in turn; the sizes of a call and its grid are drawn by the seed."""
+
+    kernels: tuple[str, ...]
+    ranks: int
+    calls: int = 16
+    seed: int = 1
+    start: int = 0  # what every counter starts at
+    counts: tuple[int, ...] = (1003, 1, 64, 37, 260, 4, 701)  # few of them fill packs, packets, pieces and chunks
+    blocks: tuple[int, ...] = (1, 2)
+    threads: tuple[int, ...] = (1, 2, 3)
+    stall: int = 0  # where one thread of one rank stalls for long
+    milliseconds: int = 20  # that it stalls at least; it goes on as long as others get on without it
+    patience: int = 10_000  # milliseconds without the end of any call until all is given up
+    careful: bool = False  # only if no thread takes a step either, though it had the time on a busy machine too
+    before: bool = False  # all ranks meet before each launch, and after it
+    after: bool = False
+    node: int = 0  # ranks of a node: others' arrays have no address; 0 for a single node
+    fifo: int = 0  # bytes of a kernel's from elsewhere
+
+    def words(self) -> list[str]:
+        """The harness's command line."""
+        fields = {name: ",".join(map(str, value)) for name, value in vars(self).items() if isinstance(value, tuple)}
+        fields |= {name: str(int(value)) for name, value in vars(self).items() if not isinstance(value, tuple)}
+        fields["slots"] = str(slots(self.ranks))
+        return [f"{name}={value}" for name, value in fields.items()]
+
+    def parts(self) -> tuple[str, ...]:
+        """The parts of the harness that it needs."""
+        found = {next(part for start, part in _PARTS.items() if name.startswith(start)) for name in self.kernels}
+        return tuple(sorted(found | ({_OTHERS} if set(OTHERS) & set(self.kernels) else set())))
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A kernel from elsewhere, which runs under the name `own`."""
+
+    file: Path
+    entry: str
+    collective: str
+    arguments: tuple[str, ...]  # behind the world: count, chunk, root, fifo
+    in_place: bool = True
+
+    def options(self) -> tuple[str, ...]:
+        """The compiler's options that bring it into the harness."""
+        arguments = "".join(f", call.{name}" for name in self.arguments)
+        names = {"OWN": f'"{self.file.name}"', "OWN_ENTRY": self.entry, "OWN_ARGUMENTS": arguments}
+        names |= {"OWN_COLLECTIVE": self.collective.upper(), "OWN_IN_PLACE": str(int(self.in_place))}
+        return tuple(f"-D{name}={value}" for name, value in names.items())
+
+
+OWN = "own"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run."""
+
+    calls: int
+    wrong: int
+    gave_up: bool
+    races: int
+    said: str  # on the standard error stream
+    found: tuple[Mapping[str, Any], ...] = ()  # of each rank its first wrong result: `Wrong` of streams_why.hpp
+    waits: tuple[int, ...] = ()  # of each rank how far into its window lies what it waits for; 0: it does not
+    crashed: bool = False
+
+    @property
+    def summary(self) -> str:
+        """What it said in brief: the place of each race, the first wrong element of each rank."""
+        return "\n".join(line for line in self.said.splitlines() if line.startswith(("SUMMARY", "rank")))
+
+    @property
+    def catchers(self) -> set[str]:
+        """All that noticed something; none after a run that was right."""
+        noticed = {RACE: self.races, WRONG: self.wrong, GAVE_UP: self.gave_up, CRASHED: self.crashed}
+        return {name for name, found in noticed.items() if found}
+
+
+def outcome(binary: Path, run: Run, before: tuple[str, ...] | None = None) -> Outcome:
+    """Run to the end, or until it is given up or crashes; `before` stands before the program, by default `launcher`."""
+    done = subprocess.run(
+        [*(launcher() if before is None else before), binary, *run.words()],
+        env=os.environ | {"TSAN_OPTIONS": "exitcode=0 halt_on_error=0"},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=300,
+        check=False,
+    )
+    races = done.stderr.count("ThreadSanitizer: data race")
+    if not done.stdout.startswith("{"):
+        return Outcome(0, 0, False, races, done.stderr, crashed=True)
+    return Outcome(**json.loads(done.stdout), races=races, said=done.stderr)
+
+
+@cache
+def launcher() -> tuple[str, ...]:
+    """What to put before a program: some systems place memory where older ThreadSanitizers do not expect it.
+
+    Asked of a program without any kernel, so that no fault of a kernel can pass for a missing sanitizer.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        source, binary = Path(scratch, "nothing.cpp"), Path(scratch, "nothing")
+        source.write_text("int main() { return 0; }\n")
+        command = [*compiler.compiler(), *_FLAGS, *_DETECTOR, "-o", str(binary), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise NoSanitizer(f"{command[0]} has no ThreadSanitizer: {done.stderr.strip()}")
+        for before in ((), ("setarch", "-R")):
+            if shutil.which(before[0] if before else "sh"):
+                done = subprocess.run([*before, binary], capture_output=True, text=True, check=False)
+                if done.returncode == 0:
+                    return before
+    raise NoSanitizer(f"a program with ThreadSanitizer does not run: {done.stderr.strip()}")
+
+
+@cache
+def build(parts: tuple[str, ...], changes: tuple[Change, ...] = (), options: tuple[str, ...] = ()) -> Path:
+    """The harness with those of the package's kernels, changed; compiled once per text, options and compiler."""
+    defines = (*(f"-DWITH_{part}" for part in parts), *options)
+    return _program(changed((*_FOR_TESTS, *changes)), (*defines, *_DETECTOR))
+
+
+def build_foreign(kernel: Foreign, detector: bool = True) -> Path:
+    """The harness with a kernel from elsewhere; ValueError with the compiler's words if that is no C++."""
+    texts = {**changed(_FOR_TESTS), kernel.file.name: kernel.file.read_text(encoding="utf-8")}
+    return _program(texts, (*kernel.options(), *(_DETECTOR if detector else ())))
+
+
+def _program(texts: Mapping[str, str], options: tuple[str, ...]) -> Path:
+    """The two halves compiled apart, so that a change of a kernel costs no more than the kernel."""
+    detector = tuple(option for option in options if option in _DETECTOR)
+    ranks = _compiled(_RANKS, {name: texts[name] for name in _HEADERS}, ("-c", *detector))
+    kernels = {name: text for name, text in texts.items() if name != _RANKS}
+    return _compiled(_KERNELS, kernels, options, ranks)
+
+
+def _compiled(source: str, texts: Mapping[str, str], options: tuple[str, ...], other: Path | None = None) -> Path:
+    command = [*compiler.compiler(), *_FLAGS, *options]
+    pieces = (source, *texts.values(), *command, other.name if other else "", compiler.compiler_version())
+    stem = f"streams-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
+    folder = private_folder("kernels", PlatformError)
+    with os.fdopen(open_lock(folder / f"{stem}.lock"), "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # those who run in parallel want the same
+        if found := find(folder, stem, ".o"):
+            return found
+        with tempfile.TemporaryDirectory() as scratch:
+            _compile([*command, source, *([str(other)] if other else [])], texts, Path(scratch))
+            kept = keep(Path(scratch, "product"), folder, stem, ".o")
+        kept.chmod(0o700)
+        return kept
+
+
+def changed(changes: tuple[Change, ...]) -> dict[str, str]:
+    """The files of the kernels with these changes; ValueError if a text to change does not stand there once."""
+    origin = compiler.own_folder()
+    texts = {str(path.relative_to(origin)): path.read_text() for path in sorted(origin.rglob("*.*"))}
+    for name, old, new in changes:
+        if texts[name].count(old) != 1:
+            raise ValueError(f"{name} holds {texts[name].count(old)} times what is to be changed: {old!r}")
+        texts[name] = texts[name].replace(old, new)
+    return texts
+
+
+def _compile(command: list[str], texts: Mapping[str, str], scratch: Path) -> None:
+    """From a copy of the kernels with static entries: a file may be there twice, and what is unused costs nothing."""
+    for name, text in texts.items():
+        path = scratch / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(re.sub(r'^extern "C" (?=__global__)', "static ", text, flags=re.MULTILINE))
+    command = [*command, "-I", ".", "-o", "product"]
+    done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ValueError(done.stderr)
