@@ -496,7 +496,7 @@
 
   // ---- the drawing: ranks as boxes, chunks with a stripe for each rank whose part they hold, arrows ----
   const HIGH = 116, ROOM = 92; // of a box, and between rows of boxes
-  const LANES = { pull: 8, push: 21, flag: 35, wait: 49 }; // pixels beside the line between two boxes
+  const LANES = { wait: 0, pull: 11, push: 29, flag: 43 }; // pixels beside the line between two boxes
 
   function places(ranks, width) {
     const wide = Math.min(250, (width - 108) / 2), left = 2, right = width - wide - 2, low = HIGH + ROOM;
@@ -576,7 +576,7 @@
 
   function arrow() {
     const line = draw("line"), head = draw("path", { class: "head", d: "M0 0 -9 -4.5 -9 4.5Z" });
-    const load = draw("rect", { class: "load", x: -11, y: -8, width: 22, height: 16, rx: 3 });
+    const load = draw("rect", { class: "load", x: -9, y: -8, width: 18, height: 16, rx: 3 });
     const label = draw("text", { class: "load", y: 4.5, "text-anchor": "middle", style: "fill:var(--page);font-size:12px" });
     const dot = draw("svg", { class: "dot", viewBox: "-12 -11 24 22", "aria-hidden": "true" }, load, label, draw("path", { class: "pole", d: "M-4 9V-9H9L5 -5 9 -1H-4Z" }));
     const self = { group: draw("g", { class: "arrow" }, line, head), dot, way: null };
