@@ -250,11 +250,16 @@
     return first * (last / first) ** (Math.log(bytes / low) / Math.log(high / low));
   }
 
+  function roughly(bytes) { // two digits, in the unit that it is shown in
+    const unit = 1024 ** Math.floor(Math.log(bytes) / Math.log(1024));
+    return size(unit * Number((bytes / unit).toPrecision(2)));
+  }
+
   function crossover(model, points, bytes, place) {
     const stretches = winners(model), ends = crossings(model);
     const ways = stretches.map(({ best }, number) => {
       const alike = best.length > 1 ? " (alike)" : "";
-      return `${list(best)}${alike}${number < ends.length ? ` up to ${size(Number(ends[number].toPrecision(2)))}` : ""}`;
+      return `${list(best)}${alike}${number < ends.length ? ` up to ${roughly(ends[number])}` : ""}`;
     });
     const fastest = winners((line) => model(line, bytes))[0].best, seconds = model(fastest[0], bytes);
     const known = between(points, bytes);
