@@ -12,7 +12,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import Unsupported
 from collbench.lesson.content import MODEL, Place
-from collbench.lesson.numbers import Numbers
+from collbench.lesson.numbers import Numbers, ratio
 from collbench.results import Prediction
 from collbench.topology import files
 from collbench.topology.system import System, launched_in_graph
@@ -36,6 +36,17 @@ def published() -> Mapping[str, Published]:
     texts = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))
     shared, found = texts["shared"], {key: Published(**each) for key, each in texts["p"].items()}
     return {key: replace(each, source=shared.get(each.source, each.source)) for key, each in found.items()}
+
+
+def engines() -> str:
+    """Return a Markdown table: NCCL's time over that of the fastest kernel of inference engines, and both times."""
+    table = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["engines"]
+    lines = [f"| | launch | {' | '.join(table['sizes'])} |", "|---|---|" + "---|" * len(table["sizes"])]
+    for row in table["rows"]:
+        pairs = zip(row["nccl"], row["kernel"], strict=True)
+        cells = (f"**{ratio(nccl / kernel)}** ({nccl:g} / {kernel:g} us)" for nccl, kernel in pairs)
+        lines.append(f"| {row['machine']} | {row['launch']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
