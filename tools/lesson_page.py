@@ -56,12 +56,14 @@ def _parts(lesson: Content) -> Iterator[str]:
     yield lesson.intro
     yield f"## One formula\n\n{lesson.formula}"
     yield (
-        f"Here a step takes {format_seconds(lesson.latency)} and a link carries {format_rate(lesson.bandwidth)} GB/s. "
-        f"{lesson.here}"
+        f"On these two cores a step takes {format_seconds(lesson.latency)} and a link carries "
+        f"{format_rate(lesson.bandwidth)} GB/s."
     )
-    yield "\n".join(_formulas(lesson))
     yield "## Guess first"
     yield from (_question(question) for question in lesson.questions)
+    yield lesson.here
+    yield "The terms of every rung on these cores:"
+    yield "\n".join(_formulas(lesson))
     for number, screen in enumerate(lesson.screens, 1):
         yield from _screen(number, screen)
     yield "## Why hand-written loses"
