@@ -113,14 +113,13 @@ def places() -> tuple[Place, ...]:
 def constants(measured: Numbers) -> tuple[float, float]:
     """Return seconds of a step, and bytes/s of a link: the least time of one step, and the most bytes in a time.
 
-    A step is what `one-shot-ll` takes at the smallest size, where it was measured, since it has one.
+    A step is the least that `one-shot-ll` takes, where it was measured, since it has one.
     """
     rows = measured.timed.items()
-    smallest = min(nbytes for _, nbytes in measured.timed)
-    single = measured.timed.get(("one-shot-ll", smallest))
-    least = min(row.typical for (_, nbytes), row in rows if nbytes == smallest)
+    single = [row.typical for (name, _), row in rows if name == "one-shot-ll"]
+    least = min(single or [row.typical for _, row in rows])
     rates = [row.case.nbytes * link_of(name, row.case) / row.typical for (name, _), row in rows]
-    return (single.typical if single else least), max(rates)
+    return least, max(rates)
 
 
 def link_of(name: str, case: Case) -> float:

@@ -150,8 +150,10 @@ def _from_traced(nbytes: int) -> float:
 # ---- the whole ----
 
 
-def content(runs: Sequence[Run], breaks: tuple[Break, ...] = ()) -> Content:
+def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), tell: type[Teller] = Teller) -> Content:
     """Return a lesson from runs that were measured, explained, or of training steps, and from what was broken.
+
+    *tell* fills numbers into texts: docs/lesson.md links each to its run.
 
     UsageError if no run has an all-reduce with a time.
     """
@@ -162,7 +164,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = ()) -> Content:
     row, constants = next(iter(here.timed.values())), elsewhere.constants(here)
     libraries = (found.label for (name, _), found in here.timed.items() if name == here.library)
     facts = {"machine": first.header.topology.name, "ranks": str(row.case.ranks), "engines": elsewhere.engines()}
-    teller = Teller(here, facts)
+    teller = tell(here, facts)
     return Content(
         title=said["title"],
         intro=teller.text(said["intro"]),

@@ -160,6 +160,7 @@ struct Memory {
       channel.arrived.word[0] = channel.room.word[0] = plan.start;
       for (unsigned i = 0; i < 4; i++) channel.own.word[i] = plan.start;
     }
+    if (plan.careful) return;  // meetings that wrap are asked of the package's kernels alone
     window->calls.word[0] = plan.start;
     for (unsigned& flag : window->met) flag = 4 * plan.start;
   }
