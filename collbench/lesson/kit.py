@@ -199,7 +199,7 @@ def sheet(content: Content, solved: bool = False) -> list[Page]:
     """Return the two pages of the sheet, or the same with its answers."""
     layouts = _layouts(content)
     pages = [layouts.page(layout, "sheet", A4, solved=solved) for layout in ("first", "second")]
-    rows = [("rung", "the question", "guess", "the number", "here")]
+    rows = [("rung", "the question", "guess", "a number", "value")]
     for screen in content.screens:
         asked, says = plain(screen.question.ask), plain(screen.number_says)
         answers = (plain(screen.question.choices[screen.question.answer]), screen.number) if solved else ("", "")

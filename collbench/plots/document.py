@@ -108,7 +108,7 @@ def _wrapped(words: str, letters: int) -> str:
     lines = []
     for line in words.split("\n"):
         indent = 5 * " " if line[1:4].isspace() else ""
-        lines.append(textwrap.fill(line, letters, subsequent_indent=indent))
+        lines.append(textwrap.fill(line, letters, subsequent_indent=indent, break_on_hyphens=False))
     return "\n".join(lines)
 
 
