@@ -2,8 +2,8 @@
 
     python -m tools.breaks
 
-The file is collbench/lesson/assets/breaks.json: the model's verdict on each change, and an execution that it allows,
-with the words of breaks.toml.  A test holds the file against what this writes.
+The file is collbench/lesson/assets/breaks.json: of each change an execution that goes wrong, which the model allows
+with the change and never without it, in the words of breaks.toml.  A test holds the file against what this writes.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from collbench.lesson.breaks import ASSETS, TEXTS, Verdict
+from collbench.lesson.breaks import ASSETS, TEXTS
 from collbench.lesson.content import Litmus, Step
 from tools.memory_model.fragments import FRAGMENTS, WEAKENINGS, Fragment, in_one_thread
 from tools.memory_model.program import ACQUIRES, RELEASES, Operation
@@ -41,8 +41,8 @@ class Experiment:
         return msgspec.convert(TEXTS["break"], tuple[Experiment, ...])
 
 
-def verdict(experiment: Experiment) -> Verdict:
-    """What the model says, and a witness; ValueError if the protocol goes wrong as it is, or not when changed."""
+def explained(experiment: Experiment) -> Litmus:
+    """An execution that goes wrong; ValueError if the protocol goes wrong as it is, or not when changed."""
     weakening = next(each for each in WEAKENINGS if each.name == experiment.variant)
     whole = next(each for each in FRAGMENTS if each.name == weakening.fragment)
     weak = in_one_thread(weakening.of(whole))
@@ -53,8 +53,7 @@ def verdict(experiment: Experiment) -> Verdict:
     found = witness(weak.threads, experiment.outcome or whole.outcome, whole.initially)
     if found is None:
         raise ValueError(f"{experiment.name}: {weakening.name} does not go wrong")
-    model = _SAYS["model"]["verdict"].format(wrong=experiment.wrong)
-    return Verdict(model, _litmus(weak, found, experiment))
+    return _litmus(weak, found, experiment)
 
 
 def _litmus(fragment: Fragment, found: Witness, experiment: Experiment) -> Litmus:
@@ -119,7 +118,7 @@ def in_order(found: Witness) -> list[int]:
     """The accesses in an order that explains the execution: writes become visible before they are read.
 
     And a read comes before the writes that it missed.  Of such orders one that leaves the order of the program least,
-    never where an acquire or a release forbids it, and then goes to and fro between threads least.
+    and never where an acquire or a release forbids it.
     """
     execution = found.execution
     ops = {op.number: op for op in execution.ops if op.thread >= 0}
@@ -128,18 +127,18 @@ def in_order(found: Witness) -> list[int]:
     needed |= {(a, b) for a, b in execution.program.po if _fixed(ops[a], ops[b])}
 
     @cache
-    def best(left: frozenset[int], last: int) -> tuple[int, int, tuple[int, ...]]:
-        """Of what is left, after that thread: pairs out of program order, changes of thread, and the order itself."""
+    def best(left: frozenset[int]) -> tuple[int, tuple[int, ...]]:
+        """Of what is left: how many pairs are out of program order, and the order itself."""
         orders = []
         for op in left:
             later = left - {op}
             if not any((other, op) in needed for other in later):
-                late, changes, order = best(later, ops[op].thread)
+                late, order = best(later)
                 late += sum((other, op) in execution.program.po for other in later)
-                orders.append((late, changes + (ops[op].thread != last), (op, *order)))
-        return min(orders) if left else (0, 0, ())
+                orders.append((late, (op, *order)))
+        return min(orders) if left else (0, ())
 
-    return list(best(frozenset(ops), 0)[2])
+    return list(best(frozenset(ops))[1])
 
 
 def _fixed(before: Operation, after: Operation) -> bool:
@@ -148,8 +147,8 @@ def _fixed(before: Operation, after: Operation) -> bool:
 
 def written() -> bytes:
     """The file's content."""
-    verdicts = {each.name: verdict(each) for each in Experiment.all()}
-    return msgspec.json.format(msgspec.json.encode(verdicts), indent=1) + b"\n"
+    found = {each.name: explained(each) for each in Experiment.all()}
+    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
 
 
 def main() -> None:

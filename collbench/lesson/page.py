@@ -49,7 +49,7 @@ def build(content: Content) -> str:
         "badge": _badge,
         "span": _span,
     }
-    return environment.get_template("lesson.html").render(
+    page = environment.get_template("lesson.html").render(
         content=content,
         phases=sorted({event.phase for trace in traces.values() for event in trace.events}, key=[*PHASES].index),
         version=__version__,
@@ -58,6 +58,7 @@ def build(content: Content) -> str:
         data=data_block(_data(content, traces)),
         script=Markup(script),
     )
+    return page.lstrip()  # the template's macros leave empty lines
 
 
 def _data(content: Content, traces: Mapping[str, Trace]) -> Mapping[str, Any]:

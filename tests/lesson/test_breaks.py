@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collbench.lesson import breaks, races
-from collbench.lesson.breaks import ASSETS, Experiment, Heard, experiments, tried
+from collbench.lesson.breaks import ASSETS, Experiment, experiments, tried
 from tools.breaks import Experiment as Asked
 from tools.breaks import in_order, written
 from tools.memory_model.fragments import FRAGMENTS, WEAKENINGS, in_one_thread
@@ -38,8 +38,8 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let check and race detector say what a test wants."""
 
     def say(check: bool | None, detector: bool | None) -> None:
-        monkeypatch.setattr(breaks, "checked", lambda _: Heard(check, "the check's words"))
-        monkeypatch.setattr(breaks, "detected", lambda _: Heard(detector, "the detector's words"))
+        monkeypatch.setattr(breaks, "checked", lambda _: (check, "the check's words"))
+        monkeypatch.setattr(breaks, "detected", lambda _: (detector, "the detector's words"))
 
     return say
 
@@ -58,8 +58,8 @@ def test_what_the_memory_model_says_is_up_to_date() -> None:
 def test_the_steps_are_an_execution_in_which_a_read_sees_what_is_there() -> None:
     """Memory replayed step by step has what each read took; only where nothing orders stores do they change places."""
     left = set()
-    for name, verdict in breaks.verdicts().items():
-        steps, threads = verdict.litmus.steps, verdict.litmus.threads
+    for name, litmus in breaks.witnesses().items():
+        steps, threads = litmus.steps, litmus.threads
         made = [(step.thread, step.instruction) for step in steps]
         assert sorted(made) == [(thread, i) for thread, (_, code) in enumerate(threads) for i in range(len(code))], name
         assert any(step.wrong for step in steps), name
@@ -78,6 +78,18 @@ def test_the_steps_are_an_execution_in_which_a_read_sees_what_is_there() -> None
             if op.kind == "write":
                 memory[op.location] = found.values[op.number, 0]
             assert memory[op.location] == found.values[op.number, 0], (asked.name, op)
+
+
+def test_steps_leave_the_order_of_the_program_only_where_they_must() -> None:
+    """If the flag is raised relaxed, the data come late; if it is polled relaxed, they are read early; else neither."""
+    for store, poll, order in (
+        ("relaxed", "ld.acquire.sys [flag] >= 1; ", [1, 2, 3, 0]),
+        ("release", "ld.relaxed.sys [flag] >= 1; ", [3, 0, 1, 2]),
+        ("relaxed", "", [2, 0, 1]),
+    ):
+        found = witness((f"0.0: st [x], 7; st.{store}.sys [flag], 1", f"1.0: {poll}ld a, [x]"), "a != 7")
+        assert found
+        assert in_order(found) == order, (store, poll)
 
 
 def test_the_question_is_answered_by_what_was_seen(heard: Callable[..., None]) -> None:
@@ -108,9 +120,9 @@ def test_a_race_is_told_by_the_lines_of_the_kernel(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(races, "build", lambda *_: Path("none"))
     outcome = races.Outcome(calls=1, wrong=0, gave_up=False, races=1, said=RACE.format(line=line))
     monkeypatch.setattr(races, "outcome", lambda *_: outcome)
-    found = breaks.detected(named("no-exit"))
-    assert found.noticed
-    assert f"writes its next input and line {line} of `direct.cu` reads (`{lines[line - 1].strip()}`)" in found.words
+    noticed, words = breaks.detected(named("no-exit"))
+    assert noticed
+    assert f"writes its next input and line {line} of `direct.cu` reads (`{lines[line - 1].strip()}`)" in words
 
 
 def test_without_a_race_detector_the_chapter_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,16 +130,16 @@ def test_without_a_race_detector_the_chapter_says_so(monkeypatch: pytest.MonkeyP
         raise races.NoSanitizer("this compiler has no ThreadSanitizer\nand says much more")
 
     monkeypatch.setattr(races, "launcher", refuse)
-    found = breaks.detected(named("no-wait"))
-    assert found.noticed is None
-    assert "this compiler has no ThreadSanitizer." in found.words
+    noticed, words = breaks.detected(named("no-wait"))
+    assert noticed is None
+    assert "this compiler has no ThreadSanitizer." in words
 
 
 def test_a_sweep_without_a_result_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here for want of such an implementation; its reason is given."""
-    found = breaks.checked(replace(named("no-exit"), rung="none-of-these"))
-    assert found.noticed is None
-    assert "none-of-these" in found.words
+    noticed, words = breaks.checked(replace(named("no-exit"), rung="none-of-these"))
+    assert noticed is None
+    assert "none-of-these" in words
 
 
 @pytest.mark.full
@@ -147,5 +159,5 @@ def test_each_break_is_noticed_by_somebody_and_whole_kernels_by_nobody() -> None
         assert found[name].question.answer == 0, (name, found[name].checker)
     for each in experiments():
         whole = replace(each, new=each.old)
-        for said in (breaks.checked(whole), breaks.detected(whole)):
-            assert said.noticed is False, (each.name, said.words)
+        for noticed, words in (breaks.checked(whole), breaks.detected(whole)):
+            assert noticed is False, (each.name, words)

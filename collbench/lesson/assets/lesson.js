@@ -171,14 +171,16 @@
     new ResizeObserver(inAFrame(figure)).observe($("plot"));
   }
 
-  // Make a slider of a number in the text; the returned function writes what was chosen elsewhere.
+  // Make a slider of a number in the text; the returned function takes what was chosen elsewhere.
   function draggable(element, chosen, changed) {
     const name = element.dataset.quantity, quantity = QUANTITIES[name];
     let values = quantity.values, start = null;
     const place = () => values.indexOf(chosen[name]);
-    function write() {
-      // A machine's own value need not be among the round ones.
+    function choose() { // a machine's own value need not be among the round ones
       values = [...new Set([...quantity.values, chosen[name]])].sort((one, other) => one - other);
+      write();
+    }
+    function write() {
       element.textContent = quantity.text(chosen[name]);
       const now = { "aria-valuemax": values.length - 1, "aria-valuenow": place(), "aria-valuetext": element.textContent };
       fill(element, now, []);
@@ -206,7 +208,7 @@
       pointermove: (event) => { if (start) go(start.place + Math.round((event.clientX - start.x) / PIXELS)); },
       lostpointercapture: () => { start = null; element.classList.remove("dragged"); },
     }, []);
-    return write;
+    return choose;
   }
 
   // ---- the figure of times by size ----
@@ -248,11 +250,16 @@
     return first * (last / first) ** (Math.log(bytes / low) / Math.log(high / low));
   }
 
+  function roughly(bytes) { // two digits, in the unit that it is shown in
+    const unit = 1024 ** Math.floor(Math.log(bytes) / Math.log(1024));
+    return size(unit * Number((bytes / unit).toPrecision(2)));
+  }
+
   function crossover(model, points, bytes, place) {
     const stretches = winners(model), ends = crossings(model);
     const ways = stretches.map(({ best }, number) => {
       const alike = best.length > 1 ? " (alike)" : "";
-      return `${list(best)}${alike}${number < ends.length ? ` up to ${size(Number(ends[number].toPrecision(2)))}` : ""}`;
+      return `${list(best)}${alike}${number < ends.length ? ` up to ${roughly(ends[number])}` : ""}`;
     });
     const fastest = winners((line) => model(line, bytes))[0].best, seconds = model(fastest[0], bytes);
     const known = between(points, bytes);
@@ -352,14 +359,14 @@
     const tracks = ranks.map((rank) => trace.events.filter((event) => event.rank === rank).sort((one, other) => one.start - other.start));
     const moments = [...new Set([0, ...trace.events.map((event) => event.start), end])].sort((one, other) => one - other);
     const states = contents(trace), lines = all("[data-line]", element.closest("section"));
-    const parts = controls(element, trace, { toggle, step, seek: (at) => { pause(); show(at); } });
-    let scene, at = 0, now = ranks.map(() => null), state = -1, playing = 0, before = 0, width = 0;
+    const parts = controls(element, trace, { toggle, step, seek, nudge: (way) => seek(at + (way * end) / 100) });
+    let scene, at = 0, now = ranks.map(() => null), state = -1, playing = 0, telling = 0, before = 0, width = 0;
 
     const current = (rank) => {
       const event = tracks[rank][last(tracks[rank], at, (each) => each.start)];
       return event && (at < event.start + event.seconds || at === end) ? event : null;
     };
-    // Everything that changes with an event changes here; what changes with each frame is two transforms and a slider.
+    // What changes with an event is in `changed`; in each frame only transforms change, of the cursor and of what moves.
     function show(to) {
       at = Math.min(Math.max(to, 0), end);
       const events = ranks.map(current);
@@ -368,8 +375,7 @@
       if (place !== state) scene.hold(states[state = place]);
       scene.move(events, at);
       parts.cursor.style.transform = `translateX(${(at / end) * width}px)`;
-      parts.slider.value = String(Math.round((at / end) * 1000));
-      if (!playing) told();
+      if (!playing && !telling) telling = setTimeout(told, 100); // words change slower than frames
     }
     function changed(events) {
       const lit = lines.map((_, line) => ranks.filter((rank) => events[rank] && events[rank].lines.includes(line)));
@@ -384,10 +390,16 @@
     }
     const sentence = () => `${time(at)} of ${time(end)}. ${ranks.map((rank) => `Rank ${rank}: ${parts.words[rank].textContent}.`).join(" ")}`;
     function told() {
+      telling = 0;
+      parts.slider.value = String(Math.round((at / end) * 1000));
       parts.clock.textContent = `${time(at)} of ${time(end)}`;
       parts.slider.setAttribute("aria-valuetext", sentence());
     }
 
+    function seek(to) {
+      pause();
+      show(to);
+    }
     function step(way) {
       pause();
       const close = end * 1e-9, next = way > 0 ? moments.find((each) => each > at + close) : moments.filter((each) => each < at - close).pop();
@@ -447,15 +459,15 @@
   }
 
   // Add the controls of a trace, and return the parts that change.
-  function controls(element, trace, { toggle, step, seek }) {
+  function controls(element, trace, { toggle, step, seek, nudge }) {
     const end = Math.max(...trace.events.map((event) => event.start + event.seconds)), timeline = element.querySelector(".timeline");
     const cursor = make("i"), rail = make("div", { class: "cursor", "aria-hidden": "true" }, cursor);
     const slider = make("input", {
       type: "range", min: 0, max: 1000, value: 0, step: 1, "aria-label": "Time in the operation",
       input: () => seek((Number(slider.value) / 1000) * end),
       keydown: (event) => {
-        const ways = { ArrowRight: 10, ArrowUp: 10, ArrowLeft: -10, ArrowDown: -10 };
-        if (event.key in ways) seek(((Number(slider.value) + ways[event.key]) / 1000) * end);
+        const ways = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 };
+        if (event.key in ways) nudge(ways[event.key]);
         else if (event.key === "PageUp" || event.key === "PageDown") step(event.key === "PageUp" ? 1 : -1);
         else if (event.key === " ") toggle();
         else return;
@@ -475,17 +487,21 @@
       seek(((event.clientX - box.left) / box.width) * end);
     };
     fill(timeline, {
-      pointerdown: (event) => { timeline.setPointerCapture(event.pointerId); drag(event); },
+      pointerdown: (event) => {
+        if (event.target === slider) return;
+        timeline.setPointerCapture(event.pointerId);
+        drag(event);
+      },
       pointermove: (event) => { if (timeline.hasPointerCapture(event.pointerId)) drag(event); },
-    }, [rail]);
+    }, [make("div", { class: "scrub" }, slider), rail]);
     element.querySelector(".stage").after(make("ul", { class: "words", "aria-label": "What each rank does now" }, ...spoken));
-    timeline.after(slider, make("div", { class: "buttons" }, play, back, on, speed, clock), live);
+    timeline.after(make("div", { class: "buttons" }, play, back, on, speed, clock), live);
     return { cursor, rail, slider, play, speed, clock, live, words };
   }
 
   // ---- the drawing: ranks as boxes, chunks with a stripe for each rank whose part they hold, arrows ----
   const HIGH = 116, ROOM = 92; // of a box, and between rows of boxes
-  const LANES = { pull: 8, push: 21, flag: 35, wait: 49 }; // pixels beside the line between two boxes
+  const LANES = { wait: 0, pull: 11, push: 29, flag: 43 }; // pixels beside the line between two boxes
 
   function places(ranks, width) {
     const wide = Math.min(250, (width - 108) / 2), left = 2, right = width - wide - 2, low = HIGH + ROOM;
@@ -501,9 +517,9 @@
     const { wide, boxes } = places(trace.ranks, width), height = Math.max(...boxes.map((each) => each.y)) + HIGH + 4;
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }); // the words beside it say the same
     const drawn = ranks.map((rank) => rankBox(rank, trace.ranks, boxes[rank], wide));
-    const pools = ranks.map(() => Array.from({ length: 2 * trace.ranks }, arrow));
+    const pools = ranks.map(() => Array.from({ length: 2 * trace.ranks - 2 }, arrow));
     svg.append(...drawn.map((each) => each.group), ...pools.flat().map((each) => each.group));
-    box.replaceChildren(svg);
+    box.replaceChildren(svg, ...pools.flat().map((each) => each.dot));
 
     function act(rank, event) {
       const spans = event ? arrows(event) : [];
@@ -511,6 +527,8 @@
       pools[rank].forEach((each, number) => {
         const span = spans[number];
         each.group.setAttribute("class", span ? `arrow shown ${span.kind}` : "arrow");
+        each.dot.setAttribute("class", span ? `dot ${span.kind}` : "dot");
+        each.way = null;
         if (span) each.lay(boxes[span.from], boxes[span.to], wide, LANES[span.lane], span.from, event.chunk);
       });
     }
@@ -520,7 +538,7 @@
         const share = event.seconds ? Math.min(1, (at - event.start) / event.seconds) : 1;
         for (const each of pools[rank]) {
           if (!each.way) break;
-          each.dot.setAttribute("transform", `translate(${each.way[0] + each.way[2] * share} ${each.way[1] + each.way[3] * share})`);
+          each.dot.style.transform = `translate(${each.way[0] + each.way[2] * share}px, ${each.way[1] + each.way[3] * share}px)`;
         }
       });
     }
@@ -563,10 +581,10 @@
 
   function arrow() {
     const line = draw("line"), head = draw("path", { class: "head", d: "M0 0 -9 -4.5 -9 4.5Z" });
-    const load = draw("rect", { class: "load", x: -11, y: -8, width: 22, height: 16, rx: 3 });
+    const load = draw("rect", { class: "load", x: -9, y: -8, width: 18, height: 16, rx: 3 });
     const label = draw("text", { class: "load", y: 4.5, "text-anchor": "middle", style: "fill:var(--page);font-size:12px" });
-    const dot = draw("g", { class: "dot" }, load, label, draw("path", { class: "pole", d: "M-4 9V-9H9L5 -5 9 -1H-4Z" }));
-    const self = { group: draw("g", { class: "arrow" }, line, head, dot), dot, way: null };
+    const dot = draw("svg", { class: "dot", viewBox: "-12 -11 24 22", "aria-hidden": "true" }, load, label, draw("path", { class: "pole", d: "M-4 9V-9H9L5 -5 9 -1H-4Z" }));
+    const self = { group: draw("g", { class: "arrow" }, line, head), dot, way: null };
     self.lay = (from, to, wide, lane, rank, chunk) => {
       const across = [to.centre[0] - from.centre[0], to.centre[1] - from.centre[1]], long = Math.hypot(...across);
       const [ex, ey] = across.map((each) => each / long), shift = [-ey * lane, ex * lane];

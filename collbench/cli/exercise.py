@@ -1,0 +1,151 @@
+"""Ten exercises: write kernels that synchronise ranks, and have them judged in seconds.
+
+For example:
+  collbench exercise
+  collbench exercise start 1
+  collbench exercise check 1
+"""
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from collbench.cli._process import coloured
+from collbench.cli.options import PATH
+from collbench.cli.tables import Table
+from collbench.errors import UsageError
+from collbench.lesson import exercises
+from collbench.lesson.exercises import Exercise
+from collbench.units import format_seconds
+
+if TYPE_CHECKING:
+    from collbench.lesson.judge import Verdict
+
+_NUMBER = click.Argument(["number"], metavar="N", type=str)
+_WHICH = click.Argument(["which"], metavar="[N|FOLDER]", required=False, type=str)
+_LIST = Table("{number:>3}  {title:<18} {state:<10} {folder}", first_out=("state",))
+_TIMES = Table("{size:>8}  {name:<18} {time:>9}  {ratio}")
+_LEVELS = ("builds", "right", "races", "speed")
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """List the exercises: kernels with a hole, to be filled in and judged on this machine's CPU."""
+    if context.invoked_subcommand:
+        return
+    known = exercises.notes()
+    click.echo(_LIST.heading(number="", title="exercise", folder="folder"))
+    following = 1
+    for exercise in exercises.exercises():
+        facts = known.get(exercise.name, {})
+        solved = "solved" in facts
+        following = exercise.number + 1 if solved and following == exercise.number else following
+        state = "solved" if solved else "started" if facts else ""
+        row = _LIST.row(number=exercise.number, title=exercise.title, state=state, folder=facts.get("folder", ""))
+        click.echo(_style(row, "green") if solved else row)
+    if following <= len(exercises.exercises()):
+        click.echo(f"\nNext: collbench exercise start {following}")
+
+
+@command.command(params=[_NUMBER, click.Option(["--folder"], type=PATH, metavar="FOLDER", help="Where to write it.")])
+def start(number: str, folder: Path | None) -> None:
+    """Write a kernel with a hole and a page that explains it into a folder."""
+    exercise = exercises.find(number)
+    place = exercises.start(exercise, folder)
+    click.echo(f"Exercise {exercise.number}, {exercise.title}: read {place}/README.md")
+    click.echo(f"fill the hole in:  {place}/{exercise.kernel}.cu")
+    click.echo(f"have it judged:    collbench exercise check {_word(exercise, place)}")
+
+
+@command.command(
+    params=[_WHICH, click.Option(["--time/--no-time"], default=True, help="Time a right kernel, too.  [default: time]")]
+)
+def check(which: str | None, time: bool) -> int:
+    """Judge a kernel: right or not and why, races, then its time; within an exercise's folder N may be left out."""
+    exercise, folder = _chosen(which)
+    from collbench.lesson import judge
+
+    click.echo(f"Exercise {exercise.number}, {exercise.title}: {folder / exercise.kernel}.cu")
+    verdict = judge.judge(exercise, folder)
+    if verdict.passed:
+        click.echo(_style(f"right with {_listed(exercise.ranks)} ranks", "green") + _looked(verdict.notes))
+        if time or exercise.beats:
+            click.echo("timing ...", err=True)
+            verdict = judge.timed(exercise, folder)
+            _print_times(exercise, verdict)
+    for line in verdict.notes:
+        click.echo(line)
+    if not verdict.passed:
+        _print_fault(exercise, verdict)
+        return 1
+    exercises.note(exercise, folder=str(folder.absolute()), solved=date.today().isoformat())
+    click.echo(_style("solved", "green"))
+    if exercise.number < len(exercises.exercises()):
+        click.echo(f"Next: collbench exercise start {exercise.number + 1}")
+    return 0
+
+
+@command.command(params=[_NUMBER])
+def hint(number: str) -> None:
+    """Print the hints of an exercise, a level each."""
+    exercise = exercises.find(number)
+    for level in _LEVELS:
+        click.echo(f"{level}: {getattr(exercise.hints, level)}")
+
+
+def _chosen(which: str | None) -> tuple[Exercise, Path]:
+    """The exercise, and the folder that it is worked on in."""
+    place = Path(which or ".")
+    if exercise := exercises.within(place):
+        return exercise, place
+    if which is None:
+        raise UsageError("this folder is no exercise's: give a number or a folder, as in `collbench exercise check 1`")
+    if place.is_dir():
+        raise UsageError(f"{place} is no exercise's folder: `collbench exercise start N` makes them")
+    exercise = exercises.find(which)
+    for place in (Path(exercises.default(exercise)), Path(exercises.notes().get(exercise.name, {}).get("folder", "."))):
+        if exercises.within(place) is exercise:
+            return exercise, place
+    raise UsageError(f"exercise {exercise.number} is not started here: collbench exercise start {exercise.number}")
+
+
+def _word(exercise: Exercise, place: Path) -> str:
+    return str(exercise.number) if place == Path(exercises.default(exercise)) else str(place)
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    *some, last = map(str, numbers)
+    return f"{', '.join(some)} and {last}" if some else last
+
+
+def _looked(notes: tuple[str, ...]) -> str:
+    return "" if notes else ", and no races"
+
+
+def _print_times(exercise: Exercise, verdict: "Verdict") -> None:
+    if not verdict.table:
+        return
+    click.echo(_TIMES.heading(name="", ratio="against yours"))
+    for row in verdict.table:
+        mine = row[exercise.kernel]
+        for name in (exercise.kernel, exercise.rung, "mpi"):
+            if name in row:
+                ratio = "" if name == exercise.kernel else f"{row[name] / mine:.2f}x"
+                label = {exercise.kernel: "yours", "mpi": "mpi, the library"}.get(name, name)
+                click.echo(_TIMES.row(size=row["size"], name=label, time=format_seconds(row[name]), ratio=ratio))
+
+
+def _print_fault(exercise: Exercise, verdict: "Verdict") -> None:
+    click.echo(_style("not yet: ", "red") + verdict.says)
+    for line in verdict.evidence:
+        click.echo(f"  {line}")
+    if verdict.mistake:
+        click.echo(_style("mistake: ", "red") + verdict.mistake)
+    click.echo(f"hint: {getattr(exercise.hints, verdict.level)}")
+
+
+def _style(text: str, colour: str) -> str:
+    return click.style(text, fg=colour) if coloured() else text

@@ -1,0 +1,73 @@
+// Credit: a broadcast that does not wait for the whole array.  It travels in pieces, through a FIFO of few slots; a
+// sender may only fill a slot that is free.
+//
+//   root --pieces--> FIFO of root + 1 --pieces--> FIFO of root + 2 ...
+//        <--room---                   <--room---
+//
+// Fill in the three places marked YOUR CODE; README.md says what is given.
+#include "flags.cuh"
+
+const unsigned SLOTS = 4;   // of a block, in the FIFO of every rank; a power of two, so that numbers may wrap
+const unsigned PIECE = 64;  // elements in a slot
+
+// What a block knows of its way in, from the previous rank, and of its way out, to the next rank.
+struct Pipe {
+  const World& world;
+  Flag* const error;
+  Channel &mine, &next, &previous;  // flags: `arrived` and `room` of one block of each of these ranks
+  T *const inbox, *const outbox;    // slots: in this rank's FIFO, and in the next rank's
+  unsigned sent, taken;             // pieces, since the beginning of all calls
+
+  __device__ Pipe(const World& world, u64 fifo, unsigned rank)
+      : world(world), error(&world.window_of(rank)->error.word[0]),
+        mine(channel(rank)), next(channel(rank + 1)), previous(channel(rank + world.ranks - 1)),
+        inbox(slots(rank, fifo)), outbox(slots(rank + 1, fifo)),
+        sent(mine.own.word[0]), taken(mine.own.word[1]) {}
+
+  __device__ Channel& channel(unsigned rank) const {
+    return world.window_of(rank % world.ranks)->channel[world.block()];
+  }
+  __device__ T* slots(unsigned rank, u64 fifo) const {
+    return (T*)(world.fifo_of(rank % world.ranks) + fifo) + world.block() * SLOTS * PIECE;
+  }
+
+  // The slot for the piece of that number, counted from the beginning of all calls; `box` is inbox or outbox.
+  __device__ T* slot(T* box, unsigned number) const {
+    return box + number % SLOTS * PIECE;
+  }
+
+  // A piece of n elements goes to the next rank.
+  __device__ void send(const T* from, u64 n) {
+    await(&mine.room.word[0], sent + 1 - SLOTS, world, error);
+    T* const to = slot(outbox, sent);
+    for (u64 i = threadIdx.x; i < n; i += blockDim.x) to[i] = from[i];
+    ++sent;
+    publish(&next.arrived.word[0], sent);
+  }
+
+  // A piece of n elements that the previous rank sent goes into the result.
+  __device__ void take(T* to, u64 n) {
+    await(&mine.arrived.word[0], taken + 1, world, error);
+    const T* const from = slot(inbox, taken);
+    for (u64 i = threadIdx.x; i < n; i += blockDim.x) to[i] = from[i];
+    ++taken;
+    publish(&previous.room.word[0], taken);
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(512, 1)
+    credit(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) count, PARAMETER(unsigned) root) {
+  const unsigned rank = world.rank();
+  const bool first = rank == root, last = (rank + 1) % world.ranks == root;
+  const T* const input = (const T*)world.send[rank];
+  T* const result = (T*)world.receive[rank];
+  Pipe pipe(world, fifo, rank);
+  for (u64 at = world.block() * PIECE; at < count; at += world.blocks * PIECE) {
+    const u64 n = count - at < PIECE ? count - at : PIECE;
+    if (!first) pipe.take(result + at, n);
+    else for (u64 i = threadIdx.x; i < n; i += blockDim.x) result[at + i] = input[at + i];
+    if (!last) pipe.send(result + at, n);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) pipe.mine.own.word[0] = pipe.sent, pipe.mine.own.word[1] = pipe.taken;  // for the next call
+}

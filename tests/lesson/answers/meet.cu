@@ -1,0 +1,37 @@
+// Exercise 1, meet: all ranks wait for each other.
+//
+// The kernel below is an all-reduce that is finished but for one function.  It runs once on every rank, with many
+// threads.  A rank must not read the inputs of others before they are there, and must not leave while others still read
+// its own; so all ranks meet twice.
+#include "flags.cuh"
+
+// The flag with which rank `from` tells rank `at` that it has come.  It lies in the memory of `at`; only `from` writes
+// it, and it is zero before the first call.
+__device__ inline Flag* flag_of(const Call& call, unsigned at, unsigned from) { return call.met(at, from); }
+
+// Returns when all ranks have called it with this `place`: 0 for the first meeting of a call, 1 for the second.
+__device__ inline void all_meet(const Call& call, unsigned place) {
+  Patience patience(call.world, call.mine->error.word, flag_of(call, call.rank, 0));  // to be asked after each look
+  const unsigned number = 2 * call.number + place;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (unsigned rank = 0; rank < call.world.ranks; rank++) store_release(flag_of(call, rank, call.rank), number);
+    for (unsigned rank = 0; rank < call.world.ranks; rank++)
+      while (load_acquire(flag_of(call, call.rank, rank)) < number && patience.again()) {}
+  }
+  __syncthreads();
+}
+
+// Given.  Every rank adds all inputs, and writes the sums to its own result.
+extern "C" __global__ void __launch_bounds__(512, 1) meet(PARAMETER(World) world, PARAMETER(u64) count) {
+  const Call call(world);
+  all_meet(call, 0);  // now every input is there
+  const u64 first = call.block * blockDim.x + threadIdx.x, threads = world.blocks * blockDim.x;
+  for (u64 i = first; i < count; i += threads) {
+    T sum = ((const T*)world.send[0])[i];
+    for (unsigned rank = 1; rank < world.ranks; rank++) sum = combine(sum, ((const T*)world.send[rank])[i]);
+    ((T*)world.receive[call.rank])[i] = sum;
+  }
+  all_meet(call, 1);  // now nobody reads this rank's input any more
+  call.leave();
+}

@@ -1,0 +1,55 @@
+// Publish: the root's array travels from rank to rank, and a flag tells when it has arrived.
+//
+//   root --copy--> root + 1 --copy--> root + 2 --copy--> ...     each into the result of the next rank
+//   root --flag--> root + 1 --flag--> root + 2 --flag--> ...     "what I copied is there"
+//
+// Fill in the three places marked YOUR CODE; README.md says what is given.
+#include "flags.cuh"
+
+// The flag that says "your result is there" to this block of rank `at`.  Only the rank before `at` writes it.
+__device__ inline Flag* flag_of(const World& world, unsigned at, u64 fifo) {
+  return (Flag*)(world.fifo_of(at) + fifo + world.block() * sizeof(Line));
+}
+
+// Copies this block's part of `count` elements.  The threads of the block take the elements by turns.
+__device__ inline void copy(const World& world, const T* from, T* to, u64 count) {
+  const u64 first = world.block() * blockDim.x + threadIdx.x, step = world.blocks * blockDim.x;
+  for (u64 i = first; i < count; i += step) to[i] = from[i];
+}
+
+// Raises the flag to `number`: everything that any thread of this block copied before is there.
+__device__ inline void tell(Flag* flag, unsigned number) {
+  __syncthreads();
+  if (threadIdx.x == 0) store_release(flag, number);
+}
+
+// Returns, in every thread of this block, when the flag shows `number`.
+__device__ inline void wait(const Flag* flag, unsigned number, const World& world, Flag* error) {
+  Patience patience(world, error, flag);  // counts the looks: `patience.again()` says whether to look once more
+  if (threadIdx.x == 0)
+    while (load_acquire(flag) != number && patience.again()) {}
+  __syncthreads();
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1)
+    pass_on(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) count, PARAMETER(unsigned) root) {
+  const Call call(world);
+  call.meet(0);  // from here on every rank has begun this call: its result may be written
+  const unsigned rank = call.rank, next = (rank + 1) % world.ranks;
+  const bool first = rank == root, last = next == root;
+  T* const mine = (T*)world.receive[rank];
+  T* const theirs = (T*)world.receive[next];
+  Flag* const my_flag = flag_of(world, rank, fifo);
+  Flag* const their_flag = flag_of(world, next, fifo);
+  Flag* const error = &call.mine->error.word[0];
+  const unsigned number = 2 * call.number + 1;  // a new one in every call, and never 0, which all memory is at first
+  if (first) copy(world, (const T*)world.send[rank], mine, count);
+
+  if (!first) wait(my_flag, number, world, error);
+  if (!last) {
+    copy(world, mine, theirs, count);
+    tell(their_flag, number);
+  }
+
+  call.leave();
+}
