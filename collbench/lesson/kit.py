@@ -3,7 +3,6 @@
 Their sentences, and where those stand, are `assets/kit.toml` and `assets/plan.md`; the rest is the page's `Content`.
 """
 
-import io
 import textwrap
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -154,15 +153,11 @@ def _rung(screen: Screen, layouts: Layouts) -> Iterator[tuple[Page, str]]:
 
 def _chapter(chapter: Chapter, layouts: Layouts) -> Iterator[tuple[Page, str]]:
     """Yield the guess, and the answer with its figure."""
-    from matplotlib.image import imread
-
     question, after = chapter.question, chapter.after
     yield layouts.page("introduced", "training", question=question, title=chapter.title, before=chapter.idea), ""
     page = layouts.page("chapter" if chapter.picture else "answer", "training", question=question, after=after)
     if chapter.picture:
-        axes = page.blank((5.5, 1.5, 7.3, 4.9))
-        axes.imshow(imread(io.BytesIO(chapter.picture)), interpolation="lanczos")
-        axes.set_anchor("N")
+        page.picture(chapter.picture, (5.5, 1.5, 7.3, 4.9))
     yield page, question.source
 
 
@@ -199,7 +194,7 @@ def sheet(content: Content, solved: bool = False) -> list[Page]:
     """Return the two pages of the sheet, or the same with its answers."""
     layouts = _layouts(content)
     pages = [layouts.page(layout, "sheet", A4, solved=solved) for layout in ("first", "second")]
-    rows = [("rung", "the question", "guess", "the number", "here")]
+    rows = [("rung", "the question", "guess", "a number", "value")]
     for screen in content.screens:
         asked, says = plain(screen.question.ask), plain(screen.number_says)
         answers = (plain(screen.question.choices[screen.question.answer]), screen.number) if solved else ("", "")

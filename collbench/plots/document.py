@@ -3,6 +3,7 @@
 Boxes are (left, top, width, height) in inches from the upper left corner of a page.
 """
 
+import io
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
@@ -74,6 +75,14 @@ class Page:
         axes.grid(visible=False)
         return axes
 
+    def picture(self, png: bytes, box: Box) -> None:
+        """Show a PNG as large as its box allows, at the top."""
+        from matplotlib.image import imread
+
+        axes = self.blank(box)
+        axes.imshow(imread(io.BytesIO(png)), interpolation="lanczos")
+        axes.set_anchor("N")
+
     def table(self, rows: Sequence[Sequence[str]], box: Box, widths: Sequence[float], size: float) -> None:
         """Write rows of equal height, the first bold, with a line below each and columns of those widths."""
         left, top, width, height = box
@@ -108,7 +117,7 @@ def _wrapped(words: str, letters: int) -> str:
     lines = []
     for line in words.split("\n"):
         indent = 5 * " " if line[1:4].isspace() else ""
-        lines.append(textwrap.fill(line, letters, subsequent_indent=indent))
+        lines.append(textwrap.fill(line, letters, subsequent_indent=indent, break_on_hyphens=False))
     return "\n".join(lines)
 
 
