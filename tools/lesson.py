@@ -1,6 +1,6 @@
-"""The numbers of the lessons, from the committed runs; `python -m tools.lesson` writes them anew.
+"""The numbers of runs in pages, and docs/lesson.md, from the committed runs; `python -m tools.lesson` writes both anew.
 
-In a lesson a number is a link to the run that it comes from, whose title says what it is, such as
+In a page such a number is a link to the run that it comes from, whose title says what it is, such as
 [7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of collbench/lesson/numbers.py, or of
 steps (tools/lesson_scaling.py).  The tables between the marks of BLOCKS are computed: from the textbooks' closed
 forms, or from runs.
@@ -16,10 +16,11 @@ from collbench.lesson.numbers import Numbers, ratio
 from collbench.results import family
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
-from tools import ROOT, lesson_scaling
+from tools import ROOT, lesson_page, lesson_scaling
 from tools.model import closed_forms as forms
 
-LESSONS = ROOT / "docs" / "lesson.md", ROOT / "docs" / "lesson-scaling.md"
+WRITTEN = ROOT / "docs" / "lesson.md"  # from the texts of `collbench lesson`
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("lesson", "lesson-scaling", "measuring", "model"))
 NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')
 
 RANKS, GPUS = 64, 8  # in all, and of a node
@@ -97,6 +98,7 @@ def rewritten(text: str, root: Path = ROOT) -> str:
 
 
 if __name__ == "__main__":
-    for lesson in LESSONS:
-        lesson.write_text(rewritten(lesson.read_text()))
-        print(f"{len(NUMBER.findall(lesson.read_text()))} numbers in {lesson.relative_to(ROOT)}")
+    WRITTEN.write_text(lesson_page.page())
+    for page in PAGES:
+        page.write_text(rewritten(page.read_text()))
+        print(f"{len(NUMBER.findall(page.read_text()))} numbers in {page.relative_to(ROOT)}")

@@ -25,6 +25,7 @@ from collbench.cli.running import run_session
 from collbench.errors import RunFileError, UsageError, writing
 from collbench.host.launcher import launched
 from collbench.lesson.content import Break
+from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import Session
 from collbench.platforms import on_auto
 from collbench.results import Result
@@ -42,7 +43,7 @@ class Part:
 
     name: str
     command: click.Command
-    words: str
+    words: str  # behind `collbench`, as a user would type them
     session: Callable[[Options], Session]
     here: bool = True  # measured, not predicted
 
@@ -53,22 +54,22 @@ def _sweep_session(options: Options) -> Session:
 
 def _parts() -> tuple[Part, ...]:
     steps = step.command.commands
-    trained = "--strategy ring,asynchronous --slow-rank 1 --seeds 6"
+    trained = "step strategies --strategy ring,asynchronous --slow-rank 1 --seeds 6"
     return (
-        Part("sweep", sweep.command, "--impl library,ladder -b 8 -e 8M -f 4", _sweep_session),
-        Part("explain", explain.command, "--impl ladder -b 2K -e 512K -f 256", explain.session),
+        Part("sweep", sweep.command, "sweep --impl library,ladder -b 8 -e 8M -f 4", _sweep_session),
+        Part("explain", explain.command, "explain --impl ladder -b 2K -e 512K -f 256", explain.session),
         Part("strategies", steps["strategies"], trained, lambda given: _step_sessions.strategies_session(given, None)),
         Part(
             "scale",
             steps["scale"],
-            "--on dgx-h100 --ranks 1,8..512 --compute 50ms --gradients 1G",
+            "step scale --on dgx-h100 --ranks 1,8..512 --compute 50ms --gradients 1G",
             _step_sessions.scale_session,
             here=False,
         ),
         Part(
             "overlap",
             steps["overlap"],
-            "--on dgx-h100 --ranks 64",
+            "step overlap --on dgx-h100 --ranks 64",
             _step_sessions.overlap_session,
             here=False,
         ),
@@ -111,7 +112,7 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, kit: bool, out: 
     else:
         gathered = []
         for place, part in enumerate(_parts(), 1):
-            click.echo(f"{place}/{len(_parts()) + 1}  {part.command.name} {part.words}", err=True)
+            click.echo(f"{place}/{len(_parts()) + 1}  collbench {part.words}", err=True)
             status = _measure(part, folder / part.name, on, ranks)
             if status:
                 click.echo("to go on from there, give the same command again", err=True)
@@ -131,7 +132,10 @@ def _measure(part: Part, place: Path, on: str, ranks: int | None) -> int:
         return 0
     planned = len(list(session.sweep.cases())) * len(session.sweep.implementations)
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):  # noqa: PTH123
-        return run_session(session, _Counted(part.name, planned if part.here else 0))
+        status = run_session(session, _Counted(part.words, planned if part.here else 0), quiet=not part.here)
+    if advice := disturbed_in_words(session.results):
+        click.echo(advice, err=True)
+    return status
 
 
 def _opened(part: Part, place: Path, on: str, ranks: int | None) -> Session | None:
@@ -144,13 +148,13 @@ def _opened(part: Part, place: Path, on: str, ranks: int | None) -> Session | No
     if found and part.command is sweep.command:
         return resuming_session(found.path)
     shutil.rmtree(place, ignore_errors=True)
-    words = [*part.words.split(), "--out", str(place)]
+    words = [*part.words[part.words.index("--") :].split(), "--out", str(place)]
     if part.here:
         platform = on_auto() if on == "auto" else on
         cores = max(2, min(MOST_RANKS, len(os.sched_getaffinity(0))))
         count = ranks or (cores if platform == "cpu" else None)
         words += ["--on", platform, *(["--ranks", str(count)] if count else [])]
-    return part.session(part.command.make_context(part.command.name, words).params)
+    return part.session(part.command.make_context(part.name, words).params)
 
 
 def _existing(place: Path) -> Run | None:

@@ -96,7 +96,7 @@ def checked(experiment: Experiment) -> Heard:
 
 def detected(experiment: Experiment) -> Heard:
     """Run the changed kernel as streams of calls under ThreadSanitizer, and return what that says."""
-    run = races.Run((experiment.rung,), experiment.ranks, stall=experiment.stall, patience=1000)
+    run = races.Run((experiment.rung,), experiment.ranks, stall=experiment.stall)
     try:
         races.launcher()
         binary = races.build(run.parts(), ((experiment.file, experiment.old, experiment.new),))

@@ -77,7 +77,7 @@ def _speed_up(run: Run, text: Mapping[str, Any]) -> _Said | None:
         "ranks": str(point.ranks),
         "compute": format_seconds(curve.base.row.computing()),
         "size": format_size(row.case.nbytes),
-        "speedup": f"{curve.speedup(point).value:.3g} times",
+        "speedup": f"{curve.speedup(point).value:,.0f} times",
         "efficiency": f"{point.efficiency.value:.0%}",
     }
     choices = [float(choice.rstrip("%")) / 100 for choice in text["choices"]]

@@ -12,7 +12,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import Unsupported
 from collbench.lesson.content import MODEL, Place
-from collbench.lesson.numbers import Numbers
+from collbench.lesson.numbers import Numbers, ratio
 from collbench.results import Prediction
 from collbench.topology import files
 from collbench.topology.system import System, launched_in_graph
@@ -36,6 +36,17 @@ def published() -> Mapping[str, Published]:
     texts = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))
     shared, found = texts["shared"], {key: Published(**each) for key, each in texts["p"].items()}
     return {key: replace(each, source=shared.get(each.source, each.source)) for key, each in found.items()}
+
+
+def engines() -> str:
+    """Return a Markdown table: NCCL's time over that of the fastest kernel of inference engines, and both times."""
+    table = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["engines"]
+    lines = [f"| | launch | {' | '.join(table['sizes'])} |", "|---|---|" + "---|" * len(table["sizes"])]
+    for row in table["rows"]:
+        pairs = zip(row["nccl"], row["kernel"], strict=True)
+        cells = (f"**{ratio(nccl / kernel)}** ({nccl:g} / {kernel:g} us)" for nccl, kernel in pairs)
+        lines.append(f"| {row['machine']} | {row['launch']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -103,14 +114,13 @@ def places() -> tuple[Place, ...]:
 def constants(measured: Numbers) -> tuple[float, float]:
     """Return seconds of a step, and bytes/s of a link: the least time of one step, and the most bytes in a time.
 
-    A step is what `one-shot-ll` takes at the smallest size, where it was measured, since it has one.
+    A step is the least that `one-shot-ll` takes, where it was measured, since it has one.
     """
     rows = measured.timed.items()
-    smallest = min(nbytes for _, nbytes in measured.timed)
-    single = measured.timed.get(("one-shot-ll", smallest))
-    least = min(row.typical for (_, nbytes), row in rows if nbytes == smallest)
+    single = [row.typical for (name, _), row in rows if name == "one-shot-ll"]
+    least = min(single or [row.typical for _, row in rows])
     rates = [row.case.nbytes * link_of(name, row.case) / row.typical for (name, _), row in rows]
-    return (single.typical if single else least), max(rates)
+    return least, max(rates)
 
 
 def link_of(name: str, case: Case) -> float:

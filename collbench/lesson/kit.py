@@ -148,7 +148,8 @@ def _rung(screen: Screen, layouts: Layouts) -> Iterator[tuple[Page, str]]:
     page = layouts.page("rung", screen.name, screen=screen, question=question)
     if screen.trace:
         _timeline(page, screen.trace)
-    yield page, question.source
+    measured = screen.formulas and HERE not in question.source
+    yield page, f"{HERE}; the answer is {question.source}" if measured else question.source
 
 
 def _chapter(chapter: Chapter, layouts: Layouts) -> Iterator[tuple[Page, str]]:

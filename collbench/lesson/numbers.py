@@ -59,11 +59,6 @@ class Numbers:
         names = dict.fromkeys(name for name, _ in (*self.timed, *self.explained))
         return next((name for known in libraries() for name in names if family(name) == known), "")
 
-    @property
-    def sizes(self) -> list[int]:
-        """Sizes with a time, in order."""
-        return sorted({nbytes for _, nbytes in self.timed})
-
     def curves(self) -> dict[str, dict[int, float]]:
         """Return seconds by implementation and size."""
         found: dict[str, dict[int, float]] = {}

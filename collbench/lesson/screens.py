@@ -37,7 +37,7 @@ class Teller:
     """Fills texts in with what runs, the model and others say."""
 
     here: Numbers
-    facts: Mapping[str, str]  # machine and ranks
+    facts: Mapping[str, str]  # machine, ranks, and the table of engines
 
     def say(self, title: str) -> str:
         """Return what stands for a title in braces; KeyError if nothing is known of it."""
@@ -150,8 +150,10 @@ def _from_traced(nbytes: int) -> float:
 # ---- the whole ----
 
 
-def content(runs: Sequence[Run], breaks: tuple[Break, ...] = ()) -> Content:
+def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), tell: type[Teller] = Teller) -> Content:
     """Return a lesson from runs that were measured, explained, or of training steps, and from what was broken.
+
+    *tell* fills numbers into texts: docs/lesson.md links each to its run.
 
     UsageError if no run has an all-reduce with a time.
     """
@@ -161,8 +163,8 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = ()) -> Content:
         raise UsageError(f"{', '.join(str(run.path) for run in runs)}: no all-reduce that was measured; {MEASURE}")
     row, constants = next(iter(here.timed.values())), elsewhere.constants(here)
     libraries = (found.label for (name, _), found in here.timed.items() if name == here.library)
-    facts = {"machine": first.header.topology.name, "ranks": str(row.case.ranks)}
-    teller = Teller(here, facts)
+    facts = {"machine": first.header.topology.name, "ranks": str(row.case.ranks), "engines": elsewhere.engines()}
+    teller = tell(here, facts)
     return Content(
         title=said["title"],
         intro=teller.text(said["intro"]),
@@ -195,7 +197,8 @@ def _reasons(teller: Teller, said: Iterable[Mapping[str, Any]]) -> Iterator[Reas
 
 
 def _sources(said: Any) -> Iterator[tuple[str, str]]:
-    """Yield what was published, and where, of each number that the texts quote."""
+    """Yield what was published, and where: of each number that the texts quote, and of the table."""
+    yield "NCCL and the kernels of inference engines", elsewhere.published()["launch"].source
     for key in sorted({title[2:] for title in titles(str(said)) if title.startswith("p:")}):
         quoted = elsewhere.published()[key]
         yield f"{quoted.value}: {quoted.what}", quoted.source

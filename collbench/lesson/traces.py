@@ -42,7 +42,7 @@ def _events(name: str, track: Track, ranks: int, lit: Mapping[str, tuple[int, ..
     named["others"] = tuple(other for other in range(ranks) if other != rank)
     words = {who: _listed(others) for who, others in named.items()}
     for span, part, before in meanings(track.spans, protocols()[protocol] if protocol else (), rank, ranks):
-        chunk = (rank + part["chunk"] - before) % ranks if "chunk" in part else None
+        chunk = chunk_of(part, before, rank, ranks)
         sources, targets = (_joined(named, part.get(way, ())) for way in ("from", "to"))
         says, start, lines = (
             part["says"].format(**words, chunk=chunk),
@@ -50,6 +50,11 @@ def _events(name: str, track: Track, ranks: int, lit: Mapping[str, tuple[int, ..
             lit.get(span.phase, ()),
         )
         yield Event(rank, span.phase, start, span.seconds, says, sources, targets, chunk, lines)
+
+
+def chunk_of(part: Mapping[str, Any], before: int, rank: int, ranks: int) -> int | None:
+    """Return the chunk that a part of a protocol is about, where that happened so often before."""
+    return (rank + part["chunk"] - before) % ranks if "chunk" in part else None
 
 
 def _joined(named: Mapping[str, tuple[int, ...]], words: Sequence[str]) -> tuple[int, ...]:

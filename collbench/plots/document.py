@@ -15,6 +15,7 @@ from collbench.plots.style import GREY, UNDATED, letters_of
 Box = tuple[float, float, float, float]
 SLIDE_SIZE, A4 = (13.333, 7.5), (8.27, 11.69)
 """Inches."""
+_BOLD = 1.15  # width of bold letters over that of others
 _MARGIN = 0.12  # of words in a coloured box
 _SMALLER = 0.97  # at most, times as large, until a text fits
 _NODE = {"boxstyle": "round,pad=0.4", "facecolor": "white"}
@@ -49,16 +50,15 @@ class Page:
         place = left / self._wide, 1 - top / self._tall
         looks: dict[str, Any] = {"va": "top", "linespacing": 1.3}
         written = self.figure.text(*place, "", **looks | font)
+        coded, wide = "family" in font, _BOLD if font.get("weight") == "bold" else 1.0
         while True:
-            lines = words.split("\n")
-            if "family" not in font:
-                lines = [textwrap.fill(line, letters_of(width, size)) for line in lines]
-            written.set(text="\n".join(lines), fontsize=size)
+            written.set(text=words if coded else _wrapped(words, letters_of(width, size * wide)), fontsize=size)
             extent = written.get_window_extent()
             wider, taller = extent.width / width / self.figure.dpi, extent.height / height / self.figure.dpi
             if max(wider, taller) <= 1:
                 return
-            size *= min(_SMALLER, 1 / wider, taller**-0.5)  # half as large, wrapped words fill a quarter
+            # Half as large, wrapped words fill a quarter; lines of code get shorter, others are wrapped anew.
+            size *= min(_SMALLER, taller**-0.5, 1 / wider if coded else 1)
 
     def axes(self, box: Box) -> Axes:
         """Return axes in a box."""
@@ -101,6 +101,15 @@ class Page:
             for start, end in pairs:
                 line = {"arrowstyle": "-|>", "color": color, "shrinkA": 2 * size, "shrinkB": 2 * size, "linewidth": 1.5}
                 axes.annotate("", nodes[end], nodes[start], arrowprops=line)
+
+
+def _wrapped(words: str, letters: int) -> str:
+    """Return words in lines of so many letters; what goes on below a choice, `A   one-shot`, stands below its words."""
+    lines = []
+    for line in words.split("\n"):
+        indent = 5 * " " if line[1:4].isspace() else ""
+        lines.append(textwrap.fill(line, letters, subsequent_indent=indent))
+    return "\n".join(lines)
 
 
 class Layouts:

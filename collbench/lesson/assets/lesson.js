@@ -250,11 +250,16 @@
     return first * (last / first) ** (Math.log(bytes / low) / Math.log(high / low));
   }
 
+  function roughly(bytes) { // two digits, in the unit that it is shown in
+    const unit = 1024 ** Math.floor(Math.log(bytes) / Math.log(1024));
+    return size(unit * Number((bytes / unit).toPrecision(2)));
+  }
+
   function crossover(model, points, bytes, place) {
     const stretches = winners(model), ends = crossings(model);
     const ways = stretches.map(({ best }, number) => {
       const alike = best.length > 1 ? " (alike)" : "";
-      return `${list(best)}${alike}${number < ends.length ? ` up to ${size(Number(ends[number].toPrecision(2)))}` : ""}`;
+      return `${list(best)}${alike}${number < ends.length ? ` up to ${roughly(ends[number])}` : ""}`;
     });
     const fastest = winners((line) => model(line, bytes))[0].best, seconds = model(fastest[0], bytes);
     const known = between(points, bytes);
@@ -496,7 +501,7 @@
 
   // ---- the drawing: ranks as boxes, chunks with a stripe for each rank whose part they hold, arrows ----
   const HIGH = 116, ROOM = 92; // of a box, and between rows of boxes
-  const LANES = { pull: 8, push: 21, flag: 35, wait: 49 }; // pixels beside the line between two boxes
+  const LANES = { wait: 0, pull: 11, push: 29, flag: 43 }; // pixels beside the line between two boxes
 
   function places(ranks, width) {
     const wide = Math.min(250, (width - 108) / 2), left = 2, right = width - wide - 2, low = HIGH + ROOM;
@@ -576,7 +581,7 @@
 
   function arrow() {
     const line = draw("line"), head = draw("path", { class: "head", d: "M0 0 -9 -4.5 -9 4.5Z" });
-    const load = draw("rect", { class: "load", x: -11, y: -8, width: 22, height: 16, rx: 3 });
+    const load = draw("rect", { class: "load", x: -9, y: -8, width: 18, height: 16, rx: 3 });
     const label = draw("text", { class: "load", y: 4.5, "text-anchor": "middle", style: "fill:var(--page);font-size:12px" });
     const dot = draw("svg", { class: "dot", viewBox: "-12 -11 24 22", "aria-hidden": "true" }, load, label, draw("path", { class: "pole", d: "M-4 9V-9H9L5 -5 9 -1H-4Z" }));
     const self = { group: draw("g", { class: "arrow" }, line, head), dot, way: null };
