@@ -11,8 +11,8 @@ HEAVY = {  # library: modules, or packages, that may import it
     "click": ("cli",),
     "cuda": ("platforms.gpu",),
     "cupy": ("platforms.gpu.cuda",),
-    "jinja2": ("reports",),
-    "matplotlib": ("plots", "report.machines"),
+    "jinja2": ("reports", "lesson.page", "lesson.kit"),
+    "matplotlib": ("plots", "lesson.kit"),
     "mpi4py": (
         *("platforms.cpu", "platforms.mpi_processes", "measure.watchdog"),
         *("algorithms.mpi", "algorithms.mpi_python"),
