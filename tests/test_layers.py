@@ -11,7 +11,7 @@ HEAVY = {  # library: modules, or packages, that may import it
     "click": ("cli",),
     "cuda": ("platforms.gpu",),
     "cupy": ("platforms.gpu.cuda",),
-    "jinja2": ("reports", "lesson.page", "lesson.kit"),
+    "jinja2": ("reports", "lesson.page", "plots.document"),
     "matplotlib": ("plots", "lesson.kit"),
     "mpi4py": (
         *("platforms.cpu", "platforms.mpi_processes", "measure.watchdog"),
