@@ -69,7 +69,7 @@ PLACES = {
     "dgx-h100": _Described("dgx-h100", "8 H100 with NVLink, each operation launched"),
     "dgx-h100-graph": _Described("dgx-h100", "8 H100 with NVLink, in a CUDA graph", graph=True),
     "dgx-b200-graph": _Described("dgx-b200", "8 B200 with NVLink, in a CUDA graph", graph=True),
-    "pcie4-l40s": _Described("pcie4-l40s", "8 L40S over PCIe"),
+    "pcie4-l40s": _Described("pcie4-l40s", "8 L40S over PCIe (of hand-written kernels a bound)"),
     "pcie4-l40s-no-p2p": _Described("pcie4-l40s-no-p2p", "8 L40S over PCIe that cannot reach each other's memory"),
     "dgx-h100-2-nodes": _Described("dgx-h100", "16 H100 in two nodes", ranks=16),
 }
