@@ -1,14 +1,8 @@
-"""The numbers of the lessons, from the committed runs; `python -m tools.lesson` writes them anew.
+"""The numbers of runs in pages, and docs/lesson.md, from the committed runs; `python -m tools.lesson` writes both anew.
 
-In a lesson a number is a link to the run that it comes from, whose title says what it is, such as
-[7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of
-
-    A / B at SIZE           how many times as long A took
-    A at SIZE               the time of A
-    busbw of A at SIZE      in GB/s
-    PART of A at SIZE       share of an explanation: launch, waited, moved, added, published
-
-or of steps (tools/lesson_scaling.py).  The tables between the marks of BLOCKS are computed: from the textbooks' closed
+In a page such a number is a link to the run that it comes from, whose title says what it is, such as
+[7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of collbench/lesson/numbers.py, or of
+steps (tools/lesson_scaling.py).  The tables between the marks of BLOCKS are computed: from the textbooks' closed
 forms, or from runs.
 """
 
@@ -18,13 +12,15 @@ from functools import cache
 from pathlib import Path
 
 from collbench.algorithms import is_library
-from collbench.results import PARTS, Explanation, Measurement, Prediction, family
+from collbench.lesson.numbers import Numbers, ratio
+from collbench.results import family
 from collbench.runfile.store import read
-from collbench.units import format_rate, format_seconds, format_size, parse_size
-from tools import ROOT, lesson_scaling
+from collbench.units import format_seconds, format_size
+from tools import ROOT, lesson_page, lesson_scaling
 from tools.model import closed_forms as forms
 
-LESSONS = ROOT / "docs" / "lesson.md", ROOT / "docs" / "lesson-scaling.md"
+WRITTEN = ROOT / "docs" / "lesson.md"  # from the texts of `collbench lesson`
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("lesson", "lesson-scaling", "measuring", "model"))
 NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')
 
 RANKS, GPUS = 64, 8  # in all, and of a node
@@ -43,46 +39,16 @@ LIBRARIES = ROOT / "results" / "cpu-2-ranks-libraries"
 LIBRARY_SIZES = (8, 2**11, 2**17, 2**23, 2**27)
 TEXTBOOK_SIZES = (2**10, 2**20, 2**26, 2**30)
 
-Row = Measurement | Explanation | Prediction
-Results = dict[tuple[str, int], Row]
-
 
 @cache
-def results(folder: Path) -> Results:
-    """By implementation and size, the all-reduces of a run."""
-    every = [result for result in read(folder).results if isinstance(result, Row)]
-    allreduces = [result for result in every if result.case.collective.name == "allreduce"]
-    return {(result.implementation, result.case.nbytes): result for result in allreduces}
+def numbers(folder: Path) -> Numbers:
+    """What the all-reduces of a run say."""
+    return Numbers.of(read(folder).results)
 
 
 def value(folder: Path, title: str) -> str:
     """What a title says; KeyError if the run has no such thing."""
-    if of_steps := lesson_scaling.value(folder, title):
-        return of_steps
-    words, _, size = title.rpartition(" at ")
-    measured, nbytes = results(folder), parse_size(size)
-    if " / " in words:
-        above, below = (time(measured[name, nbytes]) for name in words.split(" / "))
-        return ratio(above / below)
-    what, _, name = words.rpartition(" of ")
-    result = measured[name or words, nbytes]
-    if what in PARTS and isinstance(result, Explanation):
-        return f"{result.share(what):.0%}"
-    if what == "busbw" and isinstance(result, Measurement):
-        return f"{format_rate(result.busbw)} GB/s"
-    if what:
-        raise KeyError(title)
-    return format_seconds(time(result))
-
-
-def time(result: Row) -> float:
-    """Seconds of an operation."""
-    return result.seconds if isinstance(result, Explanation) else result.typical
-
-
-def ratio(number: float) -> str:
-    """Two digits that count."""
-    return f"{number:.2f}x" if number < 1 else f"{number:.1f}x" if number < 10 else f"{number:.0f}x"
+    return lesson_scaling.value(folder, title) or numbers(folder).say(title)
 
 
 def textbook() -> str:
@@ -98,22 +64,23 @@ def several_libraries() -> str:
     """Every MPI library from the compiled loop and from Python, the best rung, and how much faster that is."""
     sizes = " | ".join(map(format_size, LIBRARY_SIZES))
     lines = [f"| | {sizes} |", "|---|" + "---|" * len(LIBRARY_SIZES)]
-    measured = results(LIBRARIES)
+    measured = numbers(LIBRARIES).timed
     own = dict.fromkeys(name for name, _ in measured if family(name) in ("mpi", "mpi-python"))
     for name in own:
         rows = [measured[name, size] for size in LIBRARY_SIZES]
-        lines.append(f"| {rows[0].label} | {' | '.join(format_seconds(time(row)) for row in rows)} |")
-    rungs = [_fastest(measured, size, lambda name: name not in own and name != "auto") for size in LIBRARY_SIZES]
-    mpis = [_fastest(measured, size, is_library) for size in LIBRARY_SIZES]
+        lines.append(f"| {rows[0].label} | {' | '.join(format_seconds(row.typical) for row in rows)} |")
+    rungs = [_fastest(size, lambda name: name not in own and name != "auto") for size in LIBRARY_SIZES]
+    mpis = [_fastest(size, is_library) for size in LIBRARY_SIZES]
     lines.append(f"| the best rung | {' | '.join(f'{rung}, {format_seconds(took)}' for rung, took in rungs)} |")
     factors = (f"{ratio(slow / fast)}" for (_, slow), (_, fast) in zip(mpis, rungs, strict=True))
     lines.append(f"| the best MPI over it | {' | '.join(factors)} |")
     return "\n".join(lines)
 
 
-def _fastest(measured: Results, size: int, wanted: Callable[[str], bool]) -> tuple[str, float]:
+def _fastest(size: int, wanted: Callable[[str], bool]) -> tuple[str, float]:
     """Implementation and seconds."""
-    times = {name: time(row) for (name, nbytes), row in measured.items() if nbytes == size and wanted(name)}
+    rows = numbers(LIBRARIES).timed.items()
+    times = {name: row.typical for (name, nbytes), row in rows if nbytes == size and wanted(name)}
     name = min(times, key=lambda name: times[name])
     return name, times[name]
 
@@ -131,6 +98,7 @@ def rewritten(text: str, root: Path = ROOT) -> str:
 
 
 if __name__ == "__main__":
-    for lesson in LESSONS:
-        lesson.write_text(rewritten(lesson.read_text()))
-        print(f"{len(NUMBER.findall(lesson.read_text()))} numbers in {lesson.relative_to(ROOT)}")
+    WRITTEN.write_text(lesson_page.page())
+    for page in PAGES:
+        page.write_text(rewritten(page.read_text()))
+        print(f"{len(NUMBER.findall(page.read_text()))} numbers in {page.relative_to(ROOT)}")

@@ -17,6 +17,7 @@ SECTIONS = {
     "Measure": ("check", "sweep", "verify", "explain", "step", "launch"),
     "Understand": ("compare", "diagnose", "fit", "plot", "report"),
     "Predict": ("predict", "train", "topo"),
+    "Learn": ("lesson", "exercise"),
     "Files": ("runs", "import", "export"),
 }
 """Where `--help` lists a command; the others stand in a last section."""

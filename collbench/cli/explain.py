@@ -5,6 +5,7 @@ For example:
   collbench explain --impl ring-flags,one-shot-ll -b 8 -e 2M
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -49,23 +50,28 @@ def command(**options: Any) -> int:
 
     Every kernel runs as it is and again with a log of each hop: waiting, moving, adding, publishing.
     """
-    joined = launched()
-    request = sweep_request(options, maxbytes=options["maxbytes"] or options["minbytes"])
-    platform, sweep = measured_sweep(request, joined)
-    sweep = replace(sweep, sampling=replace(sweep.sampling, traced=True))
-    session = Session(platform, sweep, joined, options["out"] or default_folder(sweep))
+    explained = session(options)
     table = ResultTable(
         lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
         EXPLAIN.heading,
         lambda result: row(result, None),
     )
-    if interrupted := run_session(session, table):
+    if interrupted := run_session(explained, table):
         return interrupted
-    if session.leader:
+    if explained.leader:
         click.echo(f"\n{EXPLAIN_LEGEND}", err=True)
-        folder = say_where(session, options["formats"])
-        explained = [result for result in session.results if isinstance(result, Explanation)]
-        if any(result.tracks for result in explained):
-            perfetto.write(explained, folder / "trace.json")
+        folder = say_where(explained, options["formats"])
+        rows = [result for result in explained.results if isinstance(result, Explanation)]
+        if any(result.tracks for result in rows):
+            perfetto.write(rows, folder / "trace.json")
             click.echo(f"trace: {folder / 'trace.json'} (open it at ui.perfetto.dev)")
-    return finish([session])
+    return finish([explained])
+
+
+def session(options: Mapping[str, Any]) -> Session:
+    """Return the session of `collbench explain`, by its options."""
+    joined = launched()
+    request = sweep_request(options, maxbytes=options["maxbytes"] or options["minbytes"])
+    platform, sweep = measured_sweep(request, joined)
+    sweep = replace(sweep, sampling=replace(sweep.sampling, traced=True))
+    return Session(platform, sweep, joined, options["out"] or default_folder(sweep))

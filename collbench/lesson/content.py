@@ -6,6 +6,8 @@ Texts are Markdown, in which every number is filled in already.  Times are secon
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from collbench.runfile.store import Run
+
 HERE, PUBLISHED, MODEL = "measured here", "published", "model"
 """Where a number comes from."""
 
@@ -87,7 +89,7 @@ class Screen:
     number: str  # the figure to remember, "27x"
     number_says: str  # what that is: "as long as ring-flags at 8 B"
     command: str  # that shows it
-    code: Code
+    code: tuple[Code, ...]  # excerpts; lines of events count on from one to the next
     question: Question
     after: str  # shown after the guess
     formulas: tuple[Formula, ...] = ()  # at a small and at a large size; none where it was not measured
@@ -152,7 +154,21 @@ class Chapter:
     after: str
     command: str
     figure: str = ""  # an SVG, or nothing
+    picture: bytes = b""  # the same as a PNG, for slides
     caption: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Another machine, as the model has it."""
+
+    name: str  # "DGX H100, replayed from a graph"
+    source: str
+    ranks: int
+    latency: float  # seconds of a step
+    bandwidth: float  # bytes/s of a link
+    library: str
+    curves: Mapping[str, Mapping[int, float]]  # seconds by implementation and size; the library's by its name
 
 
 @dataclass(frozen=True)
@@ -167,12 +183,16 @@ class Content:
     latency: float  # of a step here, seconds
     bandwidth: float  # of a link here, bytes/s
     curves: Mapping[str, Mapping[int, float]]  # measured seconds by implementation and size
-    places: tuple[Mapping[str, object], ...]  # the model's curves elsewhere, by place (elsewhere.py)
+    places: tuple[Place, ...]  # the model's curves elsewhere
     questions: tuple[Question, ...]  # which wins where
     screens: tuple[Screen, ...]
     losing: tuple[Reason, ...]
     winning: tuple[Reason, ...]
     breaks: tuple[Break, ...]
     chapters: tuple[Chapter, ...]
+    runs: tuple[Run, ...] = ()  # that the curves are of
     sources: tuple[tuple[str, str], ...] = ()  # of published numbers: name and where they stand
     figures: Mapping[str, str] | None = None  # SVG by name, of plots
+    formula: str = ""  # the text before the numbers that can be dragged
+    here: str = ""  # what to keep in mind of numbers that were measured here
+    training: str = ""  # the text before the chapters

@@ -61,13 +61,13 @@ def stacked_bar(
 
 
 def patch_legend(
-    figure: Figure, colours: Mapping[str, Any], columns: int = 0, place: Any = "outside lower center"
+    figure: Figure, colours: Mapping[str, Any], columns: int = 0, place: Any = "outside lower center", **looks: Any
 ) -> None:
     """Explain colours below the panels, by default side by side."""
     from matplotlib.patches import Patch
 
     handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
-    figure.legend(handles=handles, loc=place, ncols=columns or len(handles))
+    figure.legend(handles=handles, loc=place, ncols=columns or len(handles), **looks)
 
 
 def efficiency_axes(axes: Axes, counts: Sequence[int], shown: Sequence[int]) -> None:

@@ -60,6 +60,15 @@ def page_png(figure: Figure) -> bytes:
         return png(figure, _PAGE_DPI, _PAGE_COLOURS)
 
 
+def page_svg(figure: Figure) -> str:
+    """Return an SVG that stands in a page: the element alone, as text; the same figure gives the same text."""
+    drawn = io.StringIO()
+    with style():
+        figure.savefig(drawn, format="svg", metadata=UNDATED["svg"])
+    text = drawn.getvalue()
+    return text[text.index("<svg") :]
+
+
 def png(figure: Figure, dpi: int, colours: int = _COLOURS) -> bytes:
     """Return the bytes of a PNG with at most so many colours; the same figure gives the same bytes.
 

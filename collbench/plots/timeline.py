@@ -3,7 +3,7 @@
 Of an operation with more hops than can be seen, a row is shares of time by bin, and a stretch below shows single hops.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import DARK, OTHERS, style
 from collbench.plots.style import PHASES as COLOURS
 from collbench.results import PARTS, Explanation, by_key
-from collbench.results.collectives import PHASES, Track
+from collbench.results.collectives import PHASES, Span, Track
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
 
@@ -75,8 +75,7 @@ def _timeline(explanation: Explanation) -> Figure:
         _binned(whole, shown, end)
         _stretch(whole, below[0], shown, end)
     else:
-        _spans(whole, shown)
-    _finish(whole, shown, (0.0, end))
+        draw_spans(whole, _rows(shown), (0.0, end))
     case = explanation.case
     heading(drawn, f"{explanation.implementation}: one {case.title}, {format_size(case.nbytes)}")
     traced, usual = format_seconds(explanation.traced), format_seconds(explanation.seconds)
@@ -89,12 +88,30 @@ def _timeline(explanation: Explanation) -> Figure:
     return drawn
 
 
-def _spans(axes: Axes, shown: Sequence[Track]) -> None:
-    """Draw every piece as it was."""
-    for row, track in enumerate(shown):
+def draw_spans(axes: Axes, rows: Mapping[str, Sequence[Span]], view: tuple[float, float]) -> None:
+    """Draw every span into the row of its name, against time.
+
+    Args:
+        axes: Where to.
+        rows: The spans by the name of their row, those of the top row first; seconds by one clock.
+        view: The first and the last second that is seen.
+
+    """
+    for row, spans in enumerate(rows.values()):
         for phase in PHASES:
-            pieces = [(track.start + span.start, span.seconds) for span in track.spans if span.phase == phase]
+            pieces = [(span.start, span.seconds) for span in spans if span.phase == phase]
             axes.broken_barh(pieces, (row - 0.4, 0.8), color=COLOURS[phase], linewidth=0)
+    _finish(axes, list(rows), view)
+
+
+def _rows(shown: Sequence[Track]) -> dict[str, list[Span]]:
+    """Return every track's spans by its name, by the clock that the ranks share."""
+    several = len({track.block for track in shown}) > 1
+    rows = {}
+    for track in shown:
+        name = f"rank {track.rank}" + (f", block {track.block}" if several else "")
+        rows[name] = [span._replace(start=track.start + span.start) for span in track.spans]
+    return rows
 
 
 def spent(track: Track, edges: Floats) -> Floats:
@@ -119,6 +136,7 @@ def _binned(axes: Axes, shown: Sequence[Track], end: float) -> None:
         for phase, high in zip(PHASES, height, strict=True):
             axes.stairs(row + 0.4 - high, edges, baseline=row + 0.4 - low, fill=True, color=COLOURS[phase])
             low = high
+    _finish(axes, list(_rows(shown)), (0.0, end))
     axes.set_title(f"shares of every {format_seconds(edges[1])}", fontsize="small")
 
 
@@ -132,8 +150,7 @@ def _stretch(whole: Axes, axes: Axes, shown: Sequence[Track], end: float) -> Non
     typical = _rates(shown, 0.0, end)
     apart = [float(np.abs(_rates(shown, start, length) - typical).sum()) for start in starts]
     start = float(starts[int(np.argmin(apart))])
-    _spans(axes, shown)
-    _finish(axes, shown, (start, start + length))
+    draw_spans(axes, _rows(shown), (start, start + length))
     axes.set_title(f"{format_seconds(length)} of it, piece by piece", fontsize="small")
     whole.axvspan(start, start + length, facecolor="none", edgecolor=DARK, linewidth=1.2, zorder=3, gid="stretch")
 
@@ -145,11 +162,9 @@ def _rates(shown: Sequence[Track], start: float, length: float) -> Floats:
     return rates
 
 
-def _finish(axes: Axes, shown: Sequence[Track], view: tuple[float, float]) -> None:
+def _finish(axes: Axes, names: Sequence[str], view: tuple[float, float]) -> None:
     """Name the rows, and set up the axis of time."""
-    several = len({track.block for track in shown}) > 1
-    labels = [f"rank {track.rank}" + (f", block {track.block}" if several else "") for track in shown]
-    name_rows(axes, labels)
+    name_rows(axes, names)
     axes.set_xlim(*view)
     grid_along_x(axes)
     axes.xaxis.set_major_formatter(seconds_tick)

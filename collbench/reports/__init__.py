@@ -14,7 +14,7 @@ from functools import partial
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from collbench import __version__
@@ -49,22 +49,19 @@ def build(runs: Sequence[Run], name: str | None = None) -> str:
         UsageError: There is no such system.
 
     """
-    library = _file("plotly/plotly-basic.min.js")
-    script = _file("fflate/fflate.js") + _file("views.js") + _file("report.js")
-    environment = Environment(
-        loader=PackageLoader(__name__, "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html").render(
-        **_content([analysed(run, name) for run in safe_runs(runs)]),
-        version=__version__,
-        policy=_policy(library, script),
-        style=Markup(_file("report.css") + phase_css(".part.")),
-        library=packed(library),
-        script=Markup(script),
+    library = asset("plotly/plotly-basic.min.js")
+    script = asset("fflate/fflate.js") + asset("views.js") + asset("report.js")
+    return (
+        templates(PackageLoader(__name__, "templates"))
+        .get_template("page.html")
+        .render(
+            **_content([analysed(run, name) for run in safe_runs(runs)]),
+            version=__version__,
+            policy=policy(library, script),
+            style=Markup(asset("colours.css") + asset("report.css") + phase_css(".part.")),
+            library=packed(library),
+            script=Markup(script),
+        )
     )
 
 
@@ -104,7 +101,12 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
     }
 
 
-def _policy(*scripts: str) -> str:
+def templates(loader: BaseLoader) -> Environment:
+    """Return templates of pages: every text that they are given is escaped, and a name that they lack is an error."""
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+def policy(*scripts: str) -> str:
     """Return a Content-Security-Policy: no request to anywhere, and no script but these.
 
     Plotly sets styles, which a policy has no finer word for.
@@ -126,5 +128,6 @@ def packed(text: str) -> str:
     return base64.b64encode(deflate.compress(text.encode()) + deflate.flush()).decode()
 
 
-def _file(name: str) -> str:
+def asset(name: str) -> str:
+    """Return the text of a file that pages are made of: `colours.css`, light and dark; `views.js`, texts of units."""
     return (resources.files(__name__) / name).read_text(encoding="utf-8")

@@ -49,7 +49,7 @@ struct Options {
 
 const unsigned SLOT = 16;  // elements of a piece: few, so that a chunk takes several laps
 const unsigned BOX = 1152;  // bytes: 18 groups of bfloat16, so that a warp's tile fits and a message takes several rounds
-const unsigned MANY_LOOKS = 5000, LONG_IDLE = 20000;  // in vain; milliseconds
+const unsigned MANY_LOOKS = 5000, LONG_IDLE = 20000, MOST_IDLE = 60000;  // in vain; milliseconds
 const unsigned SLOT_BYTES = SLOT * sizeof(T), MOST_BLOCKS = 2;
 
 struct Plan {
@@ -325,20 +325,21 @@ struct Streams {
   }
 
   // Gives up when `patience` milliseconds pass in which no rank ends a call.  A careful one asks for more: that no thread
-  // takes a step, though all had the time to, as their looks in vain or the time that they computed say.
+  // takes a step, though all had the time to, as their looks in vain or the time that they computed say; or for a minute.
   void run() const {
     tell_places();
     std::vector<std::thread> drivers;
     for (const auto& rank : ranks) drivers.emplace_back([&rank] { rank->run(); });
-    unsigned idle = 0, before = 0, looked = 0;
+    unsigned idle = 0, before = 0, looked = 0, past = 0, ended = 0;
     clock_t computed = 0;
     for (unsigned done; (done = total(&Rank::done)) < plan.ranks * plan.calls;) {
       const unsigned now = done + (plan.careful ? steps.load(std::memory_order_relaxed) : 0);
       if (now != before) idle = 0, looked = looks.load(std::memory_order_relaxed), computed = clock();
-      before = now;
+      past = done == ended ? past + 1 : 0;
+      before = now, ended = done;
       const bool had_time = looks.load(std::memory_order_relaxed) - looked > MANY_LOOKS || idle > LONG_IDLE ||
                             clock() - computed > 2 * CLOCKS_PER_SEC;
-      if (++idle > plan.patience && (had_time || !plan.careful)) {
+      if ((++idle > plan.patience && (had_time || !plan.careful)) || past > MOST_IDLE) {
         report(true);
         _exit(0);
       }

@@ -119,7 +119,7 @@ def test_a_command_is_a_file_that_defines_one() -> None:
     assert not {"options", "tables", "progress", "running", "ab"} & set(NAMES)
     lines = CliRunner().invoke(group, ["--help"]).output.splitlines()
     assert [line for line in lines if line.endswith(":") and line[0] != " "] == [
-        *("Options:", "Measure:", "Understand:", "Predict:", "Files:", "More:")
+        *("Options:", "Measure:", "Understand:", "Predict:", "Learn:", "Files:", "More:")
     ]
     for name in NAMES:
         assert len([line for line in lines if line.startswith(f"  {name} ")]) == 1, name

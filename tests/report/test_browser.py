@@ -1,17 +1,12 @@
 """The report in a real browser: its curves against the data, its controls by mouse and keyboard, its silence."""
 
-import json
-import os
-import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -21,16 +16,13 @@ from collbench import reports
 from collbench.results import Note, Prediction, Skipped
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
+from tests.browser import asked_for, browser, show
 from tests.conftest import case, measurement
 from tests.report.pages import SCRIPT, SIZES, data_of, times, write
 
+__all__ = ["browser"]  # a fixture
 pytestmark = pytest.mark.full
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-ARGUMENTS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-default-apps --disable-extensions --mute-audio"
-)
 NAMES = ["mpi", "ring-flags", "two-shot", SCRIPT]
 
 
@@ -43,11 +35,7 @@ class Page:
         self.data: Any = data_of(place.read_text())
 
     def open(self, width: int = 1280, theme: str = "light") -> None:
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
-        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-        self.browser.get(self.url)
+        show(self.browser, self.url, width, {"prefers-color-scheme": theme})
 
     def run(self, script: str, *arguments: object) -> Any:
         return self.browser.execute_script(script, *arguments)  # type: ignore[no-untyped-call]
@@ -80,27 +68,6 @@ class Page:
 
     def title(self) -> str:
         return self.find("#plot .ytitle").text
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    """One for all; without it a reason to skip on a user's machine, and a failure in CI."""
-    if not CHROMIUM or not DRIVER:
-        missing = "chromium and chromedriver are not installed"
-        if "CI" in os.environ:
-            pytest.fail(missing)
-        pytest.skip(missing)
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in (*ARGUMENTS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = Service(DRIVER)
-    driver = webdriver.Chrome(options=options, service=service)
-    try:
-        yield driver
-    finally:
-        driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -224,10 +191,7 @@ def test_nothing_is_asked_of_a_network_and_nothing_goes_wrong(page: Page) -> Non
     page.find("#plot").send_keys(Keys.ARROW_RIGHT)
     page.find("#theme").click()
     assert page.browser.get_log("browser") == []
-    messages = [json.loads(entry["message"])["message"] for entry in page.browser.get_log("performance")]
-    urls = [
-        message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"
-    ]
+    urls = asked_for(page.browser)
     assert page.url in urls
     assert not [url for url in urls if not url.startswith(("file:", "data:", "blob:"))]
 

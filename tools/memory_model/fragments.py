@@ -184,6 +184,15 @@ FRAGMENTS: list[Fragment] = [
         ),
     ),
     Fragment(
+        "two packets",
+        "data is read that did not come with its epoch",
+        "a != 7 or b != 8",
+        (  # as the two halves of a vector, which come in no order
+            "0.0: st.relaxed.sys.b64 [first], {7, 1}; st.relaxed.sys.b64 [second], {8, 1}",
+            "1.0: ld.relaxed.sys.b64 {a, e}, [first] == 1; ld.relaxed.sys.b64 {b, f}, [second] == 1",
+        ),
+    ),
+    Fragment(
         "packets, three calls",
         "a call reads the packet of another",
         "a != 5 or b != 6 or c != 7 or d != 8",
@@ -295,6 +304,18 @@ def on_one_device(fragment: Fragment) -> Fragment:
     return replace(fragment, name=ON_ONE_DEVICE + fragment.name, threads=threads)
 
 
+def in_one_thread(fragment: Fragment) -> Fragment:
+    """The same with one thread a block, which does between two barriers what the block's threads did; for pictures."""
+    places = dict.fromkeys(thread.partition(":")[0] for thread in fragment.threads)
+    threads = []
+    for place in places:
+        codes = [thread.partition(":")[2] for thread in fragment.threads if thread.startswith(f"{place}:")]
+        rounds = zip(*(code.split("bar.sync 0") for code in codes), strict=True)
+        steps = [step.strip("; ") for parts in rounds for step in parts]
+        threads.append(f"{place}: {'; '.join(filter(None, steps))}")
+    return replace(fragment, threads=tuple(threads))
+
+
 BETWEEN_DEVICES = tuple(FRAGMENTS)
 FRAGMENTS += [
     on_one_device(fragment)
@@ -350,6 +371,7 @@ WEAKENINGS = [
     Weakening("packet as v4.u32", "packet", (("v2.b64", "v4.u32"),)),
     Weakening("packet read weakly", "packet", (("ld.relaxed.sys", "ld"),)),
     Weakening("packet at gpu scope", "packet of one word", (("st.relaxed.sys", "st.relaxed.gpu"),)),
+    Weakening("second packet not looked at", "two packets", (("[second] == 1", "[second]"),)),
     Weakening("epoch not looked at", "packets, three calls", ((" == 1", ""),)),
     Weakening("one buffer for all packets", "packets, a slow receiver", (("[even1]", "[odd1]"),)),
     *(

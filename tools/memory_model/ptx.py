@@ -7,6 +7,7 @@ and of Dartagnan (cat/ptx-v7.5.cat) were consulted; docs/kernels.md says what wa
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
@@ -131,8 +132,24 @@ AXIOMS: dict[str, Callable[[Execution, Pairs], bool]] = {
 }
 
 
+@dataclass(frozen=True)
+class Witness:
+    """An execution that the model allows, with a coherence order that makes it so and what its accesses see."""
+
+    execution: Execution
+    coherence: Pairs
+    values: dict[Slot, int]
+
+
 def reachable(threads: Iterable[str] | Program, outcome: str, initially: Mapping[str, int] | None = None) -> bool:
-    """Whether the model allows an execution that ends with the outcome.
+    """Whether the model allows an execution that ends with the outcome; for what both are, see `witness`."""
+    return witness(threads, outcome, initially) is not None
+
+
+def witness(
+    threads: Iterable[str] | Program, outcome: str, initially: Mapping[str, int] | None = None
+) -> Witness | None:
+    """Return the first execution found that the model allows and that ends with the outcome; None if there is none.
 
     The outcome is an expression of registers, and of scalar locations for the value of their last write (all others
     then precede it in coherence order).  Memory is `initially` zero.  One Program may be asked often.
@@ -155,14 +172,16 @@ def reachable(threads: Iterable[str] | Program, outcome: str, initially: Mapping
             if not eval(code, {"__builtins__": {}}, names):
                 continue
             last = {(a, b) for b in lasts for a in program.writes[program.ops[b].location] if a != b}
-            if any(_allowed(Execution(program, rf, sc), last) for sc in orders):
-                return True
-    return False
+            for execution in (Execution(program, rf, sc) for sc in orders):
+                if (coherence := _allowed(execution, last)) is not None:
+                    return Witness(execution, coherence, found)
+    return None
 
 
-def _allowed(execution: Execution, last: Pairs) -> bool:
-    """Some coherence order fulfils all axioms."""
-    return any(all(axiom(execution, co) for axiom in AXIOMS.values()) for co in execution.coherence_orders(last))
+def _allowed(execution: Execution, last: Pairs) -> Pairs | None:
+    """The first coherence order that fulfils all axioms."""
+    found = execution.coherence_orders(last)
+    return next((co for co in found if all(axiom(execution, co) for axiom in AXIOMS.values())), None)
 
 
 def values(program: Program, rf: Choice) -> dict[Slot, int] | None:

@@ -1,0 +1,195 @@
+"""Write a lesson with this machine's numbers: an offline page, and slides, a plan and a sheet for a class.
+
+For example:
+  collbench lesson
+  collbench lesson --kit
+  collbench lesson results/cpu-2-ranks results/cpu-2-ranks-explained
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from collbench.api.measuring import measuring_session, resuming_session
+from collbench.cli import _step_sessions, explain, step, sweep
+from collbench.cli.options import HERE, PATH, option, out_option, sweep_request
+from collbench.cli.progress import LiveTable, waiting
+from collbench.cli.running import run_session
+from collbench.errors import RunFileError, UsageError, writing
+from collbench.host.launcher import launched
+from collbench.lesson.content import Break
+from collbench.measure.disturbance import disturbed_in_words
+from collbench.measure.session import Session
+from collbench.platforms import on_auto
+from collbench.results import Result
+from collbench.runfile.store import NAME, Run, read
+
+FOLDER = Path("results", "runs", "lesson")
+MOST_RANKS = 4  # on a CPU: of more, a drawing is crowded
+
+Options = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run that the lesson is made of: a command, and how its session is opened."""
+
+    name: str
+    command: click.Command
+    words: str  # behind `collbench`, as a user would type them
+    session: Callable[[Options], Session]
+    here: bool = True  # measured, not predicted
+
+
+def _sweep_session(options: Options) -> Session:
+    return measuring_session(sweep_request(options), lambda _: options["out"]).session
+
+
+def _parts() -> tuple[Part, ...]:
+    steps = step.command.commands
+    trained = "step strategies --strategy ring,asynchronous --slow-rank 1 --seeds 6"
+    return (
+        Part("sweep", sweep.command, "sweep --impl library,ladder -b 8 -e 8M -f 4", _sweep_session),
+        Part("explain", explain.command, "explain --impl ladder -b 2K -e 512K -f 256", explain.session),
+        Part("strategies", steps["strategies"], trained, lambda given: _step_sessions.strategies_session(given, None)),
+        Part(
+            "scale",
+            steps["scale"],
+            "step scale --on dgx-h100 --ranks 1,8..512 --compute 50ms --gradients 1G",
+            _step_sessions.scale_session,
+            here=False,
+        ),
+        Part(
+            "overlap",
+            steps["overlap"],
+            "step overlap --on dgx-h100 --ranks 64",
+            _step_sessions.overlap_session,
+            here=False,
+        ),
+    )
+
+
+class _Counted(LiveTable):
+    """Progress without rows: which part it is, and how many of its results are there."""
+
+    def __init__(self, title: str, total: int) -> None:
+        super().__init__(total)
+        self._part = title
+
+    def add(self, result: Result) -> None:
+        """Count a result."""
+        self.show(self._part, "", [])
+
+
+_OPTIONS = [
+    click.Argument(["runs"], nargs=-1, type=PATH, metavar="[RUN]..."),
+    HERE,
+    option("-g --ranks", "Ranks; default: every GPU, on a CPU one for each core, 2 to 4.", type=click.IntRange(2, 8)),
+    option("--kit", "Write slides, a plan of 90 minutes and a sheet for a class, too.", is_flag=True),
+    out_option(f"Folder for page and runs; what it has is not measured again.  [default: {FOLDER}]"),
+]
+
+
+@click.command("lesson", params=_OPTIONS)
+def command(runs: tuple[Path, ...], on: str, ranks: int | None, kit: bool, out: Path | None) -> int:
+    """Write a page that teaches when hand-written synchronisation wins, with numbers that are measured here.
+
+    Measures the ladder of hand-written all-reduces and their traces, breaks kernels on purpose, and asks who notices;
+    that takes some two minutes.  With RUNs (of sweep, explain, step) their numbers are used, and nothing is measured.
+    """
+    if launched():
+        raise UsageError("the lesson starts ranks of its own; run it without mpirun or srun, or give it runs")
+    folder = out or FOLDER
+    if runs:
+        gathered = [read(run) for run in runs]
+    else:
+        gathered = []
+        for place, part in enumerate(_parts(), 1):
+            click.echo(f"{place}/{len(_parts()) + 1}  collbench {part.words}", err=True)
+            status = _measure(part, folder / part.name, on, ranks)
+            if status:
+                click.echo("to go on from there, give the same command again", err=True)
+                return status
+            gathered.append(read(folder / part.name))
+    click.echo(f"{len(_parts()) + 1}/{len(_parts()) + 1}  break kernels, and see who notices", err=True)
+    for path in _write(gathered, _breaks(folder), folder, kit):
+        click.echo(path)
+    click.echo("open the page in a browser; then solve the first puzzle: collbench exercise start 1", err=True)
+    return 0
+
+
+def _measure(part: Part, place: Path, on: str, ranks: int | None) -> int:
+    """Measure what a part lacks, without its table; the exit status of an interruption, else 0."""
+    session = _opened(part, place, on, ranks)
+    if not session:
+        return 0
+    planned = len(list(session.sweep.cases())) * len(session.sweep.implementations)
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):  # noqa: PTH123
+        status = run_session(session, _Counted(part.words, planned if part.here else 0), quiet=not part.here)
+    if advice := disturbed_in_words(session.results):
+        click.echo(advice, err=True)
+    return status
+
+
+def _opened(part: Part, place: Path, on: str, ranks: int | None) -> Session | None:
+    """Return the session that measures what is missing in a part's folder; None if nothing is."""
+    found = _existing(place)
+    if found and part.here and ranks not in (None, found.header.topology.ranks):
+        raise UsageError(f"{found.path} has {found.header.topology.ranks} ranks; give another folder with --out")
+    if found and found.whole:
+        return None
+    if found and part.command is sweep.command:
+        return resuming_session(found.path)
+    shutil.rmtree(place, ignore_errors=True)
+    words = [*part.words[part.words.index("--") :].split(), "--out", str(place)]
+    if part.here:
+        platform = on_auto() if on == "auto" else on
+        cores = max(2, min(MOST_RANKS, len(os.sched_getaffinity(0))))
+        count = ranks or (cores if platform == "cpu" else None)
+        words += ["--on", platform, *(["--ranks", str(count)] if count else [])]
+    return part.session(part.command.make_context(part.name, words).params)
+
+
+def _existing(place: Path) -> Run | None:
+    """Return the run in a part's folder, whole or cut off; None if there is none that can be read."""
+    try:
+        return read(place) if (place / NAME).exists() else None
+    except RunFileError:
+        return None
+
+
+def _breaks(folder: Path) -> tuple[Break, ...]:
+    """Return what breaking kernels showed here, now or when the lesson was written before."""
+    from collbench.lesson.breaks import tried
+
+    place = folder / "breaks.json"
+    if place.exists():
+        with contextlib.suppress(msgspec.MsgspecError):
+            return msgspec.json.decode(place.read_bytes(), type=tuple[Break, ...])
+    with waiting("compiling and running kernels that are broken on purpose"):
+        found = tried(lambda title: None)
+    folder.mkdir(parents=True, exist_ok=True)
+    with writing(place, "--out"):
+        place.write_bytes(msgspec.json.encode(found))
+    return found
+
+
+def _write(runs: Sequence[Run], breaks: tuple[Break, ...], folder: Path, kit: bool) -> Iterator[Path]:
+    """Write the page, and the kit if it is wanted; yield the files."""
+    from collbench.lesson import kit as teaching
+    from collbench.lesson import page, screens
+
+    content = screens.content(runs, breaks)
+    place = folder / "lesson.html"
+    with writing(place, "--out"):
+        place.write_text(page.build(content), encoding="utf-8")
+    yield place
+    if kit:
+        yield from teaching.write(content, folder)

@@ -1,0 +1,138 @@
+"""Breaks kernels on purpose, and asks who notices: the check of a sweep, the race detector, the memory model.
+
+assets/breaks.toml has the changes and the words, assets/breaks.json what the memory model says, which
+`python -m tools.breaks` writes.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from collbench.errors import CollbenchError
+from collbench.lesson import races
+from collbench.lesson.content import Break, Litmus, Question
+from collbench.runfile.store import NAME, read
+
+ASSETS = Path(__file__).with_name("assets")
+TEXTS = tomllib.loads((ASSETS / "breaks.toml").read_text(encoding="utf-8"))
+"""The experiments, and sentences by who says them and what was seen."""
+_SAYS = TEXTS["says"]
+_SWEEP = ("-b", "4000", "-e", "4000", "-n", "3", "--timeout", "15", "--no-plot")
+_TRIES = 4  # with other stalls, before the race detector is said to see nothing
+_ACCESS = re.compile(r"^  (?:Previous )?(?:atomic )?(read|write) of size .*\n((?:    #\d.*\n)+)", re.M | re.I)
+_FRAME = re.compile(r"#\d+ .+ (?:\S*/)?(?P<file>[\w.]+\.cuh?):(?P<line>\d+)")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A change of a kernel, with the implementation and ranks to try it with."""
+
+    name: str
+    title: str
+    text: str
+    change: str  # in a sentence
+    file: str
+    old: str
+    new: str
+    rung: str
+    ranks: int
+    because: str
+    stall: int = 0  # where a thread pauses for long, under the race detector
+
+    @property
+    def changed(self) -> dict[str, str]:
+        """The kernels' files with the change."""
+        return races.changed(((self.file, self.old, self.new),))
+
+
+Heard = tuple[bool | None, str]
+"""Whether somebody noticed that something is wrong, None where nobody could be asked, and what was said."""
+
+
+def experiments() -> tuple[Experiment, ...]:
+    """Return the changes in the order of the chapter."""
+    return msgspec.convert(TEXTS["break"], tuple[Experiment, ...])
+
+
+def witnesses() -> dict[str, Litmus]:
+    """Return, by the name of a change, an execution that the memory model allows with it, and never without it."""
+    return msgspec.json.decode((ASSETS / "breaks.json").read_bytes(), type=dict[str, Litmus])
+
+
+def tried(progress: Callable[[str], object]) -> tuple[Break, ...]:
+    """Try all changes here, two at a time, and return who noticed; *progress* gets the title of each that is done."""
+    with ThreadPoolExecutor(2) as pool:
+        heard = [(each, pool.submit(checked, each), pool.submit(detected, each)) for each in experiments()]
+        return tuple(_told(each, check.result(), detection.result(), progress) for each, check, detection in heard)
+
+
+def checked(experiment: Experiment) -> Heard:
+    """Run a sweep with the changed kernels, and return what its check says."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "out")
+        Path(folder, experiment.file).write_text(experiment.changed[experiment.file], encoding="utf-8")
+        what = ("--impl", experiment.rung, "--ranks", str(experiment.ranks), "--out", str(out))
+        command = [sys.executable, "-m", "collbench", "sweep", *what, *_SWEEP]
+        environment = os.environ | {"COLLBENCH_KERNELS": folder}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        results = read(out).results if (out / NAME).exists() else ()
+    result = next((each for each in results if each.implementation == experiment.rung), None)
+    if result is None:
+        words = (done.stderr.strip() or "the sweep has no result").splitlines()[-1]
+        return None, _SAYS["checker"]["untried"].format(words=words)
+    kind = "failed" if result.reason else "wrong" if result.wrong else "ok"
+    words = _SAYS["checker"][kind].format(words=result.reason or result.wrong, ranks=experiment.ranks)
+    return kind != "ok", words
+
+
+def detected(experiment: Experiment) -> Heard:
+    """Run the changed kernel as streams of calls under ThreadSanitizer, and return what that says."""
+    run = races.Run((experiment.rung,), experiment.ranks, stall=experiment.stall)
+    try:
+        races.launcher()
+        binary = races.build(run.parts(), ((experiment.file, experiment.old, experiment.new),))
+    except (races.NoSanitizer, CollbenchError) as reason:
+        return None, _SAYS["races"]["untried"].format(words=str(reason).splitlines()[0])
+    for seed in range(1, _TRIES + 1):
+        found = races.outcome(binary, replace(run, seed=seed))
+        if found.catchers:
+            kind = "race" if found.races else "wrong" if found.wrong else "stuck"
+            accesses = [_access(experiment, *match.groups()) for match in _ACCESS.finditer(found.said)]
+            words = " and ".join(accesses[:2]) or found.summary.partition("\n")[0]
+            return True, _SAYS["races"][kind].format(words=words)
+    return False, _SAYS["races"]["clean"]
+
+
+def _access(experiment: Experiment, kind: str, stack: str) -> str:
+    """Which code reads or writes, by the first line of a kernel in the detector's report."""
+    texts, says = experiment.changed, _SAYS["access"]
+    frame = next((match for match in _FRAME.finditer(stack) if match["file"] in texts), None)
+    if frame is None:
+        return str(says[f"caller-{kind.lower()}"])
+    code = texts[frame["file"]].splitlines()[int(frame["line"]) - 1].strip()
+    return str(says[kind.lower()].format(code=code, **frame.groupdict()))
+
+
+def _told(experiment: Experiment, check: Heard, detection: Heard, progress: Callable[[str], object]) -> Break:
+    """What is known of a change, with a question that is answered by what was seen here."""
+    says, alone = _SAYS["question"], detection[0] is None
+    kinds = ("checker", "neither") if alone else ("both", "checker", "races", "neither")
+    answer = int(not check[0]) if alone else 2 * (not check[0]) + (not detection[0])
+    sentences = ("ask", "alone" if alone else "source", "command")
+    ask, source, command = (says[name].format(**vars(experiment)) for name in sentences)
+    said = (ask, tuple(says[kind] for kind in kinds), answer, experiment.because.strip(), source, command)
+    question = Question(f"who-{experiment.name}", *said)
+    old, new = (tuple(text.splitlines()) for text in (experiment.old, experiment.new))
+    about = (experiment.name, experiment.title, experiment.text.strip(), f"kernels/{experiment.file}", old, new)
+    litmus = witnesses()[experiment.name]
+    progress(experiment.title)
+    return Break(*about, check[1], detection[1], _SAYS["model"].format(litmus=litmus), litmus, question)

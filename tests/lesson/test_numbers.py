@@ -1,0 +1,104 @@
+"""What a text says of runs."""
+
+import dataclasses
+import math
+import re
+
+import pytest
+
+from collbench.lesson import elsewhere
+from collbench.lesson.numbers import ABSENT, Numbers, filled, hand_written, nearest, titles
+from collbench.results import Explanation, Measurement
+from collbench.runfile.store import read
+from collbench.units import format_seconds
+from tests.conftest import ROOT
+
+RUNS = [read(ROOT / "results" / name) for name in ("cpu-2-ranks", "cpu-2-ranks-explained")]
+MEASURED = [row for row in RUNS[0].results if isinstance(row, Measurement)]
+HERE = Numbers.of(row for run in RUNS for row in run.results)
+
+
+def row(name: str, nbytes: int) -> Measurement:
+    """A row of the committed run."""
+    return next(each for each in MEASURED if (each.implementation, each.case.nbytes) == (name, nbytes))
+
+
+def test_a_title_says_what_the_rows_say() -> None:
+    ring, mpi = row("ring-flags", 8), row("mpi", 8)
+    assert HERE.say("ring-flags at 8 B") == format_seconds(ring.typical)
+    assert HERE.say("library at 8 B") == format_seconds(mpi.typical)
+    assert HERE.figure("mpi / ring-flags at 8 B") == pytest.approx(mpi.typical / ring.typical)
+    assert HERE.say("mpi / ring-flags at 8 B") == HERE.say("library / ring-flags at 8 B")
+    assert HERE.figure("busbw of two-shot at 2 MiB") == pytest.approx(row("two-shot", 2**21).busbw)
+    explained = next(
+        each
+        for each in RUNS[1].results
+        if isinstance(each, Explanation) and (each.implementation, each.case.nbytes) == ("ring-flags", 2048)
+    )
+    assert HERE.say("waited of ring-flags at 2 KiB") == f"{explained.share('waited'):.0%}"
+    assert HERE.seconds("ring-flags", 2048) == row("ring-flags", 2048).typical  # measured, not explained
+
+
+def test_the_best_is_the_fastest_rung_and_neither_a_library_nor_the_choice_among_rungs() -> None:
+    for nbytes in (8, 2**21):
+        rungs = [each for each in MEASURED if each.case.nbytes == nbytes and hand_written(each.implementation)]
+        best = min(rungs, key=lambda each: each.typical)
+        assert HERE.say(f"best at {nbytes} B") == best.implementation
+        assert HERE.say(f"best time at {nbytes} B") == format_seconds(best.typical)
+    assert not any(map(hand_written, ("mpi", "mpi-python", "nccl", "auto", "another")))
+
+
+def test_what_runs_lack_is_said_to_be_missing() -> None:
+    text = "{ring-flags at 8 B} and {nvls at 8 B} and {waited of ring-flags at 32 B} and {best at 9 B}"
+    said = filled(text, HERE.say)
+    assert said.count(ABSENT) == 3
+    assert said.startswith(HERE.say("ring-flags at 8 B"))
+    assert titles(text) == ["ring-flags at 8 B", "nvls at 8 B", "waited of ring-flags at 32 B", "best at 9 B"]
+    assert Numbers.of(()).library == ""
+
+
+def test_neither_wrong_rows_nor_other_collectives_nor_steps_are_numbers_of_a_lesson() -> None:
+    ring = row("ring-flags", 8)
+    reduced = dataclasses.replace(ring.case, collective=dataclasses.replace(ring.case.collective, name="reduce"))
+    untimed = dataclasses.replace(ring, seconds=())
+    assert Numbers.of([ring]).timed
+    assert not Numbers.of([dataclasses.replace(ring, case=reduced), untimed]).timed
+
+
+def test_the_nearest_choice_is_so_by_factor_and_of_shares_by_difference() -> None:
+    assert nearest(14, [1.5, 5, 25, 100]) == 2
+    assert nearest(10, [1.5, 5, 25, 100]) == 1
+    assert nearest(0.25, [0.10, 0.35, 0.60]) == 1
+    assert nearest(0.0, [0.10, 0.35]) == 0
+
+
+def test_the_model_knows_a_library_in_every_place_and_rungs_where_memory_can_be_reached() -> None:
+    for place in elsewhere.places():
+        assert place.library == "nccl"
+        assert place.latency > 0
+        assert all(math.isfinite(seconds) for curve in place.curves.values() for seconds in curve.values())
+    rungs = {name: set(elsewhere.numbers(name).curves()) for name in elsewhere.PLACES}
+    assert rungs["pcie4-l40s-no-p2p"] == rungs["dgx-h100-2-nodes"] == {"nccl"}
+    assert {"nvls", "ring-events"} <= rungs["dgx-h100"]
+    assert "nvls" not in rungs["pcie4-l40s"]
+
+
+def test_every_published_number_has_a_unit_and_a_source() -> None:
+    for key, published in elsewhere.published().items():
+        assert re.search(r"\d", published.value), key
+        assert published.what, key
+        assert re.search(r"github\.com/|arXiv:|NCCL|docs/", published.source), key
+
+
+def test_the_table_of_engines_is_that_of_the_page_on_the_model() -> None:
+    page = (ROOT / "docs" / "model.md").read_text(encoding="utf-8").replace("**", "")
+    rows = [line.strip("| ").split(" | ") for line in elsewhere.engines().splitlines()[2:]]
+    assert len(rows) == 6
+    for machine, launch, *cells in rows:
+        count, gpu = machine.partition(",")[0].split()
+        line = next(re.finditer(rf"^\| {gpu}, .* \| {count} \| {launch} \| .*$", page, re.MULTILINE))[0]
+        figures = [re.findall(r"[\d.]+", cell) for cell in cells]
+        assert [f"{nccl} / {kernel} us" in line for _, nccl, kernel in figures] == [True] * 4, machine
+        # The page rounds its factors from more digits than its times have.
+        factors = [float(cell.split(", ")[1].rstrip("x")) for cell in line.split(" | ")[3:7]]
+        assert [float(factor) for factor, *_ in figures] == pytest.approx(factors, rel=0.03)

@@ -1,0 +1,159 @@
+"""Asks the memory model about the changes of the lesson's chapter "Break it", and writes what it says.
+
+    python -m tools.breaks
+
+The file is collbench/lesson/assets/breaks.json: of each change an execution that goes wrong, which the model allows
+with the change and never without it, in the words of breaks.toml.  A test holds the file against what this writes.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from collbench.lesson.breaks import ASSETS, TEXTS
+from collbench.lesson.content import Litmus, Step
+from tools.memory_model.fragments import FRAGMENTS, WEAKENINGS, Fragment, in_one_thread
+from tools.memory_model.program import ACQUIRES, RELEASES, Operation
+from tools.memory_model.ptx import Witness, reachable, witness
+
+_WANTED = re.compile(r"(\w+) != (\d+)")  # in the outcome of a fragment: a register, and the value that is right
+_SAYS = TEXTS["says"]
+_COMPARISON = re.compile(r" [=>]= \d+$")  # what this project's notation adds to PTX
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is asked of the model."""
+
+    name: str
+    variant: str  # a weakening of a fragment
+    wrong: str  # what it allows, in words
+    places: Mapping[str, str]  # names of the memory, in words
+    outcome: str = ""  # of the fragment's wrong outcomes those that are to be shown; "" for any
+
+    @staticmethod
+    def all() -> tuple["Experiment", ...]:
+        """In the order of the chapter."""
+        return msgspec.convert(TEXTS["break"], tuple[Experiment, ...])
+
+
+def explained(experiment: Experiment) -> Litmus:
+    """An execution that goes wrong; ValueError if the protocol goes wrong as it is, or not when changed."""
+    weakening = next(each for each in WEAKENINGS if each.name == experiment.variant)
+    whole = next(each for each in FRAGMENTS if each.name == weakening.fragment)
+    weak = in_one_thread(weakening.of(whole))
+    if any(reachable(each.threads, whole.outcome, whole.initially) for each in (whole, in_one_thread(whole))):
+        raise ValueError(f"{experiment.name}: {whole.name} goes wrong as it is")
+    if reachable(weak.threads, f"({experiment.outcome or 'False'}) and not ({whole.outcome})", whole.initially):
+        raise ValueError(f"{experiment.name}: {experiment.outcome} is no part of {whole.outcome}")
+    found = witness(weak.threads, experiment.outcome or whole.outcome, whole.initially)
+    if found is None:
+        raise ValueError(f"{experiment.name}: {weakening.name} does not go wrong")
+    return _litmus(weak, found, experiment)
+
+
+def _litmus(fragment: Fragment, found: Witness, experiment: Experiment) -> Litmus:
+    """The program and the execution in words."""
+    wanted = {name: int(value) for name, value in _WANTED.findall(fragment.outcome)}
+    said = _Words(found, experiment.places, wanted)
+    ops = [op for op in found.execution.ops if op.thread >= 0]
+    threads = []
+    for thread, text in enumerate(fragment.threads):
+        codes = [code.strip() for code in text.partition(":")[2].split(";")]
+        own = [op for op in ops if op.thread == thread]
+        threads.append((said.rank(own[0]), tuple(map(said.instruction, own, codes))))
+    order = in_order(found)
+    steps = tuple(said.step(found.execution.ops[number], order[:at]) for at, number in enumerate(order))
+    return Litmus(tuple(threads), steps, experiment.wrong)
+
+
+class _Words:
+    """What operations do, in the words of breaks.toml."""
+
+    def __init__(self, found: Witness, places: Mapping[str, str], wanted: Mapping[str, int]) -> None:
+        self._found, self._places, self._wanted = found, places, wanted
+
+    def rank(self, op: Operation) -> str:
+        return _SAYS["litmus"]["rank"].format(rank=op.place[0])
+
+    def instruction(self, op: Operation, code: str) -> str:
+        words = _SAYS["instruction"][_kind(op)].format(**self._facts(op))
+        return _SAYS["litmus"]["instruction"].format(words=words, code=_COMPARISON.sub("", code))
+
+    def step(self, op: Operation, earlier: list[int]) -> Step:
+        """`earlier`: operations that came before it."""
+        facts, template = self._facts(op), _SAYS["step"][_kind(op)]
+        wanted = self._wanted.get(op.operands[0]) if op.kind == "read" else None
+        wrong = wanted not in (None, self._found.values[op.number, 0])
+        if wrong:
+            template = _SAYS["litmus"]["wrong"]
+        elif op.kind == "write" and any((op.number, other) in self._found.execution.program.po for other in earlier):
+            template = _SAYS["litmus"]["late"]
+        return Step(op.thread, op.step // 2, _sentence(template.format(wanted=wanted, **facts)), wrong)
+
+    def _facts(self, op: Operation) -> dict[str, Any]:
+        numbers = [self._found.values[op.number, lane] for lane in range(len(op.operands))]
+        packet = _SAYS["litmus"]["packet"]
+        value = numbers[0] if len(numbers) == 1 else packet.format(data=numbers[0], flag=numbers[1])
+        return {"rank": self.rank(op), "place": self._places[op.location], "value": value, "until": op.until[3:]}
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
+def _kind(op: Operation) -> str:
+    """Which template fits: flags are what is accessed with an order, unless data comes with it."""
+    packet = "-packet" if len(op.operands) > 1 else ""
+    if op.kind == "read":
+        return ("wait" if op.until else "read") + packet
+    return "set" if op.strong and not packet else "write" + packet
+
+
+def in_order(found: Witness) -> list[int]:
+    """The accesses in an order that explains the execution: writes become visible before they are read.
+
+    And a read comes before the writes that it missed.  Of such orders one that leaves the order of the program least,
+    and never where an acquire or a release forbids it.
+    """
+    execution = found.execution
+    ops = {op.number: op for op in execution.ops if op.thread >= 0}
+    seen = execution.reads_from | found.coherence | execution.from_reads(found.coherence)
+    needed = {pair for pair in seen if ops.keys() >= set(pair)}
+    needed |= {(a, b) for a, b in execution.program.po if _fixed(ops[a], ops[b])}
+
+    @cache
+    def best(left: frozenset[int]) -> tuple[int, tuple[int, ...]]:
+        """Of what is left: how many pairs are out of program order, and the order itself."""
+        orders = []
+        for op in left:
+            later = left - {op}
+            if not any((other, op) in needed for other in later):
+                late, order = best(later)
+                late += sum((other, op) in execution.program.po for other in later)
+                orders.append((late, (op, *order)))
+        return min(orders) if left else (0, ())
+
+    return list(best(frozenset(ops))[1])
+
+
+def _fixed(before: Operation, after: Operation) -> bool:
+    return before.order in ACQUIRES or after.order in RELEASES or before.location == after.location
+
+
+def written() -> bytes:
+    """The file's content."""
+    found = {each.name: explained(each) for each in Experiment.all()}
+    return msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
+
+
+def main() -> None:
+    (ASSETS / "breaks.json").write_bytes(written())
+
+
+if __name__ == "__main__":
+    main()

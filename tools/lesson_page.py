@@ -1,0 +1,140 @@
+"""docs/lesson.md, from the texts of `collbench lesson` and the committed runs: what the page says, without a browser.
+
+Numbers of runs are links to their run, whose titles tools/lesson.py holds against it.
+"""
+
+from collections.abc import Iterator
+
+from collbench.lesson import breaks, screens
+from collbench.lesson.content import Code, Content, Question, Reason, Screen
+from collbench.lesson.screens import Teller
+from collbench.results import PARTS
+from collbench.runfile.store import read
+from collbench.units import format_rate, format_seconds, format_size
+from tools import ROOT
+
+TIMED, EXPLAINED = "cpu-2-ranks", "cpu-2-ranks-explained"
+PICTURES = {  # below the text of a screen
+    "ring-host": f"![Time of every rung by size](../results/{TIMED}/latency.png)",
+    "ring-flags": f"![What each rank of `ring-flags` did in 8 B](../results/{EXPLAINED}/"
+    "timeline-allreduce-float-sum-8B-ring-flags.png)",
+    "two-shot": f"![Where the time goes at 128 MiB](../results/{EXPLAINED}/shares-allreduce-float-sum-134217728B.png)",
+}
+
+
+class Linked(Teller):
+    """Fills numbers in as links to the run that they come from."""
+
+    def say(self, title: str) -> str:
+        """Return what a title says; the name of an implementation stays a word."""
+        said = super().say(title)
+        if title in self.facts or title.startswith(("p:", "m:", "best at")):
+            return said
+        run = EXPLAINED if title.partition(" of ")[0] in PARTS else TIMED
+        return f'[{said}](../results/{run} "{title}")'
+
+
+def content() -> Content:
+    """Return the lesson of the committed runs."""
+    runs = [read(ROOT / "results" / name) for name in (TIMED, EXPLAINED)]
+    return screens.content(runs, tell=Linked)
+
+
+def page() -> str:
+    """Return the text of docs/lesson.md."""
+    lesson = content()
+    return "\n".join(line.rstrip() for line in "\n\n".join(_parts(lesson)).splitlines()) + "\n"
+
+
+def _parts(lesson: Content) -> Iterator[str]:
+    yield f"# {lesson.title}"
+    yield (
+        "This is the text of the page that `collbench lesson` writes with the numbers of *your* machine, with "
+        "drawings that move and kernels that it breaks on purpose. Try that first. Here numbers are of committed runs; "
+        "each is a link to its run, and a test holds them together."
+    )
+    yield lesson.intro
+    yield f"## One formula\n\n{lesson.formula}"
+    yield (
+        f"On these two cores a step takes {format_seconds(lesson.latency)} and a link carries "
+        f"{format_rate(lesson.bandwidth)} GB/s."
+    )
+    yield "## Guess first"
+    yield from (_question(question) for question in lesson.questions)
+    yield lesson.here
+    yield "The terms of every rung on these cores:"
+    yield "\n".join(_formulas(lesson))
+    for number, screen in enumerate(lesson.screens, 1):
+        yield from _screen(number, screen)
+    yield "## Why hand-written loses"
+    yield "\n".join(_reason(reason) for reason in lesson.losing)
+    yield "## When it wins"
+    yield "\n".join(_reason(reason) for reason in lesson.winning)
+    yield "\n".join(_broken())
+    yield _end(lesson)
+
+
+def _question(question: Question) -> str:
+    choices = " · ".join(question.choices)
+    answer = f"**{question.choices[question.answer]}** ({question.source}). {question.because}"
+    return f"**Guess:** {question.ask} *{choices}*\n\n<details><summary>Answer</summary>\n\n{answer}\n\n</details>"
+
+
+def _screen(number: int, screen: Screen) -> Iterator[str]:
+    yield f"## {number}. {screen.name}: {screen.title[0].lower()}{screen.title[1:]}\n\n{screen.idea}"
+    yield "\n".join(_code(screen.code))
+    if screen.name in PICTURES:
+        yield PICTURES[screen.name]
+    yield _question(screen.question)
+    yield screen.after
+
+
+def _code(excerpts: tuple[Code, ...]) -> Iterator[str]:
+    yield "```python" if excerpts[0].file.endswith(".py") else "```c++"
+    for code in excerpts:
+        comment = "#" if code.file.endswith(".py") else "//"
+        yield f"{comment} {code.file}"
+        yield from code.lines
+    yield "```"
+
+
+def _formulas(lesson: Content) -> Iterator[str]:
+    """A row a rung: its terms at a small and at a large size."""
+    shown = [screen for screen in lesson.screens if screen.formulas]
+    sizes = [formula.nbytes for formula in shown[0].formulas]
+    yield f"| rung | steps | {' | '.join(f'{format_size(size)} | of it waits' for size in sizes)} |"
+    yield "|---" * (2 + 2 * len(sizes)) + "|"
+    for screen in shown:
+        terms = {formula.nbytes: formula for formula in screen.formulas}
+        cells = []
+        for size in sizes:
+            known = terms.get(size)
+            cells += [format_seconds(known.seconds), format_seconds(known.waits)] if known else ["", ""]
+        yield f"| `{screen.name}` | {screen.formulas[0].steps:g} | {' | '.join(cells)} |"
+
+
+def _reason(reason: Reason) -> str:
+    return f"* **{reason.title}.** {reason.text} *{reason.number}* ({reason.source})"
+
+
+def _broken() -> Iterator[str]:
+    yield (
+        "## Break it\n\nThe page tries each of these on your machine, and tells whether the check of a sweep notices, "
+        "and whether a race detector does. The memory model of PTX allows the bad end of each on some GPU, some day:\n"
+    )
+    for experiment in breaks.experiments():
+        wrong = next(step.words for step in breaks.witnesses()[experiment.name].steps if step.wrong)
+        yield f"* **{experiment.title}.** {experiment.change[0].upper()}{experiment.change[1:]} {wrong}"
+
+
+def _end(lesson: Content) -> str:
+    sources = "\n".join(f"* {where}" for where in dict.fromkeys(where for _, where in lesson.sources))
+    return (
+        "## Now you\n\n`collbench exercise` has ten puzzles: kernels with a hole, and a judge that names the first "
+        "wrong element, catches races, and then takes the time. `collbench lesson --kit` writes slides, a plan of 90 "
+        "minutes and a sheet for a class.\n\n[Why the kernels are right](kernels.md) · "
+        "[what textbooks count](model.md#what-textbooks-count) · [when hand-written kernels win on "
+        "GPUs](model.md#when-hand-written-kernels-win) · [which MPI, and called from "
+        "where](measuring.md#which-mpi-and-called-from-where) · [the second lesson: training steps](lesson-scaling.md)"
+        f"\n\n## Sources\n\n{sources}"
+    )
