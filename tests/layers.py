@@ -12,7 +12,7 @@ ORDER = (  # from the bottom; a part imports only from those before it
     *("host", "errors", "units", "stats"),
     *("collectives", "datatypes", "cases", "results", "topology"),
     *("runfile", "formats", "platforms", "algorithms", "model", "measure"),
-    *("analysis", "planner", "plots", "reports", "lesson", "api", "cli"),
+    *("analysis", "planner", "plots", "reports", "exercises", "lesson", "api", "cli"),
 )
 ENTRIES = {"__init__", "__main__"}  # the version, which everything may know; and the door
 

@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from collbench.lesson.exercises import exercises
-from tests.lesson.answers import Answer, answers
+from collbench.exercises.records import exercises
+from tests.exercises.answers import Answer, answers
 
 
 def tried(answer: Answer, times: int) -> tuple[int, float, str]:

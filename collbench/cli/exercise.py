@@ -16,12 +16,12 @@ from collbench.cli._process import coloured
 from collbench.cli.options import PATH
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
-from collbench.lesson import exercises
-from collbench.lesson.exercises import Exercise
+from collbench.exercises import records
+from collbench.exercises.records import Exercise
 from collbench.units import format_seconds
 
 if TYPE_CHECKING:
-    from collbench.lesson.judge import Verdict
+    from collbench.exercises.judge import Verdict
 
 _NUMBER = click.Argument(["number"], metavar="N", type=str)
 _WHICH = click.Argument(["which"], metavar="[N|FOLDER]", required=False, type=str)
@@ -36,25 +36,25 @@ def command(context: click.Context) -> None:
     """List the exercises: kernels with a hole, to be filled in and judged on this machine's CPU."""
     if context.invoked_subcommand:
         return
-    known = exercises.notes()
+    known = records.notes()
     click.echo(_LIST.heading(number="", title="exercise", folder="folder"))
     following = 1
-    for exercise in exercises.exercises():
+    for exercise in records.exercises():
         facts = known.get(exercise.name, {})
         solved = "solved" in facts
         following = exercise.number + 1 if solved and following == exercise.number else following
         state = "solved" if solved else "started" if facts else ""
         row = _LIST.row(number=exercise.number, title=exercise.title, state=state, folder=facts.get("folder", ""))
         click.echo(_style(row, "green") if solved else row)
-    if following <= len(exercises.exercises()):
+    if following <= len(records.exercises()):
         click.echo(f"\nNext: collbench exercise start {following}")
 
 
 @command.command(params=[_NUMBER, click.Option(["--folder"], type=PATH, metavar="FOLDER", help="Where to write it.")])
 def start(number: str, folder: Path | None) -> None:
     """Write a kernel with a hole and a page that explains it into a folder."""
-    exercise = exercises.find(number)
-    place = exercises.start(exercise, folder)
+    exercise = records.find(number)
+    place = records.start(exercise, folder)
     click.echo(f"Exercise {exercise.number}, {exercise.title}: read {place}/README.md")
     click.echo(f"fill the hole in:  {place}/{exercise.kernel}.cu")
     click.echo(f"have it judged:    collbench exercise check {_word(exercise, place)}")
@@ -66,7 +66,7 @@ def start(number: str, folder: Path | None) -> None:
 def check(which: str | None, time: bool) -> int:
     """Judge a kernel: right or not and why, races, then its time; within an exercise's folder N may be left out."""
     exercise, folder = _chosen(which)
-    from collbench.lesson import judge
+    from collbench.exercises import judge
 
     click.echo(f"Exercise {exercise.number}, {exercise.title}: {folder / exercise.kernel}.cu")
     verdict = judge.judge(exercise, folder)
@@ -81,9 +81,9 @@ def check(which: str | None, time: bool) -> int:
     if not verdict.passed:
         _print_fault(exercise, verdict)
         return 1
-    exercises.note(exercise, folder=str(folder.absolute()), solved=date.today().isoformat())
+    records.note(exercise, folder=str(folder.absolute()), solved=date.today().isoformat())
     click.echo(_style("solved", "green"))
-    if exercise.number < len(exercises.exercises()):
+    if exercise.number < len(records.exercises()):
         click.echo(f"Next: collbench exercise start {exercise.number + 1}")
     return 0
 
@@ -91,7 +91,7 @@ def check(which: str | None, time: bool) -> int:
 @command.command(params=[_NUMBER])
 def hint(number: str) -> None:
     """Print the hints of an exercise, a level each."""
-    exercise = exercises.find(number)
+    exercise = records.find(number)
     for level in _LEVELS:
         click.echo(f"{level}: {getattr(exercise.hints, level)}")
 
@@ -99,21 +99,21 @@ def hint(number: str) -> None:
 def _chosen(which: str | None) -> tuple[Exercise, Path]:
     """The exercise, and the folder that it is worked on in."""
     place = Path(which or ".")
-    if exercise := exercises.within(place):
+    if exercise := records.within(place):
         return exercise, place
     if which is None:
         raise UsageError("this folder is no exercise's: give a number or a folder, as in `collbench exercise check 1`")
     if place.is_dir():
         raise UsageError(f"{place} is no exercise's folder: `collbench exercise start N` makes them")
-    exercise = exercises.find(which)
-    for place in (Path(exercises.default(exercise)), Path(exercises.notes().get(exercise.name, {}).get("folder", "."))):
-        if exercises.within(place) is exercise:
+    exercise = records.find(which)
+    for place in (Path(records.default(exercise)), Path(records.notes().get(exercise.name, {}).get("folder", "."))):
+        if records.within(place) is exercise:
             return exercise, place
     raise UsageError(f"exercise {exercise.number} is not started here: collbench exercise start {exercise.number}")
 
 
 def _word(exercise: Exercise, place: Path) -> str:
-    return str(exercise.number) if place == Path(exercises.default(exercise)) else str(place)
+    return str(exercise.number) if place == Path(records.default(exercise)) else str(place)
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

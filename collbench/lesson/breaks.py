@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from collbench.errors import CollbenchError
-from collbench.lesson import races
+from collbench.exercises import races
 from collbench.lesson.content import Break, Litmus, Question
 from collbench.runfile.store import NAME, read
 

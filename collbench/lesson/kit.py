@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from string import ascii_uppercase
 
+from collbench.exercises.records import exercises
 from collbench.lesson.content import HERE, Chapter, Content, Formula, Screen, Trace
 from collbench.plots import curves, timeline
 from collbench.plots.axes import patch_legend
@@ -82,11 +83,7 @@ def lettered(choices: Sequence[str]) -> list[str]:
 
 def _exercises() -> list[str]:
     """Return the exercises' numbers and titles."""
-    found = []
-    for path in sorted(Path(__file__).parent.glob("exercises/*/exercise.toml")):
-        title = tomllib.loads(path.read_text(encoding="utf-8"))["title"]
-        found.append(f"{int(path.parent.name[:2])}   {title}")
-    return found
+    return [f"{exercise.number}. {exercise.title}" for exercise in exercises()]
 
 
 def _asset(name: str) -> str:

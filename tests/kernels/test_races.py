@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from collbench.lesson import races
-from collbench.lesson.races import BARRIER, OTHERS, RACE, RECEIVE, START, Run
+from collbench.exercises import races
+from collbench.exercises.races import BARRIER, OTHERS, RACE, RECEIVE, START, Run
 from tests.conftest import ROOT
 from tools.kernels import streams
 from tools.kernels.streams import ALLREDUCES, BUGS

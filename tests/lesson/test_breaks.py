@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from collbench.lesson import breaks, races
+from collbench.exercises import races
+from collbench.lesson import breaks
 from collbench.lesson.breaks import ASSETS, Experiment, experiments, tried
 from tools.breaks import Experiment as Asked
 from tools.breaks import in_order, written

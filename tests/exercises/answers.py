@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from collbench.lesson import judge
-from collbench.lesson.exercises import Exercise
-from collbench.lesson.judge import Verdict
+from collbench.exercises import judge
+from collbench.exercises.judge import Verdict
+from collbench.exercises.records import Exercise
 
 FOLDER = Path(__file__).with_name("answers")
 

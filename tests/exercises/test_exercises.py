@@ -10,10 +10,10 @@ from click.testing import CliRunner, Result
 
 from collbench.cli.exercise import command
 from collbench.errors import UsageError
-from collbench.lesson import exercises, judge, races
-from tests.lesson.answers import Answer, answers
+from collbench.exercises import judge, races, records
+from tests.exercises.answers import Answer, answers
 
-EVERY = exercises.exercises()
+EVERY = records.exercises()
 MEET = EVERY[0]
 
 
@@ -64,7 +64,7 @@ def test_the_first_exercise_is_judged(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("sanitizer")
 @pytest.mark.parametrize("exercise", EVERY, ids=[exercise.name for exercise in EVERY])
 def test_a_solution_passes_and_wrong_answers_are_told_by_their_names(
-    exercise: exercises.Exercise, tmp_path: Path
+    exercise: records.Exercise, tmp_path: Path
 ) -> None:
     starter = Answer(exercise, "starter", exercise.files()[f"{exercise.kernel}.cu"], names=" ")
     verdict = starter.judged(tmp_path / "starter")
@@ -87,7 +87,7 @@ def test_exercises_are_numbered_and_their_solutions_are_not_in_the_package() -> 
         assert len(starter.splitlines()) < 100
         assert len(exercise.files()["README.md"].splitlines()) < 70
         assert code(starter) not in {code(answer.text) for answer in answers(exercise)}
-        assert exercises.find(str(exercise.number)) is exercises.find(exercise.name) is exercise
+        assert records.find(str(exercise.number)) is records.find(exercise.name) is exercise
 
 
 def test_what_does_not_compile_is_told_with_its_line(tmp_path: Path) -> None:
@@ -118,13 +118,13 @@ def test_a_folder_is_written_once_and_never_over_changes(tmp_path: Path) -> None
     place = tmp_path / "here"
     assert run("start", 1, "--folder", place).return_value is None
     assert {path.name for path in place.iterdir()} == {"meet.cu", "meet.toml", "README.md"}
-    exercises.start(MEET, place)  # nothing was changed
+    records.start(MEET, place)  # nothing was changed
     (place / "meet.cu").write_text("my work\n")
     with pytest.raises(UsageError, match="was changed"):
-        exercises.start(MEET, place)
+        records.start(MEET, place)
     assert (place / "meet.cu").read_text() == "my work\n"
     with pytest.raises(UsageError, match="choose from: 1 meet"):
-        exercises.find("99")
+        records.find("99")
 
 
 def test_the_list_says_what_is_started_and_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """The exercises: their records, the folders that students work in, and which of them are solved.
 
-`exercises/03-ring-step/` has exercise.toml (this module's `Exercise`), task.md for the student, and the starter.
+`puzzles/03-ring-step/` has exercise.toml (this module's `Exercise`), task.md for the student, and the starter.
 """
 
 import json
@@ -16,7 +16,7 @@ from collbench.algorithms.records import Record
 from collbench.errors import UsageError
 from collbench.runfile.baselines import state_folder
 
-_HOME = Path(__file__).with_name("exercises")
+_HOME = Path(__file__).with_name("puzzles")
 _RECORD = re.compile(r"^\[record\]\n(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 _STATE = "exercises.json"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from collbench.lesson.exercises import Mistake
-from collbench.lesson.races import Outcome
+from collbench.exercises.races import Outcome
+from collbench.exercises.records import Mistake
 from collbench.platforms.layout import awaited
 
 _ACCESS = re.compile(r"^ +(?:Previous )?(?:atomic )?(read|write) of size \d+ at (0x[0-9a-f]+) by", re.MULTILINE | re.I)
@@ -26,9 +26,7 @@ _CLEAR = 8  # wrong elements from which on chance explains nothing
 @cache
 def words() -> Mapping[str, Mapping[str, str]]:
     """The judge's sentences."""
-    found: Mapping[str, Mapping[str, str]] = msgspec.toml.decode(
-        Path(__file__).with_name("assets").joinpath("judge.toml").read_bytes()
-    )
+    found: Mapping[str, Mapping[str, str]] = msgspec.toml.decode(Path(__file__).with_name("judge.toml").read_bytes())
     return found
 
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from collbench import results
 from collbench.errors import PlatformError, SourceError
-from collbench.lesson import races
-from collbench.lesson.exercises import Exercise
-from collbench.lesson.findings import Findings, Source, words
-from collbench.lesson.races import BARRIER, OWN, PACKETS, RECEIVE, START, Foreign, Outcome, Run
+from collbench.exercises import races
+from collbench.exercises.findings import Findings, Source, words
+from collbench.exercises.races import BARRIER, OWN, PACKETS, RECEIVE, START, Foreign, Outcome, Run
+from collbench.exercises.records import Exercise
 
 _STAGES = {"together": (True, True), "late": (False, True), "early": (True, False), "again": (False, False)}
 """Whether ranks meet before each call, and after it."""
