@@ -83,7 +83,7 @@ def lettered(choices: Sequence[str]) -> list[str]:
 
 def _exercises() -> list[str]:
     """Return the exercises' numbers and titles."""
-    return [f"{exercise.number}. {exercise.title}" for exercise in exercises()]
+    return [f"{exercise.number}   {exercise.title}" for exercise in exercises()]
 
 
 def _asset(name: str) -> str:
