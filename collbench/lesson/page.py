@@ -11,7 +11,6 @@ from functools import partial
 from importlib import resources
 from typing import Any
 
-from jinja2 import PackageLoader
 from markupsafe import Markup
 
 from collbench import __version__
@@ -38,7 +37,7 @@ def build(content: Content) -> str:
     """
     script = asset("views.js") + _file("lesson.js")
     traces = {screen.name: screen.trace for screen in content.screens if screen.trace}
-    environment = templates(PackageLoader("collbench.lesson", "assets"))
+    environment = templates("collbench.lesson", "assets")
     environment.filters |= {
         "markdown": partial(_markdown, inline=False),
         "inline": partial(_markdown, inline=True),

@@ -14,7 +14,7 @@ from functools import partial
 from importlib import resources
 from typing import Any
 
-from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from collbench import __version__
@@ -52,7 +52,7 @@ def build(runs: Sequence[Run], name: str | None = None) -> str:
     library = asset("plotly/plotly-basic.min.js")
     script = asset("fflate/fflate.js") + asset("views.js") + asset("report.js")
     return (
-        templates(PackageLoader(__name__, "templates"))
+        templates(__name__, "templates")
         .get_template("page.html")
         .render(
             **_content([analysed(run, name) for run in safe_runs(runs)]),
@@ -101,8 +101,9 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
     }
 
 
-def templates(loader: BaseLoader) -> Environment:
-    """Return templates of pages: every text that they are given is escaped, and a name that they lack is an error."""
+def templates(package: str, folder: str) -> Environment:
+    """Return templates in a package: every text that they are given is escaped, and a name that they lack is an error."""
+    loader = PackageLoader(package, folder)
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
