@@ -102,7 +102,7 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
 
 
 def templates(package: str, folder: str) -> Environment:
-    """Return templates in a package: every text that they are given is escaped, and a name that they lack is an error."""
+    """Return a package's templates: texts that they are given are escaped, and a name that they lack is an error."""
     loader = PackageLoader(package, folder)
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
