@@ -58,7 +58,7 @@ Options = Mapping[str, Any]
 
 def scale_session(options: Options) -> Session:
     """Return the session of `collbench step scale`."""
-    _refuse_launcher("step scale", ", on several numbers of them")
+    refuse_launcher("step scale", ", on several numbers of them")
     mode, given = options["mode"], options["ranks"]
     modes = tuple(MODES) if mode == "both" else (mode,)
     if system := _described(options["on"]):
@@ -86,7 +86,7 @@ def scale_session(options: Options) -> Session:
 
 def overlap_session(options: Options) -> Session:
     """Return the session of `collbench step overlap`."""
-    _refuse_launcher("step overlap")
+    refuse_launcher("step overlap")
     ranks = options["ranks"]
     if system := _described(options["on"]):
         step = _described_step(options)
@@ -191,7 +191,7 @@ def _trained_on(on: str, names: Sequence[str], joined: tuple[int, int] | None) -
 # What several of them share.
 
 
-def _refuse_launcher(command: str, more: str = "") -> None:
+def refuse_launcher(command: str, more: str = "") -> None:
     """Raise UsageError under an outside launcher, where the command starts its ranks itself."""
     if launched():
         raise UsageError(f"collbench {command} starts its ranks itself{more}; leave the launcher out")

@@ -23,7 +23,6 @@ from collbench.cli.options import HERE, PATH, option, out_option, sweep_request
 from collbench.cli.progress import LiveTable, waiting
 from collbench.cli.running import run_session
 from collbench.errors import RunFileError, UsageError, writing
-from collbench.host.launcher import launched
 from collbench.lesson.content import Break
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import Session
@@ -104,8 +103,7 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, kit: bool, out: 
     Measures the ladder of hand-written all-reduces and their traces, breaks kernels on purpose, and asks who notices;
     that takes some two minutes.  With RUNs (of sweep, explain, step) their numbers are used, and nothing is measured.
     """
-    if launched():
-        raise UsageError("the lesson starts ranks of its own; run it without mpirun or srun, or give it runs")
+    _step_sessions.refuse_launcher("lesson")
     folder = out or FOLDER
     if runs:
         gathered = [read(run) for run in runs]

@@ -31,6 +31,7 @@ _START = {"again": 2**32 - 8}  # of counters, which then wrap
 _PATIENCE = 1500  # milliseconds in which no thread takes a step, although it could
 _COUNTS = (1003, 260, 701, 64, 37, 1003, 5, 701)
 _LEVEL = {"crash": "right", "wrong": "right", "stuck": "right", "race": "races"}
+_RACES = 3  # against the library, before a kernel is called slow: other programs may disturb one
 _RIGHT = (results.Outcome.OK.value, results.Outcome.DISTURBED.value)  # disturbed: the time is not sure
 
 
@@ -148,16 +149,20 @@ def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Verdict:
         PlatformError: The sweep failed.
 
     """
-    table = []
-    for size in exercise.sizes:
-        rows = _swept(exercise, folder, size, budget)
-        mine = rows.get(exercise.kernel, {})
-        if mine.get("outcome") not in _RIGHT:
-            evidence = f"At {size} B: {mine.get('outcome', 'no result')}: {mine.get('reason', '')}"
-            says = words()["stage"]["timed"] + words()["caught"]["wrong"]
-            return Verdict("right", "timed", "wrong", says, evidence=(evidence,))
-        table.append({"size": size} | {name: row["seconds"] for name, row in rows.items() if row["seconds"]})
-    if exercise.beats and not any(row[exercise.kernel] < row["mpi"] for row in table):
+    for _ in range(_RACES if exercise.beats else 1):
+        table = []
+        for size in exercise.sizes:
+            rows = _swept(exercise, folder, size, budget)
+            mine = rows.get(exercise.kernel, {})
+            if mine.get("outcome") not in _RIGHT:
+                evidence = f"At {size} B: {mine.get('outcome', 'no result')}: {mine.get('reason', '')}"
+                says = words()["stage"]["timed"] + words()["caught"]["wrong"]
+                return Verdict("right", "timed", "wrong", says, evidence=(evidence,))
+            table.append({"size": size} | {name: row["seconds"] for name, row in rows.items() if row["seconds"]})
+        faster = any(row[exercise.kernel] < row["mpi"] for row in table)
+        if faster:
+            break
+    if exercise.beats and not faster:
         source = Source("", (folder / f"{exercise.kernel}.cu").read_text(encoding="utf-8"))
         slow = [each.says for each in exercise.mistake if each.caught == "slow" and source.fits(each)]
         return Verdict("speed", "timed", "slow", words()["caught"]["slow"], "".join(slow[:1]), table=tuple(table))

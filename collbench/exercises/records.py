@@ -37,7 +37,7 @@ class Mistake(Struct, frozen=True, forbid_unknown_fields=True):
     stage: Literal["", "together", "late", "early", "again"] = ""
     caught: Literal["", "race", "wrong", "stuck", "crash", "slow"] = ""
     access: str = ""  # of a race, as in "kernel reads input"; a part of that is enough
-    value: Literal["", "missing", "twice", "stale", "ahead", "untouched", "elsewhere", "other"] = ""
+    value: Literal["", "missing", "twice", "stale", "ahead", "untouched", "beyond", "elsewhere", "other"] = ""
     where: Literal["", "all", "tail", "shard", "some"] = ""  # of the wrong elements
     who: Literal["", "self", "next", "previous", "others"] = ""  # missing or twice, seen from the rank with the result
     calls: Literal["", "first", "later"] = ""  # which call of a run was the first to be wrong

@@ -143,3 +143,12 @@ inline Wrong explained(const Job& job, const Results& results, const std::vector
   else if (of.moved()) found.why = "elsewhere";
   return found;
 }
+
+// Something wrote behind the end of a result.
+inline Wrong beyond(const Job& job, const Results& results, unsigned index, T seen) {
+  Wrong found;
+  found.rank = job.rank, found.call = job.call, found.count = job.count, found.index = index, found.wrong = 1;
+  found.length = results.length(job), found.in_place = job.in_place, found.got = seen, found.wanted = UNTOUCHED;
+  found.why = "beyond", found.where = "tail";
+  return found;
+}
