@@ -55,6 +55,7 @@ def _parts(lesson: Content) -> Iterator[str]:
     )
     yield lesson.intro
     yield f"## One formula\n\n{lesson.formula}"
+    yield "**time = steps x latency + bytes / bandwidth + waits**"
     yield (
         f"On these two cores a step takes {format_seconds(lesson.latency)} and a link carries "
         f"{format_rate(lesson.bandwidth)} GB/s."

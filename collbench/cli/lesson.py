@@ -31,6 +31,7 @@ from collbench.results import Result
 from collbench.runfile.store import NAME, Run, read
 
 FOLDER = Path("results", "runs", "lesson")
+BREAKS = "breaks.json"  # in the folder: what breaking kernels showed
 MOST_RANKS = 4  # on a CPU: of more, a drawing is crowded
 
 Options = dict[str, Any]
@@ -91,13 +92,14 @@ _OPTIONS = [
     click.Argument(["runs"], nargs=-1, type=PATH, metavar="[RUN]..."),
     HERE,
     option("-g --ranks", "Ranks; default: every GPU, on a CPU one for each core, 2 to 4.", type=click.IntRange(2, 8)),
+    option("--fresh", "Measure again what the folder has already.", is_flag=True),
     option("--kit", "Write slides, a plan of 90 minutes and a sheet for a class, too.", is_flag=True),
     out_option(f"Folder for page and runs; what it has is not measured again.  [default: {FOLDER}]"),
 ]
 
 
 @click.command("lesson", params=_OPTIONS)
-def command(runs: tuple[Path, ...], on: str, ranks: int | None, kit: bool, out: Path | None) -> int:
+def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit: bool, out: Path | None) -> int:
     """Write a page that teaches when hand-written synchronisation wins, with numbers that are measured here.
 
     Measures the ladder of hand-written all-reduces and their traces, breaks kernels on purpose, and asks who notices;
@@ -105,13 +107,19 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, kit: bool, out: 
     """
     _step_sessions.refuse_launcher("lesson")
     folder = out or FOLDER
+    if fresh and not runs:
+        for part in _parts():
+            shutil.rmtree(folder / part.name, ignore_errors=True)
+        (folder / BREAKS).unlink(missing_ok=True)
     if runs:
         gathered = [read(run) for run in runs]
     else:
         gathered = []
         for place, part in enumerate(_parts(), 1):
-            click.echo(f"{place}/{len(_parts()) + 1}  collbench {part.words}", err=True)
-            status = _measure(part, folder / part.name, on, ranks)
+            session = _opened(part, folder / part.name, on, ranks)
+            there = "" if session else "  (there already)"
+            click.echo(f"{place}/{len(_parts()) + 1}  collbench {part.words}{there}", err=True)
+            status = _measure(part, session) if session else 0
             if status:
                 click.echo("to go on from there, give the same command again", err=True)
                 return status
@@ -123,11 +131,8 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, kit: bool, out: 
     return 0
 
 
-def _measure(part: Part, place: Path, on: str, ranks: int | None) -> int:
+def _measure(part: Part, session: Session) -> int:
     """Measure what a part lacks, without its table; the exit status of an interruption, else 0."""
-    session = _opened(part, place, on, ranks)
-    if not session:
-        return 0
     planned = len(list(session.sweep.cases())) * len(session.sweep.implementations)
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):  # noqa: PTH123
         status = run_session(session, _Counted(part.words, planned if part.here else 0), quiet=not part.here)
@@ -167,7 +172,7 @@ def _breaks(folder: Path) -> tuple[Break, ...]:
     """Return what breaking kernels showed here, now or when the lesson was written before."""
     from collbench.lesson.breaks import tried
 
-    place = folder / "breaks.json"
+    place = folder / BREAKS
     if place.exists():
         with contextlib.suppress(msgspec.MsgspecError):
             return msgspec.json.decode(place.read_bytes(), type=tuple[Break, ...])

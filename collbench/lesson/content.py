@@ -196,3 +196,4 @@ class Content:
     formula: str = ""  # the text before the numbers that can be dragged
     here: str = ""  # what to keep in mind of numbers that were measured here
     training: str = ""  # the text before the chapters
+    caution: str = ""  # why numbers that were measured here may be off

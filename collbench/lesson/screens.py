@@ -14,6 +14,7 @@ from collbench.lesson.chapters import chapters
 from collbench.lesson.content import HERE, MODEL, Break, Code, Content, Formula, Question, Reason, Screen
 from collbench.lesson.numbers import NUMBER, Numbers, filled, nearest, titles
 from collbench.lesson.traces import trace
+from collbench.measure.disturbance import disturbed_in_words
 from collbench.platforms.compiler import own_folder
 from collbench.results.collectives import PHASES
 from collbench.runfile.store import Run
@@ -187,6 +188,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), tell: type[Tell
         here=teller.text(said["here"]),
         training=teller.text(said["training"]["idea"]),
         runs=(first,),
+        caution=disturbed_in_words(first.results),
     )
 
 

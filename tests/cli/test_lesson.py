@@ -1,0 +1,86 @@
+"""`collbench lesson`: a page from runs, what is not measured again, and how it goes on after an interruption."""
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from collbench.runfile.store import NAME, read
+from tests.cli.test_sweep import wait_for
+from tests.conftest import ROOT, Command
+
+MEASURED = {
+    "sweep": "cpu-2-ranks",
+    "explain": "cpu-2-ranks-explained",
+    "strategies": "cpu-2-ranks-styles",
+    "scale": "dgx-h100-scale",
+    "overlap": "dgx-h100-overlap",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder in which everything is measured, and nothing is broken."""
+    for part, run in MEASURED.items():
+        (tmp_path / "out" / part).mkdir(parents=True)
+        shutil.copy(ROOT / "results" / run / NAME, tmp_path / "out" / part / NAME)
+    (tmp_path / "out" / "breaks.json").write_text("[]")
+    return tmp_path / "out"
+
+
+def test_what_is_there_is_not_measured_again(here: Command, folder: Path) -> None:
+    before = {part: (folder / part / NAME).read_bytes() for part in MEASURED}
+    done = here("lesson", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["out/lesson.html"]
+    assert before == {part: (folder / part / NAME).read_bytes() for part in MEASURED}
+    page = (folder / "lesson.html").read_text(encoding="utf-8")
+    assert "27x" in page
+    assert "not measured here" not in page
+    assert len(page.encode()) < 2_000_000
+
+
+def test_runs_that_are_given_are_enough_and_those_without_a_time_are_refused(here: Command, folder: Path) -> None:
+    (folder.parent / "other").mkdir()
+    shutil.copy(folder / "breaks.json", folder.parent / "other")
+    done = here("lesson", str(folder / "sweep"), str(folder / "explain"), "--out", "other", "--kit")
+    assert done.returncode == 0, done.stderr
+    files = {Path(path).name for path in done.stdout.split()}
+    assert files == {"lesson.html", "slides.pdf", "sheet.pdf", "answers.pdf", "plan.md"}
+    refused = here("lesson", str(folder / "scale"), "--out", "other")
+    assert refused.returncode == 2
+    assert "all-reduce" in refused.stderr
+
+
+def test_other_ranks_than_those_in_the_folder_and_a_launcher_are_refused(here: Command, folder: Path) -> None:
+    for arguments, variables in (
+        (("--ranks", "3"), {}),
+        ((), {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}),
+    ):
+        done = here("lesson", "--out", str(folder), *arguments, **variables)
+        assert done.returncode == 2
+        assert done.stderr.startswith("collbench: error: ")
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_an_interrupted_lesson_goes_on_with_the_rows_that_are_there(
+    start: Callable[..., subprocess.Popen[str]], collbench: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "out" / "sweep" / NAME
+    process = start("lesson", "--on", "cpu", "--out", "out")
+    wait_for(lambda: file.exists() and file.read_text().count('"kind": "measurement"') >= 5)
+    process.send_signal(signal.SIGINT)
+    process.wait(60)
+    assert process.returncode == 128 + signal.SIGINT
+    rows = file.read_text().splitlines()[1:6]
+    process = start("lesson", "--on", "cpu", "--out", "out")
+    process.communicate(timeout=400)
+    assert process.returncode == 0
+    assert file.read_text().splitlines()[1:6] == rows
+    assert all(read(tmp_path / "out" / part).whole for part in MEASURED)
+    assert collbench("lesson", "--out", "out").returncode == 0
