@@ -185,7 +185,7 @@ def _breaks(folder: Path) -> tuple[Break, ...]:
 
 
 def _write(runs: Sequence[Run], breaks: tuple[Break, ...], folder: Path, kit: bool) -> Iterator[Path]:
-    """Write the page, and the kit if it is wanted; yield the files."""
+    """Write the page, and the kit if it is asked for; yield the files."""
     from collbench.lesson import kit as teaching
     from collbench.lesson import page, screens
 

@@ -28,7 +28,7 @@ _STAGES = {"together": (True, True), "late": (False, True), "early": (True, Fals
 """Whether ranks meet before each call, and after it."""
 _STALLS = {"again": (START, BARRIER, RECEIVE, PACKETS)}  # a run each; in other stages the first two
 _START = {"again": 2**32 - 8}  # of counters, which then wrap
-_PATIENCE = 1500  # milliseconds in which no thread takes a step, although it could
+_TIMEOUT = 1500  # milliseconds in which no thread takes a step, although it could
 _COUNTS = (1003, 260, 701, 64, 37, 1003, 5, 701)
 _LEVEL = {"crash": "right", "wrong": "right", "stuck": "right", "race": "races"}
 _RACES = 3  # against the library, before a kernel is called slow: other programs may disturb one
@@ -112,7 +112,7 @@ def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[Outc
         ranks,
         start=_START.get(stage, 0),
         counts=_COUNTS,
-        patience=_PATIENCE,
+        timeout=_TIMEOUT,
         careful=True,
         node=exercise.node,
         fifo=exercise.record.fifo,

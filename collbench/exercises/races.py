@@ -89,7 +89,7 @@ class Run:
     threads: tuple[int, ...] = (1, 2, 3)
     stall: int = 0  # where one thread of one rank stalls for long
     milliseconds: int = 20  # that it stalls at least; it goes on as long as others get on without it
-    patience: int = 10_000  # milliseconds without the end of any call until all is given up
+    timeout: int = 10_000  # milliseconds without the end of any call until all is given up
     careful: bool = False  # only if no thread takes a step either, though it had the time on a busy machine too
     before: bool = False  # all ranks meet before each launch, and after it
     after: bool = False
@@ -225,9 +225,9 @@ def _compiled(source: str, texts: Mapping[str, str], options: tuple[str, ...], o
             return found
         with tempfile.TemporaryDirectory() as scratch:
             _compile([*command, source, *([str(other)] if other else [])], texts, Path(scratch))
-            kept = keep(Path(scratch, "product"), folder, stem, ".o")
-        kept.chmod(0o700)
-        return kept
+            stored = keep(Path(scratch, "product"), folder, stem, ".o")
+        stored.chmod(0o700)
+        return stored
 
 
 def changed(changes: tuple[Change, ...]) -> dict[str, str]:

@@ -72,7 +72,7 @@ def tried(progress: Callable[[str], object]) -> tuple[Break, ...]:
     """Try all changes here, two at a time, and return who noticed; *progress* gets the title of each that is done."""
     with ThreadPoolExecutor(2) as pool:
         heard = [(each, pool.submit(checked, each), pool.submit(detected, each)) for each in experiments()]
-        return tuple(_told(each, check.result(), detection.result(), progress) for each, check, detection in heard)
+        return tuple(_assembled(each, check.result(), detection.result(), progress) for each, check, detection in heard)
 
 
 def checked(experiment: Experiment) -> Heard:
@@ -122,7 +122,7 @@ def _access(experiment: Experiment, kind: str, stack: str) -> str:
     return str(says[kind.lower()].format(code=code, **frame.groupdict()))
 
 
-def _told(experiment: Experiment, check: Heard, detection: Heard, progress: Callable[[str], object]) -> Break:
+def _assembled(experiment: Experiment, check: Heard, detection: Heard, progress: Callable[[str], object]) -> Break:
     """What is known of a change, with a question that is answered by what was seen here."""
     says, alone = _SAYS["question"], detection[0] is None
     kinds = ("checker", "neither") if alone else ("both", "checker", "races", "neither")

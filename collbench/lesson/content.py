@@ -109,7 +109,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Step:
-    """A moment of a litmus test: what becomes visible, in the order of a witness."""
+    """A moment of a litmus test: what becomes visible, in the order of an execution."""
 
     thread: int
     instruction: int  # of that thread, counted from 0

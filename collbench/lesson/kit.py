@@ -104,14 +104,14 @@ def _layouts(content: Content) -> Layouts:
 def slides(content: Content) -> list[Page]:
     """Return all slides, with their numbers and the sources of theirs."""
     here, pages = f"{HERE}: {content.machine}", []
-    for number, (page, source) in enumerate(_told(content, _layouts(content)), 1):
+    for number, (page, source) in enumerate(_pages(content, _layouts(content)), 1):
         page.write(source.replace(HERE, here), (0.6, 7.08, 11.5, 0.3), 13, color=GREY)
         page.write(str(number), (12.4, 7.08, 0.5, 0.3), 13, color=GREY)
         pages.append(page)
     return pages
 
 
-def _told(content: Content, layouts: Layouts) -> Iterator[tuple[Page, str]]:
+def _pages(content: Content, layouts: Layouts) -> Iterator[tuple[Page, str]]:
     """Yield the slides in the order of the lesson, each with the source of its numbers."""
     yield layouts.page("title", "title"), HERE
     yield _formula(content, layouts), HERE

@@ -68,13 +68,13 @@ def _listed(ranks: Sequence[int]) -> str:
 
 def meanings(spans: Sequence[Span], stages: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> list[Meaning]:
     """Return each span with what it is in a protocol; in one that it does not fit, with its phase alone."""
-    found = _matched(list(spans), stages, rank, ranks)
+    found = _fitted(list(spans), stages, rank, ranks)
     if len(found) == len(spans):
         return found
     return [(span, {"says": protocols()["unknown"][span.phase]}, 0) for span in spans]
 
 
-def _matched(left: list[Span], stages: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> list[Meaning]:
+def _fitted(left: list[Span], stages: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> list[Meaning]:
     """Return the spans that follow the stages, from the first on."""
     found: list[Meaning] = []
     for part, spins, before in _expected(stages, rank, ranks):

@@ -53,7 +53,7 @@ const unsigned MANY_LOOKS = 5000, LONG_IDLE = 20000, MOST_IDLE = 60000;  // in v
 const unsigned SLOT_BYTES = SLOT * sizeof(T), MOST_BLOCKS = 2;
 
 struct Plan {
-  unsigned ranks, calls, seed, start, slots, long_place, milliseconds, patience;
+  unsigned ranks, calls, seed, start, slots, long_place, milliseconds, timeout;
   unsigned before, after;  // whether all ranks meet before and after each launch: for a judge, who asks one thing at a time
   unsigned node;           // ranks of a node: arrays of others have no address; 0: all reach all
   unsigned careful;        // whether only that is given up in which nothing moves, however busy the machine is
@@ -69,7 +69,7 @@ struct Plan {
         slots(options.number("slots")),
         long_place(options.number("stall")),
         milliseconds(options.number("milliseconds")),
-        patience(options.number("patience")),
+        timeout(options.number("timeout")),
         before(options.number("before")),
         after(options.number("after")),
         node(options.number("node")),
@@ -339,7 +339,7 @@ struct Streams {
                    (void*)memory[rank].receive);
   }
 
-  // Gives up when `patience` milliseconds pass in which no rank ends a call.  A careful one asks for more: that no thread
+  // Gives up when `timeout` milliseconds pass in which no rank ends a call.  A careful one asks for more: that no thread
   // takes a step, though all had the time to, as their looks in vain or the time that they computed say; or for a minute.
   void run() const {
     tell_places();
@@ -354,7 +354,7 @@ struct Streams {
       before = now, ended = done;
       const bool had_time = looks.load(std::memory_order_relaxed) - looked > MANY_LOOKS || idle > LONG_IDLE ||
                             clock() - computed > 2 * CLOCKS_PER_SEC;
-      if ((++idle > plan.patience && (had_time || !plan.careful)) || past > MOST_IDLE) {
+      if ((++idle > plan.timeout && (had_time || !plan.careful)) || past > MOST_IDLE) {
         report(true);
         _exit(0);
       }

@@ -51,7 +51,7 @@ class Bug:
         binary = build(self.run.parts(), self.changes, self.options)
         noticed: set[str] = set()
         for seed in range(1, tries + 1):
-            noticed |= outcome(binary, replace(self.run, seed=seed, patience=1000)).catchers
+            noticed |= outcome(binary, replace(self.run, seed=seed, timeout=1000)).catchers
             if self.catcher in noticed:
                 break
         return noticed
