@@ -313,6 +313,7 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     RUN: {
         "plot": ("{file} -o figures --view all --format svg",),
         "report": ("{file} -o report.html",),
+        "lesson": ("{file} {good} -o lesson",),
         "compare": (
             "{good} {file} --gate --junit junit.xml --summary summary.md -o ratios.svg",
             "{file} {good} --format csv",

@@ -118,13 +118,12 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
         for place, part in enumerate(_parts(), 1):
             session = _opened(part, folder / part.name, on, ranks)
             there = "" if session else "  (there already)"
-            click.echo(f"{place}/{len(_parts()) + 1}  collbench {part.words}{there}", err=True)
+            click.echo(f"{place}/{len(_parts())}  collbench {part.words}{there}", err=True)
             status = _measure(part, session) if session else 0
             if status:
                 click.echo("to go on from there, give the same command again", err=True)
                 return status
             gathered.append(read(folder / part.name))
-    click.echo(f"{len(_parts()) + 1}/{len(_parts()) + 1}  break kernels, and see who notices", err=True)
     for path in _write(gathered, _breaks(folder), folder, kit):
         click.echo(path)
     click.echo("open the page in a browser; then solve the first puzzle: collbench exercise start 1", err=True)
@@ -176,7 +175,8 @@ def _breaks(folder: Path) -> tuple[Break, ...]:
     if place.exists():
         with contextlib.suppress(msgspec.MsgspecError):
             return msgspec.json.decode(place.read_bytes(), type=tuple[Break, ...])
-    with waiting("compiling and running kernels that are broken on purpose"):
+    click.echo("breaking kernels on purpose, to see who notices", err=True)
+    with waiting("compiling and running them"):
         found = tried(lambda title: None)
     folder.mkdir(parents=True, exist_ok=True)
     with writing(place, "--out"):
@@ -188,8 +188,9 @@ def _write(runs: Sequence[Run], breaks: tuple[Break, ...], folder: Path, kit: bo
     """Write the page, and the kit if it is asked for; yield the files."""
     from collbench.lesson import kit as teaching
     from collbench.lesson import page, screens
+    from collbench.reports.sanitize import safe_runs
 
-    content = screens.content(runs, breaks)
+    content = screens.content([safe.run for safe in safe_runs(runs)], breaks)
     place = folder / "lesson.html"
     with writing(place, "--out"):
         place.write_text(page.build(content), encoding="utf-8")

@@ -21,7 +21,7 @@ from tools.hostile_files import ARGUMENTS, COMMANDS, FILE, GOOD, HOSTILE, THINGS
 
 SHARES = [60, pytest.param(int(os.environ.get("HOSTILE_PARTS", "20")), marks=pytest.mark.full)]
 WIDEST = 6000  # characters of a line for people
-WITHOUT_FILES = {"explain", "help", "list", "verify"}
+WITHOUT_FILES = {"exercise", "explain", "help", "list", "verify"}
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -73,6 +73,9 @@ def tried(
     (folder / "bad").mkdir()
     place = folder / "bad" / kind
     hostile.make(place)
+    lesson = folder.parent / "lesson"
+    lesson.mkdir(exist_ok=True)
+    (lesson / "breaks.json").write_text("[]")  # else every trial compiles and breaks kernels
     words = {FILE: str(place), GOOD: str(folder / "good"), "{folder}": str(folder)}
     done = here(command, *(words.get(word, word) for word in arguments))
     wrong = list(complaints(done, command == "export"))
@@ -83,6 +86,7 @@ def tried(
 
 OUTPUTS = (
     "figures",
+    "lesson",
     "report.html",
     "junit.xml",
     "summary.md",
