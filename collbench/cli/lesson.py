@@ -103,7 +103,7 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
     """Write a page that teaches when hand-written synchronisation wins, with numbers that are measured here.
 
     Measures the ladder of hand-written all-reduces and their traces, breaks kernels on purpose, and asks who notices;
-    that takes some two minutes.  With RUNs (of sweep, explain, step) their numbers are used, and nothing is measured.
+    that takes about a minute.  With RUNs (of sweep, explain, step) their numbers are used, and nothing is measured.
     """
     _step_sessions.refuse_launcher("lesson")
     folder = out or FOLDER
