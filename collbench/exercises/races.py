@@ -45,6 +45,7 @@ _PARTS = {  # what of the harness a kernel needs, by the start of its name; the 
     "": "DIRECT",
 }
 _OTHERS = "OTHERS"  # a ring's kernels besides the all-reduce
+_LONGEST = 300  # seconds of a run, which gives up much sooner by itself
 _FLAGS = ("-std=c++20", "-O1", "-g1", "-pthread", "-DHOST_GRID", "-Wno-unknown-pragmas")
 _DETECTOR = ("-fsanitize=thread",)
 _RANKS, _KERNELS, _BETWEEN = "host/streams.cpp", "host/streams_kernels.cpp", "host/streams.hpp"
@@ -157,15 +158,20 @@ class Outcome:
 
 def outcome(binary: Path, run: Run, before: tuple[str, ...] | None = None) -> Outcome:
     """Run to the end, or until it is given up or crashes; `before` stands before the program, by default `launcher`."""
-    done = subprocess.run(
-        [*(launcher() if before is None else before), binary, *run.words()],
-        env=os.environ | {"TSAN_OPTIONS": "exitcode=0 halt_on_error=0"},
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=300,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [*(launcher() if before is None else before), binary, *run.words()],
+            env=os.environ | {"TSAN_OPTIONS": "exitcode=0 halt_on_error=0"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LONGEST,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise PlatformError(
+            f"a run of the kernel did not end in {_LONGEST} s; try again on a quieter machine"
+        ) from None
     races = done.stderr.count("ThreadSanitizer: data race")
     if not done.stdout.startswith("{"):
         return Outcome(0, 0, False, races, done.stderr, crashed=True)
