@@ -173,7 +173,17 @@ def _swept(exercise: Exercise, folder: Path, size: str, budget: float) -> Mappin
     """What a sweep says of the library, the rung and the student's kernel."""
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch, "run.json")
-        command = [sys.executable, "-m", "collbench", "sweep", "--on", "cpu", "--op", exercise.record.collectives[0]]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "collbench",
+            "sweep",
+            "--on",
+            "cpu",
+            "--op",
+            exercise.record.collectives[0],
+        ]
         command += ["--impl", f"mpi,{exercise.rung},{exercise.kernel}", "-b", size, "-e", size, "--starts", "1"]
         command += ["--budget", str(budget), "--no-plot", "--out", str(Path(scratch, "run")), "--json", str(report)]
         environment = os.environ | {"COLLBENCH_KERNELS": str(folder.absolute())}

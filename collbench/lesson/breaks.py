@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,11 +67,11 @@ def witnesses() -> dict[str, Litmus]:
     return msgspec.json.decode((ASSETS / "breaks.json").read_bytes(), type=dict[str, Litmus])
 
 
-def tried(progress: Callable[[str], object]) -> tuple[Break, ...]:
-    """Try all changes here, two at a time, and return who noticed; *progress* gets the title of each that is done."""
+def tried() -> tuple[Break, ...]:
+    """Try all changes here, two at a time, and return who noticed."""
     with ThreadPoolExecutor(2) as pool:
         heard = [(each, pool.submit(checked, each), pool.submit(detected, each)) for each in experiments()]
-        return tuple(_assembled(each, check.result(), detection.result(), progress) for each, check, detection in heard)
+        return tuple(_assembled(each, check.result(), detection.result()) for each, check, detection in heard)
 
 
 def checked(experiment: Experiment) -> Heard:
@@ -81,7 +80,7 @@ def checked(experiment: Experiment) -> Heard:
         out = Path(folder, "out")
         Path(folder, experiment.file).write_text(experiment.changed[experiment.file], encoding="utf-8")
         what = ("--impl", experiment.rung, "--ranks", str(experiment.ranks), "--out", str(out))
-        command = [sys.executable, "-m", "collbench", "sweep", *what, *_SWEEP]
+        command = [sys.executable, "-P", "-m", "collbench", "sweep", *what, *_SWEEP]
         environment = os.environ | {"COLLBENCH_KERNELS": folder}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         results = read(out).results if (out / NAME).exists() else ()
@@ -122,7 +121,7 @@ def _access(experiment: Experiment, kind: str, stack: str) -> str:
     return str(says[kind.lower()].format(code=code, **frame.groupdict()))
 
 
-def _assembled(experiment: Experiment, check: Heard, detection: Heard, progress: Callable[[str], object]) -> Break:
+def _assembled(experiment: Experiment, check: Heard, detection: Heard) -> Break:
     """What is known of a change, with a question that is answered by what was seen here."""
     says, alone = _SAYS["question"], detection[0] is None
     kinds = ("checker", "neither") if alone else ("both", "checker", "races", "neither")
@@ -134,5 +133,4 @@ def _assembled(experiment: Experiment, check: Heard, detection: Heard, progress:
     old, new = (tuple(text.splitlines()) for text in (experiment.old, experiment.new))
     about = (experiment.name, experiment.title, experiment.text.strip(), f"kernels/{experiment.file}", old, new)
     litmus = witnesses()[experiment.name]
-    progress(experiment.title)
     return Break(*about, check[1], detection[1], _SAYS["model"].format(litmus=litmus), litmus, question)
