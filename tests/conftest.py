@@ -17,6 +17,7 @@ from collbench.cases import Case
 from collbench.cli import main
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
+from collbench.exercises import races
 from collbench.host.signals import ENDING
 from collbench.results import Measurement
 
@@ -78,6 +79,17 @@ def of_a_user() -> dict[str, str]:
 
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def sanitizer() -> None:
+    """Without ThreadSanitizer no race is found: a reason to skip on a user's machine, a failure in CI."""
+    try:
+        races.launcher()
+    except races.NoSanitizer as error:
+        if "CI" in os.environ:
+            raise
+        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The exercises: starters that do not pass, solutions that do, wrong answers by their names; and the command."""
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,17 +20,6 @@ MEET = EVERY[0]
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is noted in the home of whoever runs the tests."""
     monkeypatch.setenv("COLLBENCH_STATE", str(tmp_path / "state"))
-
-
-@pytest.fixture
-def sanitizer() -> None:
-    """Without ThreadSanitizer races are not found: a reason to skip on a user's machine, a failure in CI."""
-    try:
-        races.launcher()
-    except races.NoSanitizer as error:
-        if "CI" in os.environ:
-            raise
-        pytest.skip(str(error))
 
 
 def run(*arguments: object) -> Result:

@@ -1,6 +1,5 @@
 """Every kernel under ThreadSanitizer, each rank a stream of calls of its own; and bugs that this must catch."""
 
-import os
 import re
 
 import pytest
@@ -14,17 +13,6 @@ from tools.kernels.streams import ALLREDUCES, BUGS
 RANKS = [2, 3, 4, 8]
 WRAP = 2**32 - 40  # counters that pass the end of their range within a few calls
 FAMILIES = sorted({bug.run.kernels[0] for bug in BUGS})
-
-
-@pytest.fixture(scope="module")
-def sanitizer() -> None:
-    """Without ThreadSanitizer there is nothing to see: a reason to skip on a user's machine, a failure in CI."""
-    try:
-        races.launcher()
-    except races.NoSanitizer as error:
-        if "CI" in os.environ:
-            raise
-        pytest.skip(str(error))
 
 
 def assert_clean(run: Run) -> None:

@@ -1,6 +1,5 @@
 """Kernels broken on purpose: each change fits, somebody notices it, and the memory model's execution is one."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -144,14 +143,9 @@ def test_a_sweep_without_a_result_is_no_verdict(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.full
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("sanitizer")
 def test_each_break_is_noticed_by_somebody_and_whole_kernels_by_nobody() -> None:
     """The race detector sees them all, where there is one; the check of a sweep sees at least those without a fence."""
-    try:
-        races.launcher()
-    except races.NoSanitizer as error:
-        if "CI" in os.environ:
-            raise
-        pytest.skip(str(error))
     found = {each.name: each for each in tried()}
     for name, each in found.items():
         assert "race detector" in each.question.choices[each.question.answer], (name, each.checker, each.races)
