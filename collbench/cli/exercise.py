@@ -131,10 +131,10 @@ def _print_times(exercise: Exercise, verdict: "Verdict") -> None:
     click.echo(_TIMES.heading(name="", ratio="against yours"))
     for row in verdict.table:
         mine = row[exercise.kernel]
-        for name in (exercise.kernel, exercise.rung, "mpi"):
+        for name in (exercise.kernel, exercise.rung, records.LIBRARY):
             if name in row:
                 ratio = "" if name == exercise.kernel else f"{row[name] / mine:.2f}x"
-                label = {exercise.kernel: "yours", "mpi": "mpi, the library"}.get(name, name)
+                label = {exercise.kernel: "yours", records.LIBRARY: "mpi, the library"}.get(name, name)
                 click.echo(_TIMES.row(size=row["size"], name=label, time=format_seconds(row[name]), ratio=ratio))
 
 

@@ -4,25 +4,26 @@ A check goes by stages.  First all ranks meet before and after every call, so th
 late, some leave early, and at last nobody meets.  The first stage that fails is the last.
 """
 
-import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from collbench import results
 from collbench.errors import PlatformError, SourceError
 from collbench.exercises import races
 from collbench.exercises.findings import Findings, Source, words
-from collbench.exercises.races import BARRIER, OWN, PACKETS, RECEIVE, START, Foreign, Outcome, Run
-from collbench.exercises.records import Exercise
+from collbench.exercises.races import BARRIER, OWN, PACKETS, RECEIVE, START, Foreign, Run
+from collbench.exercises.records import LIBRARY, Exercise
+from collbench.results import Outcome, Result
+from collbench.results.base import Timed
+from collbench.runfile.store import NAME, read
 
 _STAGES = {"together": (True, True), "late": (False, True), "early": (True, False), "again": (False, False)}
 """Whether ranks meet before each call, and after it."""
@@ -32,7 +33,7 @@ _TIMEOUT = 1500  # milliseconds in which no thread takes a step, although it cou
 _COUNTS = (1003, 260, 701, 64, 37, 1003, 5, 701)
 _LEVEL = {"crash": "right", "wrong": "right", "stuck": "right", "race": "races"}
 _RACES = 3  # against the library, before a kernel is called slow: other programs may disturb one
-_RIGHT = (results.Outcome.OK.value, results.Outcome.DISTURBED.value)  # disturbed: the time is not sure
+_RIGHT = (Outcome.OK, Outcome.DISTURBED)  # disturbed: the time is not sure
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def _unbuilt(exercise: Exercise, source: Source, said: str) -> Verdict:
     return Verdict("builds", caught="builds", says=words()["caught"]["builds"], evidence=tuple(evidence))
 
 
-def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[Outcome]") -> list[Outcome]:
+def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[races.Outcome]") -> list[races.Outcome]:
     """Some runs of a stage, each with its own calls and stalls."""
     before, after = _STAGES[stage]
     run = partial(
@@ -150,16 +151,18 @@ def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Verdict:
 
     """
     for _ in range(_RACES if exercise.beats else 1):
-        table = []
+        table: list[Mapping[str, Any]] = []
         for size in exercise.sizes:
-            rows = _swept(exercise, folder, size, budget)
-            mine = rows.get(exercise.kernel, {})
-            if mine.get("outcome") not in _RIGHT:
-                evidence = f"At {size} B: {mine.get('outcome', 'no result')}: {mine.get('reason', '')}"
+            rows, complaint = _rows(exercise, folder, size, budget)
+            mine = rows.get(exercise.kernel)
+            if not mine or mine.outcome not in _RIGHT:
+                problem = mine.wrong or mine.reason if mine else complaint
                 says = words()["stage"]["timed"] + words()["caught"]["wrong"]
-                return Verdict("right", "timed", "wrong", says, evidence=(evidence,))
-            table.append({"size": size} | {name: row["seconds"] for name, row in rows.items() if row["seconds"]})
-        faster = any(row[exercise.kernel] < row["mpi"] for row in table)
+                return Verdict("right", "timed", "wrong", says, evidence=(f"At {size} B: {problem}",))
+            table.append({"size": size} | {name: row.typical for name, row in rows.items() if isinstance(row, Timed)})
+        if LIBRARY not in table[0]:
+            raise PlatformError(f"{LIBRARY} could not be timed, so there is nothing to compare with: {complaint}")
+        faster = any(row[exercise.kernel] < row[LIBRARY] for row in table)
         if faster:
             break
     if exercise.beats and not faster:
@@ -169,25 +172,23 @@ def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Verdict:
     return Verdict(table=tuple(table))
 
 
-def _swept(exercise: Exercise, folder: Path, size: str, budget: float) -> Mapping[str, Mapping[str, Any]]:
-    """What a sweep says of the library, the rung and the student's kernel."""
+def _rows(exercise: Exercise, folder: Path, size: str, budget: float) -> tuple[Mapping[str, Result], str]:
+    """Return what a sweep says of the library, the rung and the student's kernel, by their names."""
+    names = f"{LIBRARY},{exercise.rung},{exercise.kernel}"
+    what = ("--on", "cpu", "--op", exercise.record.collectives[0], "--impl", names, "-b", size, "-e", size)
+    found, complaint = swept(folder, *what, "--starts", "1", "--budget", str(budget))
+    return {row.implementation: row for row in found}, complaint
+
+
+def swept(kernels: Path, *words: str) -> tuple[Sequence[Result], str]:
+    """Return the results of a sweep with the kernels of a folder, and the last line that it said of errors.
+
+    It is a process of its own, since a process looks for kernels once.
+    """
     with tempfile.TemporaryDirectory() as scratch:
-        report = Path(scratch, "run.json")
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "collbench",
-            "sweep",
-            "--on",
-            "cpu",
-            "--op",
-            exercise.record.collectives[0],
-        ]
-        command += ["--impl", f"mpi,{exercise.rung},{exercise.kernel}", "-b", size, "-e", size, "--starts", "1"]
-        command += ["--budget", str(budget), "--no-plot", "--out", str(Path(scratch, "run")), "--json", str(report)]
-        environment = os.environ | {"COLLBENCH_KERNELS": str(folder.absolute())}
+        out = Path(scratch, "run")
+        command = [sys.executable, "-P", "-m", "collbench", "sweep", *words, "--no-plot", "--out", str(out)]
+        environment = os.environ | {"COLLBENCH_KERNELS": str(kernels.absolute())}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if not report.is_file():
-            raise PlatformError(f"a sweep of {exercise.kernel} failed: {' '.join(done.stderr.splitlines()[-1:])}")
-        return {row["implementation"]: row for row in json.loads(report.read_text())["results"]}
+        found = read(out).results if (out / NAME).exists() else ()
+    return found, (done.stderr.strip() or "the sweep has no result").splitlines()[-1]

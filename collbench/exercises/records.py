@@ -16,6 +16,8 @@ from collbench.algorithms.records import Record
 from collbench.errors import UsageError
 from collbench.runfile.baselines import state_folder
 
+LIBRARY = "mpi"
+"""What answers are timed against besides their rung."""
 _HOME = Path(__file__).with_name("puzzles")
 _RECORD = re.compile(r"^\[record\]\n(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 _STATE = "exercises.json"

@@ -4,10 +4,7 @@ assets/breaks.toml has the changes and the words, assets/breaks.json what the me
 `python -m tools.breaks` writes.
 """
 
-import os
 import re
-import subprocess
-import sys
 import tempfile
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
@@ -18,14 +15,14 @@ import msgspec
 
 from collbench.errors import CollbenchError
 from collbench.exercises import races
+from collbench.exercises.judge import swept
 from collbench.lesson.content import Break, Litmus, Question
-from collbench.runfile.store import NAME, read
 
 ASSETS = Path(__file__).with_name("assets")
 TEXTS = tomllib.loads((ASSETS / "breaks.toml").read_text(encoding="utf-8"))
 """The experiments, and sentences by who says them and what was seen."""
 _SAYS = TEXTS["says"]
-_SWEEP = ("-b", "4000", "-e", "4000", "-n", "3", "--timeout", "15", "--no-plot")
+_SWEEP = ("-b", "4000", "-e", "4000", "-n", "3", "--timeout", "15")
 _TRIES = 4  # with other stalls, before the race detector is said to see nothing
 _ACCESS = re.compile(r"^  (?:Previous )?(?:atomic )?(read|write) of size .*\n((?:    #\d.*\n)+)", re.M | re.I)
 _FRAME = re.compile(r"#\d+ .+ (?:\S*/)?(?P<file>[\w.]+\.cuh?):(?P<line>\d+)")
@@ -77,17 +74,12 @@ def tried() -> tuple[Break, ...]:
 def checked(experiment: Experiment) -> Heard:
     """Run a sweep with the changed kernels, and return what its check says."""
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "out")
         Path(folder, experiment.file).write_text(experiment.changed[experiment.file], encoding="utf-8")
-        what = ("--impl", experiment.rung, "--ranks", str(experiment.ranks), "--out", str(out))
-        command = [sys.executable, "-P", "-m", "collbench", "sweep", *what, *_SWEEP]
-        environment = os.environ | {"COLLBENCH_KERNELS": folder}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        results = read(out).results if (out / NAME).exists() else ()
-    result = next((each for each in results if each.implementation == experiment.rung), None)
+        ranks = ("--impl", experiment.rung, "--ranks", str(experiment.ranks))
+        found, complaint = swept(Path(folder), *ranks, *_SWEEP)
+    result = next((each for each in found if each.implementation == experiment.rung), None)
     if result is None:
-        words = (done.stderr.strip() or "the sweep has no result").splitlines()[-1]
-        return None, _SAYS["checker"]["untried"].format(words=words)
+        return None, _SAYS["checker"]["untried"].format(words=complaint)
     kind = "failed" if result.reason else "wrong" if result.wrong else "ok"
     words = _SAYS["checker"][kind].format(words=result.reason or result.wrong, ranks=experiment.ranks)
     return kind != "ok", words
