@@ -16,7 +16,6 @@ from collbench.exercises.races import Outcome
 from collbench.exercises.records import Mistake
 from collbench.platforms.layout import awaited
 
-_ACCESS = re.compile(r"^ +(?:Previous )?(?:atomic )?(read|write) of size \d+ at (0x[0-9a-f]+) by", re.MULTILINE | re.I)
 _ADDRESS = re.compile(r"on unknown address (0x[0-9a-f]+)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NULL = 2**20  # bytes from a null pointer on that an element of its array may lie
@@ -96,7 +95,7 @@ class Findings:
     @cached_property
     def races(self) -> tuple[tuple[Access, ...], ...]:
         """Both sides of every race."""
-        return tuple(race for outcome in self.outcomes for race in _races(self.source, outcome.said))
+        return tuple(race for outcome in self.outcomes for race in _races(self.source, outcome))
 
     def fits(self, mistake: Mistake) -> bool:
         """Whether it may have been that mistake."""
@@ -161,27 +160,23 @@ class Findings:
                 yield show[doing].format(rank=each.rank)
 
 
-def _races(source: Source, said: str) -> Iterator[tuple[Access, ...]]:
-    """The accesses of every race in a report of ThreadSanitizer; the harness said where which memory begins."""
+def _races(source: Source, outcome: Outcome) -> Iterator[tuple[Access, ...]]:
+    """The accesses of every race of a run; the harness said where which memory begins."""
     places = [
         (int(base, 16), what, int(rank))
-        for rank, *bases in (line.split()[1:] for line in said.splitlines() if line.startswith("memory "))
+        for rank, *bases in (line.split()[1:] for line in outcome.said.splitlines() if line.startswith("memory "))
         for base, what in zip(bases, ("flag", "slot", "input", "result"), strict=True)
     ]
-    for report in said.split("=================="):
-        parts = _ACCESS.split(report)[1:]
-        if "data race" not in report or not parts:
-            continue
-        both = [_access(source, places, *parts[k : k + 3]) for k in range(0, len(parts), 3)]
+    for sides in outcome.sides:
+        both = [_access(source, places, *side) for side in sides]
         if any(str(access) == "caller writes input" for access in both):  # in place, inputs are where results go
             both = [replace(access, what="input") for access in both]
         yield tuple(both)
 
 
-def _access(source: Source, places: Sequence[tuple[int, str, int]], verb: str, address: str, stack: str) -> Access:
-    stack = stack.partition("\n\n")[0]
-    _, what, rank = max(place for place in places if place[0] <= int(address, 16))
-    verb = f"{verb.lower()}s"
+def _access(source: Source, places: Sequence[tuple[int, str, int]], verb: str, address: int, stack: str) -> Access:
+    _, what, rank = max(place for place in places if place[0] <= address)
+    verb = f"{verb}s"
     if "Rank::launch" in stack:
         return Access("kernel", verb, what, rank, next(iter(source.lines_in(stack)), 0))
     return Access("caller", verb, "input" if verb == "writes" and "std::fill" not in stack else "result", rank)

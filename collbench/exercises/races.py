@@ -72,6 +72,12 @@ _FOR_TESTS: tuple[Change, ...] = (
 )
 
 
+_SIDE = re.compile(  # of a race, in a report of ThreadSanitizer
+    r"^ +(?:Previous )?(?:atomic )?(read|write) of size \d+ at (0x[0-9a-f]+) by[^\n]*\n(.*?)(?=\n\n|\Z)",
+    re.MULTILINE | re.IGNORECASE | re.DOTALL,
+)
+
+
 class NoSanitizer(Exception):
     """Programs with ThreadSanitizer cannot be compiled, or do not run here."""
 
@@ -148,6 +154,13 @@ class Outcome:
     def summary(self) -> str:
         """What it said in brief: the place of each race, the first wrong element of each rank."""
         return "\n".join(line for line in self.said.splitlines() if line.startswith(("SUMMARY", "rank")))
+
+    @property
+    def sides(self) -> list[list[tuple[str, int, str]]]:
+        """Both sides of every race: `read` or `write`, the address, and where in the sources that was done."""
+        reports = [each for each in self.said.split("==================") if "data race" in each]
+        sides = [_SIDE.findall(report) for report in reports]
+        return [[(verb.lower(), int(address, 16), stack) for verb, address, stack in both] for both in sides if both]
 
     @property
     def catchers(self) -> set[str]:

@@ -24,7 +24,6 @@ TEXTS = tomllib.loads((ASSETS / "breaks.toml").read_text(encoding="utf-8"))
 _SAYS = TEXTS["says"]
 _SWEEP = ("-b", "4000", "-e", "4000", "-n", "3", "--timeout", "15")
 _TRIES = 4  # with other stalls, before the race detector is said to see nothing
-_ACCESS = re.compile(r"^  (?:Previous )?(?:atomic )?(read|write) of size .*\n((?:    #\d.*\n)+)", re.M | re.I)
 _FRAME = re.compile(r"#\d+ .+ (?:\S*/)?(?P<file>[\w.]+\.cuh?):(?P<line>\d+)")
 
 
@@ -97,8 +96,8 @@ def detected(experiment: Experiment) -> Heard:
         found = races.outcome(binary, replace(run, seed=seed))
         if found.catchers:
             kind = "race" if found.races else "wrong" if found.wrong else "stuck"
-            accesses = [_access(experiment, *match.groups()) for match in _ACCESS.finditer(found.said)]
-            words = " and ".join(accesses[:2]) or found.summary.partition("\n")[0]
+            accesses = [_access(experiment, verb, stack) for both in found.sides[:1] for verb, _, stack in both]
+            words = " and ".join(accesses) or found.summary.partition("\n")[0]
             return True, _SAYS["races"][kind].format(words=words)
     return False, _SAYS["races"]["clean"]
 
@@ -108,9 +107,9 @@ def _access(experiment: Experiment, kind: str, stack: str) -> str:
     texts, says = experiment.changed, _SAYS["access"]
     frame = next((match for match in _FRAME.finditer(stack) if match["file"] in texts), None)
     if frame is None:
-        return str(says[f"caller-{kind.lower()}"])
+        return str(says[f"caller-{kind}"])
     code = texts[frame["file"]].splitlines()[int(frame["line"]) - 1].strip()
-    return str(says[kind.lower()].format(code=code, **frame.groupdict()))
+    return str(says[kind].format(code=code, **frame.groupdict()))
 
 
 def _assembled(experiment: Experiment, check: Heard, detection: Heard) -> Break:
