@@ -179,7 +179,8 @@ def test_strangers_are_sent_away_and_the_others_still_come(tmp_path: Path) -> No
         for said, answer in strangers(where["word"]):
             with socket.create_connection(("127.0.0.1", where["port"]), SECONDS) as stranger:
                 stranger.sendall(said)
-                stranger.shutdown(socket.SHUT_WR)
+                with suppress(OSError):  # rank 0 may have hung up already
+                    stranger.shutdown(socket.SHUT_WR)
                 heard = b""
                 with suppress(ConnectionResetError):  # what it sent was not even read
                     heard = stranger.makefile("rb").read()
