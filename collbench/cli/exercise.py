@@ -97,7 +97,7 @@ def hint(number: str) -> None:
 
 
 def _chosen(which: str | None) -> tuple[Exercise, Path]:
-    """The exercise, and the folder that it is worked on in."""
+    """Return the exercise, and the folder that it is worked on in."""
     place = Path(which or ".")
     if exercise := records.within(place):
         return exercise, place

@@ -24,7 +24,7 @@ _CLEAR = 8  # wrong elements from which on chance explains nothing
 
 @cache
 def words() -> Mapping[str, Mapping[str, str]]:
-    """The judge's sentences."""
+    """Return the judge's sentences by what they are about."""
     found: Mapping[str, Mapping[str, str]] = msgspec.toml.decode(Path(__file__).with_name("judge.toml").read_bytes())
     return found
 
@@ -37,15 +37,15 @@ class Source:
     text: str
 
     def line(self, number: int) -> str:
-        """A line as evidence."""
+        """Return a line with its place, as evidence: `meet.cu:12: ...`."""
         return f"{self.name}:{number}: {[*self.text.splitlines(), ''][number - 1].strip()}"
 
     def lines_in(self, said: str) -> list[int]:
-        """The numbers of its lines that a tool names, in that order."""
+        """Return the numbers of its lines that a tool's output names, in that order."""
         return [int(number) for number in re.findall(rf"(?:^|[ /]){re.escape(self.name)}:(\d+)", said, re.MULTILINE)]
 
     def fits(self, mistake: Mistake) -> bool:
-        """Whether its code has what a mistake has, and lacks what that lacks."""
+        """Return whether its code, without comments, has and lacks what a mistake says."""
         code = _COMMENT.sub("", self.text)
         has = not mistake.has or bool(re.search(mistake.has, code, re.DOTALL))
         return has and not (mistake.lacks and re.search(mistake.lacks, code, re.DOTALL))
@@ -98,7 +98,7 @@ class Findings:
         return tuple(race for outcome in self.outcomes for race in _races(self.source, outcome))
 
     def fits(self, mistake: Mistake) -> bool:
-        """Whether it may have been that mistake."""
+        """Return whether everything that a mistake says of itself was seen."""
         accesses = [str(access) for race in self.races for access in race]
         return self.source.fits(mistake) and all(
             (
@@ -115,14 +115,14 @@ class Findings:
         )
 
     def _who(self) -> str:
-        """Whose inputs are missing or too many, seen from the rank with the result."""
+        """Return whose inputs are missing or too many, seen from the rank with the result."""
         places = [(rank - self.wrong["rank"]) % self.ranks for rank in self.wrong.get("ranks", ())]
         if len(places) == 1:
             return {0: "self", 1: "next", self.ranks - 1: "previous"}.get(places[0], "others")
         return "others" if places and 0 not in places else ""
 
     def evidence(self, caught: str, access: str) -> Iterator[str]:
-        """What shows it, in sentences and lines of the file; of races one with such an access, if there is any."""
+        """Yield what shows it, in sentences and lines of the file; of races rather one with such an access."""
         if caught == "race":
             return self._race(access)
         return {"crash": self._crash, "wrong": self._wrong, "stuck": self._stuck}[caught]()
@@ -161,7 +161,7 @@ class Findings:
 
 
 def _races(source: Source, outcome: Outcome) -> Iterator[tuple[Access, ...]]:
-    """The accesses of every race of a run; the harness said where which memory begins."""
+    """Yield both accesses of every race of a run; the harness printed where which memory begins."""
     places = [
         (int(base, 16), what, int(rank))
         for rank, *bases in (line.split()[1:] for line in outcome.said.splitlines() if line.startswith("memory "))

@@ -85,7 +85,7 @@ def judge(exercise: Exercise, folder: Path) -> Verdict:
 
 
 def _launcher() -> tuple[tuple[str, ...], bool]:
-    """What stands before a program, and whether races can be found."""
+    """Return what stands before a program, and whether races can be found."""
     try:
         return races.launcher(), True
     except races.NoSanitizer:
@@ -93,7 +93,7 @@ def _launcher() -> tuple[tuple[str, ...], bool]:
 
 
 def _unbuilt(exercise: Exercise, source: Source, said: str) -> Verdict:
-    """What the compiler said of the student's file, in brief."""
+    """Return what the compiler said of the student's file, in brief."""
     errors = re.findall(rf"^(?:\./)?{re.escape(source.name)}:(\d+):.*?error: (.*)$", said, re.MULTILINE)
     if not errors and f" {exercise.kernel}(" not in source.text:
         errors = [("1", f"there is no kernel {exercise.kernel} in this file")]
@@ -105,7 +105,7 @@ def _unbuilt(exercise: Exercise, source: Source, said: str) -> Verdict:
 
 
 def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[races.Outcome]") -> list[races.Outcome]:
-    """Some runs of a stage, each with its own calls and stalls."""
+    """Return the outcomes of some runs of a stage, each with calls and stalls of its own."""
     before, after = _STAGES[stage]
     run = partial(
         Run,
@@ -126,7 +126,7 @@ def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[race
 
 
 def _verdict(exercise: Exercise, findings: Findings, notes: tuple[str, ...]) -> Verdict:
-    """The first of the exercise's mistakes that fits all findings."""
+    """Return the findings under the first of the exercise's mistakes that fits them."""
     known = next((mistake for mistake in exercise.mistake if findings.fits(mistake)), None)
     caught = known.caught if known and known.caught else findings.caught[0]
     return Verdict(

@@ -61,7 +61,7 @@ _HEADERS = (
 Change = tuple[str, str, str]
 """Of a file of the kernels: an old text, which stands there once, and a new one."""
 
-_FOR_TESTS: tuple[Change, ...] = (
+_MORE_STALLS: tuple[Change, ...] = (
     # The two halves of a pair of packets arrive at different times, as they may.
     (
         "packets.cuh",
@@ -104,14 +104,14 @@ class Run:
     fifo: int = 0  # bytes of a kernel's from elsewhere
 
     def words(self) -> list[str]:
-        """The harness's command line."""
+        """Return the arguments of the harness's program."""
         fields = {name: ",".join(map(str, value)) for name, value in vars(self).items() if isinstance(value, tuple)}
         fields |= {name: str(int(value)) for name, value in vars(self).items() if not isinstance(value, tuple)}
         fields["slots"] = str(slots(self.ranks))
         return [f"{name}={value}" for name, value in fields.items()]
 
     def parts(self) -> tuple[str, ...]:
-        """The parts of the harness that it needs."""
+        """Return the parts of the harness that these kernels need."""
         found = {next(part for start, part in _PARTS.items() if name.startswith(start)) for name in self.kernels}
         return tuple(sorted(found | ({_OTHERS} if set(OTHERS) & set(self.kernels) else set())))
 
@@ -127,7 +127,7 @@ class Foreign:
     in_place: bool = True
 
     def options(self) -> tuple[str, ...]:
-        """The compiler's options that bring it into the harness."""
+        """Return the compiler's options that bring the kernel into the harness."""
         arguments = "".join(f", call.{name}" for name in self.arguments)
         names = {"OWN": f'"{self.file.name}"', "OWN_ENTRY": self.entry, "OWN_ARGUMENTS": arguments}
         names |= {"OWN_COLLECTIVE": self.collective.upper(), "OWN_IN_PLACE": str(int(self.in_place))}
@@ -193,7 +193,7 @@ def outcome(binary: Path, run: Run, before: tuple[str, ...] | None = None) -> Ou
 
 @cache
 def launcher() -> tuple[str, ...]:
-    """What to put before a program: some systems place memory where older ThreadSanitizers do not expect it.
+    """Return what to put before a program: some systems place memory where older ThreadSanitizers do not expect it.
 
     Asked of a program without any kernel, so that no fault of a kernel can pass for a missing sanitizer.
     """
@@ -214,19 +214,19 @@ def launcher() -> tuple[str, ...]:
 
 @cache
 def build(parts: tuple[str, ...], changes: tuple[Change, ...] = (), options: tuple[str, ...] = ()) -> Path:
-    """The harness with those of the package's kernels, changed; compiled once per text, options and compiler."""
+    """Return the program with those kernels of the package, changed; compiled once per text, options, compiler."""
     defines = (*(f"-DWITH_{part}" for part in parts), *options)
-    return _program(changed((*_FOR_TESTS, *changes)), (*defines, *_DETECTOR))
+    return _program(changed((*_MORE_STALLS, *changes)), (*defines, *_DETECTOR))
 
 
 def build_foreign(kernel: Foreign, detector: bool = True) -> Path:
-    """The harness with a kernel from elsewhere; ValueError with the compiler's words if that is no C++."""
-    texts = {**changed(_FOR_TESTS), kernel.file.name: kernel.file.read_text(encoding="utf-8")}
+    """Return the program with a kernel from elsewhere; ValueError with the compiler's words if that is no C++."""
+    texts = {**changed(_MORE_STALLS), kernel.file.name: kernel.file.read_text(encoding="utf-8")}
     return _program(texts, (*kernel.options(), *(_DETECTOR if detector else ())))
 
 
 def _program(texts: Mapping[str, str], options: tuple[str, ...]) -> Path:
-    """The two halves compiled apart, so that a change of a kernel costs no more than the kernel."""
+    """Compile the two halves apart, so that a change of a kernel costs no more than the kernel."""
     detector = tuple(option for option in options if option in _DETECTOR)
     ranks = _compiled(_RANKS, {name: texts[name] for name in _HEADERS}, ("-c", *detector))
     kernels = {name: text for name, text in texts.items() if name != _RANKS}
@@ -250,7 +250,7 @@ def _compiled(source: str, texts: Mapping[str, str], options: tuple[str, ...], o
 
 
 def changed(changes: tuple[Change, ...]) -> dict[str, str]:
-    """The files of the kernels with these changes; ValueError if a text to change does not stand there once."""
+    """Return the kernels' files with these changes; ValueError if a text to change does not stand there once."""
     origin = compiler.own_folder()
     texts = {str(path.relative_to(origin)): path.read_text() for path in sorted(origin.rglob("*.*"))}
     for name, old, new in changes:
@@ -261,7 +261,7 @@ def changed(changes: tuple[Change, ...]) -> dict[str, str]:
 
 
 def _compile(command: list[str], texts: Mapping[str, str], scratch: Path) -> None:
-    """From a copy of the kernels with static entries: a file may be there twice, and what is unused costs nothing."""
+    """Compile a copy of the kernels with static entries, of which a file may be there twice."""
     for name, text in texts.items():
         path = scratch / name
         path.parent.mkdir(exist_ok=True)

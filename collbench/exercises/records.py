@@ -75,7 +75,7 @@ class Exercise(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
         return self.folder.name.partition("-")[2]
 
     def files(self) -> dict[str, str]:
-        """What a student gets, by the names of the files."""
+        """Return the texts that a student gets, by the names of the files."""
         record = _RECORD.search((self.folder / "exercise.toml").read_text(encoding="utf-8"))
         assert record
         return {
@@ -87,7 +87,7 @@ class Exercise(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 
 @cache
 def exercises() -> tuple[Exercise, ...]:
-    """All of them, the easiest first."""
+    """Return all exercises, the easiest first."""
     found = []
     for path in sorted(_HOME.glob("*/exercise.toml")):
         fields = msgspec.toml.decode(path.read_bytes()) | {"folder": str(path.parent)}
@@ -96,7 +96,7 @@ def exercises() -> tuple[Exercise, ...]:
 
 
 def find(word: str) -> Exercise:
-    """The exercise of that number, such as 3, or name, such as ring-step.
+    """Return the exercise of that number, such as 3, or name, such as ring-step.
 
     Raises:
         UsageError: There is none.
@@ -110,12 +110,12 @@ def find(word: str) -> Exercise:
 
 
 def within(folder: Path) -> Exercise | None:
-    """The exercise that is worked on in a folder, None if that is no exercise's."""
+    """Return the exercise that is worked on in a folder; None if the folder is no exercise's."""
     return next((exercise for exercise in exercises() if (folder / f"{exercise.kernel}.toml").is_file()), None)
 
 
 def default(exercise: Exercise) -> str:
-    """The name of the folder that an exercise is written to, such as exercise-3-ring-step."""
+    """Return the name of the folder that an exercise is written to, such as exercise-3-ring-step."""
     return f"exercise-{exercise.number}-{exercise.name}"
 
 
@@ -143,7 +143,7 @@ def start(exercise: Exercise, folder: Path | None = None) -> Path:
 
 
 def notes() -> dict[str, dict[str, str]]:
-    """What was noted of each exercise, by its name: its folder, and when it was solved."""
+    """Return what was noted of each exercise, by its name: its folder, and when it was solved."""
     try:
         found = json.loads((state_folder() / _STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError, UsageError):
@@ -152,7 +152,7 @@ def notes() -> dict[str, dict[str, str]]:
 
 
 def note(exercise: Exercise, **facts: str) -> None:
-    """Note facts of an exercise; without a place to write it is forgotten, which hurts nobody."""
+    """Note facts of an exercise; where nothing can be written they are forgotten, which hurts nobody."""
     known = notes()
     known[exercise.name] = known.get(exercise.name, {}) | facts
     try:

@@ -103,7 +103,7 @@ def detected(experiment: Experiment) -> Heard:
 
 
 def _access(experiment: Experiment, kind: str, stack: str) -> str:
-    """Which code reads or writes, by the first line of a kernel in the detector's report."""
+    """Return which code reads or writes, by the first line of a kernel in the detector's report."""
     texts, says = experiment.changed, _SAYS["access"]
     frame = next((match for match in _FRAME.finditer(stack) if match["file"] in texts), None)
     if frame is None:
@@ -113,7 +113,7 @@ def _access(experiment: Experiment, kind: str, stack: str) -> str:
 
 
 def _assembled(experiment: Experiment, check: Heard, detection: Heard) -> Break:
-    """What is known of a change, with a question that is answered by what was seen here."""
+    """Return what is known of a change, with a question that is answered by what was seen here."""
     says, alone = _SAYS["question"], detection[0] is None
     kinds = ("checker", "neither") if alone else ("both", "checker", "races", "neither")
     answer = int(not check[0]) if alone else 2 * (not check[0]) + (not detection[0])
