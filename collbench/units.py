@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 from msgspec import Meta
@@ -154,3 +154,9 @@ def format_count(value: float, count: int = MOST_DIGITS) -> str:
         if value >= 0.9995 * scale:
             return f"{format_figure(value / scale)}{unit}"
     return format_figure(value)
+
+
+def format_list(items: Iterable[object]) -> str:
+    """Return `2, 3 and 4` of several items; nothing of none."""
+    *most, last = [*map(str, items)] or [""]
+    return f"{', '.join(most)} and {last}" if most else last

@@ -14,14 +14,15 @@ from typing import Any
 
 import msgspec
 
-from collbench.lesson.breaks import ASSETS, TEXTS
+from collbench.lesson import ASSETS
+from collbench.lesson.breaks import TEXTS
 from collbench.lesson.content import Litmus, Step
 from tools.memory_model.fragments import FRAGMENTS, WEAKENINGS, Fragment, in_one_thread
 from tools.memory_model.program import ACQUIRES, RELEASES, Operation
 from tools.memory_model.ptx import Witness, reachable, witness
 
 _WANTED = re.compile(r"(\w+) != (\d+)")  # in the outcome of a fragment: a register, and the value that is right
-_SAYS = TEXTS["says"]
+_SENTENCES = TEXTS["says"]
 _COMPARISON = re.compile(r" [=>]= \d+$")  # what this project's notation adds to PTX
 
 
@@ -78,26 +79,26 @@ class _Words:
         self._found, self._places, self._wanted = found, places, wanted
 
     def rank(self, op: Operation) -> str:
-        return _SAYS["litmus"]["rank"].format(rank=op.place[0])
+        return _SENTENCES["litmus"]["rank"].format(rank=op.place[0])
 
     def instruction(self, op: Operation, code: str) -> str:
-        words = _SAYS["instruction"][_kind(op)].format(**self._facts(op))
-        return _SAYS["litmus"]["instruction"].format(words=words, code=_COMPARISON.sub("", code))
+        words = _SENTENCES["instruction"][_kind(op)].format(**self._facts(op))
+        return _SENTENCES["litmus"]["instruction"].format(words=words, code=_COMPARISON.sub("", code))
 
     def step(self, op: Operation, earlier: list[int]) -> Step:
         """`earlier`: operations that came before it."""
-        facts, template = self._facts(op), _SAYS["step"][_kind(op)]
+        facts, template = self._facts(op), _SENTENCES["step"][_kind(op)]
         wanted = self._wanted.get(op.operands[0]) if op.kind == "read" else None
         wrong = wanted not in (None, self._found.values[op.number, 0])
         if wrong:
-            template = _SAYS["litmus"]["wrong"]
+            template = _SENTENCES["litmus"]["wrong"]
         elif op.kind == "write" and any((op.number, other) in self._found.execution.program.po for other in earlier):
-            template = _SAYS["litmus"]["late"]
+            template = _SENTENCES["litmus"]["late"]
         return Step(op.thread, op.step // 2, _sentence(template.format(wanted=wanted, **facts)), wrong)
 
     def _facts(self, op: Operation) -> dict[str, Any]:
         numbers = [self._found.values[op.number, lane] for lane in range(len(op.operands))]
-        packet = _SAYS["litmus"]["packet"]
+        packet = _SENTENCES["litmus"]["packet"]
         value = numbers[0] if len(numbers) == 1 else packet.format(data=numbers[0], flag=numbers[1])
         return {"rank": self.rank(op), "place": self._places[op.location], "value": value, "until": op.until[3:]}
 

@@ -48,7 +48,7 @@ def numbers(folder: Path) -> Numbers:
 
 def value(folder: Path, title: str) -> str:
     """What a title says; KeyError if the run has no such thing."""
-    return lesson_scaling.value(folder, title) or numbers(folder).say(title)
+    return lesson_scaling.value(folder, title) or numbers(folder).value(title)
 
 
 def textbook() -> str:

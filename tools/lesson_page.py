@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from collbench.lesson import breaks, screens
 from collbench.lesson.content import Code, Content, Question, Reason, Screen
-from collbench.lesson.screens import Teller
+from collbench.lesson.screens import Renderer
 from collbench.results import PARTS
 from collbench.runfile.store import read
 from collbench.units import format_rate, format_seconds, format_size
@@ -22,12 +22,12 @@ PICTURES = {  # below the text of a screen
 }
 
 
-class Linked(Teller):
+class Linked(Renderer):
     """Fills numbers in as links to the run that they come from."""
 
-    def say(self, title: str) -> str:
+    def value(self, title: str) -> str:
         """Return what a title says; the name of an implementation stays a word."""
-        said = super().say(title)
+        said = super().value(title)
         if title in self.facts or title.startswith(("p:", "m:", "best at")):
             return said
         run = EXPLAINED if title.partition(" of ")[0] in PARTS else TIMED
@@ -37,7 +37,7 @@ class Linked(Teller):
 def content() -> Content:
     """Return the lesson of the committed runs."""
     runs = [read(ROOT / "results" / name) for name in (TIMED, EXPLAINED)]
-    return screens.content(runs, tell=Linked)
+    return screens.content(runs, rendering=Linked)
 
 
 def page() -> str:

@@ -17,7 +17,7 @@ from collbench.measure.strategies import strategies
 from collbench.results import Result, Trained
 from collbench.results.steps import Point
 from collbench.stats import student
-from collbench.units import format_seconds
+from collbench.units import format_list, format_seconds
 
 ERROR = 0.05  # probability that an interval does not cover
 LEVEL = 0.01  # relative difference below which two strategies are equal
@@ -241,14 +241,14 @@ def _first(found: Ranking, effort: Effort) -> str:
     if unsure:
         words = (
             f"inconclusive which is first to loss {found.target:g}: {first.name} has the lowest mean, "
-            f"{_listed(unsure)} may be as fast ({unsure[0]}: {after[unsure[0]].as_ratio()})"
+            f"{format_list(unsure)} may be as fast ({unsure[0]}: {after[unsure[0]].as_ratio()})"
         )
         surely = [f"{name}, {ratio.as_ratio()} the {effort.value}" for name, ratio in after.items() if ratio.above]
         return f"{words}; surely later: {'; '.join(surely)}" if surely else words
     later = [entry.name for entry in others if entry.name in after and entry.name not in level]
     rest = f"; {later[0]}, the next, needs {after[later[0]].as_ratio()} the {effort.value}" if later else ""
     if level:
-        return f"{_listed([first.name, *level])} reach loss {found.target:g} first, level within {LEVEL:.0%}{rest}"
+        return f"{format_list([first.name, *level])} reach loss {found.target:g} first, level within {LEVEL:.0%}{rest}"
     return f"{first.name} reaches loss {found.target:g} first{rest}"
 
 
@@ -281,7 +281,3 @@ def _place(ratio: GeometricMean) -> str:
     if ratio.low <= 1 <= ratio.high:
         return "inconclusive"
     return "behind" if ratio.above else "ahead"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -18,7 +18,7 @@ from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.exercises import records
 from collbench.exercises.records import Exercise
-from collbench.units import format_seconds
+from collbench.units import format_list, format_seconds
 
 if TYPE_CHECKING:
     from collbench.exercises.judge import Verdict
@@ -71,7 +71,7 @@ def check(which: str | None, time: bool) -> int:
     click.echo(f"Exercise {exercise.number}, {exercise.title}: {folder / exercise.kernel}.cu")
     verdict = judge.judge(exercise, folder)
     if verdict.passed:
-        click.echo(_style(f"right with {_listed(exercise.ranks)} ranks", "green") + _looked(verdict.notes))
+        click.echo(_style(f"right with {format_list(exercise.ranks)} ranks", "green") + _looked(verdict.notes))
         if time or exercise.beats:
             click.echo("timing ...", err=True)
             verdict = judge.timed(exercise, folder)
@@ -114,11 +114,6 @@ def _chosen(which: str | None) -> tuple[Exercise, Path]:
 
 def _word(exercise: Exercise, place: Path) -> str:
     return str(exercise.number) if place == Path(records.default(exercise)) else str(place)
-
-
-def _listed(numbers: tuple[int, ...]) -> str:
-    *some, last = map(str, numbers)
-    return f"{', '.join(some)} and {last}" if some else last
 
 
 def _looked(notes: tuple[str, ...]) -> str:

@@ -8,7 +8,6 @@ For example:
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,13 +102,13 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
     """Write a page that teaches when hand-written synchronisation wins, with numbers that are measured here.
 
     Measures the ladder of hand-written all-reduces and their traces, breaks kernels on purpose, and asks who notices;
-    that takes about a minute.  With RUNs (of sweep, explain, step) their numbers are used, and nothing is measured.
+    that takes about a minute.  With RUNs (of sweep, explain, step) their numbers are used in place of measured ones.
     """
     _step_sessions.refuse_launcher("lesson")
     folder = out or FOLDER
-    if fresh and not runs:
-        for part in _parts():
-            shutil.rmtree(folder / part.name, ignore_errors=True)
+    if fresh:
+        for part in () if runs else _parts():
+            (folder / part.name / NAME).unlink(missing_ok=True)
         (folder / BREAKS).unlink(missing_ok=True)
     if runs:
         gathered = [read(run) for run in runs]
@@ -149,7 +148,7 @@ def _opened(part: Part, place: Path, on: str, ranks: int | None) -> Session | No
         return None
     if found and part.command is sweep.command:
         return resuming_session(found.path)
-    shutil.rmtree(place, ignore_errors=True)
+    (place / NAME).unlink(missing_ok=True)
     words = [*part.words[part.words.index("--") :].split(), "--out", str(place)]
     if part.here:
         platform = on_auto() if on == "auto" else on
@@ -160,11 +159,11 @@ def _opened(part: Part, place: Path, on: str, ranks: int | None) -> Session | No
 
 
 def _existing(place: Path) -> Run | None:
-    """Return the run in a part's folder, whole or cut off; None if there is none that can be read."""
+    """Return the run in a part's folder, whole or cut off; None if there is none, UsageError if it cannot be read."""
     try:
         return read(place) if (place / NAME).exists() else None
-    except RunFileError:
-        return None
+    except RunFileError as error:
+        raise UsageError(f"{error}; --fresh measures it again") from None
 
 
 def _breaks(folder: Path) -> tuple[Break, ...]:

@@ -40,9 +40,9 @@ class Source:
         """Return a line with its place, as evidence: `meet.cu:12: ...`."""
         return f"{self.name}:{number}: {[*self.text.splitlines(), ''][number - 1].strip()}"
 
-    def lines_in(self, said: str) -> list[int]:
+    def lines_in(self, output: str) -> list[int]:
         """Return the numbers of its lines that a tool's output names, in that order."""
-        return [int(number) for number in re.findall(rf"(?:^|[ /]){re.escape(self.name)}:(\d+)", said, re.MULTILINE)]
+        return [int(number) for number in re.findall(rf"(?:^|[ /]){re.escape(self.name)}:(\d+)", output, re.MULTILINE)]
 
     def fits(self, mistake: Mistake) -> bool:
         """Return whether its code, without comments, has and lacks what a mistake says."""
@@ -143,9 +143,9 @@ class Findings:
                 yield words()["show"]["stuck"].format(of=self.ranks, rank=rank, whom=whom)
 
     def _crash(self) -> Iterator[str]:
-        said = next(outcome.said for outcome in self.outcomes if outcome.crashed)
-        yield from map(self.source.line, self.source.lines_in(said.partition("SEGV")[2])[:1])
-        if (found := _ADDRESS.search(said)) and int(found[1], 16) < _NULL:
+        stderr = next(outcome.stderr for outcome in self.outcomes if outcome.crashed)
+        yield from map(self.source.line, self.source.lines_in(stderr.partition("SEGV")[2])[:1])
+        if (found := _ADDRESS.search(stderr)) and int(found[1], 16) < _NULL:
             yield words()["show"]["node" if self.nodes else "null"]
 
     def _race(self, access: str) -> Iterator[str]:
@@ -164,7 +164,7 @@ def _races(source: Source, outcome: Outcome) -> Iterator[tuple[Access, ...]]:
     """Yield both accesses of every race of a run; the harness printed where which memory begins."""
     places = [
         (int(base, 16), what, int(rank))
-        for rank, *bases in (line.split()[1:] for line in outcome.said.splitlines() if line.startswith("memory "))
+        for rank, *bases in (line.split()[1:] for line in outcome.stderr.splitlines() if line.startswith("memory "))
         for base, what in zip(bases, ("flag", "slot", "input", "result"), strict=True)
     ]
     for sides in outcome.sides:

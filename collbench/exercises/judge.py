@@ -19,7 +19,7 @@ from typing import Any
 from collbench.errors import PlatformError, SourceError
 from collbench.exercises import races
 from collbench.exercises.findings import Findings, Source, words
-from collbench.exercises.races import BARRIER, OWN, PACKETS, RECEIVE, START, Foreign, Run
+from collbench.exercises.races import BARRIER, PACKETS, RECEIVE, START, USER_KERNEL, Run, UserKernel
 from collbench.exercises.records import LIBRARY, Exercise
 from collbench.results import Outcome, Result
 from collbench.results.base import Timed
@@ -69,9 +69,9 @@ def judge(exercise: Exercise, folder: Path) -> Verdict:
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"{file} cannot be read: {getattr(error, 'strerror', error)}") from None
     prefix, detector = _launcher()
-    kernel = Foreign(file, exercise.kernel, record.collectives[0], record.arguments, record.in_place)
+    kernel = UserKernel(file, exercise.kernel, record.collectives[0], record.arguments, record.in_place)
     try:
-        binary = races.build_foreign(kernel, detector)
+        binary = races.build_user_kernel(kernel, detector)
     except ValueError as error:
         return _unbuilt(exercise, source, str(error))
     notes = () if detector else (words()["show"]["blind"],)
@@ -109,7 +109,7 @@ def _outcomes(exercise: Exercise, stage: str, ranks: int, outcome: "partial[race
     before, after = _STAGES[stage]
     run = partial(
         Run,
-        (OWN,),
+        (USER_KERNEL,),
         ranks,
         start=_START.get(stage, 0),
         counts=_COUNTS,

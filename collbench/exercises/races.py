@@ -1,6 +1,6 @@
 """Runs kernels with every rank a stream of calls of its own, under ThreadSanitizer: see kernels/host/streams.cpp.
 
-The package's kernels may be changed, in a copy; a kernel from elsewhere may take their place.
+The package's kernels may be changed, in a copy; a user's kernel may take their place.
 """
 
 import fcntl
@@ -101,7 +101,7 @@ class Run:
     before: bool = False  # all ranks meet before each launch, and after it
     after: bool = False
     node: int = 0  # ranks of a node: others' arrays have no address; 0 for a single node
-    fifo: int = 0  # bytes of a kernel's from elsewhere
+    fifo: int = 0  # bytes of a user's kernel's
 
     def words(self) -> list[str]:
         """Return the arguments of the harness's program."""
@@ -117,8 +117,8 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Foreign:
-    """A kernel from elsewhere, which runs under the name `own`."""
+class UserKernel:
+    """A kernel that a user wrote, which runs under the name USER_KERNEL."""
 
     file: Path
     entry: str
@@ -129,12 +129,12 @@ class Foreign:
     def options(self) -> tuple[str, ...]:
         """Return the compiler's options that bring the kernel into the harness."""
         arguments = "".join(f", call.{name}" for name in self.arguments)
-        names = {"OWN": f'"{self.file.name}"', "OWN_ENTRY": self.entry, "OWN_ARGUMENTS": arguments}
-        names |= {"OWN_COLLECTIVE": self.collective.upper(), "OWN_IN_PLACE": str(int(self.in_place))}
+        names = {"USER_KERNEL": f'"{self.file.name}"', "USER_ENTRY": self.entry, "USER_ARGUMENTS": arguments}
+        names |= {"USER_COLLECTIVE": self.collective.upper(), "USER_IN_PLACE": str(int(self.in_place))}
         return tuple(f"-D{name}={value}" for name, value in names.items())
 
 
-OWN = "own"
+USER_KERNEL = "user-kernel"
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Outcome:
     wrong: int
     gave_up: bool
     races: int
-    said: str  # on the standard error stream
+    stderr: str
     found: tuple[Mapping[str, Any], ...] = ()  # of each rank its first wrong result: `Wrong` of streams_why.hpp
     waits: tuple[int, ...] = ()  # of each rank how far into its window lies what it waits for; 0: it does not
     crashed: bool = False
@@ -153,12 +153,12 @@ class Outcome:
     @property
     def summary(self) -> str:
         """What it said in brief: the place of each race, the first wrong element of each rank."""
-        return "\n".join(line for line in self.said.splitlines() if line.startswith(("SUMMARY", "rank")))
+        return "\n".join(line for line in self.stderr.splitlines() if line.startswith(("SUMMARY", "rank")))
 
     @property
     def sides(self) -> list[list[tuple[str, int, str]]]:
         """Both sides of every race: `read` or `write`, the address, and where in the sources that was done."""
-        reports = [each for each in self.said.split("==================") if "data race" in each]
+        reports = [each for each in self.stderr.split("==================") if "data race" in each]
         sides = [_SIDE.findall(report) for report in reports]
         return [[(verb.lower(), int(address, 16), stack) for verb, address, stack in both] for both in sides if both]
 
@@ -188,7 +188,7 @@ def outcome(binary: Path, run: Run, before: tuple[str, ...] | None = None) -> Ou
     races = done.stderr.count("ThreadSanitizer: data race")
     if not done.stdout.startswith("{"):
         return Outcome(0, 0, False, races, done.stderr, crashed=True)
-    return Outcome(**json.loads(done.stdout), races=races, said=done.stderr)
+    return Outcome(**json.loads(done.stdout), races=races, stderr=done.stderr)
 
 
 @cache
@@ -219,8 +219,8 @@ def build(parts: tuple[str, ...], changes: tuple[Change, ...] = (), options: tup
     return _program(changed((*_MORE_STALLS, *changes)), (*defines, *_DETECTOR))
 
 
-def build_foreign(kernel: Foreign, detector: bool = True) -> Path:
-    """Return the program with a kernel from elsewhere; ValueError with the compiler's words if that is no C++."""
+def build_user_kernel(kernel: UserKernel, detector: bool = True) -> Path:
+    """Return the program with a user's kernel; ValueError with the compiler's words if that is no C++."""
     texts = {**changed(_MORE_STALLS), kernel.file.name: kernel.file.read_text(encoding="utf-8")}
     return _program(texts, (*kernel.options(), *(_DETECTOR if detector else ())))
 

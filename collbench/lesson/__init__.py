@@ -3,3 +3,22 @@
 `screens` gathers what a page says from runs and from the texts in `assets/`; `page` writes it as an HTML file, `kit`
 as slides, a sheet and a plan.
 """
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ASSETS = Path(__file__).with_name("assets")
+
+
+def asset(name: str) -> str:
+    """Return the text of a file of `assets/`."""
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+@cache
+def table(name: str) -> Mapping[str, Any]:
+    """Return a TOML file of `assets/` by its name without `.toml`."""
+    return tomllib.loads(asset(f"{name}.toml"))

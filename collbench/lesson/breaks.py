@@ -6,7 +6,6 @@ assets/breaks.toml has the changes and the words, assets/breaks.json what the me
 
 import re
 import tempfile
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +15,12 @@ import msgspec
 from collbench.errors import CollbenchError
 from collbench.exercises import races
 from collbench.exercises.judge import swept
+from collbench.lesson import asset, table
 from collbench.lesson.content import Break, Litmus, Question
 
-ASSETS = Path(__file__).with_name("assets")
-TEXTS = tomllib.loads((ASSETS / "breaks.toml").read_text(encoding="utf-8"))
+TEXTS = table("breaks")
 """The experiments, and sentences by who says them and what was seen."""
-_SAYS = TEXTS["says"]
+_SENTENCES = TEXTS["says"]
 _SWEEP = ("-b", "4000", "-e", "4000", "-n", "3", "--timeout", "15")
 _TRIES = 4  # with other stalls, before the race detector is said to see nothing
 _FRAME = re.compile(r"#\d+ .+ (?:\S*/)?(?P<file>[\w.]+\.cuh?):(?P<line>\d+)")
@@ -49,8 +48,8 @@ class Experiment:
         return races.changed(((self.file, self.old, self.new),))
 
 
-Heard = tuple[bool | None, str]
-"""Whether somebody noticed that something is wrong, None where nobody could be asked, and what was said."""
+Detection = tuple[bool | None, str]
+"""Whether a tool noticed that something is wrong, None where it could not run; and what it reported."""
 
 
 def experiments() -> tuple[Experiment, ...]:
@@ -60,17 +59,17 @@ def experiments() -> tuple[Experiment, ...]:
 
 def witnesses() -> dict[str, Litmus]:
     """Return, by the name of a change, an execution that the memory model allows with it, and never without it."""
-    return msgspec.json.decode((ASSETS / "breaks.json").read_bytes(), type=dict[str, Litmus])
+    return msgspec.json.decode(asset("breaks.json"), type=dict[str, Litmus])
 
 
 def tried() -> tuple[Break, ...]:
     """Try all changes here, two at a time, and return who noticed."""
     with ThreadPoolExecutor(2) as pool:
-        heard = [(each, pool.submit(checked, each), pool.submit(detected, each)) for each in experiments()]
-        return tuple(_assembled(each, check.result(), detection.result()) for each, check, detection in heard)
+        pending = [(each, pool.submit(checked, each), pool.submit(detected, each)) for each in experiments()]
+        return tuple(_assembled(each, check.result(), detection.result()) for each, check, detection in pending)
 
 
-def checked(experiment: Experiment) -> Heard:
+def checked(experiment: Experiment) -> Detection:
     """Run a sweep with the changed kernels, and return what its check says."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, experiment.file).write_text(experiment.changed[experiment.file], encoding="utf-8")
@@ -78,33 +77,33 @@ def checked(experiment: Experiment) -> Heard:
         found, complaint = swept(Path(folder), *ranks, *_SWEEP)
     result = next((each for each in found if each.implementation == experiment.rung), None)
     if result is None:
-        return None, _SAYS["checker"]["untried"].format(words=complaint)
+        return None, _SENTENCES["checker"]["untried"].format(words=complaint)
     kind = "failed" if result.reason else "wrong" if result.wrong else "ok"
-    words = _SAYS["checker"][kind].format(words=result.reason or result.wrong, ranks=experiment.ranks)
+    words = _SENTENCES["checker"][kind].format(words=result.reason or result.wrong, ranks=experiment.ranks)
     return kind != "ok", words
 
 
-def detected(experiment: Experiment) -> Heard:
+def detected(experiment: Experiment) -> Detection:
     """Run the changed kernel as streams of calls under ThreadSanitizer, and return what that says."""
     run = races.Run((experiment.rung,), experiment.ranks, stall=experiment.stall)
     try:
         races.launcher()
         binary = races.build(run.parts(), ((experiment.file, experiment.old, experiment.new),))
     except (races.NoSanitizer, CollbenchError) as reason:
-        return None, _SAYS["races"]["untried"].format(words=str(reason).splitlines()[0])
+        return None, _SENTENCES["races"]["untried"].format(words=str(reason).splitlines()[0])
     for seed in range(1, _TRIES + 1):
         found = races.outcome(binary, replace(run, seed=seed))
         if found.catchers:
             kind = "race" if found.races else "wrong" if found.wrong else "stuck"
             accesses = [_access(experiment, verb, stack) for both in found.sides[:1] for verb, _, stack in both]
             words = " and ".join(accesses) or found.summary.partition("\n")[0]
-            return True, _SAYS["races"][kind].format(words=words)
-    return False, _SAYS["races"]["clean"]
+            return True, _SENTENCES["races"][kind].format(words=words)
+    return False, _SENTENCES["races"]["clean"]
 
 
 def _access(experiment: Experiment, kind: str, stack: str) -> str:
     """Return which code reads or writes, by the first line of a kernel in the detector's report."""
-    texts, says = experiment.changed, _SAYS["access"]
+    texts, says = experiment.changed, _SENTENCES["access"]
     frame = next((match for match in _FRAME.finditer(stack) if match["file"] in texts), None)
     if frame is None:
         return str(says[f"caller-{kind}"])
@@ -112,9 +111,9 @@ def _access(experiment: Experiment, kind: str, stack: str) -> str:
     return str(says[kind].format(code=code, **frame.groupdict()))
 
 
-def _assembled(experiment: Experiment, check: Heard, detection: Heard) -> Break:
+def _assembled(experiment: Experiment, check: Detection, detection: Detection) -> Break:
     """Return what is known of a change, with a question that is answered by what was seen here."""
-    says, alone = _SAYS["question"], detection[0] is None
+    says, alone = _SENTENCES["question"], detection[0] is None
     kinds = ("checker", "neither") if alone else ("both", "checker", "races", "neither")
     answer = int(not check[0]) if alone else 2 * (not check[0]) + (not detection[0])
     sentences = ("ask", "alone" if alone else "source", "command")
@@ -124,4 +123,4 @@ def _assembled(experiment: Experiment, check: Heard, detection: Heard) -> Break:
     old, new = (tuple(text.splitlines()) for text in (experiment.old, experiment.new))
     about = (experiment.name, experiment.title, experiment.text.strip(), f"kernels/{experiment.file}", old, new)
     litmus = witnesses()[experiment.name]
-    return Break(*about, check[1], detection[1], _SAYS["model"].format(litmus=litmus), litmus, question)
+    return Break(*about, check[1], detection[1], _SENTENCES["model"].format(litmus=litmus), litmus, question)

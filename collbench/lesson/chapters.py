@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import curves
 from collbench.analysis.strategies import Effort, ranking
 from collbench.lesson.content import HERE, MODEL, Chapter, Question
+from collbench.lesson.numbers import nearest
 from collbench.plots import losses, overlap, scaling
 from collbench.plots.axes import Figure
 from collbench.plots.kinds import PLAIN
@@ -15,37 +16,36 @@ from collbench.plots.save import page_png, page_svg
 from collbench.runfile.store import Run
 from collbench.units import format_seconds, format_size
 
-NOT_MEASURED = "not measured here"
 
+class _Facts(NamedTuple):
+    """What the run of a chapter says."""
 
-class _Said:
-    """What the run of a chapter says: numbers by the names in the chapter's texts, the right choice, the plots."""
-
-    def __init__(self, numbers: Mapping[str, str], answer: int, figures: Iterator[tuple[str, Figure]]) -> None:
-        self.numbers, self.answer, self.figures = numbers, answer, figures
+    numbers: Mapping[str, str]  # by the names in the chapter's texts
+    answer: int  # index of the right choice
+    figures: Iterator[tuple[str, Figure]]
 
 
 def chapters(runs: Sequence[Run], texts: Sequence[Mapping[str, Any]]) -> tuple[Chapter, ...]:
     """Return the chapters of `assets/lesson.toml` whose numbers the runs have; the last run that has them counts."""
     written = []
     for text in texts:
-        found = [(run, said) for run in runs if (said := SAYS[text["name"]](run, text))]
+        found = [(run, facts) for run in runs if (facts := FACTS[text["name"]](run, text))]
         if found:
             written.append(_chapter(text, *found[-1]))
     return tuple(written)
 
 
-def _chapter(text: Mapping[str, Any], run: Run, said: _Said) -> Chapter:
+def _chapter(text: Mapping[str, Any], run: Run, facts: _Facts) -> Chapter:
     """Return a chapter with its numbers filled in, and the first plot of its run."""
-    figure = next((drawn for _, drawn in said.figures), None)
-    filled = {key: text[key].format_map(said.numbers) for key in ("idea", "ask", "because")}
+    figure = next((drawn for _, drawn in facts.figures), None)
+    filled = {key: text[key].format_map(facts.numbers) for key in ("idea", "ask", "because")}
     machine = run.header.topology.name
     source = f"{MODEL}: {machine}" if run.header.topology.model else HERE
     question = Question(
         name=text["name"],
         ask=filled["ask"],
         choices=tuple(text["choices"]),
-        answer=said.answer,
+        answer=facts.answer,
         because=filled["because"],
         source=source,
         command=text["command"],
@@ -63,7 +63,7 @@ def _chapter(text: Mapping[str, Any], run: Run, said: _Said) -> Chapter:
     )
 
 
-def _speed_up(run: Run, text: Mapping[str, Any]) -> _Said | None:
+def _speed_up(run: Run, text: Mapping[str, Any]) -> _Facts | None:
     """Return what a scaling says of its most ranks."""
     found = curves(run.results)
     if not found:
@@ -81,10 +81,10 @@ def _speed_up(run: Run, text: Mapping[str, Any]) -> _Said | None:
         "efficiency": f"{point.efficiency.value:.0%}",
     }
     choices = [float(choice.rstrip("%")) / 100 for choice in text["choices"]]
-    return _Said(numbers, _nearest(choices, point.efficiency.value), scaling.figures(run, PLAIN))
+    return _Facts(numbers, nearest(point.efficiency.value, choices), scaling.figures(run, PLAIN))
 
 
-def _overlap(run: Run, text: Mapping[str, Any]) -> _Said | None:
+def _overlap(run: Run, text: Mapping[str, Any]) -> _Facts | None:
     """Return what the fastest step with overlap says."""
     found = [each for each in overlaps(run.results) if math.isfinite(each.hidden.value)]
     if not found:
@@ -103,10 +103,10 @@ def _overlap(run: Run, text: Mapping[str, Any]) -> _Said | None:
         "hidden": f"{hidden:.0%}",
         "exposed": format_seconds(best.exposed.value),
     }
-    return _Said(numbers, _nearest(text["shares"], hidden), overlap.figures(run, PLAIN))
+    return _Facts(numbers, nearest(hidden, text["shares"]), overlap.figures(run, PLAIN))
 
 
-def _asynchronous(run: Run, text: Mapping[str, Any]) -> _Said | None:
+def _asynchronous(run: Run, text: Mapping[str, Any]) -> _Facts | None:
     """Return who of ring and asynchronous reaches the loss first."""
     found = ranking(run.results)
     entries = {entry.name: entry for entry in found.entries} if found else {}
@@ -119,17 +119,12 @@ def _asynchronous(run: Run, text: Mapping[str, Any]) -> _Said | None:
     numbers = {name: format_seconds(took) for name, took in seconds.items()}
     numbers |= {f"{name}-steps": f"{entries[name].mean(Effort.STEPS).value:.0f}" for name in names}
     numbers |= {"ranks": str(case.ranks), "factor": f"{slowed:g}", "target": f"{found.target:g}"}
-    return _Said(numbers, names.index(min(seconds, key=seconds.__getitem__)), losses.figures(run, PLAIN))
+    return _Facts(numbers, names.index(min(seconds, key=seconds.__getitem__)), losses.figures(run, PLAIN))
 
 
-SAYS: Mapping[str, Callable[[Run, Mapping[str, Any]], _Said | None]] = {
+FACTS: Mapping[str, Callable[[Run, Mapping[str, Any]], _Facts | None]] = {
     "speed-up": _speed_up,
     "overlap": _overlap,
     "asynchronous": _asynchronous,
 }
 """By the name of a chapter."""
-
-
-def _nearest(choices: Sequence[float], value: float) -> int:
-    """Return the index of the choice that is nearest to a value."""
-    return min(range(len(choices)), key=lambda index: abs(choices[index] - value))

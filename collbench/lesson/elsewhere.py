@@ -1,23 +1,21 @@
 """What is known of other machines: numbers that others published, and the curves of the model."""
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 from collbench.algorithms import choose, implementations
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import Unsupported
+from collbench.lesson import table
 from collbench.lesson.content import MODEL, Place
 from collbench.lesson.numbers import Numbers, ratio
 from collbench.results import Prediction
 from collbench.topology import files
 from collbench.topology.system import System, launched_in_graph
 
-_PUBLISHED = Path(__file__).with_name("assets") / "published.toml"
 _SIZES = tuple(2**power for power in range(3, 28))  # 8 B to 128 MiB
 
 
@@ -33,16 +31,16 @@ class Published:
 @cache
 def published() -> Mapping[str, Published]:
     """Return every published number by its key."""
-    texts = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))
+    texts = table("published")
     shared, found = texts["shared"], {key: Published(**each) for key, each in texts["p"].items()}
     return {key: replace(each, source=shared.get(each.source, each.source)) for key, each in found.items()}
 
 
 def engines() -> str:
     """Return a Markdown table: NCCL's time over that of inference engines' fastest kernel, by machine and size."""
-    table = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["engines"]
-    lines = [f"| | {' | '.join(table['sizes'])} |", "|---|" + "---|" * len(table["sizes"])]
-    for row in table["rows"]:
+    measured = table("published")["engines"]
+    lines = [f"| | {' | '.join(measured['sizes'])} |", "|---|" + "---|" * len(measured["sizes"])]
+    for row in measured["rows"]:
         factors = (ratio(nccl / kernel) for nccl, kernel in zip(row["nccl"], row["kernel"], strict=True))
         lines.append(f"| {row['machine']}, {row['launch']} | {' | '.join(factors)} |")
     return "\n".join(lines)

@@ -4,13 +4,12 @@ Their sentences, and where those stand, are `assets/kit.toml` and `assets/plan.m
 """
 
 import textwrap
-import tomllib
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 from string import ascii_uppercase
 
 from collbench.exercises.records import exercises
+from collbench.lesson import asset, table
 from collbench.lesson.content import HERE, Chapter, Content, Formula, Screen, Trace
 from collbench.plots import curves, timeline
 from collbench.plots.axes import patch_legend
@@ -37,7 +36,7 @@ def write(content: Content, folder: Path) -> list[Path]:
     for number, page in enumerate(pages, 1):
         first.setdefault(page.part, number)
     plan = folder / "plan.md"
-    plan.write_text(_layouts(content).filled(_asset("plan.md"), slide=first, last=len(pages)), encoding="utf-8")
+    plan.write_text(_layouts(content).filled(asset("plan.md"), slide=first, last=len(pages)), encoding="utf-8")
     return [*paths, plan]
 
 
@@ -86,15 +85,11 @@ def _exercises() -> list[str]:
     return [f"{exercise.number}   {exercise.title}" for exercise in exercises()]
 
 
-def _asset(name: str) -> str:
-    return (resources.files("collbench.lesson") / "assets" / name).read_text(encoding="utf-8")
-
-
 def _layouts(content: Content) -> Layouts:
     """Return kit.toml's layouts, whose texts know the lesson and how its parts are written."""
     forms = {"plain": plain, "code": code, "terms": terms, "lettered": lettered}
     units = {"seconds": format_seconds, "size": format_size, "rate": _rate}
-    return Layouts(tomllib.loads(_asset("kit.toml")), content=content, exercises=_exercises(), **forms, **units)
+    return Layouts(table("kit"), content=content, exercises=_exercises(), **forms, **units)
 
 
 # ---- slides

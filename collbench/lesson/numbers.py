@@ -95,7 +95,7 @@ class Numbers:
             raise KeyError(title)
         return self.seconds(self.best(nbytes) if words in BEST else name, nbytes)
 
-    def say(self, title: str) -> str:
+    def value(self, title: str) -> str:
         """Return what a title says, with its unit; KeyError if the runs have no such thing."""
         words, _, size = title.rpartition(" at ")
         if words == BEST[0]:
@@ -126,12 +126,12 @@ def nearest(number: float, choices: Sequence[float]) -> int:
     return min(range(len(choices)), key=lambda index: abs(math.log(choices[index] / number)))
 
 
-def filled(text: str, say: Callable[[str], str]) -> str:
-    """Return a text with each title in braces replaced by what it says; ABSENT where *say* raises KeyError."""
+def filled(text: str, value: Callable[[str], str]) -> str:
+    """Return a text with each title in braces replaced by what it says; ABSENT where *value* raises KeyError."""
 
     def number(match: re.Match[str]) -> str:
         try:
-            return say(match[1])
+            return value(match[1])
         except KeyError:
             return ABSENT
 

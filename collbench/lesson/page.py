@@ -8,19 +8,16 @@ import base64
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from importlib import resources
 from typing import Any
 
 from markupsafe import Markup
 
-from collbench import __version__
+from collbench import __version__, reports
 from collbench.algorithms import implementations
-from collbench.cases import Case
-from collbench.collectives import COLLECTIVES
-from collbench.datatypes import DATATYPES, REDUCTIONS
+from collbench.lesson import asset
 from collbench.lesson.content import Content, Trace
+from collbench.lesson.elsewhere import allreduce
 from collbench.plots.style import LOOKS, PHASES, phase_css
-from collbench.reports import asset, policy, templates
 from collbench.reports.chart import data_block, for_dark
 from collbench.units import format_figure, format_seconds, format_size
 
@@ -35,9 +32,9 @@ def build(content: Content) -> str:
 
     Texts are Markdown without HTML and without pictures; nothing in them becomes an element that loads or runs.
     """
-    script = asset("views.js") + _file("lesson.js")
+    script = reports.asset("views.js") + asset("lesson.js")
     traces = {screen.name: screen.trace for screen in content.screens if screen.trace}
-    environment = templates("collbench.lesson", "assets")
+    environment = reports.templates("collbench.lesson", "assets")
     environment.filters |= {
         "markdown": partial(_markdown, inline=False),
         "inline": partial(_markdown, inline=True),
@@ -52,8 +49,8 @@ def build(content: Content) -> str:
         content=content,
         phases=sorted({event.phase for trace in traces.values() for event in trace.events}, key=[*PHASES].index),
         version=__version__,
-        policy=policy(script),
-        style=Markup(asset("colours.css") + _file("lesson.css") + _colours()),
+        policy=reports.policy(script),
+        style=Markup(reports.asset("colours.css") + asset("lesson.css") + _colours()),
         data=data_block(_data(content, traces)),
         script=Markup(script),
     )
@@ -80,8 +77,8 @@ def _counts() -> Mapping[str, list[tuple[float, float]]]:
         cost = implementations()[name].cost
         assert cost
         for ranks in range(2, MOST_RANKS + 1):
-            case = Case(COLLECTIVES["allreduce"], 1024, DATATYPES["float"], REDUCTIONS["sum"], 0, ranks, False)
-            counts[line].append((cost(case).steps, round(cost(case).link, 6)))
+            counted = cost(allreduce(1024, ranks))
+            counts[line].append((counted.steps, round(counted.link, 6)))
     return counts
 
 
@@ -112,7 +109,3 @@ def _colours() -> str:
     colours = {line: LOOKS[name].color for line, name in DRAWN.items()}
     rules = [f".line-{line} {{ --day: {colour}; --night: {for_dark(colour)}; }}" for line, colour in colours.items()]
     return "\n".join([phase_css(".part."), *rules])
-
-
-def _file(name: str) -> str:
-    return (resources.files("collbench.lesson") / "assets" / name).read_text(encoding="utf-8")

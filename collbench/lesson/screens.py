@@ -1,15 +1,13 @@
 """From runs to what a lesson says: its texts (assets/lesson.toml) with the numbers, code and traces at hand."""
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from collbench.algorithms import implementations
 from collbench.errors import UsageError
-from collbench.lesson import elsewhere
+from collbench.lesson import elsewhere, table
 from collbench.lesson.chapters import chapters
 from collbench.lesson.content import HERE, MODEL, Break, Code, Content, Formula, Question, Reason, Screen
 from collbench.lesson.numbers import NUMBER, Numbers, filled, nearest, titles
@@ -27,32 +25,26 @@ COUNTED, ELSEWHERE = "counted", "measured on two cores of an Intel Xeon"
 """Where answers come from that no run decides: the algorithm, and a machine that had what these runs lack."""
 
 
-@cache
-def texts() -> Mapping[str, Any]:
-    """Return the texts of the lesson."""
-    return tomllib.loads((Path(__file__).with_name("assets") / "lesson.toml").read_text(encoding="utf-8"))
-
-
 @dataclass(frozen=True)
-class Teller:
-    """Fills texts in with what runs, the model and others say."""
+class Renderer:
+    """Fills the numbers of runs, of the model and of others into texts."""
 
     here: Numbers
     facts: Mapping[str, str]  # machine, ranks, and the table of engines
 
-    def say(self, title: str) -> str:
+    def value(self, title: str) -> str:
         """Return what stands for a title in braces; KeyError if nothing is known of it."""
         kind, _, rest = title.partition(":")
         if kind == "p":
             return elsewhere.published()[rest].value
         if kind == "m":
             place, _, rest = rest.partition(":")
-            return elsewhere.numbers(place).say(rest)
-        return self.facts[title] if title in self.facts else self.here.say(title)
+            return elsewhere.numbers(place).value(rest)
+        return self.facts[title] if title in self.facts else self.here.value(title)
 
     def text(self, text: str) -> str:
         """Return a text with its numbers."""
-        return filled(text.strip(), self.say)
+        return filled(text.strip(), self.value)
 
     def question(self, name: str, text: Mapping[str, Any]) -> Question:
         """Return a question with its answer, which may be computed."""
@@ -65,24 +57,24 @@ class Teller:
         if isinstance(answer, int):
             return answer, COUNTED
         place = answer.get("place", "here")
-        says = self.here if place == "here" else elsewhere.numbers(place)
+        numbers = self.here if place == "here" else elsewhere.numbers(place)
         try:
-            index = _right(answer, choices, says)
+            index = _right(answer, choices, numbers)
         except KeyError:
             return answer["seen"], ELSEWHERE
         return index, HERE if place == "here" else f"{MODEL}: {elsewhere.PLACES[place].name}"
 
 
-def _right(answer: Mapping[str, Any], choices: Sequence[str], says: Numbers) -> int:
+def _right(answer: Mapping[str, Any], choices: Sequence[str], known: Numbers) -> int:
     """Return the index of the choice that these numbers make the right one; KeyError where they lack what it takes."""
     if "fastest" in answer:
         nbytes, times = parse_size(answer["fastest"]), {}
         for index, name in enumerate(choices):
-            times[says.seconds(name, nbytes)] = index
+            times[known.seconds(name, nbytes)] = index
         return times[min(times)]
     if "above" in answer:
-        return int(says.figure(answer["ratio"]) > answer["above"])
-    found, unit = says.figure(answer["nearest"]), 100 if choices[0].endswith("%") else 1
+        return int(known.figure(answer["ratio"]) > answer["above"])
+    found, unit = known.figure(answer["nearest"]), 100 if choices[0].endswith("%") else 1
     numbers = answer.get("of") or [float(NUMBER.findall(choice)[0]) / unit for choice in choices]
     return nearest(found, numbers)
 
@@ -123,22 +115,22 @@ def formulas(here: Numbers, name: str, constants: tuple[float, float]) -> Iterat
         yield Formula(nbytes, row.case.ranks, counts.steps, counts.link * nbytes, *constants, row.typical)
 
 
-def screen(teller: Teller, text: Mapping[str, Any], constants: tuple[float, float]) -> Screen:
+def screen(renderer: Renderer, text: Mapping[str, Any], constants: tuple[float, float]) -> Screen:
     """Return the screen of a rung."""
     name, shown = text["name"], code(text["code"])
-    explained = {nbytes: row for (rung, nbytes), row in teller.here.explained.items() if rung == name}
+    explained = {nbytes: row for (rung, nbytes), row in renderer.here.explained.items() if rung == name}
     traces = [trace(explained[size], lit(shown, text["lit"])) for size in sorted(explained, key=_from_traced)]
     return Screen(
         name=name,
         title=text["title"],
-        idea=teller.text(text["idea"]),
-        number=teller.text(text["number"]),
-        number_says=teller.text(text["number_says"]),
+        idea=renderer.text(text["idea"]),
+        number=renderer.text(text["number"]),
+        number_says=renderer.text(text["number_says"]),
         command=text["command"],
         code=shown,
-        question=teller.question(name, text),
-        after=teller.text(text["after"]),
-        formulas=tuple(formulas(teller.here, name, constants)),
+        question=renderer.question(name, text),
+        after=renderer.text(text["after"]),
+        formulas=tuple(formulas(renderer.here, name, constants)),
         trace=next(filter(None, traces), None),
     )
 
@@ -151,24 +143,24 @@ def _from_traced(nbytes: int) -> float:
 # ---- the whole ----
 
 
-def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), tell: type[Teller] = Teller) -> Content:
+def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), rendering: type[Renderer] = Renderer) -> Content:
     """Return a lesson from runs that were measured, explained, or of training steps, and from what was broken.
 
-    *tell* fills numbers into texts: docs/lesson.md links each to its run.
+    *rendering* fills numbers into texts: docs/lesson.md links each to its run.
 
     UsageError if no run has an all-reduce with a time.
     """
-    here, said = Numbers.of(result for run in runs for result in run.results), texts()
+    here, texts = Numbers.of(result for run in runs for result in run.results), table("lesson")
     first = next((run for run in runs if Numbers.of(run.results).timed), None)
     if not first:
         raise UsageError(f"{', '.join(str(run.path) for run in runs)}: no all-reduce that was measured; {MEASURE}")
     row, constants = next(iter(here.timed.values())), elsewhere.constants(here)
     libraries = (found.label for (name, _), found in here.timed.items() if name == here.library)
     facts = {"machine": first.header.topology.name, "ranks": str(row.case.ranks), "engines": elsewhere.engines()}
-    teller = tell(here, facts)
+    renderer = rendering(here, facts)
     return Content(
-        title=said["title"],
-        intro=teller.text(said["intro"]),
+        title=texts["title"],
+        intro=renderer.text(texts["intro"]),
         machine=facts["machine"],
         ranks=row.case.ranks,
         library=next(libraries, "none"),
@@ -176,42 +168,42 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), tell: type[Tell
         bandwidth=constants[1],
         curves=here.curves(),
         places=elsewhere.places(),
-        questions=tuple(teller.question(each["name"], each) for each in said["question"]),
-        screens=tuple(screen(teller, each, constants) for each in said["screen"]),
-        losing=tuple(_reasons(teller, said["losing"])),
-        winning=tuple(_reasons(teller, said["winning"])),
+        questions=tuple(renderer.question(each["name"], each) for each in texts["question"]),
+        screens=tuple(screen(renderer, each, constants) for each in texts["screen"]),
+        losing=tuple(_reasons(renderer, texts["losing"])),
+        winning=tuple(_reasons(renderer, texts["winning"])),
         breaks=breaks,
-        chapters=chapters(runs, said["chapter"]),
-        sources=tuple(_sources(said)),
-        figures=_figures([first]),
-        formula=teller.text(said["formula"]),
-        here=teller.text(said["here"]),
-        training=teller.text(said["training"]["idea"]),
+        chapters=chapters(runs, texts["chapter"]),
+        sources=tuple(_sources(texts)),
+        figures=_figures(first),
+        formula=renderer.text(texts["formula"]),
+        here=renderer.text(texts["here"]),
+        training=renderer.text(texts["training"]["idea"]),
         runs=(first,),
         caution=disturbed_in_words(first.results),
     )
 
 
-def _reasons(teller: Teller, said: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
-    for each in said:
-        number = f"{teller.text(each['number'])} {each['says']}".strip()
-        yield Reason(each["name"], each["title"], teller.text(each["text"]), number, each["source"])
+def _reasons(renderer: Renderer, texts: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
+    for each in texts:
+        number = f"{renderer.text(each['number'])} {each['says']}".strip()
+        yield Reason(each["name"], each["title"], renderer.text(each["text"]), number, each["source"])
 
 
-def _sources(said: Any) -> Iterator[tuple[str, str]]:
+def _sources(texts: Any) -> Iterator[tuple[str, str]]:
     """Yield what was published, and where: of each number that the texts quote, and of the table."""
     yield "NCCL and the kernels of inference engines", elsewhere.published()["launch"].source
-    for key in sorted({title[2:] for title in titles(str(said)) if title.startswith("p:")}):
+    for key in sorted({title[2:] for title in titles(str(texts)) if title.startswith("p:")}):
         quoted = elsewhere.published()[key]
         yield f"{quoted.value}: {quoted.what}", quoted.source
 
 
-def _figures(runs: Sequence[Run]) -> dict[str, str]:
+def _figures(run: Run) -> dict[str, str]:
     from collbench.plots import curves
     from collbench.plots.kinds import PlotRequest
     from collbench.plots.save import page_svg
 
     return {
         f"Measured here: {name} by message size": page_svg(figure)
-        for name, figure in curves.figures(runs, PlotRequest(("latency",)))
+        for name, figure in curves.figures([run], PlotRequest(("latency",)))
     }

@@ -1,16 +1,14 @@
 """What the spans of a traced operation mean, by the protocol of its kernel (assets/protocols.toml)."""
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
+from collbench.lesson import table
 from collbench.lesson.content import Event, Trace
 from collbench.results import Explanation
 from collbench.results.collectives import WAITED, Span, Track
+from collbench.units import format_list
 
-_FILE = Path(__file__).with_name("assets") / "protocols.toml"
 _TIMES = {"once": 0, "ranks - 1": 1, "ranks - 2": 2}  # what is taken off the number of ranks
 MOST_RANKS = 4  # whose rows fit a drawing
 
@@ -18,10 +16,9 @@ Meaning = tuple[Span, Mapping[str, Any], int]
 """A span, the part of a protocol that it is, and how often that part happened before."""
 
 
-@cache
 def protocols() -> Mapping[str, Any]:
     """Return the stages of each protocol, and under `rungs` the protocol of each implementation."""
-    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    return table("protocols")
 
 
 def trace(explanation: Explanation, lit: Mapping[str, tuple[int, ...]]) -> Trace | None:
@@ -40,7 +37,7 @@ def _events(name: str, track: Track, ranks: int, lit: Mapping[str, tuple[int, ..
     rank, protocol = track.rank, protocols()["rungs"].get(name)
     named: dict[str, tuple[int, ...]] = {"next": ((rank + 1) % ranks,), "previous": ((rank - 1) % ranks,)}
     named["others"] = tuple(other for other in range(ranks) if other != rank)
-    words = {who: _listed(others) for who, others in named.items()}
+    words = {who: format_list(others) for who, others in named.items()}
     for span, part, before in meanings(track.spans, protocols()[protocol] if protocol else (), rank, ranks):
         chunk = chunk_of(part, before, rank, ranks)
         sources, targets = (_joined(named, part.get(way, ())) for way in ("from", "to"))
@@ -59,11 +56,6 @@ def chunk_of(part: Mapping[str, Any], before: int, rank: int, ranks: int) -> int
 
 def _joined(named: Mapping[str, tuple[int, ...]], words: Sequence[str]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(rank for word in words for rank in named[word]))
-
-
-def _listed(ranks: Sequence[int]) -> str:
-    *most, last = map(str, ranks)
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def meanings(spans: Sequence[Span], stages: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> list[Meaning]:

@@ -57,7 +57,7 @@ struct Plan {
   unsigned before, after;  // whether all ranks meet before and after each launch: for a judge, who asks one thing at a time
   unsigned node;           // ranks of a node: arrays of others have no address; 0: all reach all
   unsigned careful;        // whether only that is given up in which nothing moves, however busy the machine is
-  unsigned fifo;           // bytes of the own kernel's FIFO
+  unsigned fifo;           // bytes of a user's kernel's FIFO
   std::vector<unsigned> counts, blocks, threads;
   std::vector<std::string> kernels;
 
@@ -89,8 +89,8 @@ struct Plan {
   u64 ring_ll_fifo() const { return pipelined_fifo() + MOST_BLOCKS * 2 * SLOT_BYTES; }
   u64 one_shot_ll_fifo() const { return ring_ll_fifo() + MOST_BLOCKS * slots * 2 * SLOT_BYTES; }
   u64 narrow_fifo() const { return (one_shot_ll_fifo() + 2 * ranks * room() * PAIR_BYTES + 127) / 128 * 128; }
-  u64 own_fifo() const { return narrow_fifo() + 4 * ranks * BOX; }
-  u64 end() const { return own_fifo() + fifo; }
+  u64 user_fifo() const { return narrow_fifo() + 4 * ranks * BOX; }
+  u64 end() const { return user_fifo() + fifo; }
 };
 
 // One call as one rank sees it; all but `rank` is the same everywhere.
@@ -106,7 +106,7 @@ struct Job {
   Arguments arguments() const {
     return {plan.flags_fifo(), plan.pipelined_fifo(), plan.ring_ll_fifo(), plan.one_shot_ll_fifo(),
             SLOT,              SLOT_BYTES,            piece(),             chunk(),
-            plan.room(),       plan.narrow_fifo(),    BOX,                 plan.own_fifo(),
+            plan.room(),       plan.narrow_fifo(),    BOX,                 plan.user_fifo(),
             plan.slots,        count,                 root};
   }
 };
@@ -163,7 +163,7 @@ struct Memory {
       channel.arrived.word[0] = channel.room.word[0] = plan.start;
       for (unsigned i = 0; i < 4; i++) channel.own.word[i] = plan.start;
     }
-    if (plan.careful) return;  // meetings that wrap are asked of the package's kernels alone
+    if (plan.careful) return;  // exercises number their meetings from 1, and need not wrap
     window->calls.word[0] = plan.start;
     for (unsigned& flag : window->met) flag = 4 * plan.start;
   }

@@ -1,5 +1,5 @@
 // The kernels of the harness in streams.cpp, with stalls in them: those named by -DWITH_..., which a seeded bug changes,
-// or -DOWN's, from elsewhere.
+// or -DUSER_KERNEL's, which a user wrote.
 // OTHERS: what a ring does besides all-reduce.  Entries are static, so that none is compiled that the table leaves out.
 #include "streams.hpp"
 
@@ -19,15 +19,15 @@ inline void patiently(unsigned long long tries, unsigned) { give_way(tries); }
 #include "packets.cuh"
 #define receive_packets(...) (stall(RECEIVE), receive_packets(__VA_ARGS__))
 
-#if defined(OWN)  // a kernel from elsewhere: every store and look of its own may come late
+#if defined(USER_KERNEL)  // each of its stores and looks may come late
 #define store_release(...) (::stall(::BARRIER), store_release(__VA_ARGS__))
 #define store_relaxed(...) (::stall(::BARRIER), store_relaxed(__VA_ARGS__))
 #define store_packets(...) (::stall(::PACKETS), store_packets(__VA_ARGS__))
 #define load_acquire(flag) (::look(flag), load_acquire(flag))
 #define load_relaxed(flag) (::look(flag), load_relaxed(flag))
 #define load_packets(from, ...) (::look(from), load_packets(from, __VA_ARGS__))
-namespace own {
-#include OWN
+namespace user {
+#include USER_KERNEL
 }
 #endif
 #if defined(WITH_RING)
@@ -73,8 +73,8 @@ static_assert(sizeof(Packets) == PAIR_BYTES && PAYLOAD == PAIR_DATA, "as streams
 
 #define RUN [](const World& world, const Arguments& call)
 const Kernel KERNELS[] = {
-#if defined(OWN)
-    {"own", OWN_COLLECTIVE, RUN { (void)call, own::OWN_ENTRY(world OWN_ARGUMENTS); }, OWN_IN_PLACE},
+#if defined(USER_KERNEL)
+    {"user-kernel", USER_COLLECTIVE, RUN { (void)call, user::USER_ENTRY(world USER_ARGUMENTS); }, USER_IN_PLACE},
 #endif
 #if defined(WITH_RING)
     {"ring-flags", ALLREDUCE, RUN {

@@ -101,6 +101,12 @@ struct Hypotheses {
     return false;
   }
 
+  bool stale(int call, Wrong& found) const {
+    for (int back = 1; back <= 4; back++)
+      if (of_call(call - back, "stale", found)) return true;
+    return false;
+  }
+
   // Each run of wrong elements is a run of right ones from elsewhere.
   bool moved() const {
     for (std::size_t first = 0, end; first < wrong.size(); first = end) {
@@ -137,8 +143,7 @@ inline Wrong explained(const Job& job, const Results& results, const std::vector
   const int call = int(job.call);
   if (of.all([&](unsigned i) { return job.in_place ? of.input(job.call, job.rank, i) : T(-1); })) found.why = "untouched";
   else if (of.counted(found)) {}
-  else if (of.of_call(call - 1, "stale", found) || of.of_call(call - 2, "stale", found) ||
-           of.of_call(call - 3, "stale", found) || of.of_call(call - 4, "stale", found)) {}
+  else if (of.stale(call, found)) {}
   else if (of.of_call(call + 1, "ahead", found)) {}
   else if (of.moved()) found.why = "elsewhere";
   return found;

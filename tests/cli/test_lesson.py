@@ -43,6 +43,25 @@ def test_what_is_there_is_not_measured_again(here: Command, folder: Path) -> Non
     assert len(page.encode()) < 2_000_000
 
 
+def test_only_run_files_are_measured_again_and_never_a_run_that_cannot_be_read(here: Command, folder: Path) -> None:
+    """Whatever else lies in the folders stays."""
+    for part in MEASURED:
+        (folder / part / "notes.txt").write_text("mine")
+    (folder / "scale" / NAME).unlink()
+    (folder / "overlap" / NAME).write_text("no run\n")
+    before = (folder / "sweep" / NAME).read_bytes()
+    refused = here("lesson", "--out", "out")
+    assert refused.returncode == 2
+    assert "--fresh" in refused.stderr
+    assert (folder / "overlap" / NAME).read_text() == "no run\n"
+    (folder / "overlap" / NAME).unlink()
+    done = here("lesson", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    assert all(read(folder / part).whole for part in MEASURED)
+    assert (folder / "sweep" / NAME).read_bytes() == before
+    assert {(folder / part / "notes.txt").read_text() for part in MEASURED} == {"mine"}
+
+
 def test_runs_that_are_given_are_enough_and_those_without_a_time_are_refused(here: Command, folder: Path) -> None:
     (folder.parent / "other").mkdir()
     shutil.copy(folder / "breaks.json", folder.parent / "other")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from collbench.exercises import races
-from collbench.lesson import breaks
-from collbench.lesson.breaks import ASSETS, Experiment, experiments, tried
+from collbench.lesson import ASSETS, breaks
+from collbench.lesson.breaks import Experiment, experiments, tried
 from tools.breaks import Experiment as Asked
 from tools.breaks import in_order, written
 from tools.memory_model.fragments import FRAGMENTS, WEAKENINGS, in_one_thread
@@ -117,7 +117,7 @@ def test_a_race_is_told_by_the_lines_of_the_kernel(monkeypatch: pytest.MonkeyPat
     line = next(number for number, text in enumerate(lines, 1) if "sum[k].add(" in text)
     monkeypatch.setattr(races, "launcher", lambda: ())
     monkeypatch.setattr(races, "build", lambda *_: Path("none"))
-    outcome = races.Outcome(calls=1, wrong=0, gave_up=False, races=1, said=RACE.format(line=line))
+    outcome = races.Outcome(calls=1, wrong=0, gave_up=False, races=1, stderr=RACE.format(line=line))
     monkeypatch.setattr(races, "outcome", lambda *_: outcome)
     noticed, words = breaks.detected(named("no-exit"))
     assert noticed

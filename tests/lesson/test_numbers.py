@@ -25,17 +25,17 @@ def row(name: str, nbytes: int) -> Measurement:
 
 def test_a_title_says_what_the_rows_say() -> None:
     ring, mpi = row("ring-flags", 8), row("mpi", 8)
-    assert HERE.say("ring-flags at 8 B") == format_seconds(ring.typical)
-    assert HERE.say("library at 8 B") == format_seconds(mpi.typical)
+    assert HERE.value("ring-flags at 8 B") == format_seconds(ring.typical)
+    assert HERE.value("library at 8 B") == format_seconds(mpi.typical)
     assert HERE.figure("mpi / ring-flags at 8 B") == pytest.approx(mpi.typical / ring.typical)
-    assert HERE.say("mpi / ring-flags at 8 B") == HERE.say("library / ring-flags at 8 B")
+    assert HERE.value("mpi / ring-flags at 8 B") == HERE.value("library / ring-flags at 8 B")
     assert HERE.figure("busbw of two-shot at 2 MiB") == pytest.approx(row("two-shot", 2**21).busbw)
     explained = next(
         each
         for each in RUNS[1].results
         if isinstance(each, Explanation) and (each.implementation, each.case.nbytes) == ("ring-flags", 2048)
     )
-    assert HERE.say("waited of ring-flags at 2 KiB") == f"{explained.share('waited'):.0%}"
+    assert HERE.value("waited of ring-flags at 2 KiB") == f"{explained.share('waited'):.0%}"
     assert HERE.seconds("ring-flags", 2048) == row("ring-flags", 2048).typical  # measured, not explained
 
 
@@ -43,16 +43,16 @@ def test_the_best_is_the_fastest_rung_and_neither_a_library_nor_the_choice_among
     for nbytes in (8, 2**21):
         rungs = [each for each in MEASURED if each.case.nbytes == nbytes and hand_written(each.implementation)]
         best = min(rungs, key=lambda each: each.typical)
-        assert HERE.say(f"best at {nbytes} B") == best.implementation
-        assert HERE.say(f"best time at {nbytes} B") == format_seconds(best.typical)
+        assert HERE.value(f"best at {nbytes} B") == best.implementation
+        assert HERE.value(f"best time at {nbytes} B") == format_seconds(best.typical)
     assert not any(map(hand_written, ("mpi", "mpi-python", "nccl", "auto", "another")))
 
 
 def test_what_runs_lack_is_said_to_be_missing() -> None:
     text = "{ring-flags at 8 B} and {nvls at 8 B} and {waited of ring-flags at 32 B} and {best at 9 B}"
-    said = filled(text, HERE.say)
+    said = filled(text, HERE.value)
     assert said.count(ABSENT) == 3
-    assert said.startswith(HERE.say("ring-flags at 8 B"))
+    assert said.startswith(HERE.value("ring-flags at 8 B"))
     assert titles(text) == ["ring-flags at 8 B", "nvls at 8 B", "waited of ring-flags at 32 B", "best at 9 B"]
     assert Numbers.of(()).library == ""
 

@@ -10,7 +10,7 @@ import pytest
 
 from collbench.algorithms import implementations
 from collbench.errors import UsageError
-from collbench.lesson import elsewhere, screens, traces
+from collbench.lesson import elsewhere, screens, table, traces
 from collbench.lesson.content import HERE, Content, Event
 from collbench.lesson.numbers import ABSENT, Numbers, titles
 from collbench.results import Explanation
@@ -51,18 +51,18 @@ def test_every_rung_has_a_screen_in_the_order_of_the_ladder() -> None:
 
 
 def test_every_number_of_the_texts_is_known() -> None:
-    for text in strings(screens.texts()):
+    for text in strings(table("lesson")):
         for title in titles(text):
             if title.startswith("p:"):
                 assert title[2:] in elsewhere.published()
             elif title.startswith("m:"):
                 place, _, rest = title[2:].partition(":")
-                assert elsewhere.numbers(place).say(rest)
+                assert elsewhere.numbers(place).value(rest)
     for screen in lesson().screens:
         said = (screen.idea, screen.number, screen.number_says, screen.question.ask, screen.question.because)
         assert not any(ABSENT in text or "{" in text for text in (*said, screen.after)), screen.name
     assert not any(ABSENT in reason.number for reason in (*lesson().losing, *lesson().winning))
-    quoted = {title for text in strings(screens.texts()) for title in titles(text) if title.startswith("p:")}
+    quoted = {title for text in strings(table("lesson")) for title in titles(text) if title.startswith("p:")}
     assert len(lesson().sources) == len(quoted) + 1  # and the table
 
 
@@ -77,7 +77,7 @@ def test_what_a_run_lacks_is_named_and_its_questions_keep_an_answer() -> None:
 
 
 def test_answers_for_want_of_a_run_are_those_of_the_committed_runs() -> None:
-    said = screens.texts()
+    said = table("lesson")
     questions = {question.name: question for question in lesson().questions}
     questions |= {screen.name: screen.question for screen in lesson().screens}
     for text in (*said["question"], *said["screen"]):
@@ -90,7 +90,7 @@ def test_answers_for_want_of_a_run_are_those_of_the_committed_runs() -> None:
 
 
 def test_the_lines_of_code_are_few_and_stand_in_their_files() -> None:
-    for screen, text in zip(lesson().screens, screens.texts()["screen"], strict=True):
+    for screen, text in zip(lesson().screens, table("lesson")["screen"], strict=True):
         assert 8 <= sum(len(part.lines) for part in screen.code) <= 15, screen.name
         for part in screen.code:
             lines = (ROOT / part.file).read_text(encoding="utf-8").splitlines()
@@ -122,12 +122,12 @@ def test_two_ranks_send_an_array_and_packets_twice_that() -> None:
 
 
 def test_a_question_about_a_bound_is_answered_by_the_side_on_which_the_number_is() -> None:
-    teller = screens.Teller(Numbers.of(SWEEP.results), {})
+    renderer = screens.Renderer(Numbers.of(SWEEP.results), {})
     title = "library / two-shot at 2 MiB"
-    factor = teller.here.figure(title)
+    factor = renderer.here.figure(title)
     for bound, right in ((factor - 0.1, 1), (factor + 0.1, 0)):
-        assert teller.answer({"above": bound, "ratio": title}, ["no", "yes"]) == (right, HERE)
-    assert teller.answer({"nearest": title, "of": [factor / 9, factor * 2]}, ["a", "b"]) == (1, HERE)
+        assert renderer.answer({"above": bound, "ratio": title}, ["no", "yes"]) == (right, HERE)
+    assert renderer.answer({"nearest": title, "of": [factor / 9, factor * 2]}, ["a", "b"]) == (1, HERE)
 
 
 # ---- traces ----
