@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from collbench.analysis.crossover import Advantage
 from collbench.errors import PlatformError, SourceError
 from collbench.exercises import races
 from collbench.exercises.findings import Findings, Source, words
@@ -32,7 +34,7 @@ _START = {"again": 2**32 - 8}  # of counters, which then wrap
 _TIMEOUT = 1500  # milliseconds in which no thread takes a step, although it could
 _COUNTS = (1003, 260, 701, 64, 37, 1003, 5, 701)
 _LEVEL = {"crash": "right", "wrong": "right", "stuck": "right", "race": "races"}
-_RACES = 3  # against the library, before a kernel is called slow: other programs may disturb one
+_RACES, _WINS = 3, 2  # against the library, at most, and won at the same size: other programs may disturb a race
 _RIGHT = (Outcome.OK, Outcome.DISTURBED)  # disturbed: the time is not sure
 
 
@@ -150,34 +152,38 @@ def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Verdict:
         PlatformError: The sweep failed.
 
     """
+    table: dict[str, Mapping[str, Any]] = {}
+    wins: Counter[str] = Counter()
     for _ in range(_RACES if exercise.beats else 1):
-        table: list[Mapping[str, Any]] = []
-        for size in exercise.sizes:
-            rows, complaint = _rows(exercise, folder, size, budget)
-            mine = rows.get(exercise.kernel)
-            if not mine or mine.outcome not in _RIGHT:
-                problem = mine.wrong or mine.reason if mine else complaint
+        for size in [size for size in exercise.sizes if wins[size]] or exercise.sizes:
+            times, problem = _times(exercise, folder, size, budget)
+            if problem:
                 says = words()["stage"]["timed"] + words()["caught"]["wrong"]
                 return Verdict("right", "timed", "wrong", says, evidence=(f"At {size} B: {problem}",))
-            table.append({"size": size} | {name: row.typical for name, row in rows.items() if isinstance(row, Timed)})
-        if LIBRARY not in table[0]:
-            raise PlatformError(f"{LIBRARY} could not be timed, so there is nothing to compare with: {complaint}")
-        faster = any(row[exercise.kernel] < row[LIBRARY] for row in table)
-        if faster:
+            table[size] = {"size": size} | {name: row.typical for name, row in times.items()}
+            wins[size] += Advantage.of(times[exercise.kernel], times[LIBRARY]).sign > 0
+        if _WINS in wins.values():
             break
-    if exercise.beats and not faster:
-        source = Source("", (folder / f"{exercise.kernel}.cu").read_text(encoding="utf-8"))
-        slow = [each.says for each in exercise.mistake if each.caught == "slow" and source.fits(each)]
-        return Verdict("speed", "timed", "slow", words()["caught"]["slow"], "".join(slow[:1]), table=tuple(table))
-    return Verdict(table=tuple(table))
+    found = tuple(table.values())
+    if not exercise.beats or _WINS in wins.values():
+        return Verdict(table=found)
+    source = Source("", (folder / f"{exercise.kernel}.cu").read_text(encoding="utf-8"))
+    slow = [each.says for each in exercise.mistake if each.caught == "slow" and source.fits(each)]
+    return Verdict("speed", "timed", "slow", words()["caught"]["slow"], "".join(slow[:1]), table=found)
 
 
-def _rows(exercise: Exercise, folder: Path, size: str, budget: float) -> tuple[Mapping[str, Result], str]:
-    """Return what a sweep says of the library, the rung and the student's kernel, by their names."""
+def _times(exercise: Exercise, folder: Path, size: str, budget: float) -> tuple[Mapping[str, Timed], str]:
+    """Return the times of a size by implementation, and what is wrong with the student's kernel there."""
     names = f"{LIBRARY},{exercise.rung},{exercise.kernel}"
     what = ("--on", "cpu", "--op", exercise.record.collectives[0], "--impl", names, "-b", size, "-e", size)
     found, complaint = swept(folder, *what, "--starts", "1", "--budget", str(budget))
-    return {row.implementation: row for row in found}, complaint
+    mine = next((row for row in found if row.implementation == exercise.kernel), None)
+    if not mine or mine.outcome not in _RIGHT:
+        return {}, (mine and (mine.wrong or mine.reason)) or complaint
+    times = {row.implementation: row for row in found if isinstance(row, Timed)}
+    if LIBRARY not in times:
+        raise PlatformError(f"{LIBRARY} could not be timed, so there is nothing to compare with: {complaint}")
+    return times, ""
 
 
 def swept(kernels: Path, *words: str) -> tuple[Sequence[Result], str]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from click.testing import CliRunner, Result
 from collbench.cli.exercise import command
 from collbench.errors import UsageError
 from collbench.exercises import judge, races, records
+from collbench.results import Measurement
+from collbench.runfile.store import read
+from tests.conftest import ROOT
 from tests.exercises.answers import Answer, answers
 
 EVERY = records.exercises()
@@ -144,6 +148,36 @@ def test_what_cannot_be_checked_is_refused(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "meet.toml").write_text("")
     with pytest.raises(Exception, match=r"meet\.cu cannot be read"):
         judge.judge(MEET, tmp_path)
+
+
+def test_a_kernel_beats_the_library_only_if_it_wins_twice_at_a_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One race may be disturbed by other programs, and intervals that overlap tell nothing."""
+    exercise = EVERY[-1]
+    results = [row for row in read(ROOT / "results" / "cpu-2-ranks").results if isinstance(row, Measurement)]
+    rows = {
+        row.implementation: row for row in results if (row.case.collective.name, row.case.nbytes) == ("allreduce", 8)
+    }
+    answer = next(answers(exercise)).write(tmp_path)
+    names = {"-": "ring-host", "+": "one-shot-ll", "=": "mpi"}
+    for won, passes in (
+        ({}, False),
+        ({"8": "++"}, True),
+        ({"8": "+--"}, False),
+        ({"8": "-++"}, True),
+        ({"8": "+-", "64K": "+-"}, False),
+        ({"8": "+-", "64K": "++"}, True),
+        ({"8": "==="}, False),
+    ):
+        left = {size: iter(won.get(size, "")) for size in exercise.sizes}
+
+        def swept(_: Path, *words: str, left: dict[str, Iterator[str]] = left) -> tuple[list[Measurement], str]:
+            mine = rows[names[next(left[words[words.index("-b") + 1]], "-")]]
+            return [rows["mpi"], replace(mine, implementation=exercise.kernel)], ""
+
+        monkeypatch.setattr(judge, "swept", swept)
+        assert judge.timed(exercise, answer).passed == passes, won
 
 
 @pytest.mark.full
