@@ -8,7 +8,7 @@ import json
 import mmap
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,13 +40,19 @@ def arrange(how: str) -> None:
         window.os.ftruncate = failing(OSError(27, "File too large"))  # type: ignore[assignment]
 
 
+def holds(line: str, addresses: Iterable[int]) -> bool:
+    """Whether one of these addresses lies in a mapping, a line of /proc/self/maps."""
+    first, end = (int(number, 16) for number in line.split()[0].split("-"))
+    return any(first <= address < end for address in addresses)
+
+
 def exchange(shared: window.Window, nbytes: int) -> dict[str, Any]:
     """Write into the last line of everyone's part; what came into this rank's."""
     last = nbytes - 128
     for rank in shared.bases:
         ctypes.c_uint8.from_address(shared.bases[rank] + last + ME).value = 100 + ME
     COMM.Barrier()
-    names = [line for line in Path("/proc/self/maps").read_text().splitlines() if "collbench" in line]
+    names = [line for line in Path("/proc/self/maps").read_text().splitlines() if holds(line, shared.bases.values())]
     came = view(shared.bases[ME] + last, COMM.Get_size()).tolist()
     aligned = all(base % mmap.PAGESIZE == 0 for base in shared.bases.values())
     return {"came": came, "ranks": sorted(shared.bases), "aligned": aligned, "names": names}
