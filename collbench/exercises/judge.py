@@ -26,6 +26,7 @@ from collbench.exercises.records import LIBRARY, Exercise
 from collbench.results import Outcome, Result
 from collbench.results.base import Timed
 from collbench.runfile.store import NAME, read
+from collbench.units import format_list
 
 _STAGES = {"together": (True, True), "late": (False, True), "early": (True, False), "again": (False, False)}
 """Whether ranks meet before each call, and after it."""
@@ -154,6 +155,7 @@ def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Verdict:
     """
     table: dict[str, Mapping[str, Any]] = {}
     wins: Counter[str] = Counter()
+    unsure: set[str] = set()
     for _ in range(_RACES if exercise.beats else 1):
         for size in [size for size in exercise.sizes if wins[size]] or exercise.sizes:
             times, problem = _times(exercise, folder, size, budget)
@@ -161,7 +163,9 @@ def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Verdict:
                 says = words()["stage"]["timed"] + words()["caught"]["wrong"]
                 return Verdict("right", "timed", "wrong", says, evidence=(f"At {size} B: {problem}",))
             table[size] = {"size": size} | {name: row.typical for name, row in times.items()}
-            wins[size] += Advantage.of(times[exercise.kernel], times[LIBRARY]).sign > 0
+            sign = Advantage.of(times[exercise.kernel], times[LIBRARY]).sign
+            wins[size] += sign > 0
+            unsure |= set() if sign else {size}
         if _WINS in wins.values():
             break
     found = tuple(table.values())
@@ -169,7 +173,12 @@ def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Verdict:
         return Verdict(table=found)
     source = Source("", (folder / f"{exercise.kernel}.cu").read_text(encoding="utf-8"))
     slow = [each.says for each in exercise.mistake if each.caught == "slow" and source.fits(each)]
-    return Verdict("speed", "timed", "slow", words()["caught"]["slow"], "".join(slow[:1]), table=found)
+    evidence = (
+        (words()["show"]["unsure"].format(sizes=format_list(filter(unsure.__contains__, exercise.sizes))),)
+        if unsure
+        else ()
+    )
+    return Verdict("speed", "timed", "slow", words()["caught"]["slow"], "".join(slow[:1]), evidence, table=found)
 
 
 def _times(exercise: Exercise, folder: Path, size: str, budget: float) -> tuple[Mapping[str, Timed], str]:

@@ -64,7 +64,7 @@ def test_a_solution_passes_and_wrong_answers_are_told_by_their_names(
     assert verdict.level != "builds"
     some = list(answers(exercise))
     assert len(some) > 5
-    for number, answer in enumerate(some):
+    for number, answer in enumerate(answer for answer in some if not answer.by_time):
         complaint = answer.complaint(answer.judged(tmp_path / str(number)))
         assert not complaint, (answer.name, complaint)
 
@@ -153,7 +153,7 @@ def test_what_cannot_be_checked_is_refused(tmp_path: Path, monkeypatch: pytest.M
 def test_a_kernel_beats_the_library_only_if_it_wins_twice_at_a_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One race may be disturbed by other programs, and intervals that overlap tell nothing."""
+    """One race may be disturbed by other programs; intervals that overlap tell nothing, which is said."""
     exercise = EVERY[-1]
     results = [row for row in read(ROOT / "results" / "cpu-2-ranks").results if isinstance(row, Measurement)]
     rows = {
@@ -177,7 +177,19 @@ def test_a_kernel_beats_the_library_only_if_it_wins_twice_at_a_size(
             return [rows["mpi"], replace(mine, implementation=exercise.kernel)], ""
 
         monkeypatch.setattr(judge, "swept", swept)
-        assert judge.timed(exercise, answer).passed == passes, won
+        verdict = judge.timed(exercise, answer)
+        assert verdict.passed == passes, won
+        assert bool(verdict.evidence) == ("=" in won.get("8", "")), won
+
+
+@pytest.mark.machine
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("sanitizer")
+def test_the_last_solution_beats_the_library_and_a_right_but_slow_answer_does_not(tmp_path: Path) -> None:
+    timed = [answer for answer in answers(EVERY[-1]) if answer.by_time]
+    assert len(timed) == 2
+    for number, answer in enumerate(timed):
+        assert not answer.complaint(answer.judged(tmp_path / str(number))), answer.name
 
 
 @pytest.mark.full
