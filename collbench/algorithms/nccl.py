@@ -136,7 +136,7 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
     # The first operation of a kind connects the ranks, which allocates memory: nothing for a graph to capture.
     comm.first(launch)
     estimate = comm.estimate(groups[0]) if case.collective.name in _WHOLE else None
-    return Prepared(launch, note=comm.note, estimate=estimate, library=comm.library)
+    return Prepared(launch, groups=len(groups), note=comm.note, estimate=estimate, library=comm.library)
 
 
 IMPLEMENTATION = Implementation(

@@ -56,6 +56,7 @@ class Prepared:
     launch: Callable[[int], None]
     host_driven: bool = False
     one_graph: bool = False
+    groups: int = 1  # launches of an operation on a stream one after the other, where a library makes several
     note: Note = NO_NOTE
     estimate: float | None = None  # seconds that a library itself expects of an operation
     library: str = ""  # name and version of what carries it out, if the implementation's name leaves it open

@@ -11,6 +11,11 @@ A graph's nodes keep to its dependencies and to nothing else: they run one after
 youngest stream's first.  With `Machine.order`, plain operations do the same: nothing runs until the host waits, and
 then whatever can, in that order of streams.  Then a missing dependency is no question of luck.
 
+A stream has a queue of QUEUE entries for what a library or several streams put into a graph, an entry a node.  Launching
+such a graph returns once all of it that has not run yet fits in, as on an H100, where a thread that launched graphs of
+1,024 NCCL operations for two ranks never came back from the first.  A graph of one stream's own kernels is handed over
+whole, as there: with 8,192 of them.
+
 It is held against CuPy 14.2 and what CUDA 12.9 documents: cupy/_core/raw.pyx (what compiles and loads, and when),
 cupy/cuda/function.pyx (arguments by value, the grid that is cut), stream.pyx and graph.pyx, compiler.py, and
 cupy_backends/cuda/api/runtime.pyx and driver.pyx.  test_fakes.py compares names, parameters, defaults and errors with
@@ -34,10 +39,11 @@ import threading
 import time
 import warnings
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -81,6 +87,7 @@ THREADS = 2  # of a block: enough to need every barrier
 MEMORY = 2**30
 MOST_THREADS = 1024  # of a block
 GREATEST_PRIORITY = -5  # of a stream, on an H100
+QUEUE = 1024  # entries of a stream's launch queue
 
 
 @dataclass
@@ -90,6 +97,7 @@ class Machine:
     devices: int = 1
     multiprocessors: int = 64
     blocks_each: int = 2  # blocks that a multiprocessor holds
+    nccl_seconds: float = 0.0  # that an operation of NCCL takes by the machine's clock
     nccl_hangs: str = ""  # at its "start", or in the first "operation", until the machine is stopped
     network_error: int = 0  # the status by which NCCL knows, without being asked, that a peer is gone
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -122,6 +130,7 @@ class Machine:
     graphs: "weakref.WeakSet[Graph]" = field(default_factory=weakref.WeakSet)
     captures: int = 0
     replays: int = 0
+    full: threading.Event = field(default_factory=threading.Event)  # whether a launch has waited for room in a queue
     zeroing: dict[int, list[Callable[[], None]]] = field(default_factory=dict)  # on each device's default stream
     product_seconds: float = 0.0  # that a product of matrices takes at least
     without_cublas: bool = False
@@ -212,6 +221,7 @@ class Task:
     event: threading.Event | None = None
     stream: "Stream | None" = None
     before: "frozenset[Task]" = frozenset()
+    queued: bool = False
 
     def __call__(self) -> None:
         if self.event:
@@ -237,6 +247,8 @@ class Stream:
         self._failure: Exception | None = None
         self._capture: Graph | None = None
         self._tail: frozenset[Task] = frozenset()  # what the next node of a capture comes after
+        self._queued = 0  # entries of the launch queue
+        self._room = threading.Condition()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -266,13 +278,29 @@ class Stream:
         self._tasks.put(None)
         self._thread.join()
 
-    def enqueue(self, run: Callable[[], None], event: threading.Event | None = None) -> None:
+    def take_entries(self, count: int) -> None:
+        """Add entries to the launch queue, and wait until all that is left of them fits in, or the machine stops."""
+        with self._room:
+            self._queued += count
+            if self._queued > QUEUE:
+                self.machine.full.set()
+            while self._queued > QUEUE and not self.machine.stopping.is_set():
+                self._room.wait(0.05)
+
+    def give_entry(self) -> None:
+        """Free the entry of what has run."""
+        with self._room:
+            self._queued -= 1
+            self._room.notify()
+
+    def enqueue(self, run: Callable[[], None], event: threading.Event | None = None, queued: bool = False) -> None:
+        """`queued`: in a graph it takes an entry of the launch queue, whatever else the graph has."""
         self.machine.refuse_broken()
         if self.device_id != self.machine.current:
             raise CUDARuntimeError(BAD_HANDLE)
         if self._capture is not None:
             assert event is None
-            self._tail = frozenset({self._capture.add(run, self)})
+            self._tail = frozenset({self._capture.add(run, self, queued)})
         elif self.machine.order is not None:
             self._waiting.append(Task(run, event))
         else:
@@ -352,8 +380,8 @@ class Graph:
         self._nodes: list[Task] = []
         machine.graphs.add(self)
 
-    def add(self, run: Callable[[], None], stream: Stream) -> Task:
-        self._nodes.append(Task(run, None, stream, stream._tail))
+    def add(self, run: Callable[[], None], stream: Stream, queued: bool) -> Task:
+        self._nodes.append(Task(run, None, stream, stream._tail, queued))
         return self._nodes[-1]
 
     def reached(self, tail: frozenset[Task]) -> bool:
@@ -374,16 +402,31 @@ class Graph:
         assert stream is not None, "everything has its stream here"
         self._machine.replays += 1
         self._machine.clock.sleep(self._machine.host_delay)
-        stream.enqueue(self._replay)
+        several = len({node.stream for node in self._nodes}) > 1
+        queued = {node for node in self._nodes if several or node.queued}
+        stream.enqueue(lambda: self._replay(queued))
+        for each, count in Counter(node.stream for node in queued).items():
+            each.take_entries(count)
 
-    def _replay(self) -> None:
+    def _replay(self, queued: set[Task]) -> None:
         order = self._machine.order or (lambda stream: -stream.ptr)
-        left, done = list(self._nodes), set()
-        while left:
-            node = min((ready for ready in left if ready.before <= done), key=lambda ready: order(ready.stream))
+        missing = {node: len(node.before) for node in self._nodes}
+        behind: dict[Task, list[int]] = {node: [] for node in self._nodes}
+        for number, node in enumerate(self._nodes):
+            for before in node.before:
+                behind[before].append(number)
+        ready = [(order(node.stream), number) for number, node in enumerate(self._nodes) if not node.before]
+        heapify(ready)
+        while ready:
+            node = self._nodes[heappop(ready)[1]]
             node.run()
-            left.remove(node)
-            done.add(node)
+            if node in queued:
+                node.stream.give_entry()
+            for number in behind[node]:
+                later = self._nodes[number]
+                missing[later] -= 1
+                if not missing[later]:
+                    heappush(ready, (order(later.stream), number))
 
 
 class Event:

@@ -123,7 +123,9 @@ class Nccl:
         for stream in group.streams:
             real = self._machine.stream(stream)
             self._machine.current = real.device_id
-            real.enqueue(group.run)
+            real.enqueue(group.run, queued=True)
+            if real._capture is not None and os.environ.get("NCCL_GRAPH_MIXING_SUPPORT") != "0":
+                real.enqueue(lambda: None, queued=True)  # an event, for operations outside of the graph to wait for
         self._machine.current = current
 
     def _simulate_end(self) -> int:
@@ -278,6 +280,8 @@ class Group:
         if self.machine.nccl_hangs == "operation":
             self.machine.stopping.wait()
         if self.barrier.wait() == 0:
+            if self.machine.nccl_seconds:
+                self.machine.clock.sleep(self.machine.nccl_seconds)
             try:
                 with np.errstate(all="ignore"):  # whatever the buffers hold
                     self._carry_out(self._of_all() if self.meeting else self.calls)

@@ -10,6 +10,16 @@ The host enqueues one graph after the other, which takes it microseconds for eac
 measured, a gate holds every stream back until the last graph is enqueued; each stream's own two events then tell how
 long its rank took, and the slowest counts.
 
+Launches wait in a queue of about 1,024 entries, and whoever launches into a full queue blocks until there is room.  So
+a thread that launches the graphs of several ranks hangs if one graph fills the queue: its kernels wait for those of a
+graph that the same thread would launch next.  On an H100 (driver 580, NCCL 2.32) the time of an operation was right
+with 256 of them in each of 2 graphs and with 64 in each of 4 (with 256 it was 13 % too long), more than twice too long
+from 512 on, and with 1,024 nothing ever came back.  One graph for 4 streams (`ring-events`) was right to 256, and one
+graph on one stream to 8,192.  So where operations need several graphs or streams of a process, operations times
+streams stay at a quarter of the queue, and a sample of more operations is several replays, one behind the other.  Each
+replay is launched for all ranks before the next one, so that a launch which waits for room gets it; the gate holds back
+the first only.
+
 Clocks of devices, held against the host's: when streams got where, in seconds of the clock of their process.
 
 CUDA tells how long after another an event was reached, by the device's own clock.  An event that is reached between two
@@ -19,6 +29,7 @@ after what is timed, and a moment between two ties is off by no more than these 
 
 import ctypes
 import math
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +47,7 @@ from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment
 from collbench.platforms.scheduling import Watch
 
+LAUNCH_QUEUE = 1024  # entries, about
 _MOST_GRAPHS = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
 _SUCCESS, _NOT_READY = 0, 600  # cudaSuccess, cudaErrorNotReady
@@ -116,6 +128,7 @@ class GpuClock(Clock):
         self._graphs: OrderedDict[tuple[Prepared, int], Captured] = OrderedDict()
         self.clocks = DeviceClocks(cuda)
         self.scheduled = Watch()  # ranks on devices have no cores to lose
+        self.doing = ""  # what goes on, for the words of a hang; another thread reads it
 
     def time(self, prepared: Prepared, launches: int) -> float:
         """Time a graph's replay between two events of every rank's stream; without graphs, launches; else the host.
@@ -132,6 +145,7 @@ class GpuClock(Clock):
             if self.given_up.possible:
                 self.given_up.refuse()
             slowest: float = max(self._team.exchange(seconds))
+        self.doing = ""
         return slowest / launches
 
     def moment(self, rank: int) -> Moment:
@@ -145,6 +159,7 @@ class GpuClock(Clock):
     def on_host(self, prepared: Prepared, launches: int) -> float:
         """Return seconds by the host's clock until everything is done, for operations that the host drives."""
         self.wait()
+        self.doing = f"{launches:,} operations that the host drives"
         self._team.meet()
         start = time.perf_counter()
         prepared.launch(launches)
@@ -154,6 +169,7 @@ class GpuClock(Clock):
     def of_launches(self, prepared: Prepared, launches: int) -> float:
         """Return seconds of one launch after the other, at the host's pace as in an application."""
         self._forget()
+        self.doing = f"{launches:,} launches without a graph"
         self._team.meet()
         for rank_stream in self._streams:
             rank_stream.start.record(rank_stream.enter())
@@ -164,29 +180,59 @@ class GpuClock(Clock):
         return self._slowest(used)
 
     def of_graph(self, prepared: Prepared, launches: int) -> float:
-        """Return seconds of one replay of a graph of that many launches, and of nothing else."""
+        """Return seconds of that many launches, in graphs that are replayed one behind the other."""
+        most = min(launches, self._most_launches(prepared))
+        sizes = [most] * (launches // most)
+        if rest := launches % most:
+            sizes.append(rest)
+        first, *later = [self._graph_of(prepared, size) for size in sizes]
+        streams = [rank_stream for rank_stream, _ in first]
+        self._team.meet()
+        self._gate.close(streams)
+        try:
+            for rank_stream in streams:
+                rank_stream.start.record(rank_stream.enter())
+            self.doing = f"replay, after 0 of {launches:,} launches"
+            self._launch(first, last=not later)
+            self._team.meet()
+        finally:
+            self._gate.open()
+        # Behind the open gate: a full queue has room once the replay before has gone on, which all ranks have.
+        for number, captured in enumerate(later, 1):
+            self.doing = f"replay, after {number * most:,} of {launches:,} launches"
+            self._launch(captured, last=number == len(later))
+        seconds = self._slowest(streams)
+        if self._gate.timed_out:
+            raise CaseFailed("the host was too slow to start all ranks together: nothing was measured; try again")
+        return seconds
+
+    def _launch(self, captured: Captured, last: bool) -> None:
+        """Launch the graph of every stream; behind the last one comes the event that ends the time."""
+        for rank_stream, graph in captured:
+            stream = rank_stream.enter()
+            graph.launch(stream)
+            if last:
+                rank_stream.end.record(stream)
+
+    def _most_launches(self, prepared: Prepared) -> int:
+        """Return how many launches of an operation a graph may have, by the streams that it needs of this process."""
+        if prepared.one_graph:
+            streams = len(self._streams)
+        else:
+            known = next((captured for (of, _), captured in self._graphs.items() if of == prepared), None)
+            streams = len(known or self._graph_of(prepared, 1))
+        return max(1, LAUNCH_QUEUE // 4 // (streams * prepared.groups)) if streams > 1 else sys.maxsize
+
+    def _graph_of(self, prepared: Prepared, launches: int) -> Captured:
+        """Return the graphs of so many launches; those of the latest operations are kept."""
         key = prepared, launches
         if key not in self._graphs:
+            self.doing = f"capture of {launches:,} launches"
             self._graphs[key] = self._capture(prepared, launches)
         self._graphs.move_to_end(key)
         while len(self._graphs) > _MOST_GRAPHS:
             self._graphs.popitem(last=False)
-        captured = self._graphs[key]
-        self._team.meet()
-        self._gate.close([rank_stream for rank_stream, _ in captured])
-        try:
-            for rank_stream, graph in captured:
-                stream = rank_stream.enter()
-                rank_stream.start.record(stream)
-                graph.launch(stream)
-                rank_stream.end.record(stream)
-            self._team.meet()
-        finally:
-            self._gate.open()
-        seconds = self._slowest([rank_stream for rank_stream, _ in captured])
-        if self._gate.timed_out:
-            raise CaseFailed("the host was too slow to start all ranks together: nothing was measured; try again")
-        return seconds
+        return self._graphs[key]
 
     def wait(self) -> None:
         """Until everything enqueued is done."""
