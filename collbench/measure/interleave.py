@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -240,9 +241,11 @@ class Starts(RankSets):
     row's interval comes from how far its starts are apart.
     """
 
-    def __init__(self, platform: str, sweep: Sweep, existing: Sequence[Result] = ()) -> None:
-        self._sweep, self._platform, self._existing = sweep, platform, existing
-        self._starts = [Supervisor(platform, sweep, existing=existing)]
+    def __init__(
+        self, platform: str, sweep: Sweep, existing: Sequence[Result] = (), folder: Path | None = None
+    ) -> None:
+        self._sweep, self._platform, self._existing, self._folder = sweep, platform, existing, folder
+        self._starts = [Supervisor(platform, sweep, existing=existing, folder=folder)]
         self._pools: dict[tuple[str, Case], Pool] = {}  # by curve
 
     def start(self, stack: ExitStack) -> WorkerHello:
@@ -253,7 +256,7 @@ class Starts(RankSets):
         starts = self._sweep.starts or (USUAL_STARTS if quick else 1)
         with suppress(PlatformError) if not self._sweep.starts else ExitStack():
             for _ in range(1, starts):
-                another = Supervisor(self._platform, self._sweep)
+                another = Supervisor(self._platform, self._sweep, folder=self._folder)
                 stack.enter_context(another)
                 self._starts.append(another)
         return replace(self._starts[0].greeting, starts=len(self._starts))

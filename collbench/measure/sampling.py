@@ -19,7 +19,7 @@ from collbench.measure.wire_errors import wire_errors
 from collbench.platforms.interface import Platform, Prepared
 from collbench.results import Result
 from collbench.results.collectives import Measurement, Skipped
-from collbench.results.facts import CheckFailure, Scheduling
+from collbench.results.facts import CheckFailure, Note, Scheduling
 from collbench.stats import relative_halfwidth
 
 Heartbeat = Callable[[str], None]
@@ -32,6 +32,8 @@ _MORE, _GROWTH = 8, 4.0  # so many times the launches are tried then, which take
 _SLICE = 3e-3  # seconds that a scheduler lets one program run before another's turn, about
 _TRIES = 4  # of a sample in which a rank was off its core
 _REPEATS = 0.5  # of a case's budget, for samples that are repeated since a rank was off its core
+_QUARTER, _LONGER, _TURNS = 4, 1.03, 8  # launches compared with a quarter: so much longer in each of so many turns
+_UNSTEADY = "an operation takes longer, the more of them are in a sample: this is of the fewest"
 _BARRIERS = 128  # in a row, some tens of microseconds
 
 
@@ -208,7 +210,9 @@ class _CollectiveCandidate(Candidate):
     def __init__(self, subject: _Collective, name: str, prepared: Prepared) -> None:
         self.name, self.samples = name, []
         self._subject, self._prepared, self._platform = subject, prepared, subject.platform
-        self._launches = 1
+        self._launches = subject.known.get(name, 1)
+        self._steady = True  # whether an operation takes no longer for being one of so many
+        self._limited = False  # whether there are fewer than a sample should have, for that reason
         self._spoiled = 0  # samples that were stored although a rank was off its core
         self._repeated = 0  # samples that were taken again for that reason
         self._lost = 0.0  # seconds that those lasted
@@ -217,8 +221,7 @@ class _CollectiveCandidate(Candidate):
 
     def calibrate(self) -> Result | None:
         subject, prepared = self._subject, self._prepared
-        least = subject.known.get(self.name, 1)
-        self._launches = calibrate(prepared, self._platform, subject.sampling, least, subject.case.nbytes)
+        self._calibrate()
         # A sample of one operation leaves nothing out, and what is known was looked at in an earlier round.
         if self.name in subject.known or self._launches == 1:
             return None
@@ -228,11 +231,20 @@ class _CollectiveCandidate(Candidate):
         subject.candidates -= 1
         return self.result(failure)
 
+    def _calibrate(self) -> None:
+        """*Collective*: choose the launches of a sample, and of more than are known no more than keep their time."""
+        subject, prepared, platform = self._subject, self._prepared, self._platform
+        wanted = calibrate(prepared, platform, subject.sampling, self._launches, subject.case.nbytes)
+        if wanted > self._launches:
+            self._launches, self._steady = steady_launches(prepared, platform, wanted)
+            self._limited = self._launches < wanted
+
     def warm_up(self) -> None:
         platform, sampling = self._platform, self._subject.sampling
         lasted = platform.clock.time(self._prepared, self._launches) * self._launches
-        if lasted < _region(platform, sampling) / _MORE:  # the calibration was disturbed, and this was not
-            self._launches = calibrate(self._prepared, platform, sampling, self._launches)
+        # The calibration was disturbed, and this was not.
+        if not self._limited and lasted < _region(platform, sampling) / _MORE:
+            self._calibrate()
 
     def sample(self, refill: Callable[[], None] = lambda: None) -> float:
         """Take a sample, and again while a rank is off its core; `refill` is called before each try."""
@@ -281,7 +293,7 @@ class _CollectiveCandidate(Candidate):
             launches=self._launches,
             seconds=() if failure else tuple(self.samples),
             mismatch=failure,
-            note=platform.note | prepared.note,
+            note=platform.note | prepared.note | Note.of("" if self._steady else _UNSTEADY),
             estimate=prepared.estimate,
             library=prepared.library,
             scheduling=None if failure else self._scheduling(),
@@ -357,6 +369,33 @@ def calibrate(prepared: Prepared, platform: Platform, sampling: Sampling, launch
         else:
             break
     return launches
+
+
+def steady_launches(prepared: Prepared, platform: Platform, launches: int) -> tuple[int, bool]:
+    """*Collective*: return as many launches as do not make one longer, at most those given, and whether there are any.
+
+    The time of an operation must not depend on how many are in a sample.  It does where launches fill a queue, for
+    example, and then the fewer are right.
+    """
+    steady = True
+    while launches >= _QUARTER:
+        steady = not _longer(prepared, platform, launches)
+        if steady:
+            break
+        launches //= _QUARTER
+    return launches, steady
+
+
+def _longer(prepared: Prepared, platform: Platform, launches: int) -> bool:
+    """Return whether an operation takes longer among so many than among a quarter of them, in every one of some turns.
+
+    The first turn in which it does not is the last one: that is nearly always the first.
+    """
+    for _ in range(_TURNS):
+        few = _steady(prepared, platform, launches // _QUARTER)
+        if _steady(prepared, platform, launches) <= _LONGER * few:
+            return False
+    return True
 
 
 def _region(platform: Platform, sampling: Sampling) -> float:

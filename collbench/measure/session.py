@@ -68,8 +68,11 @@ class Session:
 
             self._ranks = self._joined = external_launcher.Joined(on, sweep, there)
         else:
+            place = existing.path.parent if existing else folder
             once = sweep.starts == 1
-            self._ranks = Supervisor(on, sweep, existing=there) if once else Starts(on, sweep, there)
+            self._ranks = (
+                Supervisor(on, sweep, existing=there, folder=place) if once else Starts(on, sweep, there, place)
+            )
         self.leader = launched is None or launched[0] == 0
         with self._agreeing():
             self._writer: Writer | None = None
@@ -217,8 +220,8 @@ class PairedSession:
     def __init__(self, platform: str, sweep: Sweep, settings: Sequence[tuple[Setting, str, Path]]) -> None:
         named = tuple({name: None for setting, _, _ in settings for name in setting.names})
         arms = []
-        for setting, name, _ in settings:
-            starts = [Supervisor(platform, sweep, setting, named) for _ in range(sweep.starts)]
+        for setting, name, folder in settings:
+            starts = [Supervisor(platform, sweep, setting, named, folder=folder) for _ in range(sweep.starts)]
             arms.append(Arm(starts, sweep, name))
         self.sweep = sweep
         self._pair = Interleaving(platform, arms)

@@ -140,7 +140,9 @@ class WorkersLost(Exception):
 class Workers:
     """One set of rank processes: how they are started, spoken to, and ended."""
 
-    def __init__(self, platform: str, sweep: Sweep, setting: Setting, library: Library | None) -> None:
+    def __init__(
+        self, platform: str, sweep: Sweep, setting: Setting, library: Library | None, folder: Path | None
+    ) -> None:
         self._sweep = sweep
         self._startup = find_platform(platform).startup
         self._channel: protocol.Channel | None = None
@@ -153,16 +155,23 @@ class Workers:
                 self._folder = Path(tempfile.mkdtemp(prefix="collbench-"))
                 undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
                 (self._folder / SCRATCH).mkdir()
-                self._log = self._folder / "log"
+                environment = rank_environment(platform, self._folder, setting, library)
+                debug = find_platform(platform).debug
+                self._log, self.messages = self._folder / "log", environment.get(f"{debug}_FILE", "")
+                if folder and debug in environment and not self.messages:
+                    # Kept, and behind those of earlier ranks: they say how far the library came.
+                    self._log = folder / f"{debug.lower().replace('_', '-')}.log"
+                    self.messages = str(self._log)
                 self._heartbeat = protocol.Heartbeat(self._folder)
                 self._server = undo.enter_context(protocol.listen(self._folder))
-                with self._log.open("wb") as log:
+                with self._log.open("ab") as log:
+                    self._before = log.tell()
                     self._process = subprocess.Popen(
                         command,
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,
-                        env=rank_environment(platform, self._folder, setting, library),
+                        env=environment,
                         start_new_session=True,  # Ctrl-C is for the supervisor, which ends the ranks in order
                     )
             except OSError as error:
@@ -245,7 +254,7 @@ class Workers:
         """Return why the ranks ended, from what they and the launcher printed."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)  # the launcher says how a rank ended once all others have
-        printed = self._log.read_text(encoding="utf-8", errors="replace")
+        printed = self._output()
         if killed := signal_of(printed):
             ended = f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"
             sentence = killed in _WITHOUT_ROOM and small_shared_memory(free(Path("/dev/shm")))
@@ -256,8 +265,14 @@ class Workers:
 
     def _printed(self) -> str:
         """Return the last line that the ranks and the launcher printed, if any."""
-        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        lines = self._output().strip().splitlines()
         return f": {lines[-1]}" if lines else ""
+
+    def _output(self) -> str:
+        """Return what these ranks and their launcher printed."""
+        with self._log.open("rb") as log:
+            log.seek(self._before)
+            return log.read().decode(errors="replace")
 
     def stop(self) -> None:
         """Tell the ranks to end, and wait until they have left nothing behind, unless a signal is waiting.
@@ -297,7 +312,8 @@ class Supervisor:
     """The ranks of one run, restarted as needed; a context manager that leaves none behind.
 
     `setting` changes the environment of the ranks; their hello tells of the variables that are `named` too.  On a CPU
-    they load that MPI `library`, or the one that mpi4py finds.
+    they load that MPI `library`, or the one that mpi4py finds.  What a library prints because the user has asked for it
+    (NCCL_DEBUG) is kept in the `folder` of the run file.
     """
 
     platform: str
@@ -306,6 +322,7 @@ class Supervisor:
     named: tuple[str, ...] = ()
     library: Library | None = None
     existing: Sequence[Result] = ()  # rows that are not to be measured
+    folder: Path | None = None
     greeting: WorkerHello = field(default_factory=WorkerHello)
     _workers: Workers | None = None
     _losses: list[Loss] = field(default_factory=list)
@@ -328,7 +345,7 @@ class Supervisor:
         # The same cores whenever ranks are started.
         cores = find_platform(self.platform).cores(self.sweep.ranks) if self.sweep.bind == "core" else ()
         try:
-            self._workers = Workers(self.platform, self.sweep, self.setting, self.library)
+            self._workers = Workers(self.platform, self.sweep, self.setting, self.library, self.folder)
             return self._workers.greet(self.named, cores)
         except BaseException:
             self._kill()
@@ -401,11 +418,14 @@ class Supervisor:
                 if waiting:
                     raise WorkersLost("the ranks left it out")
             except WorkersLost as loss:
+                messages = self._workers.messages
                 self._kill()
                 if waiting:
                     culprit = loss.implementation if loss.implementation in waiting else waiting[0]
                     waiting.remove(culprit)
-                    yield Failed(case, culprit, self.platform, self._reason(Loss(culprit, loss.error, case, str(loss))))
+                    reason = self._reason(Loss(culprit, loss.error, case, str(loss)))
+                    kept = f"; its library's messages are in {messages}" if messages else ""
+                    yield Failed(case, culprit, self.platform, reason + kept)
                 else:
                     notice = f"after the last result of {case.title}: {loss}; fresh ranks go on"
                     warnings.warn(notice, Notice, stacklevel=2)

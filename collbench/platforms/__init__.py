@@ -50,6 +50,7 @@ class PlatformKind:
     cores: Callable[[int], tuple[int, ...]] = lambda ranks: ()
     """A core of this machine for each of so many ranks; empty where ranks need none, or there are not enough."""
     spins: bool = False  # whether a rank that waits takes a core, so that there is a choice how (--spin)
+    debug: str = ""  # the variable by which a user has the library's messages; NAME_FILE sends them elsewhere
     steadier: str = ""  # what to do so that times scatter less, in words
     apart: str = ""  # what ranks lack that compute more slowly together than alone, in words
     matrix: int = 256  # rows of the square matrices that steps multiply

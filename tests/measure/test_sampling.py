@@ -376,6 +376,29 @@ def test_a_wait_for_a_core_is_no_operation() -> None:
         assert (("a", 8) in platform.log) == tried, (seconds, nbytes)
 
 
+def by_launches(platform: ToyPlatform, seconds: Callable[[int], float]) -> Callable[[], float]:
+    """Seconds of an operation by how many are in its sample."""
+    return lambda: seconds(platform.log[-1][1])
+
+
+def test_an_operation_that_is_slower_among_many_is_sampled_among_fewer() -> None:
+    """As where launches fill a queue; and where fewer never help, the row says so."""
+    growing: dict[str, tuple[Callable[[int], float], list[int], bool]] = {
+        "same among all": (lambda launches: 1e-6, [256], True),
+        "slower from 64 on": (lambda launches: 1e-6 if launches < 64 else 3e-6, [32], True),
+        "faster among many": (lambda launches: 1e-6 + 5e-6 / launches, [256], True),
+        "slower with each": (lambda launches: 1e-7 * (1 + launches), [1, 2], False),
+        "a tenth slower now and then": (lambda launches: 1e-6 * (1 + 0.1 * random.random()), [256], True),
+    }
+    for name, (seconds, launches, steady) in growing.items():
+        platform = ToyPlatform({})
+        platform.seconds[name] = by_launches(platform, seconds)
+        (result,) = run(platform, iters=2, warmup=0)
+        assert isinstance(result, Measurement), name
+        assert result.launches in launches, name
+        assert (str(result.note) == str(TOY_NOTE | Note.of(f"{name} note"))) is steady, name
+
+
 def test_what_is_known_of_a_sample_is_not_calibrated_anew() -> None:
     platform = ToyPlatform({"a": constant(1e-3), "b": constant(1e-3)})
     sampling = Sampling(iters=2, warmup=1)

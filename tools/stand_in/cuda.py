@@ -11,10 +11,10 @@ A graph's nodes keep to its dependencies and to nothing else: they run one after
 youngest stream's first.  With `Machine.order`, plain operations do the same: nothing runs until the host waits, and
 then whatever can, in that order of streams.  Then a missing dependency is no question of luck.
 
-A stream has a queue of QUEUE entries for what a library or several streams put into a graph, an entry a node.  Launching
-such a graph returns once all of it that has not run yet fits in, as on an H100, where a thread that launched graphs of
-1,024 NCCL operations for two ranks never came back from the first.  A graph of one stream's own kernels is handed over
-whole, as there: with 8,192 of them.
+A stream has a queue of QUEUE entries for what a library or several streams put into a graph, an entry a node.
+Launching such a graph returns once all of it that has not run yet fits in, as on an H100, where a thread that launched
+graphs of 1,024 NCCL operations for two ranks never came back from the first.  A graph of one stream's own kernels is
+handed over whole, as there: with 8,192 of them.
 
 It is held against CuPy 14.2 and what CUDA 12.9 documents: cupy/_core/raw.pyx (what compiles and loads, and when),
 cupy/cuda/function.pyx (arguments by value, the grid that is cut), stream.pyx and graph.pyx, compiler.py, and
@@ -278,7 +278,7 @@ class Stream:
         self._tasks.put(None)
         self._thread.join()
 
-    def take_entries(self, count: int) -> None:
+    def _take_entries(self, count: int) -> None:
         """Add entries to the launch queue, and wait until all that is left of them fits in, or the machine stops."""
         with self._room:
             self._queued += count
@@ -287,7 +287,7 @@ class Stream:
             while self._queued > QUEUE and not self.machine.stopping.is_set():
                 self._room.wait(0.05)
 
-    def give_entry(self) -> None:
+    def _give_entry(self) -> None:
         """Free the entry of what has run."""
         with self._room:
             self._queued -= 1
@@ -406,7 +406,7 @@ class Graph:
         queued = {node for node in self._nodes if several or node.queued}
         stream.enqueue(lambda: self._replay(queued))
         for each, count in Counter(node.stream for node in queued).items():
-            each.take_entries(count)
+            each._take_entries(count)
 
     def _replay(self, queued: set[Task]) -> None:
         order = self._machine.order or (lambda stream: -stream.ptr)
@@ -421,7 +421,7 @@ class Graph:
             node = self._nodes[heappop(ready)[1]]
             node.run()
             if node in queued:
-                node.stream.give_entry()
+                node.stream._give_entry()
             for number in behind[node]:
                 later = self._nodes[number]
                 missing[later] -= 1

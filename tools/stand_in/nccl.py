@@ -92,6 +92,10 @@ class Nccl:
         starts, self._starts = self._starts, []
         if not starts:
             return
+        if level := os.environ.get("NCCL_DEBUG"):
+            said = os.environ.get("NCCL_DEBUG_FILE")
+            with open(said, "w") if said else os.fdopen(os.dup(1), "w") as output:  # noqa: PTH123
+                output.write(f"made-up NCCL {level} rank {starts[0].comm._rank} connects\n")
         together = len(starts) == starts[0].comm._size
         if together:
             assert [start.comm._rank for start in starts] == list(range(len(starts))), "a rank was left out"

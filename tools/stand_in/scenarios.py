@@ -59,7 +59,7 @@ def opened(
     devices: int = 2, traced: bool = False, names: Sequence[str] = SOME, bind: str = "none", **faults: Any
 ) -> Iterator[Any]:
     """The platform on this process's view of the machine, given back at the end."""
-    for name in nccl.sharing(1, 1):
+    for name in (*nccl.sharing(1, 1), *nccl.CAPTURED):
         os.environ.pop(name, None)
     machine = Machine(devices, multiprocessors=8, process=RANK, **faults)
     placement.node_name = lambda: (machine.node, "")

@@ -4,8 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tools import ROOT
@@ -23,12 +24,17 @@ def surroundings(folder: Path) -> dict[str, str]:
 
 
 def on_gpus(
-    folder: Path, *words: str, launcher: Sequence[str] = (), **machine: Any
+    folder: Path,
+    *words: str,
+    launcher: Sequence[str] = (),
+    variables: Mapping[str, str] = MappingProxyType({}),
+    **machine: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """`collbench ...` in that folder to its end, on a machine with these fields."""
+    """`collbench ...` in that folder to its end, on a machine with these fields, with more variables if need be."""
     build_driver(folder, machine["devices"])
     environment = surroundings(folder) | {"MADE_UP_MACHINE": json.dumps({"multiprocessors": 8} | machine)}
     environment["PYTHONPATH"] = os.pathsep.join((str(MADE_UP), str(ROOT)))
+    environment |= variables
     return subprocess.run(
         [*launcher, sys.executable, "-m", "collbench", *words],
         cwd=folder,

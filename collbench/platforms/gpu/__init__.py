@@ -32,6 +32,7 @@ PLATFORM = PlatformKind(
     available=probe.available,
     installed=probe.installed,
     obstacle=probe.obstacle,
+    debug="NCCL_DEBUG",
     steadier="no other process on the GPUs, clocks that stay (`nvidia-smi -lgc`), persistence mode (`-pm 1`)",
     apart="a GPU for every rank, none slowed down by power or heat",
 )

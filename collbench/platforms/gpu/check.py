@@ -54,6 +54,7 @@ class GpuChecker:
         """Make every rank's calls and judge them on its own stream."""
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while calls followed each other"):
             self._team.meet()
+            self._clock.doing = f"{plan.calls} calls back to back, without a graph"
             found = self._stress(case, prepared, plan)
             if self._launcher.given_up.possible:
                 self._launcher.given_up.refuse()

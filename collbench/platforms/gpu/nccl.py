@@ -101,9 +101,9 @@ class Communicators:
     @property
     def note(self) -> Note:
         """What decides how fast NCCL can be here: which of its modes is measured, where there are several GPUs."""
-        limit = os.environ.get(LIMIT)
+        settings = [f"{name}={os.environ[name]}" for name in (LIMIT, _MIXING) if os.environ.get(name)]
         mode = _ONE_PROCESS if len(self._streams) > 1 else _PROCESS_EACH
-        return Note.of(f"{LIMIT}={limit}" if limit else "", mode if len(self._places.gpus) > 1 else "")
+        return Note.of(*settings, mode if len(self._places.gpus) > 1 else "")
 
     @property
     def library(self) -> str:
@@ -118,7 +118,7 @@ class Communicators:
         """
         with (
             self._team.agreeing(),
-            self._cuda.failing_as(Unsupported, "NCCL could not start (NCCL_DEBUG=WARN says more)"),
+            self._cuda.failing_as(Unsupported, f"NCCL could not start{_more('WARN', 'why')}"),
         ):
             self._refuse()
             return dict(zip(self._streams, self._make(), strict=True))
@@ -193,7 +193,7 @@ class Communicators:
 
     def _hang(self, doing: str, kind: type[CaseFailed] = TimedOut) -> CaseFailed:
         self._give_up()
-        return kind(f"NCCL did not {doing} within {self._timeout:.0f} s (NCCL_DEBUG=INFO says how far it came)")
+        return kind(f"NCCL did not {doing} within {self._timeout:.0f} s{_more('INFO', 'how far it came')}")
 
     def _give_up(self) -> None:
         """Nothing of this is ever freed: CuPy would have NCCL wait for its streams, and so for what hangs."""
@@ -244,6 +244,18 @@ class Communicators:
             comm.destroy()
 
 
+def _more(level: str, what: str) -> str:
+    """Return how to learn more from NCCL, unless the user has asked it already; the supervisor keeps what it prints."""
+    return "" if os.environ.get("NCCL_DEBUG") else f" (NCCL_DEBUG={level} says {what})"
+
+
+_MIXING = "NCCL_GRAPH_MIXING_SUPPORT"
+CAPTURED = {_MIXING: "0"}
+"""The environment for operations in graphs: NCCL need not order them with others of the same communicator, for which it
+would put an event before and behind each operation of a graph.  Here no operation is enqueued while a graph runs.
+NCCL's documentation recommends it where one thread launches the graphs of several communicators.  The same in the
+configuration of a communicator (graphUsageMode, NCCL 2.29) is not to be had through CuPy."""
+
 SLICED = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
 """The environment for ranks on slices of one GPU, should NCCL take them for ranks that share it: only a permission."""
 
@@ -263,11 +275,12 @@ def sharing(multiprocessors: int, ranks: int) -> dict[str, str]:
     }
 
 
-def environment(places: Placement) -> dict[str, str]:
-    """Return the variables that NCCL needs for ranks placed so."""
+def environment(places: Placement, graph: bool) -> dict[str, str]:
+    """Return the variables that NCCL needs for ranks placed so, and for operations in graphs."""
+    settings = CAPTURED if graph else {}
     if places.shared:
-        return sharing(places.multiprocessors, places.most_sharing)
-    return SLICED if places.sliced else {}
+        return settings | sharing(places.multiprocessors, places.most_sharing)
+    return settings | SLICED if places.sliced else settings
 
 
 def apply(settings: dict[str, str]) -> None:

@@ -95,7 +95,7 @@ class GpuPlatform(Platform):
             self._places = places = place_ranks(cuda, team, sweep.ranks)
             if places.processes > 1 and sweep.bind == "core":
                 bind_near(team, places)  # before memory is touched and threads are made
-            nccl.apply(nccl.environment(places))
+            nccl.apply(nccl.environment(places, sweep.sampling.graph))
             self.memory = memory = RankMemory(cuda, team, places, layout)
             priority = FIRST if any(sweep.steps) else USUAL  # before what the same ranks compute meanwhile
             self.streams = streams = {rank: Stream(cuda, places.device[rank], priority) for rank in places.local}
@@ -149,6 +149,10 @@ class GpuPlatform(Platform):
             versions[name] = f"{number // 1000}.{number % 1000 // 10}"
         versions["nvrtc"] = ".".join(map(str, cuda.compiler_version()))
         return versions | ({"nccl": nccl.in_words(cuda.nccl.get_version())} if cuda.nccl.available else {})
+
+    def waits(self) -> str:
+        """Return in which call the ranks hang, and after how many launches."""
+        return f"it hangs in {self.clock.doing}" if self.clock.doing else ""
 
     def close(self) -> bool:
         """Give everything back; after a failure CUDA refuses even that, and the process ends anyway."""

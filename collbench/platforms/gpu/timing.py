@@ -13,12 +13,13 @@ long its rank took, and the slowest counts.
 Launches wait in a queue of about 1,024 entries, and whoever launches into a full queue blocks until there is room.  So
 a thread that launches the graphs of several ranks hangs if one graph fills the queue: its kernels wait for those of a
 graph that the same thread would launch next.  On an H100 (driver 580, NCCL 2.32) the time of an operation was right
-with 256 of them in each of 2 graphs and with 64 in each of 4 (with 256 it was 13 % too long), more than twice too long
-from 512 on, and with 1,024 nothing ever came back.  One graph for 4 streams (`ring-events`) was right to 256, and one
-graph on one stream to 8,192.  So where operations need several graphs or streams of a process, operations times
-streams stay at a quarter of the queue, and a sample of more operations is several replays, one behind the other.  Each
-replay is launched for all ranks before the next one, so that a launch which waits for room gets it; the gate holds back
-the first only.
+with 256 of them in each of 2 graphs and with 64 in each of 4 (with 256 it was 13 % too long); with 512 it was more than
+twice too long, and with 1,024 nothing ever came back.  One graph for 4 streams (`ring-events`) was right to 256, and
+one graph on one stream to 8,192.
+
+So where operations need several graphs or streams of a process, operations times streams stay at a quarter of the
+queue, and a sample of more operations is several replays, one behind the other.  Each replay is launched for all ranks
+before the next one, so that a launch which waits for room gets it; the gate holds back the first only.
 
 Clocks of devices, held against the host's: when streams got where, in seconds of the clock of their process.
 
@@ -128,7 +129,7 @@ class GpuClock(Clock):
         self._graphs: OrderedDict[tuple[Prepared, int], Captured] = OrderedDict()
         self.clocks = DeviceClocks(cuda)
         self.scheduled = Watch()  # ranks on devices have no cores to lose
-        self.doing = ""  # what goes on, for the words of a hang; another thread reads it
+        self.doing = ""  # the call that goes on; read by another thread if it hangs
 
     def time(self, prepared: Prepared, launches: int) -> float:
         """Time a graph's replay between two events of every rank's stream; without graphs, launches; else the host.
@@ -201,6 +202,7 @@ class GpuClock(Clock):
         for number, captured in enumerate(later, 1):
             self.doing = f"replay, after {number * most:,} of {launches:,} launches"
             self._launch(captured, last=number == len(later))
+        self.doing = f"replay, after all of {launches:,} launches"
         seconds = self._slowest(streams)
         if self._gate.timed_out:
             raise CaseFailed("the host was too slow to start all ranks together: nothing was measured; try again")

@@ -19,7 +19,13 @@ Open = Callable[..., Any]
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing set by a platform stays set, and nothing that the user has set matters."""
-    names = [*nccl.sharing(1, 1), "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING", cuda.NCCL_LIBRARY]
+    names = [
+        *nccl.sharing(1, 1),
+        *nccl.CAPTURED,
+        "CUDA_DEVICE_MAX_CONNECTIONS",
+        "CUDA_LAUNCH_BLOCKING",
+        cuda.NCCL_LIBRARY,
+    ]
     for name in names:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)

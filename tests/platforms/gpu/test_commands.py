@@ -1,6 +1,7 @@
 """Whole commands on made-up GPUs, in processes of their own: what they say, and what their run files hold."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from collbench.cli._step_sessions import parse_ctas
 from collbench.errors import UsageError
 from collbench.measure.step_runs import overlap_steps
 from collbench.platforms.gpu.nccl import MOST_CTAS
-from collbench.results import Measurement, StepTimes
+from collbench.results import Failed, Measurement, StepTimes
 from collbench.runfile.schema import case_fields, to_case
 from collbench.runfile.store import read
 from collbench.topology.discovered import Kind, Topology
@@ -21,6 +22,7 @@ from tests.conftest import case
 from tools.stand_in.whole_commands import on_gpus
 
 SWEEP = ("sweep", "--impl", "nccl", "-b", "64", "-e", "64", "-n", "2", "--no-plot", "--out", "out")
+OPERATION, FILE = "operation", "NCCL_DEBUG_FILE"  # in which NCCL hangs; the variable that says where it prints
 SLICES: dict[str, Any] = {"devices": 2, "buses": {"1": 0}}
 STEP = ("--compute", "50KFLOP", "--gradients", "8K", "--matrix", "16", "--buckets", "8K", "--budget", "0.02")
 
@@ -67,6 +69,21 @@ def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(tmp_path: Pa
     assert topology.unseen.startswith("links and slots of the GPUs are not known: NVML cannot be used (")
     assert "pip install nvidia-ml-py" in topology.unseen
     assert f"note: {topology.unseen}" in done.stderr.splitlines()
+
+
+def test_what_nccl_prints_is_kept_and_named_where_it_hangs(tmp_path: Path) -> None:
+    """In the run's folder, behind what earlier ranks printed; or where the user has sent it."""
+    theirs = tmp_path / "theirs"
+    for variables, kept, starts in (({}, tmp_path / "out" / "nccl-debug.log", 2), ({FILE: str(theirs)}, theirs, 1)):
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        words = [*SWEEP, "-e", "128", "-f", "2", "--timeout", "1"]  # two sizes, so that ranks start twice
+        done = on_gpus(tmp_path, *words, variables={"NCCL_DEBUG": "INFO"} | variables, devices=2, nccl_hangs=OPERATION)
+        assert done.returncode == 1, done.stderr
+        assert kept.read_text().count("made-up NCCL INFO") == starts, kept
+        failed = [row for row in read(tmp_path / "out").results if isinstance(row, Failed)]
+        assert failed
+        for row in failed:
+            assert row.reason.endswith(kept.name)
 
 
 @pytest.mark.full

@@ -28,6 +28,7 @@ from tools.stand_in.cuda import Graph, Machine
 from tools.stand_in.errors import ILLEGAL_ADDRESS, NOT_READY, CUDARuntimeError
 
 IMPATIENT = Sampling(timeout=0.5)
+UNMIXED = "NCCL_GRAPH_MIXING_SUPPORT=0"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def test_the_runner_measures_all_implementations_of_a_case(opened: Open) -> None
     for result in results:
         assert isinstance(result, Measurement), result
         assert (result.mismatch, len(result.seconds)) == (None, 3)
-        own = {"nccl": "; NCCL_MAX_CTAS=16", "auto": "; picked one-shot-ll"}.get(result.implementation, "")
+        own = {"nccl": f"; NCCL_MAX_CTAS=16; {UNMIXED}", "auto": "; picked one-shot-ll"}.get(result.implementation, "")
         assert str(result.note) == f"2 ranks share 1 GPU{own}"
 
 
@@ -332,10 +333,22 @@ def test_nccl_is_only_told_of_sharing_where_there_is_some(opened: Open) -> None:
     assert str(apart.note) == ""
     assert "NCCL_MAX_CTAS" not in os.environ
     assert "a process for each (mpirun)" in str(prepare("nccl", a_case(), apart).note)
-    assert str(prepare("nccl", a_case(ranks=1), opened(Machine(1), ranks=1)).note) == ""
+    assert str(prepare("nccl", a_case(ranks=1), opened(Machine(1), ranks=1)).note) == UNMIXED
     assert str(opened(Machine(2), ranks=4).note) == "4 ranks share 2 GPUs"
     assert os.environ["NCCL_MAX_CTAS"] == "16", "less than half of 64 multiprocessors"
-    assert str(prepare("nccl", a_case(), opened(Machine(1))).note) == "NCCL_MAX_CTAS=16"
+    assert str(prepare("nccl", a_case(), opened(Machine(1))).note) == f"NCCL_MAX_CTAS=16; {UNMIXED}"
+
+
+def test_nccl_is_told_that_its_graphs_run_alone_unless_the_user_says_else(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without graphs it is told nothing."""
+    opened(Machine(2), sampling=Sampling(graph=False))
+    assert "NCCL_GRAPH_MIXING_SUPPORT" not in os.environ
+    opened(Machine(2))
+    assert os.environ["NCCL_GRAPH_MIXING_SUPPORT"] == "0"
+    monkeypatch.setenv("NCCL_GRAPH_MIXING_SUPPORT", "1")
+    assert "NCCL_GRAPH_MIXING_SUPPORT=1" in str(prepare("nccl", a_case(), opened(Machine(2))).note)
 
 
 def test_slices_of_one_gpu_are_not_shared(opened: Open) -> None:
