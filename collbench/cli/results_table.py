@@ -110,7 +110,7 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
 def _explained_row(result: Explanation) -> str:
     """Return where the time of one implementation goes; a library shows its time alone."""
     parts = dict.fromkeys((*PARTS, "tracing"), "")
-    notes = [result.check if result.disturbed else "", str(result.note)]
+    notes = [result.altered, result.check if result.disturbed else "", str(result.note)]
     if result.tracks:
         parts = {part: f"{result.share(part):.0%}" for part in PARTS} | {"tracing": f"{result.overhead:+.0%}"}
     else:

@@ -153,13 +153,8 @@ def _with_gaps(noted: Sequence[tuple[str, float, float]]) -> Iterator[Span]:
 
 def _watch(prepared: Prepared, platform: Platform) -> tuple[float, list[Track]]:
     """Watch one operation; its seconds are those of the slowest rank."""
-    assert prepared.watched
-    watcher = _Watcher(platform)
-    watched = prepared.watched
-
-    def once(launches: int) -> None:
-        watcher.noted.clear()
-        watched(watcher)
-
-    seconds = platform.clock.time(Prepared(once, host_driven=True), 1)
+    watched, watcher = prepared.watched, _Watcher(platform)
+    assert watched
+    once = Prepared(lambda launches: watched(watcher), prepared.host_driven, notes_moments=True)
+    seconds = platform.clock.time(once, 1)
     return seconds, list(chain.from_iterable(platform.team.exchange(list(watcher.tracks()))))

@@ -62,6 +62,7 @@ class Prepared:
     library: str = ""  # name and version of what carries it out, if the implementation's name leaves it open
     wire: Wire | None = None  # the format that ranks exchange, if narrower than the arrays: then results have a bound
     watched: Callable[[Watch], None] | None = None  # one operation, with each action of a rank inside a watch
+    notes_moments: bool = False  # as it is enqueued, so it can't be captured in a graph either
     loop: Callable[[int], None] | None = None  # on a CPU: the call into C that `launch` makes, if it does more besides
     pending: Pending | None = None  # the non-blocking form, if there is one
     refuse: Callable[[], None] | None = None  # raise if operations made by `loop` have failed

@@ -34,7 +34,7 @@ def _events_of(explanation: Explanation, first_process: int) -> Iterator[dict[st
     case = explanation.case
     operation = f"{explanation.implementation} {case.collective.name} {format_size(case.nbytes)}"
     for rank in sorted({track.rank for track in explanation.tracks}):
-        yield _named("process", first_process + rank, 0, f"{operation} rank {rank}")
+        yield _named("process", first_process + rank, 0, f"{operation} rank {rank} {explanation.altered}".rstrip())
     for track in explanation.tracks:
         process = first_process + track.rank
         yield _named("thread", process, track.block, f"block {track.block}")

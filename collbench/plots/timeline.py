@@ -79,7 +79,7 @@ def _timeline(explanation: Explanation) -> Figure:
     case = explanation.case
     heading(drawn, f"{explanation.implementation}: one {case.title}, {format_size(case.nbytes)}")
     traced, usual = format_seconds(explanation.traced), format_seconds(explanation.seconds)
-    remark = f"this one took {traced} with its log, {usual} is usual without"
+    remark = f"this one took {traced} with its log, {usual} is usual without\n{explanation.altered}".rstrip()
     if lost := sum(track.lost for track in explanation.tracks):
         every = lost + sum(len(track.spans) for track in explanation.tracks)
         remark += f"\nwhite: {lost:,} of {every:,} pieces found no room in the log"
@@ -187,7 +187,7 @@ def _shares(group: Sequence[Explanation]) -> Figure:
             times.barh(row, whole, height=0.8, facecolor="white", edgecolor=OTHERS, linewidth=0.8)
             shares.text(0.02, row, "cannot be looked into", va="center", color=OTHERS)
         times.annotate(format_seconds(whole), (whole, row), (5, 0), textcoords="offset points", va="center")
-    name_rows(times, [explanation.implementation for explanation in group])
+    name_rows(times, [f"{explanation.implementation}\n{explanation.altered}".rstrip() for explanation in group])
     times.set_xlim(0, _ROOM * max(explanation.seconds for explanation in group))
     times.xaxis.set_major_locator(MaxNLocator(6))
     times.xaxis.set_major_formatter(seconds_tick)

@@ -175,6 +175,7 @@ PHASES = (WAITED, MOVED, ADDED, PUBLISHED)
 LAUNCH = "launch"
 PARTS = (LAUNCH, *PHASES)
 """Everything that an operation's time can go to."""
+_ANOTHER = 0.5  # of an operation's time; where its log adds more, what is shown is not what was measured
 
 
 class Span(NamedTuple):
@@ -236,3 +237,8 @@ class Explanation(CaseResult):
     def overhead(self) -> float:
         """What keeping the log added, as a share of the time without it."""
         return self.traced / self.seconds - 1
+
+    @property
+    def altered(self) -> str:
+        """A remark where the log made another program of the operation, with the time it added; empty elsewhere."""
+        return f"logged: {self.overhead:+.0%}, another program" if self.overhead > _ANOTHER else ""

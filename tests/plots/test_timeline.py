@@ -1,5 +1,7 @@
 """Pictures of explanations: bars as long as their time, and many hops as shares of bins with a stretch looked at."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from collbench.cli.results_table import row
+from collbench.plots import perfetto
 from collbench.plots import style as palette
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.plots.timeline import spent
@@ -70,6 +74,20 @@ def test_a_bar_is_as_long_as_its_operation_with_its_parts_in_the_shares_of_the_t
     edge = figure.axes[0].get_window_extent().x1
     assert all(text.get_window_extent().x1 <= edge + 1 for text in figure.axes[0].texts)
     assert legend_has_the_colours_of_phases(figure)
+
+
+def test_a_log_that_made_another_program_is_named_with_the_time_that_it_added(tmp_path: Path) -> None:
+    """In the rows of both pictures, of the table and of the trace, by one limit for all."""
+    for longer, named in ((1.33, False), (2.28, True)):
+        plain, other = explained("ring-flags", 2), explained("ring-host", 2)
+        other = replace(other, traced=longer * other.seconds)
+        names = [text.get_text() for text in drawn("shares-", plain, other).axes[0].get_yticklabels()]
+        picture = drawn("timeline-", other).axes[0].get_xlabel()
+        perfetto.write([other], tmp_path / "trace.json")
+        assert [bool(result.altered) for result in (plain, other)] == [False, named], longer
+        for said in (names[1], picture, row(other, None), (tmp_path / "trace.json").read_text()):
+            assert (f"{longer - 1:+.0%}, another program" in said) == named, (longer, said)
+        assert "another program" not in names[0] + row(plain, None)
 
 
 def test_many_hops_are_shares_of_bins_above_a_stretch_of_single_ones() -> None:

@@ -50,6 +50,7 @@ from collbench.platforms.scheduling import Watch
 
 LAUNCH_QUEUE = 1024  # entries, about
 _MOST_GRAPHS = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
+_GATED = 16  # ranks whose operation fits the launch queue, in at most eight entries a step of `ring-events`
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
 _SUCCESS, _NOT_READY = 0, 600  # cudaSuccess, cudaErrorNotReady
 _SHORTEST_PAUSE, _PAUSE = 2e-5, 1e-3  # seconds between two looks at streams that may never be done
@@ -139,8 +140,10 @@ class GpuClock(Clock):
         with self._team.agreeing(), self._cuda.failing_as(CaseFailed, "while it ran"):
             if prepared.host_driven:
                 seconds = self.on_host(prepared, launches)
-            elif self._graph:
+            elif self._graph and not prepared.notes_moments:
                 seconds = self.of_graph(prepared, launches)
+            elif self._graph and len(self._streams) <= _GATED:
+                seconds = self.behind_gate(prepared, launches)
             else:
                 seconds = self.of_launches(prepared, launches)
             if self.given_up.possible:
@@ -179,6 +182,23 @@ class GpuClock(Clock):
         for rank_stream in used:
             rank_stream.end.record(rank_stream.enter())
         return self._slowest(used)
+
+    def behind_gate(self, prepared: Prepared, launches: int) -> float:
+        """Return seconds of launches that one process enqueues before the first begins: the device's pace alone."""
+        self.set_clocks()  # the first moment would set them otherwise, and wait for a stream that the gate holds
+        self._gate.close(self._streams)
+        try:
+            for rank_stream in self._streams:
+                rank_stream.start.record(rank_stream.enter())
+            prepared.launch(launches)
+            for rank_stream in self._streams:
+                rank_stream.end.record(rank_stream.enter())
+        finally:
+            self._gate.open()
+        seconds = self._slowest(self._streams)
+        if self._gate.timed_out:
+            raise CaseFailed("the host was too slow to enqueue an operation with its log: try again")
+        return seconds
 
     def of_graph(self, prepared: Prepared, launches: int) -> float:
         """Return seconds of that many launches, in graphs that are replayed one behind the other."""

@@ -5,6 +5,7 @@ On the made-up machine in an order of our choice, so that a wait which is missin
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,12 @@ from collbench.cases import Case, Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import Unsupported
+from collbench.platforms.gpu import timing
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import buffers
 from collbench.results.collectives import MOVED
 from tests.platforms.gpu.opening import Open
+from tools.stand_in.clocks import MadeUpClock
 from tools.stand_in.cuda import Machine
 from tools.stand_in.errors import CAPTURED_EVENT, CAPTURING, ISOLATION, MERGE, RUNTIME, UNJOINED, UNMATCHED
 from tools.stand_in.errors import CUDARuntimeError as Refused
@@ -68,6 +71,10 @@ def right_after(platform: Any, case: Case, prepared: Prepared, launches: int) ->
     """Whether every rank has what it must after so many operations of unsigned integers: in place the sums pile up."""
     platform.checker.fill(case, 1)
     platform.clock.time(prepared, launches)
+    return right(platform, case, launches)
+
+
+def right(platform: Any, case: Case, launches: int) -> bool:
     times = case.ranks ** (launches - 1) if case.in_place else 1
     got = fetched(platform, case, 1)
     return all(np.array_equal(one, case.expected(rank, 1)[0][1] * np.uint32(times)) for rank, one in enumerate(got))
@@ -125,6 +132,34 @@ def test_one_graph_holds_all_ranks_and_is_timed_to_its_end(opened: Open) -> None
     prepared = Prepared(lambda launches: ring_host._enqueue(platform, steps, 2), one_graph=True)
     assert platform.clock.time(prepared, 1) >= 0.05
     assert (machine.captures, machine.replays, len(machine.graphs)) == (1, 1, 1)
+
+
+def test_an_operation_that_is_watched_goes_at_the_devices_pace_not_the_hosts(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host takes a second for each action that it notes; ranks that the launch queue may not hold are not gated."""
+    machine, case = Machine(1), a_case(2)
+    platform = opened(machine, 2)
+    ring = RING.prepare(case, platform)
+    assert ring.watched
+    noted: list[Any] = []
+
+    @contextmanager
+    def slowly(rank: int, phase: str) -> Iterator[None]:
+        noted.append((rank, phase, platform.clock.moment(rank)))
+        machine.clock.sleep(1.0)
+        yield
+
+    once = Prepared(lambda launches: ring.watched(slowly), notes_moments=True)
+    machine.clock = MadeUpClock()
+    platform.checker.fill(case, 1)
+    assert platform.clock.time(once, 1) == 0
+    assert machine.clock.now == len(noted) == 8, "of each rank: the input, a chunk fetched, added, passed on"
+    assert machine.captures == 0
+    assert len({moment() for _, _, moment in noted}) == 1, "no action waited for the host"
+    assert right(platform, case, 1)
+    monkeypatch.setattr(timing, "_GATED", 1)
+    assert platform.clock.time(once, 1) > 0
 
 
 def test_one_rank_copies_its_input_and_what_events_cannot_order_is_refused(opened: Open) -> None:
