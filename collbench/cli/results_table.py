@@ -28,12 +28,12 @@ WIRES_LEGEND = (
 ESTIMATE = (
     "estimate: how long NCCL itself expects the operation to take, from its own tables; nothing is measured for it"
 )
-SHARED = "busbw -: ranks share a GPU, and between them there is no bus"
+SHARED = "no busbw: {sharing}, and within a GPU there is no bus"
 NAME = 16  # characters of an implementation's name
-_ROW = "{size:>9}  {name:<WIDTH} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8} {busbw:>8} {ratio:>8}  {check}"
+_ROW = "{size:>9}  {name:<WIDTH} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8}{busbw} {ratio:>8}  {check}"
 _FIRST_OUT, _LAST_OUT = ("spread", "estimate", "algbw", "ratio"), ("interval", "busbw")
 _EXPECTED = Table(
-    f"{{size:>9}}  {{name:<{NAME}}} {{time:>9}} {{band:>18}} {{algbw:>8}} {{busbw:>8}} {{ratio:>8}}  "
+    f"{{size:>9}}  {{name:<{NAME}}} {{time:>9}} {{band:>18}} {{algbw:>8}}{{busbw}} {{ratio:>8}}  "
     "{how:<15}  {check}",
     ("algbw", "how", "ratio", "band"),
     {"name": "", "band": "nine in ten", "how": "algorithm", "check": ""},
@@ -48,13 +48,15 @@ _WIRES = "{:<18}  {:>6}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}"
 _SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
 
 
-def heading(library: str, spread: bool = False, estimates: bool = False, width: int = NAME) -> str:
+def heading(
+    library: str, spread: bool = False, estimates: bool = False, width: int = NAME, sharing: bool = False
+) -> str:
     """Return the names of the columns of measured rows; the library is what "vs" compares with, "" for nothing.
 
     With `spread` there are percentiles of the samples, with `estimates` what the library itself expects; `width` is
-    that of the longest implementation's name, in characters.
+    that of the longest implementation's name, in characters.  Ranks `sharing` a GPU have no bus bandwidth.
     """
-    return _measured(width).heading(**_heads(library, spread, estimates))
+    return _measured(width).heading(**_heads(library, spread, estimates, sharing))
 
 
 def expected_heading(library: str) -> str:
@@ -62,10 +64,12 @@ def expected_heading(library: str) -> str:
     return _EXPECTED.heading(**_heads(library))
 
 
-def left_out(library: str, spread: bool, estimates: bool, width: int, modelled: bool) -> list[str]:
+def left_out(
+    library: str, spread: bool, estimates: bool, width: int, modelled: bool, sharing: bool = False
+) -> list[str]:
     """Return the columns that a terminal is too narrow for."""
     table = _EXPECTED if modelled else _measured(width)
-    names = table.headings(**_heads(library, spread, estimates))
+    names = table.headings(**_heads(library, spread, estimates, sharing))
     return [title for name in table.left_out(names) if (title := names[name].strip())]
 
 
@@ -74,13 +78,19 @@ def _measured(width: int) -> Table:
     return Table(form, _FIRST_OUT, heads, last_out=_LAST_OUT)
 
 
-def _heads(library: str, spread: bool = False, estimates: bool = False) -> dict[str, str]:
+def _heads(library: str, spread: bool = False, estimates: bool = False, sharing: bool = False) -> dict[str, str]:
     """Return the names of the columns that not every table has."""
     return {
         "ratio": f"vs {library}" if library else "",
         "spread": "".join(f"{name:>9} " for name in _SPREAD) if spread else "",
         "estimate": f"{'estimate':>9} " if estimates else "",
+        "busbw": bus_cell("busbw", sharing),
     }
+
+
+def bus_cell(text: str, sharing: object) -> str:
+    """Return a cell of the column of bus bandwidths, which a table of ranks `sharing` a GPU has not."""
+    return "" if sharing else f" {text:>8}"
 
 
 def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False, width: int = NAME) -> str:
@@ -110,7 +120,7 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
 def _explained_row(result: Explanation) -> str:
     """Return where the time of one implementation goes; a library shows its time alone."""
     parts = dict.fromkeys((*PARTS, "tracing"), "")
-    notes = [result.check if result.disturbed else "", str(result.note)]
+    notes = [result.check if result.disturbed else "", str(result.note.brief)]
     if result.tracks:
         parts = {part: f"{result.share(part):.0%}" for part in PARTS} | {"tracing": f"{result.overhead:+.0%}"}
     else:
@@ -128,20 +138,19 @@ def cells_of(result: Timed, library: Timed | None = None) -> dict[str, str]:
         speedup = library.typical / result.typical
         count = digits(math.hypot(_relative_halfwidth(result), _relative_halfwidth(library)))
         ratio = f"{significant(speedup, count, 2)}x" if speedup >= 0.01 else f"{speedup:.1g}x"
-    cells = {
+    return {
         "size": format_size(result.case.nbytes),
         "name": result.label,
         "time": format_seconds(result.typical, known),
         "algbw": format_rate(result.algbw, known) if sized else "",
-        "busbw": format_rate(result.busbw, known) if sized else "",
+        "busbw": bus_cell(format_rate(result.busbw, known) if sized else "", result.note.shared),
         "ratio": ratio,
     }
-    return cells | {"busbw": "-"} if _busless(result) else cells
 
 
 def remarks(check: str, result: Timed) -> str:
     """Return the last cell of a row: how it was checked, and what else there is to say of it."""
-    return ", ".join(filter(None, [check, share_in_words(result), str(result.note)]))
+    return ", ".join(filter(None, [check, share_in_words(result), str(result.note.brief)]))
 
 
 def halfwidth(result: Observed) -> str:
@@ -160,8 +169,8 @@ def legend_lines(results: Iterable[Result]) -> list[str]:
     results = list(results)
     if any(result.estimate is not None for result in results):
         lines.append(ESTIMATE)
-    if any(map(_busless, results)):
-        lines.append(SHARED)
+    if sharing := next((result.note.shared for result in results if result.note.shared), None):
+        lines.append(SHARED.format(sharing=sharing))
     return lines
 
 
@@ -169,11 +178,6 @@ def spread_legend(results: Iterable[Result]) -> str:
     """Return what the percentiles are of."""
     what = sample_in_words(results)
     return f"min, p95, p99, max: of the samples{f', each {what}, which differ by more' if what else ''}"
-
-
-def _busless(result: Result | Timed) -> bool:
-    """Return whether messages have a size, but cross no bus."""
-    return bool(result.note.shared) and result.case.collective.sized
 
 
 def _relative_halfwidth(result: Timed) -> float:

@@ -23,6 +23,7 @@ from collbench.analysis.crossover import (
     contests,
     fastest_by_size,
     fastest_in_words,
+    handicaps,
     in_words,
     library_of,
     rivals,
@@ -181,7 +182,8 @@ class SweepTable(LiveTable):
         if self._session.modelled:
             names = results_table.expected_heading(self._library)
         else:
-            names = results_table.heading(self._library, self._spread, estimates, self._width)
+            sharing = self._session.header.topology.shared
+            names = results_table.heading(self._library, self._spread, estimates, self._width, sharing)
         rival = None
         if not is_library(result.implementation):
             rival = library_of(self._session.results, self._compared, result)
@@ -193,14 +195,14 @@ class SweepTable(LiveTable):
         return self._left_out(self._width)
 
     def _left_out(self, width: int) -> list[str]:
-        modelled = self._session.modelled
-        return results_table.left_out(self._library, self._spread, bool(self._estimated), width, modelled)
+        modelled, sharing = self._session.modelled, self._session.header.topology.shared
+        return results_table.left_out(self._library, self._spread, bool(self._estimated), width, modelled, sharing)
 
 
 def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]:
     """Yield for each kind of case who wins at which sizes, the best kernel against libraries, and what memory allows.
 
-    An implementation that is alone has no rivals.
+    Then what the libraries lack, where ranks share a GPU.  An implementation that is alone has no rivals.
     """
     compared = rivals(results)
     ranges = {case.kind: found for case, found in winners(compared)}
@@ -219,6 +221,7 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
         if lines and len(kinds) > 1:
             yield f"{kind.title}:"
         yield from lines
+    yield from handicaps(results)
 
 
 def noise(results: Sequence[Result], watch: Watch) -> str:

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import NamedTuple, TypeGuard
 
 from collbench.algorithms import is_library, libraries
-from collbench.analysis.crossover import library_of
+from collbench.analysis.crossover import handicaps, library_of
 from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
 from collbench.errors import UsageError
 from collbench.plots.style import COLORS, COLOURED, TOLD_APART
@@ -89,11 +89,14 @@ class Panel:
 
     @property
     def remarks(self) -> list[str]:
-        """What a reader must know of these numbers, and of which implementations unless it is all."""
+        """What a reader must know of these numbers, and of which implementations unless it is all.
+
+        That ranks share a GPU, the name of the topology says.
+        """
         concerned: dict[str, set[str]] = {}
         for result in self.results:
             # What `auto` picks differs by size, and the table says it there.
-            notes = [str(replace(result.note, picked=""))]
+            notes = [str(replace(result.note.brief, picked=""))]
             if isinstance(result, Reported):
                 notes.append(f"reported by {', '.join(sorted(self.tools)) or 'another tool'}")
             for note in filter(None, notes):
@@ -104,6 +107,7 @@ class Panel:
         remarks = []
         for note, names in concerned.items():
             remarks.append(note if names == everybody else f"{', '.join(sorted(names))}: {note}")
+        remarks += handicaps((*self.results, *self.libraries))
         if self.expectation:
             remarks.append(f"predicted: {self.expectation}")
         return remarks

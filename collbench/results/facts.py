@@ -1,7 +1,8 @@
 """Facts of a result: what became of it, its note, how its ranks were scheduled, and what its check found."""
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain, zip_longest
 from typing import ClassVar, Self
@@ -44,6 +45,7 @@ def labelled(implementation: str, library: str) -> str:
     return f"{name}: {library}"
 
 
+_SETTING = re.compile(r"[A-Z][A-Z0-9_]*=\S*")  # a remark that is a variable of the environment
 PACED = "the GPUs waited for the host, which enqueues too slowly: compute more in a step, or a process each (mpirun)"
 
 
@@ -88,6 +90,19 @@ class Note:
             self.bound or other.bound,
             self.paced or other.paced,
         )
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Variables of the environment among the remarks: `NCCL_MAX_CTAS=32`."""
+        return tuple(filter(_SETTING.fullmatch, self.remarks))
+
+    @property
+    def brief(self) -> "Note":
+        """The note of a row without what is said once of all rows: that ranks share GPUs, and the settings for it."""
+        if not self.shared:
+            return self
+        remarks = tuple(remark for remark in self.remarks if remark not in self.settings)
+        return replace(self, shared=None, remarks=remarks)
 
     def __str__(self) -> str:
         cores = ["oversubscribed" if self.oversubscribed else "", f"--spin {self.spin}" if self.spin else ""]

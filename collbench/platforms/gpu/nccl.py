@@ -101,9 +101,9 @@ class Communicators:
     @property
     def note(self) -> Note:
         """What decides how fast NCCL can be here: which of its modes is measured, where there are several GPUs."""
-        limit = os.environ.get(LIMIT)
+        settings = [f"{name}={os.environ[name]}" for name in (LIMIT, "NCCL_GRAPH_MIXING_SUPPORT") if name in os.environ]
         mode = _ONE_PROCESS if len(self._streams) > 1 else _PROCESS_EACH
-        return Note.of(f"{LIMIT}={limit}" if limit else "", mode if len(self._places.gpus) > 1 else "")
+        return Note.of(*settings, mode if len(self._places.gpus) > 1 else "")
 
     @property
     def library(self) -> str:
