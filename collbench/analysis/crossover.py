@@ -182,7 +182,8 @@ def handicaps(results: Iterable[Result | Timed]) -> list[str]:
         library = find(row.implementation)
         if row.note.shared and library and library.shared_without:
             words = f"where ranks share a GPU, {row.implementation} runs without {library.shared_without}"
-            lines.append(", ".join((words, *row.note.settings)))
+            settings = [remark for remark in row.note.remarks if remark not in row.note.brief.remarks]
+            lines.append(", ".join((words, *settings)))
     return list(dict.fromkeys(lines))
 
 

@@ -137,8 +137,7 @@ class PairedTable(LiveTable):
     def add(self, pair: tuple[Result, Result]) -> None:
         """Print the results of both settings."""
         lines = paired_rows(pair, [label(*setting) for setting in self._settings])
-        sharing = self._session.sessions[0].header.topology.shared
-        heading = TABLE.heading(busbw=bus_cell("busbw", sharing))
+        heading = TABLE.heading(busbw=bus_cell("busbw", not self._session.sessions[0].header.topology.shared))
         self.show(pair[0].case.title, heading, list(zip(pair, lines, strict=False)))
 
 

@@ -185,7 +185,7 @@ def _lines(result: CheckResult) -> Iterator[str]:
 def _curve(curve: CheckedCurve) -> Iterator[str]:
     case = curve.sizes[0].row.case
     yield f"{case.title}, {curve.implementation}"
-    yield _SIZE.heading(busbw=bus_cell("busbw", curve.sizes[0].row.note.shared))
+    yield _SIZE.heading(busbw=bus_cell("busbw", not curve.sizes[0].row.note.shared))
     for size in curve.sizes:
         known = not math.isnan(size.expected)
         yield _SIZE.row(
@@ -193,7 +193,7 @@ def _curve(curve: CheckedCurve) -> Iterator[str]:
             time=format_seconds(size.row.typical),
             expected=format_seconds(size.expected) if known else "",
             ratio=f"{size.off:.2f}x" if known else "",
-            busbw=bus_cell(format_rate(size.row.busbw), size.row.note.shared),
+            busbw=bus_cell(format_rate(size.row.busbw), not size.row.note.shared),
             verdict=size.decision.value,
         )
     if curve.remark:

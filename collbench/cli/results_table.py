@@ -48,15 +48,13 @@ _WIRES = "{:<18}  {:>6}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}"
 _SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
 
 
-def heading(
-    library: str, spread: bool = False, estimates: bool = False, width: int = NAME, sharing: bool = False
-) -> str:
+def heading(library: str, spread: bool = False, estimates: bool = False, width: int = NAME, bus: bool = True) -> str:
     """Return the names of the columns of measured rows; the library is what "vs" compares with, "" for nothing.
 
     With `spread` there are percentiles of the samples, with `estimates` what the library itself expects; `width` is
-    that of the longest implementation's name, in characters.  Ranks `sharing` a GPU have no bus bandwidth.
+    that of the longest implementation's name, in characters.  Ranks that share a GPU have no `bus` between them.
     """
-    return _measured(width).heading(**_heads(library, spread, estimates, sharing))
+    return _measured(width).heading(**_heads(library, spread, estimates, bus))
 
 
 def expected_heading(library: str) -> str:
@@ -64,12 +62,10 @@ def expected_heading(library: str) -> str:
     return _EXPECTED.heading(**_heads(library))
 
 
-def left_out(
-    library: str, spread: bool, estimates: bool, width: int, modelled: bool, sharing: bool = False
-) -> list[str]:
+def left_out(library: str, spread: bool, estimates: bool, width: int, modelled: bool, bus: bool = True) -> list[str]:
     """Return the columns that a terminal is too narrow for."""
     table = _EXPECTED if modelled else _measured(width)
-    names = table.headings(**_heads(library, spread, estimates, sharing))
+    names = table.headings(**_heads(library, spread, estimates, bus))
     return [title for name in table.left_out(names) if (title := names[name].strip())]
 
 
@@ -78,19 +74,19 @@ def _measured(width: int) -> Table:
     return Table(form, _FIRST_OUT, heads, last_out=_LAST_OUT)
 
 
-def _heads(library: str, spread: bool = False, estimates: bool = False, sharing: bool = False) -> dict[str, str]:
+def _heads(library: str, spread: bool = False, estimates: bool = False, bus: bool = True) -> dict[str, str]:
     """Return the names of the columns that not every table has."""
     return {
         "ratio": f"vs {library}" if library else "",
         "spread": "".join(f"{name:>9} " for name in _SPREAD) if spread else "",
         "estimate": f"{'estimate':>9} " if estimates else "",
-        "busbw": bus_cell("busbw", sharing),
+        "busbw": bus_cell("busbw", bus),
     }
 
 
-def bus_cell(text: str, sharing: object) -> str:
-    """Return a cell of the column of bus bandwidths, which a table of ranks `sharing` a GPU has not."""
-    return "" if sharing else f" {text:>8}"
+def bus_cell(text: str, bus: bool) -> str:
+    """Return a cell of the column of bus bandwidths, which a table of ranks without a bus between them has not."""
+    return f" {text:>8}" if bus else ""
 
 
 def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False, width: int = NAME) -> str:
@@ -143,7 +139,7 @@ def cells_of(result: Timed, library: Timed | None = None) -> dict[str, str]:
         "name": result.label,
         "time": format_seconds(result.typical, known),
         "algbw": format_rate(result.algbw, known) if sized else "",
-        "busbw": bus_cell(format_rate(result.busbw, known) if sized else "", result.note.shared),
+        "busbw": bus_cell(format_rate(result.busbw, known) if sized else "", not result.note.shared),
         "ratio": ratio,
     }
 
@@ -165,10 +161,8 @@ def halfwidth(result: Observed) -> str:
 
 def legend_lines(results: Iterable[Result]) -> list[str]:
     """Return a line below the table for each thing in it that only some tables have."""
-    lines = []
     results = list(results)
-    if any(result.estimate is not None for result in results):
-        lines.append(ESTIMATE)
+    lines = [ESTIMATE] if any(result.estimate is not None for result in results) else []
     if sharing := next((result.note.shared for result in results if result.note.shared), None):
         lines.append(SHARED.format(sharing=sharing))
     return lines

@@ -89,13 +89,10 @@ class Panel:
 
     @property
     def remarks(self) -> list[str]:
-        """What a reader must know of these numbers, and of which implementations unless it is all.
-
-        That ranks share a GPU, the name of the topology says.
-        """
+        """What a reader must know of these numbers, and of which implementations unless it is all."""
         concerned: dict[str, set[str]] = {}
         for result in self.results:
-            # What `auto` picks differs by size, and the table says it there.
+            # What `auto` picks differs by size, and the table says it there.  That ranks share a GPU is in the title.
             notes = [str(replace(result.note.brief, picked=""))]
             if isinstance(result, Reported):
                 notes.append(f"reported by {', '.join(sorted(self.tools)) or 'another tool'}")
@@ -104,10 +101,9 @@ class Panel:
         if self.wrong:
             concerned["wrong results not drawn"] = set(self.wrong)
         everybody = {line.implementation for line, _ in self.points}
-        remarks = []
+        remarks = handicaps((*self.results, *self.libraries))
         for note, names in concerned.items():
             remarks.append(note if names == everybody else f"{', '.join(sorted(names))}: {note}")
-        remarks += handicaps((*self.results, *self.libraries))
         if self.expectation:
             remarks.append(f"predicted: {self.expectation}")
         return remarks

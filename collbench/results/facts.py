@@ -1,8 +1,7 @@
 """Facts of a result: what became of it, its note, how its ranks were scheduled, and what its check found."""
 
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from itertools import chain, zip_longest
 from typing import ClassVar, Self
@@ -45,7 +44,6 @@ def labelled(implementation: str, library: str) -> str:
     return f"{name}: {library}"
 
 
-_SETTING = re.compile(r"[A-Z][A-Z0-9_]*=\S*")  # a remark that is a variable of the environment
 PACED = "the GPUs waited for the host, which enqueues too slowly: compute more in a step, or a process each (mpirun)"
 
 
@@ -81,28 +79,14 @@ class Note:
 
     def __or__(self, other: "Note") -> "Note":
         """Return the facts of both notes."""
-        return Note(
-            self.shared or other.shared,
-            self.oversubscribed or other.oversubscribed,
-            self.spin or other.spin,
-            self.picked or other.picked,
-            self.remarks + other.remarks,
-            self.bound or other.bound,
-            self.paced or other.paced,
-        )
-
-    @property
-    def settings(self) -> tuple[str, ...]:
-        """Variables of the environment among the remarks: `NCCL_MAX_CTAS=32`."""
-        return tuple(filter(_SETTING.fullmatch, self.remarks))
+        either = {one.name: getattr(self, one.name) or getattr(other, one.name) for one in fields(self)}
+        return Note(**either | {"remarks": self.remarks + other.remarks})
 
     @property
     def brief(self) -> "Note":
-        """The note of a row without what is said once of all rows: that ranks share GPUs, and the settings for it."""
-        if not self.shared:
-            return self
-        remarks = tuple(remark for remark in self.remarks if remark not in self.settings)
-        return replace(self, shared=None, remarks=remarks)
+        """The note of a row without what is said once of all: that ranks share GPUs, and NCCL's variables for it."""
+        rest = (remark for remark in self.remarks if not (self.shared and remark.startswith("NCCL_")))
+        return replace(self, shared=None, remarks=tuple(rest))
 
     def __str__(self) -> str:
         cores = ["oversubscribed" if self.oversubscribed else "", f"--spin {self.spin}" if self.spin else ""]

@@ -38,7 +38,7 @@ def test_ranks_that_share_a_gpu_have_no_bus_bandwidth_and_one_line_says_why() ->
     """Neither a column nor a word in any row; what else a row has to say stays."""
     alone = measurement(seconds=(2e-6,) * 7, nbytes=4096)
     shared = replace(alone, note=SHARED_NOTE)
-    names, line = heading("mpi", sharing=True), row(shared, alone)
+    names, line = heading("mpi", bus=False), row(shared, alone)
     assert line.split() == ["4", "KiB", "mpi", "2", "us", "0.0%", "2.048", "1.00x", "ok,", "picked", "two-shot"]
     assert "busbw" not in names
     below(line, names, algbw="2.048", vs_mpi="1.00x")
