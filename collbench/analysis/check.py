@@ -273,7 +273,7 @@ def _judge_curve(
         sizes.append(CheckedSize(row, found.expected, decision, len(found.logs), math.exp(centre)))
     if not known:
         calm = any(not row.disturbed for rows in cases.values() for row in rows)
-        why = "no system is like this machine, and no earlier good run of it was kept"
+        why = "no system is like this machine, and no earlier good run of it is stored"
         if expectation.name:
             why = f"{expectation.name} has none of these sizes (-b, -e and -f say which are measured)"
         why = why if calm else "ranks were off their cores in every round"

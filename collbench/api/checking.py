@@ -250,7 +250,7 @@ class Judge:
         folder = baselines.folder_of(header)
         earlier = [] if against.renew else baselines.read_baseline(folder)
         missing = against.renew or len(earlier) < baselines.MOST
-        # On a GPU no barrier is timed beside the rows that would tell what they should take.
+        # On a GPU no barrier is timed with the rows that would tell what they should take.
         costs = [CalibratedExpectation()] if header.topology.platform == "cpu" else []
         name = costs[0].name if costs else ""
         if earlier:
