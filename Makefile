@@ -131,7 +131,7 @@ bench-gpu: cupy
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.nccl_arrangements || [ $$? -eq 77 ]
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.measure
 
-# All that a lent GPU is to show, in order of value, in the time of one command (BUDGET=540 seconds).  The same command
+# All that a lent GPU is to show, in order of value, in twelve minutes (BUDGET=720 seconds).  The same command
 # again does what is left.  STAGE=name[,name] (what tools.gpu.stages lists), LIMIT=seconds for any stage, CAMPAIGN=FOLDER
 # for the results, OUT=FOLDER for archives of them (CONTRIBUTING.md).
 gpu-campaign: cupy

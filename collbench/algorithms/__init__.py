@@ -42,6 +42,7 @@ class Implementation:
     neighbours_only: bool = False  # a rank sends to one other: without a switch it has the links to that one only
     multicast: bool = False  # a switch must know the memory of all ranks
     wire: Wire | None = None  # what its ranks exchange, if that is narrower than their arrays: results are not exact
+    shared_without: str = ""  # what it lacks where ranks share a GPU: a ratio to it must say so
     estimates: tuple[str, ...] = ()  # collectives of which it may say itself how long they take (Prepared.estimate)
 
     @property

@@ -146,5 +146,6 @@ IMPLEMENTATION = Implementation(
     collectives=tuple(name for name, collective in COLLECTIVES.items() if name in _CALLS or collective.flights),
     prepare=_prepare,
     supports=_supports,
+    shared_without="NVLS, clusters of CTAs and symmetric windows",
     estimates=tuple(_WHOLE),
 )

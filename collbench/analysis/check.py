@@ -73,9 +73,10 @@ class CheckedSize:
         return f"{measured} of {expected} expected at {size} ({share})"
 
     def _shown(self, seconds: float) -> str:
-        if self.row.case.nbytes < BANDWIDTH or not self.row.busbw:
+        rate = self.row.algbw if self.row.note.shared else self.row.busbw
+        if self.row.case.nbytes < BANDWIDTH or not rate:
             return format_seconds(seconds)
-        return f"{format_rate(self.row.busbw * self.row.typical / seconds)} GB/s"
+        return f"{format_rate(rate * self.row.typical / seconds)} GB/s"
 
 
 @dataclass(frozen=True)
@@ -272,7 +273,9 @@ def _judge_curve(
         sizes.append(CheckedSize(row, found.expected, decision, len(found.logs), math.exp(centre)))
     if not known:
         calm = any(not row.disturbed for rows in cases.values() for row in rows)
-        why = f"{expectation.name or 'nothing'} has none of these sizes (-b, -e and -f say which are measured)"
+        why = "no system is like this machine, and no earlier good run of it is stored"
+        if expectation.name:
+            why = f"{expectation.name} has none of these sizes (-b, -e and -f say which are measured)"
         why = why if calm else "ranks were off their cores in every round"
         return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
     error = max(found.error for found in known.values())

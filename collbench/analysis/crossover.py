@@ -175,6 +175,18 @@ def library_of(results: Iterable[Result | Timed], libraries: Sequence[str], like
     return min(same.values(), key=lambda row: (libraries.index(family(row.implementation)), row.typical), default=None)
 
 
+def handicaps(results: Iterable[Result | Timed]) -> list[str]:
+    """Return what libraries lack where ranks share a GPU, a line for each: no ratio to them stands without it."""
+    lines = []
+    for row in results:
+        library = find(row.implementation)
+        if row.note.shared and library and library.shared_without:
+            words = f"where ranks share a GPU, {row.implementation} runs without {library.shared_without}"
+            settings = [remark for remark in row.note.remarks if remark not in row.note.brief.remarks]
+            lines.append(", ".join((words, *settings)))
+    return list(dict.fromkeys(lines))
+
+
 def rivals(results: Iterable[Result]) -> list[Timed]:
     """Return the results that may be called the fastest: with a time and bytes.
 

@@ -387,7 +387,7 @@ def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> It
         known: The fit to just these rows, if there is one.
 
     """
-    notes = dict.fromkeys(str(row.note) for row in rows if str(row.note))
+    notes = dict.fromkeys(filter(None, (str(row.note.brief) for row in rows)))
     if notes:
         yield f"noted with its rows: {'; '.join(notes)}"
     wide = [row for row in rows if _halfwidth(row) > NOISY]

@@ -10,11 +10,12 @@ from pathlib import Path
 import click
 
 from collbench.analysis.compare import Comparison, compare
+from collbench.analysis.crossover import handicaps
 from collbench.api.requests import SweepRequest, cut_short, default_folder, measured_sweep
 from collbench.cases import USUAL_STARTS
 from collbench.cli.compare import legend, rows
 from collbench.cli.progress import LiveTable
-from collbench.cli.results_table import NAME, cells_of, halfwidth, legend_lines, remarks, row
+from collbench.cli.results_table import NAME, bus_cell, cells_of, halfwidth, legend_lines, remarks, row
 from collbench.cli.running import Outputs, draw_plots, finish, run_session
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
@@ -36,8 +37,7 @@ _RESERVED = (protocol.FOLDER, protocol.SUPERVISOR, protocol.PLATFORM)
 _LONGEST_NAME = 100  # characters of a folder
 _LABEL = 18  # characters of a setting's name in a row
 TABLE = Table(
-    f"{{size:>9}}  {{name:<{NAME}}} {{label:<{_LABEL}}} {{time:>9}} {{interval:>7}} {{algbw:>8}} {{busbw:>8}}"
-    "  {check}",
+    f"{{size:>9}}  {{name:<{NAME}}} {{label:<{_LABEL}}} {{time:>9}} {{interval:>7}} {{algbw:>8}}{{busbw}}  {{check}}",
     ("algbw", "busbw", "interval"),
     {"name": "", "label": "setting", "interval": "± 95 %"},
 )
@@ -126,7 +126,7 @@ class PairedTable(LiveTable):
 
     def __init__(self, session: PairedSession, texts: Sequence[str]) -> None:
         super().__init__(len(list(session.sweep.cases())) * len(session.sweep.implementations))
-        self._settings = list(zip(LETTERS, texts, strict=True))
+        self._session, self._settings = session, list(zip(LETTERS, texts, strict=True))
 
     def begin(self) -> None:
         """Print what the settings are."""
@@ -137,7 +137,8 @@ class PairedTable(LiveTable):
     def add(self, pair: tuple[Result, Result]) -> None:
         """Print the results of both settings."""
         lines = paired_rows(pair, [label(*setting) for setting in self._settings])
-        self.show(pair[0].case.title, TABLE.heading(), list(zip(pair, lines, strict=False)))
+        heading = TABLE.heading(busbw=bus_cell("busbw", not self._session.sessions[0].header.topology.shared))
+        self.show(pair[0].case.title, heading, list(zip(pair, lines, strict=False)))
 
 
 def label(letter: str, setting: str) -> str:
@@ -166,7 +167,8 @@ def _print_end(paths: Sequence[Path], plot: bool) -> None:
     base, new = (store.read(path) for path in paths)
     comparison = compare(base, new)
     click.echo("\n".join(verdicts(comparison)))
-    legends = (*legend([comparison]), *legend_lines((*base.results, *new.results)))
+    both = (*base.results, *new.results)
+    legends = (*legend([comparison]), *legend_lines(both), *handicaps(both))
     click.echo("\n".join([f"\n{LEGEND}", *legends]), err=True)
     for path in paths:
         click.echo(f"run file: {path}")

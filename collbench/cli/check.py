@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -35,6 +36,7 @@ from collbench.cli.options import (
     write_json,
 )
 from collbench.cli.progress import waiting
+from collbench.cli.results_table import bus_cell
 from collbench.cli.tables import Table
 from collbench.errors import CollbenchError, StorageError, UsageError
 from collbench.host import signals
@@ -43,9 +45,7 @@ from collbench.reports import verdicts
 from collbench.runfile.store import Writer
 from collbench.units import format_rate, format_seconds, format_size
 
-_SIZE = Table(
-    "{size:>9} {time:>9} {expected:>9} {ratio:>7} {busbw:>8}  {verdict}", ("busbw", "expected"), {"verdict": ""}
-)
+_SIZE = Table("{size:>9} {time:>9} {expected:>9} {ratio:>7}{busbw}  {verdict}", ("busbw", "expected"), {"verdict": ""})
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min)?")
 
 
@@ -167,10 +167,11 @@ def _result(options: Mapping[str, Any]) -> CheckResult | None:
 def _lines(result: CheckResult) -> Iterator[str]:
     """Yield the verdict at length: correctness first."""
     yield result.correctness.in_words("sizes")
-    yield f"compared with {result.compared}" if result.compared else "compared with nothing: no system matches"
+    why = "; ".join(dict.fromkeys(curve.remark for curve in result.curves))
+    yield f"compared with {result.compared or f'nothing: {why}'}"
     for curve in result.curves:
         yield ""
-        yield from _curve(curve)
+        yield from _curve(curve if result.compared else replace(curve, remark=""))
     yield ""
     if result.disturbed:
         yield (
@@ -184,7 +185,7 @@ def _lines(result: CheckResult) -> Iterator[str]:
 def _curve(curve: CheckedCurve) -> Iterator[str]:
     case = curve.sizes[0].row.case
     yield f"{case.title}, {curve.implementation}"
-    yield _SIZE.heading()
+    yield _SIZE.heading(busbw=bus_cell("busbw", not curve.sizes[0].row.note.shared))
     for size in curve.sizes:
         known = not math.isnan(size.expected)
         yield _SIZE.row(
@@ -192,7 +193,7 @@ def _curve(curve: CheckedCurve) -> Iterator[str]:
             time=format_seconds(size.row.typical),
             expected=format_seconds(size.expected) if known else "",
             ratio=f"{size.off:.2f}x" if known else "",
-            busbw=format_rate(size.row.busbw),
+            busbw=bus_cell(format_rate(size.row.busbw), not size.row.note.shared),
             verdict=size.decision.value,
         )
     if curve.remark:

@@ -15,7 +15,7 @@ import click
 
 from collbench.analysis import gate, roofline
 from collbench.analysis.diagnose import Diagnosis, curve_remarks, settings
-from collbench.analysis.verdict import FAR, Correctness
+from collbench.analysis.verdict import FAR, Correctness, Health
 from collbench.api.reading import Diagnosed, diagnose
 from collbench.cli.options import NODES, RUN, STANDARD, JsonCommand, json_option, machine_option, option, print_answer
 from collbench.runfile.schema import case_fields
@@ -82,9 +82,9 @@ def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
     yield f"{case.title}, {diagnosis.implementation}" + (f", as {system.title}" if system else "")
     if diagnosis.expected:
         yield from _table(diagnosis)
-    if not system:
-        diagnosis = replace(diagnosis, remark="")  # why it is unknown is said once, of the run
-    yield f"verdict: {diagnosis.headline}"
+    # Without a system the speed of all curves is unknown, which is said once, of the run.
+    if system or diagnosis.verdict is Health.WRONG:
+        yield f"verdict: {(diagnosis if system else replace(diagnosis, remark='')).headline}"
     if diagnosis.resolution:
         yield f"  {diagnosis.resolution}"
     if system and diagnosis.expected:

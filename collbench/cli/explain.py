@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from collbench.analysis.crossover import handicaps
 from collbench.api.requests import default_folder, measured_sweep
 from collbench.cli.options import HERE, option, shared, sweep_request, writes
 from collbench.cli.progress import ResultTable
@@ -59,7 +60,7 @@ def command(**options: Any) -> int:
     if interrupted := run_session(explained, table):
         return interrupted
     if explained.leader:
-        click.echo(f"\n{EXPLAIN_LEGEND}", err=True)
+        click.echo("\n".join(["", EXPLAIN_LEGEND, *handicaps(explained.results)]), err=True)
         folder = say_where(explained, options["formats"])
         rows = [result for result in explained.results if isinstance(result, Explanation)]
         if any(result.tracks for result in rows):

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from collbench.algorithms import choose
+from collbench.analysis.crossover import handicaps
 from collbench.analysis.interconnects import (
     Chosen,
     Interconnect,
@@ -181,7 +182,7 @@ def _head(table: Table) -> Iterator[str]:
     if table.unlike:
         yield f"note: {table.unlike}"
     for one in table.interconnects:
-        for remark in one.remarks:
+        for remark in (*one.remarks, *handicaps(one.results)):
             yield f"note: {one.name}: {remark}"
 
 

@@ -28,12 +28,12 @@ WIRES_LEGEND = (
 ESTIMATE = (
     "estimate: how long NCCL itself expects the operation to take, from its own tables; nothing is measured for it"
 )
-SHARED = "busbw -: ranks share a GPU, and between them there is no bus"
+SHARED = "no busbw: {sharing}, and within a GPU there is no bus"
 NAME = 16  # characters of an implementation's name
-_ROW = "{size:>9}  {name:<WIDTH} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8} {busbw:>8} {ratio:>8}  {check}"
+_ROW = "{size:>9}  {name:<WIDTH} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8}{busbw} {ratio:>8}  {check}"
 _FIRST_OUT, _LAST_OUT = ("spread", "estimate", "algbw", "ratio"), ("interval", "busbw")
 _EXPECTED = Table(
-    f"{{size:>9}}  {{name:<{NAME}}} {{time:>9}} {{band:>18}} {{algbw:>8}} {{busbw:>8}} {{ratio:>8}}  "
+    f"{{size:>9}}  {{name:<{NAME}}} {{time:>9}} {{band:>18}} {{algbw:>8}}{{busbw}} {{ratio:>8}}  "
     "{how:<15}  {check}",
     ("algbw", "how", "ratio", "band"),
     {"name": "", "band": "nine in ten", "how": "algorithm", "check": ""},
@@ -48,13 +48,13 @@ _WIRES = "{:<18}  {:>6}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}"
 _SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
 
 
-def heading(library: str, spread: bool = False, estimates: bool = False, width: int = NAME) -> str:
+def heading(library: str, spread: bool = False, estimates: bool = False, width: int = NAME, bus: bool = True) -> str:
     """Return the names of the columns of measured rows; the library is what "vs" compares with, "" for nothing.
 
     With `spread` there are percentiles of the samples, with `estimates` what the library itself expects; `width` is
-    that of the longest implementation's name, in characters.
+    that of the longest implementation's name, in characters.  Ranks that share a GPU have no `bus` between them.
     """
-    return _measured(width).heading(**_heads(library, spread, estimates))
+    return _measured(width).heading(**_heads(library, spread, estimates, bus))
 
 
 def expected_heading(library: str) -> str:
@@ -62,10 +62,10 @@ def expected_heading(library: str) -> str:
     return _EXPECTED.heading(**_heads(library))
 
 
-def left_out(library: str, spread: bool, estimates: bool, width: int, modelled: bool) -> list[str]:
+def left_out(library: str, spread: bool, estimates: bool, width: int, modelled: bool, bus: bool = True) -> list[str]:
     """Return the columns that a terminal is too narrow for."""
     table = _EXPECTED if modelled else _measured(width)
-    names = table.headings(**_heads(library, spread, estimates))
+    names = table.headings(**_heads(library, spread, estimates, bus))
     return [title for name in table.left_out(names) if (title := names[name].strip())]
 
 
@@ -74,13 +74,19 @@ def _measured(width: int) -> Table:
     return Table(form, _FIRST_OUT, heads, last_out=_LAST_OUT)
 
 
-def _heads(library: str, spread: bool = False, estimates: bool = False) -> dict[str, str]:
+def _heads(library: str, spread: bool = False, estimates: bool = False, bus: bool = True) -> dict[str, str]:
     """Return the names of the columns that not every table has."""
     return {
         "ratio": f"vs {library}" if library else "",
         "spread": "".join(f"{name:>9} " for name in _SPREAD) if spread else "",
         "estimate": f"{'estimate':>9} " if estimates else "",
+        "busbw": bus_cell("busbw", bus),
     }
+
+
+def bus_cell(text: str, bus: bool) -> str:
+    """Return a cell of the column of bus bandwidths, which a table of ranks without a bus between them has not."""
+    return f" {text:>8}" if bus else ""
 
 
 def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False, width: int = NAME) -> str:
@@ -110,7 +116,7 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
 def _explained_row(result: Explanation) -> str:
     """Return where the time of one implementation goes; a library shows its time alone."""
     parts = dict.fromkeys((*PARTS, "tracing"), "")
-    notes = [result.altered, result.check if result.disturbed else "", str(result.note)]
+    notes = [result.altered, result.check if result.disturbed else "", str(result.note.brief)]
     if result.tracks:
         parts = {part: f"{result.share(part):.0%}" for part in PARTS} | {"tracing": f"{result.overhead:+.0%}"}
     else:
@@ -128,20 +134,19 @@ def cells_of(result: Timed, library: Timed | None = None) -> dict[str, str]:
         speedup = library.typical / result.typical
         count = digits(math.hypot(_relative_halfwidth(result), _relative_halfwidth(library)))
         ratio = f"{significant(speedup, count, 2)}x" if speedup >= 0.01 else f"{speedup:.1g}x"
-    cells = {
+    return {
         "size": format_size(result.case.nbytes),
         "name": result.label,
         "time": format_seconds(result.typical, known),
         "algbw": format_rate(result.algbw, known) if sized else "",
-        "busbw": format_rate(result.busbw, known) if sized else "",
+        "busbw": bus_cell(format_rate(result.busbw, known) if sized else "", not result.note.shared),
         "ratio": ratio,
     }
-    return cells | {"busbw": "-"} if _busless(result) else cells
 
 
 def remarks(check: str, result: Timed) -> str:
     """Return the last cell of a row: how it was checked, and what else there is to say of it."""
-    return ", ".join(filter(None, [check, share_in_words(result), str(result.note)]))
+    return ", ".join(filter(None, [check, share_in_words(result), str(result.note.brief)]))
 
 
 def halfwidth(result: Observed) -> str:
@@ -156,12 +161,10 @@ def halfwidth(result: Observed) -> str:
 
 def legend_lines(results: Iterable[Result]) -> list[str]:
     """Return a line below the table for each thing in it that only some tables have."""
-    lines = []
     results = list(results)
-    if any(result.estimate is not None for result in results):
-        lines.append(ESTIMATE)
-    if any(map(_busless, results)):
-        lines.append(SHARED)
+    lines = [ESTIMATE] if any(result.estimate is not None for result in results) else []
+    if sharing := next((result.note.shared for result in results if result.note.shared), None):
+        lines.append(SHARED.format(sharing=sharing))
     return lines
 
 
@@ -169,11 +172,6 @@ def spread_legend(results: Iterable[Result]) -> str:
     """Return what the percentiles are of."""
     what = sample_in_words(results)
     return f"min, p95, p99, max: of the samples{f', each {what}, which differ by more' if what else ''}"
-
-
-def _busless(result: Result | Timed) -> bool:
-    """Return whether messages have a size, but cross no bus."""
-    return bool(result.note.shared) and result.case.collective.sized
 
 
 def _relative_halfwidth(result: Timed) -> float:

@@ -23,6 +23,7 @@ from collbench.analysis.crossover import (
     contests,
     fastest_by_size,
     fastest_in_words,
+    handicaps,
     in_words,
     library_of,
     rivals,
@@ -58,7 +59,6 @@ from collbench.topology.system import System
 
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
 FEWEST = 6  # samples that have an interval
-
 
 _WITH_RESUME = ("resume", "rendezvous", "quiet", "as_json", "percentiles", "plot")
 RESUME = option("--resume", "Measure what the run of a sweep lacks, with its settings.", type=PATH, metavar="RUN")
@@ -173,7 +173,7 @@ class SweepTable(LiveTable):
     def _width(self) -> int:
         """Characters of a name: with the version of its library, which the ranks say, where all columns have room."""
         longest = max([NAME, *map(len, self._session.labels)])
-        return NAME if self._left_out(longest) else longest
+        return NAME if self.left_out(longest) else longest
 
     def add(self, result: Result) -> None:
         """Print a result."""
@@ -181,26 +181,24 @@ class SweepTable(LiveTable):
         if self._session.modelled:
             names = results_table.expected_heading(self._library)
         else:
-            names = results_table.heading(self._library, self._spread, estimates, self._width)
+            bus = not self._session.header.topology.shared
+            names = results_table.heading(self._library, self._spread, estimates, self._width, bus)
         rival = None
         if not is_library(result.implementation):
             rival = library_of(self._session.results, self._compared, result)
         line = results_table.row(result, rival, self._spread, estimates, self._width)
         self.show(result.case.title, names, [(result, line)])
 
-    def left_out(self) -> list[str]:
-        """Return the columns that the terminal is too narrow for."""
-        return self._left_out(self._width)
-
-    def _left_out(self, width: int) -> list[str]:
-        modelled = self._session.modelled
-        return results_table.left_out(self._library, self._spread, bool(self._estimated), width, modelled)
+    def left_out(self, width: int = 0) -> list[str]:
+        """Return the columns that the terminal is too narrow for, with names of so many characters."""
+        columns = self._library, self._spread, bool(self._estimated), width or self._width
+        return results_table.left_out(*columns, self._session.modelled, not self._session.header.topology.shared)
 
 
 def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]:
     """Yield for each kind of case who wins at which sizes, the best kernel against libraries, and what memory allows.
 
-    An implementation that is alone has no rivals.
+    An implementation that is alone has no rivals.  What libraries lack where ranks share a GPU comes last.
     """
     compared = rivals(results)
     ranges = {case.kind: found for case, found in winners(compared)}
@@ -219,6 +217,7 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
         if lines and len(kinds) > 1:
             yield f"{kind.title}:"
         yield from lines
+    yield from handicaps(results)
 
 
 def noise(results: Sequence[Result], watch: Watch) -> str:

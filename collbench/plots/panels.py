@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import NamedTuple, TypeGuard
 
 from collbench.algorithms import is_library, libraries
-from collbench.analysis.crossover import library_of
+from collbench.analysis.crossover import handicaps, library_of
 from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
 from collbench.errors import UsageError
 from collbench.plots.style import COLORS, COLOURED, TOLD_APART
@@ -92,8 +92,8 @@ class Panel:
         """What a reader must know of these numbers, and of which implementations unless it is all."""
         concerned: dict[str, set[str]] = {}
         for result in self.results:
-            # What `auto` picks differs by size, and the table says it there.
-            notes = [str(replace(result.note, picked=""))]
+            # What `auto` picks differs by size, and the table says it there.  That ranks share a GPU is in the title.
+            notes = [str(replace(result.note.brief, picked=""))]
             if isinstance(result, Reported):
                 notes.append(f"reported by {', '.join(sorted(self.tools)) or 'another tool'}")
             for note in filter(None, notes):
@@ -101,7 +101,7 @@ class Panel:
         if self.wrong:
             concerned["wrong results not drawn"] = set(self.wrong)
         everybody = {line.implementation for line, _ in self.points}
-        remarks = []
+        remarks = handicaps((*self.results, *self.libraries))
         for note, names in concerned.items():
             remarks.append(note if names == everybody else f"{', '.join(sorted(names))}: {note}")
         if self.expectation:

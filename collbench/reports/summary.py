@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from collbench.algorithms import libraries
-from collbench.analysis.crossover import contests, format_span, rivals, winners
+from collbench.analysis.crossover import contests, format_span, handicaps, rivals, winners
 from collbench.analysis.verdict import Health
 from collbench.cases import Case
 from collbench.reports.analysed import AnalysedRun
@@ -202,6 +202,7 @@ def _against_library(subject: Subject) -> Iterator[str]:
             yield f"the largest gain over {library}, the library, is that of {challenger}: {point}"
         else:
             yield f"none is faster than {library}, the library, at any size, as far as intervals tell"
+    yield from handicaps(subject.rows)
 
 
 def _spent(run: AnalysedRun) -> Iterator[str]:

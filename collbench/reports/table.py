@@ -6,6 +6,7 @@ from typing import NamedTuple
 from markupsafe import escape
 
 from collbench.algorithms import is_library
+from collbench.analysis.crossover import handicaps
 from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
 from collbench.plots.panels import share_a_device
@@ -70,6 +71,7 @@ def all_rows(runs: Sequence[SafeRun], room: int) -> AllRows:
     few = [row._replace(numbers=tuple(row.numbers[place] for place in filled if row.numbers[place:])) for row in rows]
     shown = [_NUMBERS[place] for place in filled]
     meanings = [_MEANINGS[name] for name in shown if name in _MEANINGS]
+    meanings += handicaps(result for run in runs for result in run.every)
     caption = safe_text(operations[0], 120) if len(operations) == 1 else "Every row"
     return AllRows(caption, ("implementation", "size", *shown, "check"), few, every - len(rows), meanings)
 
@@ -102,7 +104,7 @@ def _cells(run: SafeRun, result: Result, odd: bool, references: dict[Case, Timed
         return "bad", (), "not usable: it was checked, and not timed"
     if result.problem:
         return "bad" if result.outcome.bad else "plain", (), safe_text(result.problem, 310)
-    note = str(result.note)
+    note = str(result.note.brief)
     if isinstance(result, Explanation):
         words = ["a library cannot be looked into"]
         if result.tracks:
@@ -142,4 +144,4 @@ def _numbers(run: SafeRun, result: Timed, library: Timed | None) -> tuple[str, .
 
 def check(result: Timed) -> str:
     """Return what a right row says in the table and at its point of a curve: its check, its bound, its note."""
-    return ", ".join(filter(None, (result.check, result.method, share_in_words(result), str(result.note))))
+    return ", ".join(filter(None, (result.check, result.method, share_in_words(result), str(result.note.brief))))

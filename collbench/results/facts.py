@@ -1,7 +1,7 @@
 """Facts of a result: what became of it, its note, how its ranks were scheduled, and what its check found."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from itertools import chain, zip_longest
 from typing import ClassVar, Self
@@ -79,15 +79,14 @@ class Note:
 
     def __or__(self, other: "Note") -> "Note":
         """Return the facts of both notes."""
-        return Note(
-            self.shared or other.shared,
-            self.oversubscribed or other.oversubscribed,
-            self.spin or other.spin,
-            self.picked or other.picked,
-            self.remarks + other.remarks,
-            self.bound or other.bound,
-            self.paced or other.paced,
-        )
+        either = {one.name: getattr(self, one.name) or getattr(other, one.name) for one in fields(self)}
+        return Note(**either | {"remarks": self.remarks + other.remarks})
+
+    @property
+    def brief(self) -> "Note":
+        """The note of a row without what is said once of all: that ranks share GPUs, and NCCL's variables for it."""
+        rest = (remark for remark in self.remarks if not (self.shared and remark.startswith("NCCL_")))
+        return replace(self, shared=None, remarks=tuple(rest))
 
     def __str__(self) -> str:
         cores = ["oversubscribed" if self.oversubscribed else "", f"--spin {self.spin}" if self.spin else ""]

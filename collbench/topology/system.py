@@ -281,7 +281,7 @@ def as_system(topology: Topology) -> System:
             f"the {topology.platform} platform has no GPUs to make a system of; compare and fit take its measurements"
         )
     if topology.shared:
-        raise UsageError(f"{topology.name}: no system has several ranks on one GPU; give at most {len(gpus)} ranks")
+        raise UsageError(f"several ranks on one GPU, as no system has ({topology.name}); give at most {len(gpus)}")
     if topology.sliced:
         raise UsageError(f"{topology.name}: no system has MIG slices, which share a GPU's memory and slot; {_WHOLE}")
     if len({gpu.host for gpu in gpus}) > 1:

@@ -18,7 +18,7 @@ from collbench.measure import session
 from collbench.measure.protocol import WorkerHello
 from collbench.measure.supervisor import Supervisor
 from collbench.results import Failed, Measurement, Mismatch, Result
-from collbench.results.facts import Note, Scheduling
+from collbench.results.facts import Note, Scheduling, Sharing
 from collbench.runfile import baselines
 from collbench.runfile.store import read
 
@@ -38,11 +38,12 @@ class Ranks(Supervisor):
     states: ClassVar[Sequence[float]] = (NEAR, FAR)
     noise: ClassVar[float] = 0.02  # of a round
     name: ClassVar[str] = "2 made-up ranks"
+    device: ClassVar[str] = "cpu"  # beside whose rows no barrier is timed if it is a GPU, which the ranks share
 
     def __enter__(self) -> Self:
         Ranks.started += 1
         self.barrier = self.states[Ranks.started % len(self.states)]
-        self.greeting = WorkerHello(topology={"name": self.name, "platform": "cpu", "ranks": 2})
+        self.greeting = WorkerHello(topology={"name": self.name, "platform": self.device, "ranks": 2})
         return self
 
     def __exit__(self, *exception: object) -> None: ...
@@ -62,6 +63,8 @@ class Ranks(Supervisor):
             seconds = float((self.barrier + case.nbytes / 2e10) * share * np.exp(self.noise * self.draw.normal()))
             row = Measurement(case, name, self.platform, 1, (seconds,) * 8, barrier=self.barrier)
             row = replace(row, note=Note(picked="two-shot"))
+            if self.device == "gpu":
+                row = replace(row, platform="gpu", barrier=None, note=Note(shared=Sharing(2, 1)))
             if case.nbytes == self.wrong:
                 row = replace(row, mismatch=Mismatch(1, 7, 0, "1.0", "2.0", 1))
             off_core = 0.9 if self.disturbed else 0.0
@@ -94,6 +97,20 @@ def test_a_machine_is_held_against_its_latency_at_first_and_against_its_good_run
     assert second.line.startswith("collbench: OK allreduce 2 made-up ranks: ")
     assert "7 of 7 sizes right and as expected" in second.line
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 2
+
+
+def test_ranks_that_share_a_gpu_are_held_against_their_good_runs(ranks: type[Ranks], monkeypatch: Any) -> None:
+    """No system is like them, and nothing says what a GPU alone should take: the first run is kept, and that is all."""
+    monkeypatch.setattr(Ranks, "device", "gpu")
+    monkeypatch.setattr(Ranks, "states", (NEAR,))
+    first, second = check(), check()
+    assert (first.status, first.compared) == (Status.UNKNOWN, "")
+    assert first.hint.startswith("stored for the next check")
+    assert all("CPU" not in curve.remark for curve in first.curves)
+    assert second.status is Status.OK, second.line
+    assert "1 earlier good run" in second.compared
+    ranks.slow = {0: 1.3}
+    assert check().status is Status.FAIL
 
 
 def test_three_good_runs_are_kept_and_no_more_until_they_are_renewed(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ from click.testing import CliRunner, Result
 
 from collbench.cli.diagnose import command
 from collbench.model.predict import curve
-from collbench.results import Failed, Measurement, Mismatch, Prediction, Skipped
+from collbench.results import Failed, Measurement, Mismatch, Note, Prediction, Skipped
+from collbench.results.facts import Sharing
 from collbench.runfile.header import Header
 from collbench.runfile.store import Writer
 from collbench.topology import files
 from collbench.topology.system import System
 from tests.cli.conftest import refusal
-from tests.conftest import ROOT, case
+from tests.conftest import ROOT, case, measurement
 
 
 def run_file(
@@ -158,10 +159,29 @@ def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_
 def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
     """Its own curve, its noise, and how it compares with the CPU that the costs were fitted to; why is said once."""
     out = diagnose(ROOT / "results" / "cpu-2-ranks").stdout
-    assert out.count("\nverdict: unknown\n") == 11
-    assert out.count("the cpu platform has no GPUs") == 1
+    assert out.count("unknown") == 1
+    assert "\nverdict of the run: unknown; the cpu platform has no GPUs" in out
     assert "by its own fit: latency" in out
     assert "3.1x the time that it takes on the CPU which the cost model was fitted on" in out
+
+
+def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> None:
+    """Not of each curve; one that is wrong says so."""
+    topology = {"name": "4 ranks sharing 1 x H100", "platform": "gpu", "ranks": 4, "gpus": [{"name": "H100"}]}
+    sharing = Note(shared=Sharing(4, 1))
+    with Writer(tmp_path / "run") as writer:
+        writer.header(Header.from_json({"topology": topology}))
+        for name in ("nccl", "two-shot", "ring-ll"):
+            for nbytes in (8, 1024, 2**20):
+                one = measurement(name, (1e-5,) * 7, nbytes=nbytes, ranks=4)
+                wrong = Mismatch(1, 5, 0, "1.0", "2.0", 7) if (name, nbytes) == ("ring-ll", 8) else None
+                writer.append(replace(one, platform="gpu", note=sharing, mismatch=wrong))
+        writer.end("2026-01-01T00:00:00+00:00", 0)
+    out = diagnose(tmp_path / "run").stdout
+    assert out.count("several ranks on one GPU") == 1
+    assert out.count("4 ranks share 1 GPU") == 1
+    assert out.count("\nverdict: ") == 1
+    assert "\nverdict: wrong: " in out.partition(", ring-ll")[2]
 
 
 def test_ranks_without_cores_are_told() -> None:

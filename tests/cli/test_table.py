@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from collbench.algorithms import implementations
 from collbench.cli.ab import TABLE, label, paired_rows
 from collbench.cli.results_table import (
     ESTIMATE,
@@ -17,10 +18,13 @@ from collbench.cli.results_table import (
     row,
     spread_legend,
 )
+from collbench.cli.sweep import findings
 from collbench.collectives import COLLECTIVES
 from collbench.results import Failed, Mismatch, Note, Prediction, Skipped
 from collbench.results.facts import Sharing
 from tests.conftest import case, measurement
+
+SHARED_NOTE = Note(shared=Sharing(2, 1), picked="two-shot")
 
 
 def test_a_row_says_what_was_measured() -> None:
@@ -31,16 +35,44 @@ def test_a_row_says_what_was_measured() -> None:
 
 
 def test_ranks_that_share_a_gpu_have_no_bus_bandwidth_and_one_line_says_why() -> None:
-    """Of any row that has none for that reason; a barrier has none anyway."""
+    """Neither a column nor a word in any row; what else a row has to say stays."""
     alone = measurement(seconds=(2e-6,) * 7, nbytes=4096)
-    shared = replace(alone, note=Note(shared=Sharing(2, 1)))
-    assert row(shared, alone).split()[5:8] == ["0.0%", "2.048", "-"]
+    shared = replace(alone, note=SHARED_NOTE)
+    names, line = heading("mpi", bus=False), row(shared, alone)
+    assert line.split() == ["4", "KiB", "mpi", "2", "us", "0.0%", "2.048", "1.00x", "ok,", "picked", "two-shot"]
+    assert "busbw" not in names
+    below(line, names, algbw="2.048", vs_mpi="1.00x")
     pair = list(paired_rows((shared, shared), ("A", "B")))
-    assert all(" 2.048        - " in line for line in pair)
-    assert legend_lines([alone, shared, shared]) == [SHARED]
-    barrier = replace(shared, case=case(collective="barrier"))
-    assert legend_lines([alone, barrier, Failed(case(), "mpi", "cpu", "a rank died")]) == []
-    assert legend_lines([replace(shared, estimate=1e-6)]) == [ESTIMATE, SHARED]
+    assert all(line.split()[-5:] == ["0.0%", "2.048", "ok,", "picked", "two-shot"] for line in pair)
+    why = SHARED.format(sharing="2 ranks share 1 GPU")
+    assert legend_lines([alone, shared, shared]) == [why]
+    assert legend_lines([alone, Failed(case(), "mpi", "cpu", "a rank died")]) == []
+    assert legend_lines([replace(shared, estimate=1e-6)]) == [ESTIMATE, why]
+
+
+def test_a_limit_of_nccl_stands_in_its_row_unless_it_comes_of_sharing() -> None:
+    limited = Note.of("NCCL_MAX_CTAS=8", "one process")
+    assert row(replace(measurement("nccl"), note=limited), None).endswith("ok, NCCL_MAX_CTAS=8; one process")
+    assert row(replace(measurement("nccl"), note=limited | SHARED_NOTE), None).endswith(
+        "ok, picked two-shot; one process"
+    )
+
+
+def test_below_a_ratio_to_nccl_stands_what_it_lacks_where_ranks_share_a_gpu() -> None:
+    """Once, however many rows and collectives there are; not where each rank has a GPU."""
+    for note, lines in ((Note(), 0), (Note.of("NCCL_MAX_CTAS=32"), 0), (SHARED_NOTE | Note.of("NCCL_MAX_CTAS=32"), 1)):
+        results = []
+        for collective in ("allreduce", "broadcast"):
+            for nbytes in (64, 4096):
+                results += [
+                    replace(measurement("nccl", (4e-6,) * 7, nbytes=nbytes, collective=collective), note=note),
+                    measurement("ring-pipelined", (2e-6,) * 7, nbytes=nbytes, collective=collective),
+                ]
+        said = [line for line in findings(results) if "runs without" in line]
+        assert len(said) == lines, note
+        for line in said:
+            assert line.endswith("NCCL_MAX_CTAS=32")
+            assert implementations()["nccl"].shared_without in line
 
 
 def test_percentiles_say_of_how_many_operations_a_sample_is_the_mean() -> None:

@@ -11,6 +11,7 @@ from PIL import Image
 
 from collbench.plots import curves, kinds
 from collbench.plots import style as styles
+from collbench.plots.panels import only, panels
 from collbench.plots.style import COLOURED, MUTED
 from collbench.results import Measurement, Note, Prediction
 from collbench.results.facts import Sharing
@@ -104,6 +105,23 @@ def test_without_a_bus_the_bandwidth_is_the_algorithms() -> None:
         assert lines(axes)["nccl"][1] == pytest.approx(algbw), why
     crowded = run(*sweep("mpi", note=Note.of("oversubscribed: 4 ranks share 2 cores")))
     assert drawn("bandwidth", crowded).axes[0].get_ylabel() == "bus bandwidth", "messages still pass between ranks"
+
+
+def test_the_caption_says_once_what_nccl_lacks_where_ranks_share_a_gpu() -> None:
+    """Whether or not the library is drawn itself; that they share it is in the topology's name."""
+    sharing = Note(shared=Sharing(4, 1))
+    nccl = sweep("nccl", platform="gpu", note=sharing | Note.of("NCCL_MAX_CTAS=32"))
+    rest = [*sweep("ring-ll", platform="gpu", note=sharing), *sweep("auto", platform="gpu", note=sharing)]
+    for view in ("bandwidth", "ratio", "latency"):
+        words = title(drawn(view, run(*nccl, *rest, topology="4 ranks sharing 1 x H100")).axes[0])
+        place, *caption = words.split("\n")
+        assert place == "4 ranks sharing 1 x H100", view
+        assert " ".join(caption).startswith("where ranks share a GPU, nccl runs without NVLS"), view
+        assert " ".join(caption).endswith(" NCCL_MAX_CTAS=32"), view
+    (row,) = panels([run(*nccl, *rest)]).values()
+    (panel,) = only(row, {"ring-ll"})
+    (remark,) = panel.remarks
+    assert remark.endswith("NCCL_MAX_CTAS=32")
 
 
 def test_notes_stand_above_their_panel_and_are_wrapped() -> None:

@@ -22,7 +22,8 @@ from collbench.api.checking import check
 from collbench.datatypes import DATATYPES
 from collbench.errors import StorageError
 from collbench.reports import verdicts
-from collbench.results import Mismatch
+from collbench.results import Mismatch, Note
+from collbench.results.facts import Sharing
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from collbench.units import printable
@@ -40,6 +41,13 @@ def size(
     row = measurement(name, (seconds,) * 7, nbytes=nbytes, ranks=8, dtype=DATATYPES[dtype])
     decision = Decision.SLOW if share > 1.1 else Decision.UNDECIDED if math.isnan(share) else Decision.AS_EXPECTED
     return CheckedSize(row, seconds / share, decision, 3, share)
+
+
+def test_ranks_that_share_a_gpu_are_told_the_bandwidth_of_the_array() -> None:
+    alone = size()
+    shared = replace(alone, row=replace(alone.row, note=Note(shared=Sharing(8, 1))))
+    assert alone.figure.startswith(f"{alone.row.busbw / 1e9:.1f} of ")
+    assert shared.figure.startswith(f"{alone.row.algbw / 1e9:.1f} of ")
 
 
 def verdict(

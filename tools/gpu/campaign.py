@@ -1,9 +1,10 @@
 """`make gpu-campaign`: every stage of stages.py, in order of value, within the time that a command on a lent GPU has.
 
 Each stage is a child of its own that is ended in time (bounded.py), and its log and result are on disk before the next
-begins (page.py), and, packed, in the folder that is brought back, if there is one (archives.py).  What has passed is
-not run again, unless named; so the same command, given again, does what is left: stages that were never begun, then
-those that failed, then those that said that they cannot.  One page says at the end what came of all.
+begins (page.py), and, packed, in the folder that is brought back, if there is one (archives.py).  The same command,
+given again, does what is left: stages that were never begun with these sources, then those that failed, then those that
+said that they cannot, and at last, as far as the time goes, those that have passed.  One page says at the end what came
+of all.
 
 Exit status 0 all passed or are not possible here, 1 something failed, 2 no GPU, 3 nothing failed but stages are left:
 give the command again.
@@ -11,6 +12,7 @@ give the command again.
 
 import argparse
 import ctypes
+import hashlib
 import os
 import shutil
 import signal
@@ -19,12 +21,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from collbench.errors import CollbenchError, PlatformError
 from collbench.platforms.gpu import cuda, probe
+from tools import ROOT
 from tools.gpu import bounded, page, said, scale
 from tools.gpu.archives import Back
 from tools.gpu.page import Outcome
@@ -33,9 +37,10 @@ from tools.gpu.stages import CACHE, STAGES, Stage, choose
 RUNS = Path("results", "runs")
 FOLDER = RUNS / "gpu-campaign"  # without a date: who goes on after midnight goes on there
 EARLIER = "earlier"  # the folder of what a stage left the last time
-BUDGET = 540.0  # seconds, of the ten minutes that a command on a lent machine has
+BUDGET = 720.0  # seconds, of the quarter of an hour that a machine is lent for
 RESERVE = bounded.GRACE + 3.0  # seconds of them to end what will not end, and to write the page
 SEEN = 8_000  # characters of the end of what a command prints that surely reach whoever started it
+SOURCES = (".py", ".cu", ".cuh", ".toml")
 LEFT = 3  # the exit status where nothing failed and stages are left
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -50,7 +55,6 @@ class Campaign:
 
     folder: Path
     stages: Sequence[Stage]
-    named: bool  # whether they were asked for by name, and so run even where they have passed
     budget: float
     limit: float  # seconds, the most for any stage
     package: str = __package__  # of the programs
@@ -76,7 +80,8 @@ class Campaign:
     def _run_in_time(self, stage: Stage) -> None:
         """Run a stage if that can be here, and if it may take as long as is left."""
         if stage.gpus > self.gpus:
-            outcome = Outcome(stage.name, page.SKIPPED, stage.command, _now(), reason=_too_few(self.gpus))
+            why = _too_few(self.gpus)
+            outcome = Outcome(stage.name, page.SKIPPED, stage.command, _now(), reason=why, sources=sources())
             page.save(self.folder, stage, outcome)
             return
         needed, left = self._limit(stage), self.budget - RESERVE - (time.monotonic() - self.start)
@@ -90,11 +95,17 @@ class Campaign:
     def _order(self) -> list[Stage]:
         """What was never begun, then what did not pass: what hangs must not take the others' time again.
 
-        Last come those that said that they cannot: most of them will say it again.
+        Then come those that said that they cannot, since most of them will say it again, and then those that passed.
+        What came of other sources is as if it had never begun.
         """
         known = page.load(self.folder, self.stages)
-        wanted = [stage for stage in self.stages if self.named or _outcome(known, stage) != page.PASSED]
-        return sorted(wanted, key=lambda one: (one.name in known) + (_outcome(known, one) == page.SKIPPED))
+        ranks = {page.SKIPPED: 2, page.PASSED: 3}
+
+        def rank(stage: Stage) -> int:
+            outcome = known.get(stage.name)
+            return ranks.get(outcome.outcome, 1) if outcome and outcome.sources == sources() else 0
+
+        return sorted(self.stages, key=rank)
 
     def _limit(self, stage: Stage) -> float:
         return min(stage.limit, self.limit)
@@ -104,7 +115,7 @@ class Campaign:
         folder = page.folder_of(self.folder, stage)
         self._put_aside(folder)
         command = tuple(word.format(folder=folder) for word in stage.command)
-        begun = Outcome(stage.name, page.BEGUN, command, _now())
+        begun = Outcome(stage.name, page.BEGUN, command, _now(), sources=sources())
         page.save(self.folder, stage, replace(begun, reason="the campaign was ended while it ran"))
         program = [sys.executable, "-m", f"{self.package}.{command[0]}", *command[1:]]
         log = folder / page.LOG
@@ -150,6 +161,16 @@ class Campaign:
 def kernel_cache() -> Path:
     """Where compiled kernels are kept."""
     return Path(os.environ.get(CACHE) or RUNS / "kernel-cache").absolute()
+
+
+@cache
+def sources() -> str:
+    """A digest of what stages try and of their programs; a lent machine may have no git."""
+    digest = hashlib.sha256()
+    for folder in ("collbench", "kernels", "tools"):
+        for path in sorted(path for path in (ROOT / folder).rglob("*") if path.suffix in SOURCES):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def judged(begun: Outcome, ended: bounded.Ended, log: str) -> Outcome:
@@ -211,9 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"collbench: error: {error}", file=sys.stderr)
         return error.exit_status
     return carried_out(
-        Campaign(
-            chosen.folder, stages, bool(names), chosen.budget, chosen.limit, gpus=gpus, out=chosen.out, start=start
-        )
+        Campaign(chosen.folder, stages, chosen.budget, chosen.limit, gpus=gpus, out=chosen.out, start=start)
     )
 
 

@@ -105,8 +105,8 @@ Finalize(None, _open.close, exitpriority=1)  # a process of a pool ends without 
 
 @cache
 def _platform() -> gpu.GpuPlatform:
-    """One a process."""
-    return _open.enter_context(opened(Place(1, 2), largest=ODD))
+    """One a process, with hardly any memory: CuPy compiles in a context, which every process has anyway."""
+    return _open.enter_context(opened(Place(1, 2), largest=ODD, run=False))
 
 
 def _kept() -> str:

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for key in sorted(set(ours) & set(theirs), key=lambda key: key[1]):
         times = f"{ours[key] * 1e6:.2f} us, nccl-tests {theirs[key] * 1e6:.2f} us"
         said.key(f"nccl, {key[0]} of {format_size(key[1])}, {ranks} rank(s): {times}, {ours[key] / theirs[key]:.4f}")
-    apart = sweeps.disagreements(ours, theirs, scale.chosen().agreement_of_tools)
+    apart = sweeps.disagreements(ours, theirs, scale.chosen().agreement)
     return said.wrong(f"nccl and nccl-tests: {'; '.join(apart)}") if apart else said.GOOD
 
 

@@ -24,6 +24,7 @@ class Outcome:
     status: int | None = None
     reason: str = ""
     numbers: tuple[str, ...] = field(default=())
+    sources: str = ""  # a digest of what was tried
 
 
 def folder_of(campaign: Path, stage: Stage) -> Path:

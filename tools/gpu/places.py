@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collbench.algorithms import implementations, needs
 from collbench.cases import Sampling, Sweep
@@ -47,8 +47,11 @@ ON_GPU = [implementations()[name] for name in SCALE.implementations]
 
 
 @contextmanager
-def opened(place: Place, largest: int = SCALE.large) -> Iterator[gpu.GpuPlatform]:
-    """The platform for a place; PlatformError without a GPU, Unsupported without enough of them."""
+def opened(place: Place, largest: int = SCALE.large, run: bool = True) -> Iterator[gpu.GpuPlatform]:
+    """The platform for a place; PlatformError without a GPU, Unsupported without enough of them.
+
+    Where no implementation is `run`, but only compiled, its FIFO and its log have no memory.
+    """
     cuda = Gpus(gpu_cuda.load_cupy())
     cuda.most = place.gpus or cuda.most
     ranks = place.ranks or cuda.count()
@@ -62,13 +65,19 @@ def opened(place: Place, largest: int = SCALE.large) -> Iterator[gpu.GpuPlatform
         redops=(REDUCTIONS["sum"],),
         ranks=ranks,
         implementations=tuple(way.name for way in ON_GPU),
-        sampling=Sampling(graph=place.graph, traced=True),
+        sampling=Sampling(graph=place.graph, traced=run),
     )
-    platform = gpu.GpuPlatform(cuda, sweep, Layout.of(sweep, needs(sweep.implementations, ranks, "gpu")), Alone())
+    platform = gpu.GpuPlatform(cuda, sweep, laid_out(sweep, run), Alone())
     try:
         yield platform
     finally:
         platform.close()
+
+
+def laid_out(sweep: Sweep, run: bool) -> Layout:
+    """Return the regions of a rank's memory; without FIFOs where no implementation is run."""
+    needed = needs(sweep.implementations, sweep.ranks, "gpu")
+    return Layout.of(sweep, needed if run else replace(needed, fifos=dict.fromkeys(needed.fifos, 0)))
 
 
 _shared: list[dict[str, str]] = []  # what NCCL was told in this process

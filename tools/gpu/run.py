@@ -7,7 +7,7 @@ import argparse
 import faulthandler
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from collbench.algorithms import Implementation, choose
 from collbench.errors import CollbenchError, PlatformError, Unsupported
@@ -27,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--how", choices=HOW, action="append", help="one of them only; default: first one, then the other"
     )
+    names = [check.__name__ for check in CHECKS]
+    parser.add_argument("--check", choices=names, action="append", help="this one only; default: all")
     parser.add_argument("--impl", default="all", help="implementations, as in collbench sweep")
     chosen = parser.parse_args(arguments)
     if not probe.available():
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     places = [Place(1 if chosen.ranks else None, SCALE.ranks(chosen.ranks), HOW[how]) for how in chosen.how or HOW]
     ways = [way for way in ON_GPU if way.name in choose(chosen.impl, "gpu")]
     try:
-        return worst([run_place(place, ways) for place in places])
+        return worst([run_place(place, ways, chosen.check or names) for place in places])
     except PlatformError as error:
         return said.wrong(str(error))
 
@@ -44,8 +46,8 @@ def worst(statuses: Sequence[int]) -> int:
     return max((status for status in statuses if status != said.SKIPPED), default=said.SKIPPED)
 
 
-def run_place(place: Place, chosen: Sequence[Implementation]) -> int:
-    """Each implementation on a platform of its own."""
+def run_place(place: Place, chosen: Sequence[Implementation], checks: Collection[str]) -> int:
+    """The checks of these names, each implementation on a platform of its own."""
     print(f"{place}", flush=True)
     done: list[str] = []
     try:
@@ -53,16 +55,16 @@ def run_place(place: Place, chosen: Sequence[Implementation]) -> int:
             with opened(place) as platform:
                 if implementation is chosen[0]:
                     print(f"  {platform.versions()}\n  {nccl_settings(platform)}", flush=True)
-                done += run_implementation(platform, implementation)
+                done += run_implementation(platform, implementation, checks)
     except Unsupported as reason:
         return said.skip(reason)
     return _sum_up(place, chosen, done)
 
 
-def run_implementation(platform: gpu.GpuPlatform, implementation: Implementation) -> list[str]:
+def run_implementation(platform: gpu.GpuPlatform, implementation: Implementation, checks: Collection[str]) -> list[str]:
     """A line for each check, and the outcomes `ok`, `skipped: why` or `FAILED: why`."""
     outcomes = []
-    for check in CHECKS:
+    for check in (check for check in CHECKS if check.__name__ in checks):
         start = time.monotonic()
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
         try:

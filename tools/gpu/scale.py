@@ -46,9 +46,12 @@ class Scale:
     swept: str = "allreduce,broadcast,allgather"
     calls: int = 200  # with changing data, of a small message
     launches: int = 20  # back to back, in a sample
+    launches_in_graphs: tuple[int, ...] = (64, 256, 512, 768)  # of 1,024 in one graph nothing came back
     large: int = 20 * 2**20 + 12  # a message of several laps and no whole packs
     dtypes: tuple[str, ...] = field(default_factory=_dtypes)
     redops: tuple[str, ...] = field(default_factory=_redops)
+    newcomer: tuple[str, ...] = ()  # options of a user's first sweep
+    checked: tuple[str, ...] = ("--budget", "40s")
     sweep: tuple[str, ...] = ("-b", "8", "-e", "256M", "-f", "4")
     few: tuple[str, ...] = ("-b", "4K", "-e", "64M", "-f", "128")  # sizes where two runs are compared
     tools: tuple[str, ...] = ("-b", "64M", "-e", "1G", "-f", "4", "-n", "20")  # where the host's launches cost nothing
@@ -61,12 +64,12 @@ class Scale:
         *("--op", "allreduce,allgather", "-b", "240", "-e", "16K", "-f", "60", "-n", "1"),
     )
     pairs: str = "pingpong,bandwidth,bidirectional,multipair"  # of OSU
-    verified: tuple[str, ...] = ("--op", "allreduce,broadcast,allgather,reducescatter", "--impl", "all,narrow")
+    verified: tuple[str, ...] = ("--full", "--op", "allreduce", "--impl", "all,narrow")
     settings: tuple[str, ...] = (  # of a sweep under two of them
         *("--impl", "ring-events,two-shot,auto", "--ab", "CUDA_DEVICE_MAX_CONNECTIONS=8"),
         *("-b", "4K", "-e", "16M", "-f", "64"),
     )
-    jittered: tuple[str, ...] = ("--impl", "auto,two-shot,nccl")
+    late: tuple[str, ...] = ("--impl", "auto,two-shot,nccl")
     scaled: tuple[str, ...] = ("--impl", "auto,nccl", "--compute", "5ms", "--gradients", "64M", "--matrix", "2048")
     overlapped: tuple[str, ...] = (
         *("--impl", "auto,two-shot,ring-events,ring-host,nccl"),
@@ -83,8 +86,7 @@ class Scale:
     slowest: float = 0.1  # an operation of some hundred bytes
     spins: int = field(default_factory=_spins)  # tries of a wait that is in vain
     in_vain: tuple[float, float] = (0.5, 25.0)  # how long that may take
-    agreement: float = 0.1  # relative difference of two medians of one thing in two runs
-    agreement_of_tools: float = 0.02  # the same between nccl-tests and `nccl`
+    agreement: float = 0.02  # relative difference of the medians of nccl-tests and `nccl`
     compilers: int = 16  # processes, at most
 
     def ranks(self, wanted: int) -> int:
@@ -114,9 +116,12 @@ def small() -> Scale:
         swept="allreduce",
         calls=2,
         launches=2,
+        launches_in_graphs=(2, 4),
         large=1244,
         dtypes=("float",),
         redops=("sum",),
+        newcomer=("--impl", "nccl,ring-flags", "-b", "64", "-e", "64", "-n", "2"),
+        checked=("--budget", "0.1s", "--slower", "90%", "-b", "64", "-e", "64"),
         sweep=("-b", "64", "-e", "64", "-n", "2"),
         few=("-b", "64", "-e", "64", "-n", "2"),
         tools=("-b", "64", "-e", "64", "-f", "4", "-n", "2"),
@@ -126,7 +131,7 @@ def small() -> Scale:
         pairs="pingpong",
         verified=("--op", "allreduce", "--impl", "one-shot-ll"),
         settings=("--impl", "ring-flags", "--ab", "CUDA_DEVICE_MAX_CONNECTIONS=8", "-b", "64", "-e", "64", "-n", "2"),
-        jittered=(
+        late=(
             *("--impl", "ring-flags", "--steps", "20", "--compute", "50KFLOP", "-b", "4K"),
             *("--budget", "0.01"),
         ),
@@ -149,7 +154,6 @@ def small() -> Scale:
         spins=500,
         in_vain=(0.0, 25.0),
         agreement=1e3,  # times of a made-up machine are those of threads that are made for a launch
-        agreement_of_tools=1e3,
         compilers=2,
     )
 

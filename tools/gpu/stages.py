@@ -41,29 +41,57 @@ def _nccl(ranks: int) -> Stage:
 
 def _sweep(ranks: int) -> Stage:
     shows = f"times of all implementations with {ranks} ranks, with plots"
-    return Stage(f"sweep-{ranks}", shows, ("measure", "--ranks", str(ranks), "--out", "{folder}/run"), part="sweeps")
+    return Stage(f"sweep-{ranks}", shows, ("measure", "--ranks", str(ranks), "--out", "{folder}/run"), 120, "sweeps")
 
 
 def _steps(command: str, shows: str) -> Iterator[Stage]:
     """On ranks that share the first GPU, and with a rank on every GPU."""
     program = ("stepped", command, "--out", "{folder}/run")
-    yield Stage(f"steps-{command}", f"{shows}, on ranks that share a GPU", (*program, "--ranks", "4"), part="sweeps")
+    yield Stage(f"steps-{command}", f"{shows}, on ranks that share a GPU", (*program, "--ranks", "4"), 75, "sweeps")
     everywhere, words = f"{shows}, with a rank on every GPU", (*program, "--ranks", "0")
     yield Stage(f"steps-{command}-every-gpu", everywhere, words, part="sweeps", gpus=2)
 
 
+_KINDS = ("run", "--impl", "ladder", "--ranks", "2", "--how", "launches", "--check", "every_type_and_reduction")
+
+# An H100 took 47 s for the 138 rows of an all-reduce on 4 ranks, 14 s to explain all, 54 s to compile all.
 STAGES = (
+    Stage(
+        "newcomer",
+        "`collbench sweep --op allreduce`, and nothing else, has a right row for all",
+        ("newcomer", "sweep", "--out", "{folder}/run"),
+        120,
+        "sweeps",
+    ),
+    *(_sweep(ranks) for ranks in (4, 2, 8)),
+    Stage(
+        "launches-per-graph",
+        "the time of an operation by how many are in a graph",
+        ("launches_per_graph",),
+        150,
+        "bench",
+    ),
+    Stage("kernels", "every kernel compiles for this GPU; fills the cache", ("compile_all",), 120),
+    Stage("kinds", "every type with every reduction is exact, rung by rung", _KINDS, 120),
+    Stage("targets", "the speed targets, as shares of their bounds", ("bench",), 90, "bench"),
+    Stage("explain", "where the time of every rung goes", ("explained", "--out", "{folder}/run"), 75),
+    *_steps("overlap", "what streams hide of a training step's communicating"),
+    *_steps("scale", "how a training step scales"),
+    *_steps("stragglers", "who is late"),
+    Stage(
+        "check",
+        "`collbench check` has a baseline from the second time on",
+        ("newcomer", "check", "--out", "{folder}/state"),
+        110,
+        "sweeps",
+    ),
+    Stage("verify", "`collbench verify --full` has nothing to complain of", ("verified", "--ranks", "4"), 120),
+    Stage("nccl-tests", "`nccl` and nccl-tests time the same alike", ("nccl_tests", "--out", "{folder}"), 120, "bench"),
     Stage("facts", "what this GPU is, and how fast it copies", ("facts",), 120),  # CuPy from a cold disk
-    Stage("kernels", "every kernel compiles for this GPU; fills the cache", ("compile_all",)),
     *(_rungs(ranks, how) for ranks in (4, 2, 8) for how in ("launches", "graphs")),
     Stage("rungs-every-gpu", "every rung is exact with a rank on every GPU", ("run", "--impl", "ladder"), gpus=2),
-    _processes(2),
-    _processes(4),
-    _processes(2, "--mps"),
-    Stage("processes-every-gpu", "a process on every GPU is right", ("processes", "--out", "{folder}/run"), gpus=2),
     *(_nccl(ranks) for ranks in (2, 4, 8)),
     Stage("nccl-every-gpu", "NCCL is right with a rank on every GPU", ("run", "--impl", "nccl"), 120, gpus=2),
-    *(_sweep(ranks) for ranks in (4, 2, 8)),
     Stage(
         "sweep-every-gpu",
         "times of all implementations with a rank on every GPU",
@@ -71,22 +99,12 @@ STAGES = (
         part="sweeps",
         gpus=2,
     ),
-    Stage("targets", "the speed targets, as shares of their bounds", ("bench",), 180, "bench"),
-    Stage(
-        "host-alone",
-        "ring-host takes the same time alone and among all",
-        ("host_alone", "--out", "{folder}/run"),
-        180,
-        "bench",
-    ),
-    Stage("explain", "where the time of every rung goes", ("explained", "--out", "{folder}/run"), 180),
     *(Stage(tool, f"every rung under compute-sanitizer's {tool}", ("sanitize", "--tool", tool)) for tool in TOOLS),
-    Stage("nccl-tests", "`nccl` and nccl-tests time the same alike", ("nccl_tests", "--out", "{folder}"), part="bench"),
+    _processes(2),
+    _processes(4),
+    _processes(2, "--mps"),
+    Stage("processes-every-gpu", "a process on every GPU is right", ("processes", "--out", "{folder}/run"), gpus=2),
     Stage("rungs-narrow", "rungs with narrow wires keep their bounds", ("run", "--impl", "narrow", "--ranks", "4")),
-    Stage("verify", "`collbench verify` has nothing to complain of", ("verified", "--ranks", "4")),
-    *_steps("overlap", "what streams hide of a training step's communicating"),
-    *_steps("scale", "how a training step scales"),
-    *_steps("jitter", "who is late, by `collbench jitter`"),
     Stage(
         "sweep-pairs",
         "messages between pairs of ranks, as OSU sends them (needs NCCL 2.30)",
@@ -99,7 +117,6 @@ STAGES = (
         ("settings", "--ranks", "4", "--out", "{folder}/run"),
         part="sweeps",
     ),
-    Stage("worlds", "what a launch pays for what a kernel is told of its ranks", ("worlds",), 60, "bench"),
     Stage("nccl-arrangements", "NCCL in one process and in many", ("nccl_arrangements",), part="bench", gpus=2),
 )
 

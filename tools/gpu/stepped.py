@@ -1,4 +1,4 @@
-"""`python -m tools.gpu.stepped overlap --out FOLDER`: steps on a GPU, by `collbench overlap`, `scale` or `jitter`.
+"""`python -m tools.gpu.stepped overlap --out FOLDER`: steps on a GPU, by `collbench step`.
 
 On ranks that share the first GPU, or one on every GPU with --ranks 0.  The folder keeps run file, pictures and trace.
 """
@@ -18,7 +18,7 @@ from collbench.platforms.gpu import probe
 from collbench.runfile.store import Run
 from tools.gpu import said, scale, sweeps
 
-HEALTHY = 0.75  # the efficiency from which on `collbench scale` says so, unless it is told another
+HEALTHY = 0.75  # the efficiency from which on `step scale` says so, unless it is told another
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def _overlapped(found: Run) -> Iterator[str]:
 
 
 PROGRAMS = {
-    "jitter": Program(lambda: scale.chosen().jittered, lambda found: iter(verdicts(found.results)), ("*.png",)),
+    "stragglers": Program(lambda: scale.chosen().late, lambda found: iter(verdicts(found.results)), ("*.png",)),
     "scale": Program(lambda: scale.chosen().scaled, _scaled, ("*.png",), several=True),
     "overlap": Program(lambda: scale.chosen().overlapped, _overlapped, ("*.png", "trace.json")),
 }
@@ -53,7 +53,7 @@ PROGRAMS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools.gpu.stepped", description="Training steps of a GPU.")
-    parser.add_argument("command", choices=PROGRAMS, help="of collbench")
+    parser.add_argument("command", choices=PROGRAMS, help="of collbench step")
     parser.add_argument("--ranks", type=int, default=4, help="that share the first GPU; 0: one on every GPU")
     parser.add_argument("--out", type=Path, required=True, help="folder to make")
     chosen = parser.parse_args(arguments)
@@ -72,7 +72,7 @@ def carried_out(command: str, ranks: int, gpus: int, folder: Path) -> int:
     """Run it: its verdicts as numbers for the page, and what is wrong with its rows and files."""
     program = PROGRAMS[command]
     counts = f"1..{ranks or gpus}" if program.several else ""
-    found = sweeps.run((command, *program.words()), folder, ranks, counts=counts)
+    found = sweeps.run(("step", command, *program.words()), folder, ranks, counts=counts)
     told = list(program.told(found))
     for line in told:
         said.key(line)

@@ -104,7 +104,7 @@ def cut(found: Run) -> list[str]:
     with found.path.open(encoding="utf-8") as lines:
         sweep = to_sweep(json.loads(next(lines))["sweep"])
     rows = len(list(sweep.cases())) * len(sweep.implementations)
-    if any(result.case.ranks != sweep.ranks for result in found.results):  # `collbench scale` goes from one to many
+    if any(result.case.ranks != sweep.ranks for result in found.results):  # `step scale` goes from one to many
         return [f"the run was ended after {len(found.results)} rows"]
     return [f"the run was ended after {len(found.results)} of {rows} rows"]
 

@@ -1,5 +1,6 @@
 """The whole GPU campaign on a made-up machine: every stage, one that hangs, one that fails, one that is killed."""
 
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -69,3 +70,9 @@ def test_what_hangs_fails_or_is_killed_stands_on_the_page_and_can_be_done_again(
     status, output = machine.run("campaign", STAGE="memcheck,racecheck")
     assert status == 0, output
     assert "3 passed, 0 left" in machine.page()
+    record = machine.folder / "out" / "racecheck" / "result.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"sources": "others"}))
+    status, output = machine.run("campaign", STAGE="memcheck,racecheck")
+    assert status == 0, output
+    begun = [output.index(f"{name}: every rung under") for name in ("racecheck", "memcheck")]
+    assert begun == sorted(begun), "what passed with these sources comes last"

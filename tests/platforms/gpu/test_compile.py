@@ -15,7 +15,9 @@ from collbench.errors import PlatformError, SourceError
 from collbench.platforms.compiler import entries
 from collbench.platforms.gpu import memory as gpu_multicast
 from collbench.platforms.gpu.cuda import Cuda, GpuKernel, compile_kernel
+from tools.gpu import places
 from tools.stand_in import real_names
+from tools.stand_in.cases import sweep
 from tools.stand_in.cuda import Machine
 from tools.stand_in.errors import NO_BINARY, OLD_DRIVER, CUDADriverError
 
@@ -44,6 +46,12 @@ SOURCES = [  # what NVRTC is given, and the same of what it says
     ("#include <cuda_fp16.h>", "-arch=sm_90", 'could not open source file "cuda_fp16.h"', HEADERS),
     ('extern "C" __global__ void f() { asm("bogus.u32;"); }', "-arch=sm_90", "Not a name of any known instr", ""),
 ]
+
+
+def test_what_is_only_compiled_takes_hardly_any_memory() -> None:
+    """Many processes compile beside each other, each with a rank's FIFOs where kernels were run."""
+    all_of_them = sweep(ranks=2, implementations=tuple(way.name for way in places.ON_GPU))
+    assert places.laid_out(all_of_them, run=False).nbytes < 2**20 < places.laid_out(all_of_them, run=True).nbytes
 
 
 def compiled(machine: Machine, *devices: int, entry: str = entries("ring.cu")[0]) -> GpuKernel:
