@@ -55,6 +55,8 @@ class Shown(NamedTuple):
 CPU, PLAN = "results/cpu-2-ranks", "results/dgx-a100-train"
 H100, PCIE = "results/dgx-h100-narrow", "results/pcie4-4090-p2p-narrow"
 SLOWED = "results/cpu-ab-slowed-ring"
+GPU = "results/nvidia-h100-1-gpu-4-ranks"
+LADDER = "ring-host,ring-events,ring-flags,ring-pipelined,ring-ll,one-shot,one-shot-ll,two-shot"
 
 
 def _plot(shows: str, file: str, title: str, words: str, rest: str) -> Shown:
@@ -89,8 +91,9 @@ PICTURES = (
         "ratio",
         "ratio",
         "Speed-up over the library",
-        "Above 1 is faster. The band is wide rather than narrow.",
-        f"{CPU} --view ratio",
+        "Above 1 is faster. The band is wide rather than narrow. A panel for each machine, here two cores and one H100 "
+        "that 4 ranks share, where NCCL runs without NVLS, without clusters and with 32 CTAs.",
+        f"{CPU} {GPU} --view ratio --lines all --impl mpi,nccl,{LADDER}",
     ),
     _plot(
         "bound",
@@ -141,6 +144,13 @@ PICTURES = (
         "Timeline of a large operation",
         "Of 640 hops: shares of time above, and below a stretch of them one by one.",
         f"{CPU}-explained --impl ring-flags",
+    ),
+    _plot(
+        "timeline",
+        "timeline-allreduce-float-sum-16777216B-ring-pipelined",
+        "Timeline of a ring on a GPU",
+        "`ring-pipelined` on one H100 that 4 ranks share: the first 4 of each rank's 33 blocks, in 16 MiB.",
+        f"{GPU}-explained --impl ring-pipelined",
     ),
     _plot(
         "timeline",

@@ -1,4 +1,6 @@
-"""The numbers of runs in pages, and docs/lesson.md, from the committed runs; `python -m tools.lesson` writes both anew.
+"""The numbers of runs in pages, docs/lesson.md, and times of a GPU that the package brings, from the committed runs.
+
+`python -m tools.lesson` writes all of them anew.
 
 In a page such a number is a link to the run that it comes from, whose title says what it is, such as
 [7.8x](../results/cpu-2-ranks-epyc "mpi / ring-flags at 8 B").  A title is one of collbench/lesson/numbers.py, or of
@@ -11,7 +13,9 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from collbench.algorithms import is_library
+from collbench.algorithms import implementations, is_library
+from collbench.cases import Case
+from collbench.lesson import ASSETS
 from collbench.lesson.numbers import Numbers, ratio
 from collbench.results import family
 from collbench.runfile.store import read
@@ -20,7 +24,8 @@ from tools import ROOT, lesson_page, lesson_scaling
 from tools.model import closed_forms as forms
 
 WRITTEN = ROOT / "docs" / "lesson.md"  # from the texts of `collbench lesson`
-PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("lesson", "lesson-scaling", "measuring", "model"))
+WITH_NUMBERS = ("kernels", "lesson", "lesson-scaling", "measuring", "model")
+PAGES = ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in WITH_NUMBERS)
 NUMBER = re.compile(r'\[([^\]\n]+)\]\((\.\./results/[\w-]+) "([^"]+)"\)')
 
 RANKS, GPUS = 64, 8  # in all, and of a node
@@ -38,6 +43,9 @@ TEXTBOOK: dict[str, Callable[[float], float]] = {
 LIBRARIES = ROOT / "results" / "cpu-2-ranks-libraries"
 LIBRARY_SIZES = (8, 2**11, 2**17, 2**23, 2**27)
 TEXTBOOK_SIZES = (2**10, 2**20, 2**26, 2**30)
+TWO_CORES, ONE_GPU = ROOT / "results" / "cpu-2-ranks", ROOT / "results" / "nvidia-h100-1-gpu-4-ranks"
+GPU_SIZES = (8, 2**15, 2**19, 2**21, 2**27)
+SHIPPED, ASSET = "one-h100", ASSETS / "measured.toml"  # the place's name in the lesson's texts
 
 
 @cache
@@ -85,7 +93,68 @@ def _fastest(size: int, wanted: Callable[[str], bool]) -> tuple[str, float]:
     return name, times[name]
 
 
+def two_machines() -> str:
+    """The library, three rungs of the ring and the best rung, on two cores and on one GPU that ranks share."""
+    columns = [(TWO_CORES, 8), (TWO_CORES, 2**27), (ONE_GPU, 8), (ONE_GPU, 2**21), (ONE_GPU, 2**27)]
+    places = {TWO_CORES: "two cores", ONE_GPU: "one H100"}
+    lines = [f"| | {' | '.join(f'{places[run]}, {format_size(size)}' for run, size in columns)} |"]
+    lines.append("|---|" + "---|" * len(columns))
+    libraries = dict.fromkeys(numbers(run).timed[numbers(run).library, size].label for run, size in columns)
+    rungs = {", ".join(libraries): "library", "`ring-host`: the host waits": "ring-host"}
+    rungs |= {"`ring-flags`: flags in memory": "ring-flags", "`ring-ll`: data with flags": "ring-ll", "the best": ""}
+    for words, name in rungs.items():
+        cells = (_over_the_library(numbers(run), name, size) for run, size in columns)
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def on_a_gpu() -> str:
+    """NCCL and every rung on one GPU that ranks share: waits one after the other, times, NCCL's time over each."""
+    measured = numbers(ONE_GPU)
+    lines = [f"| | waits | {' | '.join(map(format_size, GPU_SIZES))} |", "|---|---|" + "---|" * len(GPU_SIZES)]
+    for name in dict.fromkeys(name for name, _ in measured.timed if name != "auto"):
+        cells = (_over_the_library(measured, name, size) for size in GPU_SIZES)
+        lines.append(f"| `{name}` | {_waits(name, measured.timed[name, 8].case)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _waits(name: str, case: Case) -> str:
+    """Return how many waits of which kind the implementation counts for its cost."""
+    cost = implementations()[name].cost
+    return f"{cost(case).steps} x {cost(case).wait.name.lower()}" if cost else ""
+
+
+def _over_the_library(measured: Numbers, name: str, size: int) -> str:
+    """Return a time, and how many times as fast as the library that is; of the best rung, if none is named."""
+    found = name or measured.best(size)
+    if (found, size) not in measured.timed and found != "library":
+        return ""
+    seconds = measured.seconds(found, size)
+    faster = "" if found in ("library", measured.library) else f", {ratio(measured.seconds('library', size) / seconds)}"
+    return f"{'' if name else f'`{found}` '}{format_seconds(seconds)}{faster}"
+
+
+def shipped() -> str:
+    """The text of collbench/lesson/assets/measured.toml: times of the run on one GPU, where results/ is not at hand."""
+    run, measured = read(ONE_GPU), numbers(ONE_GPU).curves()
+    sizes = list(measured[numbers(ONE_GPU).library])
+    lines = [
+        "# All-reduces that were measured elsewhere, as medians in microseconds; `python -m tools.lesson` writes this.",
+        f"[{SHIPPED}]",
+        f'name = "one H100 shared by {run.header.topology.ranks} ranks"',
+        f'run = "results/{ONE_GPU.name}"',
+        f"ranks = {run.header.topology.ranks}",
+        f"bytes = {sizes}",
+        f"[{SHIPPED}.microseconds]",
+    ]
+    for name, times in measured.items():
+        if name != "auto":
+            lines.append(f"{name} = {[float(f'{1e6 * seconds:.7g}') for seconds in times.values()]}")
+    return "\n".join(lines) + "\n"
+
+
 BLOCKS = {"textbook": textbook, "libraries": several_libraries} | lesson_scaling.BLOCKS
+BLOCKS |= {"two_machines": two_machines, "on_a_gpu": on_a_gpu}
 BLOCK = re.compile(r"(<!-- (\w+) -->\n)(?:(?!<!--).)*(<!-- end -->)", re.DOTALL)
 
 
@@ -98,6 +167,7 @@ def rewritten(text: str, root: Path = ROOT) -> str:
 
 
 if __name__ == "__main__":
+    ASSET.write_text(shipped())  # which the page's texts read
     WRITTEN.write_text(lesson_page.page())
     for page in PAGES:
         page.write_text(rewritten(page.read_text()))

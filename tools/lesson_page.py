@@ -5,7 +5,7 @@ Numbers of runs are links to their run, whose titles tools/lesson.py holds again
 
 from collections.abc import Iterator
 
-from collbench.lesson import breaks, screens
+from collbench.lesson import breaks, elsewhere, screens
 from collbench.lesson.content import Code, Content, Question, Reason, Screen
 from collbench.lesson.screens import Renderer
 from collbench.results import PARTS
@@ -27,7 +27,10 @@ class Linked(Renderer):
 
     def value(self, title: str) -> str:
         """Return what a title says; the name of an implementation stays a word."""
-        said = super().value(title)
+        said, (kind, _, rest) = super().value(title), title.partition(":")
+        place, _, there = rest.partition(":")
+        if kind == "m" and place in elsewhere.measured():
+            return f'[{said}](../{elsewhere.measured()[place]["run"]} "{there}")'
         if title in self.facts or title.startswith(("p:", "m:", "best at")):
             return said
         run = EXPLAINED if title.partition(" of ")[0] in PARTS else TIMED

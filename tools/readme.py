@@ -1,6 +1,6 @@
 """What pages show of commands: `python -m tools.readme` writes it anew, as the commands print it.
 
-The README's table is of the committed run `results/cpu-2-ranks`, predictions are made again.
+The README's first table is of the committed run `results/cpu-2-ranks`, predictions are made again.
 """
 
 import os
@@ -21,7 +21,7 @@ README = ROOT / "README.md"
 PAGES = (README, ROOT / "docs" / "model.md", ROOT / "docs" / "formats.md")
 BLOCK = re.compile(r"\$ collbench (predict [^\n]*)\n(.*?)```", re.DOTALL)
 TABLE = re.compile(r"```\nallreduce, float, sum, 2 ranks\n.*?```", re.DOTALL)
-SHOWN = {8: ("mpi", "one-shot-ll"), 2**27: ("mpi", "ring-flags", "two-shot")}
+SHOWN = {8: ("mpi", "one-shot-ll"), 2**27: ("mpi", "two-shot")}
 WIDTH = 24  # of a name with its library
 
 
@@ -52,7 +52,6 @@ def _lines() -> Iterator[str]:
             result = next(one for one in results if (one.case.nbytes, one.implementation) == (size, name))
             library = None if family(name) == "mpi" else library_of(results, ["mpi"], result)
             yield row(result, library, width=WIDTH)
-        yield "      ..."
     yield from ("", *findings(results))
 
 

@@ -1,4 +1,4 @@
-"""`make results`: measures the committed CPU runs anew, and says what follows from them.
+"""`make results`: measures the committed runs anew, those of a GPU only if they are named, and says what follows.
 
 Each run replaces its folder in results/ once it is whole.  Then the lessons are written anew, and what must be
 copied by hand is printed: where the README's table is, and what constants of collbench/platforms/cost.py would
@@ -57,6 +57,20 @@ RUNS = (
     ),
     Committed("pcie4-4090-p2p-narrow", "predict pcie4-4090-p2p --impl library,two-shot,narrow -b 4K -e 4G"),
 )
+ON_ONE_GPU = (
+    Committed(
+        "nvidia-h100-1-gpu-4-ranks", "sweep --op allreduce --on gpu --ranks 4 --impl library,ladder -b 8 -e 256M -f 4"
+    ),
+    Committed(
+        "nvidia-h100-1-gpu-4-ranks-three",
+        "sweep --op allreduce,broadcast,allgather --on gpu --ranks 4 "
+        "--impl nccl,ring-host,ring-pipelined,one-shot-ll,two-shot -b 1K -e 256M -f 16",
+    ),
+    Committed(
+        "nvidia-h100-1-gpu-4-ranks-explained",
+        "explain --impl ladder,narrow -b 64K -e 16M -f 256 --on gpu --ranks 4",
+    ),
+)
 
 
 def measure(run: Committed, libraries: str) -> None:
@@ -113,10 +127,10 @@ def constants() -> str:
 def main() -> None:
     """All of them, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="*", help="default: all")
+    parser.add_argument("folders", nargs="*", help="default: all but those of a GPU")
     parser.add_argument("--mpi", default="mpich,openmpi", help="libraries, as for `collbench sweep --mpi`")
     options = parser.parse_args()
-    for run in RUNS:
+    for run in RUNS + ON_ONE_GPU if options.folders else RUNS:
         if run.folder in (options.folders or [run.folder]):
             measure(run, options.mpi)
     print(f"\ncollbench/platforms/cost.py: {constants()}")

@@ -160,7 +160,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Place:
-    """Another machine, as the model has it."""
+    """Another machine, as the model has it, or as it was measured."""
 
     name: str  # "DGX H100, replayed from a graph"
     source: str
@@ -183,7 +183,7 @@ class Content:
     latency: float  # of a step here, seconds
     bandwidth: float  # of a link here, bytes/s
     curves: Mapping[str, Mapping[int, float]]  # measured seconds by implementation and size
-    places: tuple[Place, ...]  # the model's curves elsewhere
+    places: tuple[Place, ...]  # curves of other machines, by the model or measured there
     questions: tuple[Question, ...]  # which wins where
     screens: tuple[Screen, ...]
     losing: tuple[Reason, ...]

@@ -1,8 +1,9 @@
-"""What is known of other machines: numbers that others published, and the curves of the model."""
+"""What is known of other machines: numbers that others published, curves of the model, and what was measured there."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from collbench.algorithms import choose, implementations
 from collbench.cases import Case
@@ -12,7 +13,7 @@ from collbench.errors import Unsupported
 from collbench.lesson import table
 from collbench.lesson.content import MODEL, Place
 from collbench.lesson.numbers import Numbers, ratio
-from collbench.results import Prediction
+from collbench.results import Measurement, Prediction
 from collbench.topology import files
 from collbench.topology.system import System, launched_in_graph
 
@@ -75,8 +76,28 @@ PLACES = {
 
 
 @cache
+def measured() -> Mapping[str, Any]:
+    """Return the machines whose times the package brings, by place (assets/measured.toml)."""
+    return table("measured")
+
+
+def source(place: str) -> str:
+    """Return where the numbers of a place come from."""
+    return f"{MODEL}: {PLACES[place].name}" if place in PLACES else f"measured on {measured()[place]['name']}"
+
+
+def _measured(place: str) -> Iterator[Measurement]:
+    machine = measured()[place]
+    for name, times in machine["microseconds"].items():
+        for nbytes, time in zip(machine["bytes"], times, strict=False):  # some end earlier
+            yield Measurement(allreduce(nbytes, machine["ranks"]), name, "gpu", launches=1, seconds=(1e-6 * time,))
+
+
+@cache
 def numbers(place: str) -> Numbers:
-    """Return what the model says of all-reduces in one of PLACES."""
+    """Return the times of all-reduces in a place: by the model in PLACES, else as they were measured there."""
+    if place not in PLACES:
+        return Numbers.of(_measured(place))
     system = PLACES[place].load()
     return Numbers.of(row for name in choose("library,ladder", system.platform) for row in _curve(system, name))
 
@@ -101,10 +122,12 @@ def allreduce(nbytes: int, ranks: int) -> Case:
 @cache
 def places() -> tuple[Place, ...]:
     """Return the curves of all places."""
+    machines = {place: (described.name, described.ranks) for place, described in PLACES.items()}
+    machines |= {place: (machine["name"], machine["ranks"]) for place, machine in measured().items()}
     found = []
-    for place, described in PLACES.items():
-        says, source = numbers(place), f"{MODEL}: {described.name}"
-        found.append(Place(described.name, source, described.ranks, *constants(says), says.library, says.curves()))
+    for place, (name, ranks) in machines.items():
+        says = numbers(place)
+        found.append(Place(name, source(place), ranks, *constants(says), says.library, says.curves()))
     return tuple(found)
 
 

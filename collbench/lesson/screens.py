@@ -9,7 +9,7 @@ from collbench.algorithms import implementations
 from collbench.errors import UsageError
 from collbench.lesson import elsewhere, table
 from collbench.lesson.chapters import chapters
-from collbench.lesson.content import HERE, MODEL, Break, Code, Content, Formula, Question, Reason, Screen
+from collbench.lesson.content import HERE, Break, Code, Content, Formula, Question, Reason, Screen
 from collbench.lesson.numbers import NUMBER, Numbers, filled, nearest, titles
 from collbench.lesson.traces import trace
 from collbench.measure.disturbance import disturbed_in_words
@@ -62,7 +62,7 @@ class Renderer:
             index = _right(answer, choices, numbers)
         except KeyError:
             return answer["seen"], ELSEWHERE
-        return index, HERE if place == "here" else f"{MODEL}: {elsewhere.PLACES[place].name}"
+        return index, HERE if place == "here" else elsewhere.source(place)
 
 
 def _right(answer: Mapping[str, Any], choices: Sequence[str], known: Numbers) -> int:
@@ -186,7 +186,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), rendering: type
 
 def _reasons(renderer: Renderer, texts: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
     for each in texts:
-        number = f"{renderer.text(each['number'])} {each['says']}".strip()
+        number = renderer.text(f"{each['number']} {each['says']}")
         yield Reason(each["name"], each["title"], renderer.text(each["text"]), number, each["source"])
 
 

@@ -90,30 +90,30 @@ def cpus(crowded: bool) -> Hardware:
     return replace(FITTED, waits={wait: seconds * factor for wait, seconds in FITTED.waits.items()})
 
 
-REACHED = 0.9  # of a memory's rate by copies: 4.3 TB/s of an H200's 4.8
+REACHED = 0.9  # of a memory's rate by copies: 4.3 TB/s of an H200's 4.8, 2.99 to 3.01 of an H100's 3.35
 COSTS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("gpu_costs.toml").read_text(encoding="utf-8"))
 """The figures of GPUs: seconds and fractions, with what each means and where it comes from."""
 
 
 def gpus(ranks: int, devices: int, arch: str = "sm90", pcie: bool = False) -> Hardware:
-    """Ranks on so many GPUs of an architecture, joined by all its NVLinks or over PCIe alone.
+    """Ranks on so many GPUs of an architecture, joined by all its NVLinks or over PCIe alone, or all on one.
 
     Those that share a GPU share its memory and its links; within a GPU there are none.
     """
-    rows = COSTS["pcie" if pcie else "nvlink"]
+    rows = COSTS["shared" if ranks > devices == 1 else "pcie" if pcie else "nvlink"]
     older = [known for known in rows if capability(known) <= capability(arch)]
     costs, every, gpu = rows[max(older, key=capability, default=next(iter(rows)))], COSTS["any"], ARCHITECTURES[arch]
     here = math.ceil(ranks / devices)
     link = (pcie_rate(gpu.pcie) if pcie else gpu.nvlinks * gpu.nvlink) / here if devices > 1 else math.inf
     return Hardware(
         launch=costs["launch"] + every["peer"] * max(0, ranks - 2),
-        waits={wait: (costs | every)[wait.name.lower()] for wait in Wait},
+        waits={wait: (every | costs)[wait.name.lower()] for wait in Wait},
         link=link,
         memory=REACHED * gpu.memory / here,
-        packets=min(gpu.packets, link / 2),
-        block=every["block"] * GIB,
+        packets=min(gpu.packets, costs.get("packets", math.inf), link / 2),
+        block=(every | costs)["block"] * GIB,
         fence=costs["fence"] * ranks if devices > 1 else 0.0,
-        reach=costs["reach"],
+        reach=costs.get("reach", 1.0),
         adds=costs.get("adds", 1.0),
     )
 
