@@ -234,10 +234,10 @@ class _CollectiveCandidate(Candidate):
     def _calibrate(self) -> None:
         """*Collective*: choose the launches of a sample, and of more than are known no more than keep their time."""
         subject, prepared, platform = self._subject, self._prepared, self._platform
-        wanted = calibrate(prepared, platform, subject.sampling, self._launches, subject.case.nbytes)
-        if wanted > self._launches:
-            self._launches, self._steady = steady_launches(prepared, platform, wanted)
-            self._limited = self._launches < wanted
+        enough = calibrate(prepared, platform, subject.sampling, self._launches, subject.case.nbytes)
+        if enough > self._launches:
+            self._launches, self._steady = steady_launches(prepared, platform, enough)
+            self._limited = self._launches < enough
 
     def warm_up(self) -> None:
         platform, sampling = self._platform, self._subject.sampling

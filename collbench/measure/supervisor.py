@@ -159,7 +159,7 @@ class Workers:
                 debug = find_platform(platform).debug
                 self._log, self.messages = self._folder / "log", environment.get(f"{debug}_FILE", "")
                 if folder and debug in environment and not self.messages:
-                    # Kept, and behind those of earlier ranks: they say how far the library came.
+                    # Behind those of earlier ranks: they say how far the library came.
                     self._log = folder / f"{debug.lower().replace('_', '-')}.log"
                     self.messages = str(self._log)
                 self._heartbeat = protocol.Heartbeat(self._folder)
@@ -313,7 +313,7 @@ class Supervisor:
 
     `setting` changes the environment of the ranks; their hello tells of the variables that are `named` too.  On a CPU
     they load that MPI `library`, or the one that mpi4py finds.  What a library prints because the user has asked for it
-    (NCCL_DEBUG) is kept in the `folder` of the run file.
+    (NCCL_DEBUG) goes to a file in the `folder` of the run.
     """
 
     platform: str
@@ -424,8 +424,9 @@ class Supervisor:
                     culprit = loss.implementation if loss.implementation in waiting else waiting[0]
                     waiting.remove(culprit)
                     reason = self._reason(Loss(culprit, loss.error, case, str(loss)))
-                    kept = f"; its library's messages are in {messages}" if messages else ""
-                    yield Failed(case, culprit, self.platform, reason + kept)
+                    if messages:
+                        reason = f"{reason}; its library's messages are in {messages}"
+                    yield Failed(case, culprit, self.platform, reason)
                 else:
                     notice = f"after the last result of {case.title}: {loss}; fresh ranks go on"
                     warnings.warn(notice, Notice, stacklevel=2)

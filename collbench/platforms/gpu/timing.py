@@ -10,7 +10,7 @@ The host enqueues one graph after the other, which takes it microseconds for eac
 measured, a gate holds every stream back until the last graph is enqueued; each stream's own two events then tell how
 long its rank took, and the slowest counts.
 
-Launches wait in a queue of about 1,024 entries, and whoever launches into a full queue blocks until there is room.  So
+Launches wait in a queue of about 1,024 entries, and a launch into a full queue blocks until there is room.  So
 a thread that launches the graphs of several ranks hangs if one graph fills the queue: its kernels wait for those of a
 graph that the same thread would launch next.  On an H100 (driver 580, NCCL 2.32) the time of an operation was right
 with 256 of them in each of 2 graphs and with 64 in each of 4 (with 256 it was 13 % too long); with 512 it was more than
@@ -246,7 +246,7 @@ class GpuClock(Clock):
         return max(1, LAUNCH_QUEUE // 4 // (streams * prepared.groups)) if streams > 1 else sys.maxsize
 
     def _graph_of(self, prepared: Prepared, launches: int) -> Captured:
-        """Return the graphs of so many launches; those of the latest operations are kept."""
+        """Return the graphs of so many launches; the latest are held."""
         key = prepared, launches
         if key not in self._graphs:
             self.doing = f"capture of {launches:,} launches"
