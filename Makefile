@@ -6,7 +6,7 @@ GPU_PYTHON ?= python3
 CHECKOUT := PYTHONPATH=".$${PYTHONPATH:+:$$PYTHONPATH}"
 # With an NVIDIA driver on the machine, CuPy and NCCL for its CUDA are installed too.  The driver is asked at most once,
 # and only by what installs; `make EXTRA=cuda12` asks nobody, and installs although something is installed already.
-EXTRA = $(eval EXTRA := $(shell $(PYTHON) -I collbench/platforms/gpu/cuda_extra.py))$(EXTRA)
+EXTRA = $(eval EXTRA := $(shell $(PYTHON) -I tools/cuda_extra.py))$(EXTRA)
 OTHER_CUPY = $(if $(filter cuda13,$(EXTRA)),cupy-cuda12x,cupy-cuda13x)
 ARGS ?=
 # Where `make install` puts an environment of its own, and a link to its command.

@@ -20,11 +20,11 @@ HEAVY = {  # library: modules, or packages, that may import it
     "scipy": ("stats", "model", "analysis"),
 }
 SPEAKING = {
-    "platforms.gpu.cuda_extra": "a script that the Makefile runs",
     "measure.worker": "the last words of a rank that the supervisor no longer hears, for its log",
     "api.notices": "what takes so long, which a notebook should say too",
     "measure.external_launcher": "what MPI_Abort would leave unsaid",
     "measure.watchdog": "why it ends all processes of a launcher",
+    "host.driver_question": "that a driver still starts, which takes minutes",
     "host.signals": "what was printed, before a signal ends the command",
 }
 

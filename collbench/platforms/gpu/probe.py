@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from collbench.errors import PlatformError
+from collbench.host.driver_question import ask
 from collbench.host.launcher import launched
-from collbench.platforms.gpu.cuda_extra import ask
 from collbench.units import format_size
 
 STARTUP = 360.0  # seconds for ranks to get ready: their process starts the driver anew, and then compiles

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from collbench.platforms.gpu import cuda_extra
 from tests.conftest import ROOT
+from tools import cuda_extra
 
 PRINTED = {path.stem: path.read_text() for path in (Path(__file__).parent / "nvidia_smi").iterdir()}
 NO_FIELD = 'Field "compute_cap" is not a valid field to query.\n\n'  # before release 510
@@ -98,7 +98,7 @@ def test_the_script_prints_the_extra_alone_and_why_on_stderr(machine: Path) -> N
     for release in ("r610", "r580-volta", "mismatch"):
         capabilities, extra, words = CHOICES[release]
         install(machine, release, capabilities)
-        command = ["python3", "-I", "collbench/platforms/gpu/cuda_extra.py"]  # as make runs it
+        command = ["python3", "-I", "tools/cuda_extra.py"]  # as make runs it
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
         assert done.stdout == extra
         assert len(done.stderr.splitlines()) == bool(words)

@@ -1,29 +1,27 @@
 """Which of the extras cuda12 and cuda13 this machine's GPUs need: the Makefile's question, answered by `nvidia-smi`.
 
 Run as a script, before there is a virtual environment, by whatever Python there is: the standard library only, and no
-syntax newer than 3.8.  It prints the extra, or nothing where there is none to install, and on stderr one line of why
-wherever an NVIDIA driver is there and the answer is not the plain one.  Without a driver it says nothing at all.
+syntax newer than 3.8, here and in what it takes from the package.  It prints the extra, or nothing where there is none
+to install, and on stderr one line of why wherever an NVIDIA driver is there and the answer is not the plain one.
+Without a driver it says nothing at all.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "collbench" / "host"))  # the package itself needs NumPy
+from driver_question import MURMUR, TIMEOUT, ask, say
 
 QUERY = ("--query-gpu=compute_cap", "--format=csv,noheader")
 TRACES = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/usr/lib/wsl/lib/libcuda.so.1")
 """What only a machine with NVIDIA's driver has, or a container or WSL that was given one."""
-
-TIMEOUT = 240.0  # seconds for an answer: without persistence mode, every GPU is started first
-MURMUR = 8.0  # seconds after which a user wants to know what takes so long
 
 OLDEST = 12  # the oldest CUDA, by its major version, that pyproject.toml has an extra for
 LEAST_CAPABILITY = (7, 5)  # that CUDA 13 compiles for
@@ -86,31 +84,6 @@ def _complaint(shown: str, capabilities: str) -> str:
     return f"nvidia-smi says '{words[0][:200]}'" if words else "nvidia-smi says nothing"
 
 
-def ask(command: Sequence[str], timeout: float = TIMEOUT, murmur: float = MURMUR) -> str | None:
-    """Return what a command prints, on either stream; None if it does not end in time.
-
-    A process that hangs in the driver may not even be killed.  Hence a file and no pipe, which it would keep open.
-    """
-    with tempfile.TemporaryFile() as printed:
-        try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT)
-        except OSError as error:
-            return str(error)
-        begun = time.monotonic()
-        while process.poll() is None and time.monotonic() < begun + timeout:
-            time.sleep(0.02)
-            if time.monotonic() > begun + murmur:
-                _say(f"waiting for {command[0]}: the NVIDIA driver is still starting (persistence mode is off?)")
-                murmur = float("inf")
-        if process.poll() is None:
-            process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(1)
-            return None
-        printed.seek(0)
-        return printed.read().decode("utf-8", "replace")
-
-
 def here(traces: Sequence[str] = TRACES, timeout: float = TIMEOUT, murmur: float = MURMUR) -> Choice:
     """The choice for this machine."""
     program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path="/usr/lib/wsl/lib")
@@ -128,13 +101,8 @@ def main() -> None:
     """Print the extra for the Makefile, and on stderr why."""
     choice = here()
     if choice.why:
-        _say(choice.why)
+        say(choice.why)
     sys.stdout.write(choice.extra)
-
-
-def _say(sentence: str) -> None:
-    sys.stderr.write(f"collbench: {sentence}\n")
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":
