@@ -3,30 +3,47 @@
 Progress is on standard error, by rich, and only on a terminal that understands escape codes; a pipe has none of it.
 """
 
+import math
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from collbench.api.notices import is_leader
+from collbench.api.notices import SECONDS, is_leader, say
 from collbench.cli._process import coloured, obeys
 from collbench.host.launcher import launched
 from collbench.results import Result, Skipped
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Say on a terminal what is waited for and for how long; taken away before what follows."""
-    if not (what and obeys(sys.stderr) and is_leader(launched())):
-        yield
-        return
-    from rich.progress import TextColumn, TimeElapsedColumn
+def waiting(what: str) -> Iterator[Callable[[str], None]]:
+    """Say on a terminal what is waited for and for how long; taken away before what follows.
 
-    with _progress(TextColumn("{task.description}", markup=False), TimeElapsedColumn()) as progress:
-        progress.add_task(what, total=None)
-        yield
+    Yields a function that takes what is at work, in lines, which stand there instead.  Without a terminal they are
+    printed as one line every few seconds.
+    """
+    if not (what and is_leader(launched())):
+        yield lambda words: None
+    elif not obeys(sys.stderr):
+        due = time.monotonic() + SECONDS
+
+        def say_seldom(words: str) -> None:
+            nonlocal due
+            if time.monotonic() > due:
+                say("collbench: at work: " + "; ".join(words.splitlines()))
+                due = time.monotonic() + SECONDS
+
+        yield say_seldom
+        due = math.inf
+    else:
+        from rich.progress import TextColumn, TimeElapsedColumn
+
+        with _progress(TextColumn("{task.description}", markup=False), TimeElapsedColumn()) as progress:
+            task = progress.add_task(what, total=None)
+            yield lambda words: progress.update(task, description=words)
 
 
 def _progress(*columns: Any, live: bool = True) -> Any:

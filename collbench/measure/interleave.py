@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -21,11 +22,12 @@ from collbench.cases import USUAL_STARTS, Case, Sampling, Sweep
 from collbench.errors import PlatformError, RanksLost, UsageError
 from collbench.measure.protocol import Opened, WorkerHello
 from collbench.measure.resumed import tasks
-from collbench.measure.supervisor import Supervisor
+from collbench.measure.supervisor import Supervisor, Tell
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library
 from collbench.results import Failed, Measurement, Result, StepTimes
 from collbench.stats import Pool
+from collbench.units import format_seconds
 
 Sampled = Measurement | StepTimes
 """What was sampled here, in rounds that can be joined."""
@@ -180,13 +182,21 @@ class Interleaving(RankSets):
 
     `cases` are those that are measured together, one for each arm; by default those of the sweeps in their order.
     Arms may have the same ranks: then these measure different cases in turn.  The hello of all is that of the arm at
-    the place `first`.
+    the place `first`.  `bounded`: no round begins that would end after twice the budgets of all arms, but for the first
+    two.
     """
 
     def __init__(
-        self, platform: str, arms: Sequence[Arm], cases: Sequence[tuple[Case, ...]] = (), first: int = 0
+        self,
+        platform: str,
+        arms: Sequence[Arm],
+        cases: Sequence[tuple[Case, ...]] = (),
+        first: int = 0,
+        bounded: bool = False,
     ) -> None:
         self.platform, self.arms, self._first = platform, arms, first
+        self.tell: Tell = lambda words: None  # called with what is at work, and lines with what is measured so far
+        self._longest = 2 * sum(arm.sweep.sampling.budget for arm in arms) if bounded else math.inf
         self.cases = cases or list(zip(*(arm.sweep.cases() for arm in arms), strict=True))
         self._done: dict[int, list[list[Result]]] = {}
 
@@ -220,16 +230,40 @@ class Interleaving(RankSets):
         samplings = [arm.sweep.sampling for arm in self.arms]
         found = [ArmResults.of(case, self.platform, arm.sweep) for case, arm in zip(cases, self.arms, strict=True)]
         parts = [shares(sampling) for sampling in samplings]
+        begun = pair = time.monotonic()
         for number, places in enumerate(order(len(parts[0]), len(parts))):
             # Only an even number of rounds is fair to all.
-            if samplings[0].iters is None and number >= LEAST and not number % 2:
-                pairs = zip(found, samplings, strict=True)
-                if all(results.spent() >= sampling.budget for results, sampling in pairs):
+            if samplings[0].iters is None and number and not number % 2:
+                spent = (results.spent() / sampling.budget for results, sampling in zip(found, samplings, strict=True))
+                before, pair = pair, time.monotonic()
+                if 2 * pair - before - begun > self._longest or (number >= LEAST and min(spent) >= 1):
                     break
             for place in places:
-                starts = self.arms[place].ranks
-                found[place].measure_or_fail(starts[number % len(starts)], parts[place][number], number)
+                ranks = self.arms[place].ranks[number % len(self.arms[place].ranks)]
+                if isinstance(ranks, Supervisor):
+                    at_work = f"round {number + 1} of {len(parts[0])}, {self._words(place, cases)}"
+                    ranks.tell = partial(self._tell, at_work, self._so_far(cases, found))
+                    ranks.tell("")
+                found[place].measure_or_fail(ranks, parts[place][number], number)
         return [results.merged() for results in found]
+
+    def _words(self, place: int, cases: Sequence[Case]) -> str:
+        """Return what an arm measures."""
+        step = cases[place].step
+        return ", ".join(filter(None, (self.arms[place].name, *(step.words[1:] if step else ()))))
+
+    def _so_far(self, cases: Sequence[Case], found: Sequence[ArmResults]) -> list[str]:
+        """Return a line for each arm that was measured, with the times so far."""
+        lines = []
+        for place, results in enumerate(found):
+            rows = [row for row in results.merged() if isinstance(row, Sampled) and row.right]
+            if rows:
+                times = ", ".join(f"{row.label} {format_seconds(row.typical)}" for row in rows)
+                lines.append(f"{self._words(place, cases)}: {times}")
+        return lines
+
+    def _tell(self, at_work: str, lines: Sequence[str], words: str) -> None:
+        self.tell("\n".join((": ".join(filter(None, (at_work, words))), *lines)))
 
 
 class Starts(RankSets):

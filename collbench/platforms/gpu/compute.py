@@ -21,7 +21,8 @@ from collbench.results.facts import GemmMismatch
 class _Matrices:
     """Those of one rank, on its device."""
 
-    def __init__(self, launcher: GpuLauncher, chain: Chain) -> None:
+    def __init__(self, launcher: GpuLauncher, chain: Chain, begin: Callable[[str], None]) -> None:
+        begin(f"making matrices of rank {chain.rank}")
         self._cupy, self._chain, self._launcher = launcher.cuda.cupy, chain, launcher
         self.collectives = launcher.streams[chain.rank]
         self.computing = Stream(launcher.cuda, self.collectives.device, USUAL)
@@ -31,7 +32,11 @@ class _Matrices:
             self._factor, self._start = self._cupy.asarray(chain.factor), self._cupy.asarray(chain.start)
             self._last, self._next = self._cupy.empty_like(self._start), self._cupy.empty_like(self._start)
         self.reset()
-        self.enqueue(1)  # loads cuBLAS and its kernel, for which CUDA may wait until all others are done
+        begin(f"loading cuBLAS, rank {chain.rank}")
+        with self.computing.enter():
+            self._cupy.cuda.get_cublas_handle()
+        begin(f"first product of rank {chain.rank}")
+        self.enqueue(1)  # loads the kernel, for which CUDA may wait until all others are done
         self.computing.enter().synchronize()
 
     def enqueue(self, count: int) -> None:
@@ -59,9 +64,10 @@ class _Matrices:
         """Compare on the device; only what is wrong is copied, since the host takes a tenth of a second to compare."""
         size = self._chain.size
         with self.computing.enter() as stream:
-            rows, verdict = map(self._cupy.asarray, (self._chain.rows(self._made), checking.CLEAN.reshape(1).view("u8")))
-            addresses = [np.uint64(array.data.ptr) for array in (self._last, self._start, rows, verdict)]
-            arguments = *addresses[:3], np.uint32(size), addresses[3]
+            rows = self._cupy.asarray(self._chain.rows(self._made))
+            verdict = self._cupy.asarray(checking.CLEAN.reshape(1).view(np.uint64))
+            matrices = (np.uint64(array.data.ptr) for array in (self._last, self._start, rows))
+            arguments = *matrices, np.uint32(size), np.uint64(verdict.data.ptr)
             self._launcher.bind_one(self._compare, self._chain.rank, size**2, *arguments, on=self.computing)()
             seen, wrong, *_ = self._cupy.asnumpy(verdict, stream=stream).tolist()
             checking.refuse_unseen(seen, size**2)
@@ -71,9 +77,9 @@ class _Matrices:
 class GpuProducts(Products):
     """The matrices of this process's ranks."""
 
-    def __init__(self, launcher: GpuLauncher, size: int) -> None:
+    def __init__(self, launcher: GpuLauncher, size: int, begin: Callable[[str], None]) -> None:
         self._cuda, self._team, self._moment = launcher.cuda, launcher.team, launcher.clock.clocks.moment
-        self._of = {rank: _Matrices(launcher, Chain(size, rank)) for rank in launcher.streams}
+        self._of = {rank: _Matrices(launcher, Chain(size, rank), begin) for rank in launcher.streams}
 
     @property
     def streams(self) -> list[Stream]:
@@ -121,7 +127,7 @@ class GpuCompute(Compute):
         self._streams, self._clock = launcher.streams, launcher.clock
         self._products: dict[int, GpuProducts] = {}  # by size; the last one that was asked for
 
-    def products(self, size: int) -> GpuProducts:
+    def products(self, size: int, begin: Callable[[str], None] = lambda phase: None) -> GpuProducts:
         """Return matrices of this process's ranks; PlatformError, with what to install, without room or cuBLAS.
 
         The same ones for the same size: another round of measurements neither makes them again nor takes more memory.
@@ -130,7 +136,7 @@ class GpuCompute(Compute):
             self._products.clear()
             failures = self._cuda.cupy.cuda.compiler.CompileException, RuntimeError, ImportError, MemoryError, OSError
             try:
-                made = GpuProducts(self._launcher, size)
+                made = GpuProducts(self._launcher, size, begin)
             except failures as error:
                 raise PlatformError(f"matrices of {size} x {size} cannot be multiplied: {why(error)}") from error
             self._clock.besides = made.streams
