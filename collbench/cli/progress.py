@@ -22,8 +22,8 @@ from collbench.results import Result, Skipped
 def waiting(what: str) -> Iterator[Callable[[str], None]]:
     """Say on a terminal what is waited for and for how long; taken away before what follows.
 
-    Yields a function that takes what is at work, in lines, which stand there instead.  Without a terminal they are
-    printed as one line every few seconds.
+    Yields a function that takes what is at work, in lines, which stand there instead.  Without a terminal the first of
+    them is printed every few seconds.
     """
     if not (what and is_leader(launched())):
         yield lambda words: None
@@ -33,7 +33,7 @@ def waiting(what: str) -> Iterator[Callable[[str], None]]:
         def say_seldom(words: str) -> None:
             nonlocal due
             if time.monotonic() > due:
-                say("collbench: at work: " + "; ".join(words.splitlines()))
+                say(f"collbench: at work: {words.splitlines()[0]}")
                 due = time.monotonic() + SECONDS
 
         yield say_seldom

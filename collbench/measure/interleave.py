@@ -73,6 +73,8 @@ def shares(sampling: Sampling, rounds: int = ROUNDS) -> list[Sampling]:
 class Measures(Opened, Protocol):
     """What is needed of a Supervisor."""
 
+    tell: Tell
+
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
     ) -> Iterator[Result]:
@@ -230,20 +232,18 @@ class Interleaving(RankSets):
         samplings = [arm.sweep.sampling for arm in self.arms]
         found = [ArmResults.of(case, self.platform, arm.sweep) for case, arm in zip(cases, self.arms, strict=True)]
         parts = [shares(sampling) for sampling in samplings]
-        begun = pair = time.monotonic()
+        begun = last = time.monotonic()
         for number, places in enumerate(order(len(parts[0]), len(parts))):
-            # Only an even number of rounds is fair to all.
+            # Only an even number of rounds is fair to all; two more take twice the last one, without a first's trials.
+            before, last = last, time.monotonic()
             if samplings[0].iters is None and number and not number % 2:
                 spent = (results.spent() / sampling.budget for results, sampling in zip(found, samplings, strict=True))
-                before, pair = pair, time.monotonic()
-                if 2 * pair - before - begun > self._longest or (number >= LEAST and min(spent) >= 1):
+                if last + 2 * (last - before) > begun + self._longest or (number >= LEAST and min(spent) >= 1):
                     break
             for place in places:
                 ranks = self.arms[place].ranks[number % len(self.arms[place].ranks)]
-                if isinstance(ranks, Supervisor):
-                    at_work = f"round {number + 1} of {len(parts[0])}, {self._words(place, cases)}"
-                    ranks.tell = partial(self._tell, at_work, self._so_far(cases, found))
-                    ranks.tell("")
+                at_work = f"round {number + 1} of {len(parts[0])}, {self._words(place, cases)}"
+                ranks.tell = partial(self._tell, at_work, self._so_far(cases, found))
                 found[place].measure_or_fail(ranks, parts[place][number], number)
         return [results.merged() for results in found]
 

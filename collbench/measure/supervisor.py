@@ -314,11 +314,13 @@ class Supervisor:
     named: tuple[str, ...] = ()
     library: Library | None = None
     existing: Sequence[Result] = ()  # rows that are not to be measured
-    tell: Tell = lambda words: None  # called with the implementation and the phase that are at work
     greeting: WorkerHello = field(default_factory=WorkerHello)
     _workers: Workers | None = None
     _losses: list[Loss] = field(default_factory=list)
     _wedged: int | None = None  # the number of a process that does not even end when it is killed
+
+    def __post_init__(self) -> None:
+        self.tell: Tell = lambda words: None  # called with the implementation and the phase that are at work
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

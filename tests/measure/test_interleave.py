@@ -5,12 +5,14 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError, UsageError
+from collbench.measure import interleave
 from collbench.measure.interleave import (
     LEAST,
     ROUNDS,
@@ -49,6 +51,7 @@ class Acted:
     answer: Answer = lambda asked, name, round_: measured(asked, name, 1e-3, 1e-3)
     greeting: WorkerHello = field(default_factory=WorkerHello)
     orders: list[tuple[tuple[str, ...], Sampling, dict[str, int]]] = field(default_factory=list)
+    tell: Callable[[str], None] = lambda words: None
     refusal: str = ""
 
     def __enter__(self) -> "Acted":
@@ -64,6 +67,7 @@ class Acted:
         self, asked: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
     ) -> Iterator[Result]:
         self.log.append(self.setting)
+        self.tell("at it")
         self.orders.append((tuple(names), sampling, dict(launches or {})))
         for name in names:
             yield self.answer(asked, name, len(self.orders))
@@ -187,6 +191,40 @@ def test_a_case_ends_once_its_budget_is_spent() -> None:
         results, _ = carried_out(a=answer, b=answer)
         found = [len(result.rounds) for arm in results for result in arm if isinstance(result, Measurement)]
         assert found == [rounds] * 4, share
+
+
+def test_no_round_begins_that_ends_after_twice_the_budgets_but_for_the_first_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock that goes on while ranks measure, three times as long in the first round, which has trials."""
+    budget = asked_for().sampling.budget
+    for seconds, rounds in ((0.1, ROUNDS), (0.19, ROUNDS), (0.24, 6), (0.3, 4), (0.4, 2), (5.0, 2)):
+        now = [0.0]
+        monkeypatch.setattr(interleave, "time", SimpleNamespace(monotonic=lambda now=now: now[0]))
+
+        def answer(asked: Case, name: str, round_: int, seconds: float = seconds, now: list[float] = now) -> Result:
+            now[0] += budget * seconds / len(NAMES) * (3 if round_ == 1 else 1)
+            return measured(asked, name, 1e-3, launches=1)
+
+        ranks = [Acted(name, [], answer) for name in "ab"]
+        with Interleaving("cpu", arms(*ranks), bounded=True) as pair:
+            (result, *_), _ = (pair.results(0, place) for place in (0, 1))
+        assert isinstance(result, Measurement)
+        assert len(result.rounds) == rounds, seconds
+        assert seconds == 5.0 or now[0] <= 2 * (2 * budget), seconds
+
+
+def test_what_is_at_work_is_told_with_the_times_of_what_was_measured() -> None:
+    told: list[str] = []
+    few, many = arms(Acted("a", []), Acted("b", []))
+    pair = Interleaving("cpu", [few._replace(name="2 ranks"), many._replace(name="4 ranks")])
+    pair.tell = told.append
+    with pair:
+        pair.results(0, 0)
+    assert told[0] == f"round 1 of {ROUNDS}, 2 ranks: at it"
+    assert told[1] == f"round 1 of {ROUNDS}, 4 ranks: at it\n2 ranks: one 1 ms, two 1 ms"
+    assert told[-1].splitlines()[1:] == ["2 ranks: one 1 ms, two 1 ms", "4 ranks: one 1 ms, two 1 ms"]
+    assert len(told) == 2 * ROUNDS
 
 
 def spoilt(name: str, round_: int, answer: Answer) -> Answer:

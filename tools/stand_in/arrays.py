@@ -108,4 +108,5 @@ class Arrays:
         chosen = stream or self._machine.current_stream()
         chosen.enqueue(lambda: took.append(a._numbers.copy()))
         chosen.synchronize()
+        self._machine.taken += took[0].nbytes
         return took[0]
