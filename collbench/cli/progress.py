@@ -25,25 +25,23 @@ def waiting(what: str) -> Iterator[Callable[[str], None]]:
     Yields a function that takes what is at work, in lines, which stand there instead.  Without a terminal the first of
     them is printed every few seconds.
     """
-    if not (what and is_leader(launched())):
-        yield lambda words: None
-    elif not obeys(sys.stderr):
-        due = time.monotonic() + SECONDS
-
-        def say_seldom(words: str) -> None:
-            nonlocal due
-            if time.monotonic() > due:
-                say(f"collbench: at work: {words.splitlines()[0]}")
-                due = time.monotonic() + SECONDS
-
-        yield say_seldom
-        due = math.inf
-    else:
+    waits = bool(what) and is_leader(launched())
+    if waits and obeys(sys.stderr):
         from rich.progress import TextColumn, TimeElapsedColumn
 
         with _progress(TextColumn("{task.description}", markup=False), TimeElapsedColumn()) as progress:
             task = progress.add_task(what, total=None)
             yield lambda words: progress.update(task, description=words)
+        return
+    due = time.monotonic() + SECONDS if waits else math.inf
+
+    def say_seldom(words: str) -> None:
+        nonlocal due
+        if time.monotonic() > due:
+            say(f"collbench: at work: {words.splitlines()[0]}")
+            due = time.monotonic() + SECONDS
+
+    yield say_seldom
 
 
 def _progress(*columns: Any, live: bool = True) -> Any:

@@ -171,8 +171,8 @@ class Joined:
         """Allow the time of another step of the case, and end if a signal has come."""
         signals.check()
         assert self._current
-        case, _ = self._current
-        self._current = case, name
+        case, before = self._current
+        self._current = case, name or before
         limit = seconds_for(case, self._sweep.sampling)
         if name not in self._started:  # its library starts
             limit = max(limit, find_platform(self._name).cold_start)

@@ -29,6 +29,8 @@ FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and he
 SUPERVISOR = "COLLBENCH_SUPERVISOR"  # the variable that gives the supervisor's process id
 PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI is started, before anything is received
 
+Tell = Callable[[str], None]  # takes what is at work, in words
+
 _ANSWERING = 1.0  # seconds for ranks that hang to say why
 _SIGNALS = 0.2  # seconds between two looks whether a signal has come
 _PAGE = struct.Struct("Q56s64s")  # how often something was begun, the implementation it was begun for, and the phase

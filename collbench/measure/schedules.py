@@ -94,6 +94,21 @@ def _sender(parts: Parts) -> Callable[[int, Recorder | None], None]:
     return send
 
 
+def _computer(parts: Parts) -> Callable[[int, int, int, Recorder | None], Moment]:
+    """Return a function that has a rank compute so many products, which a bucket waits for."""
+    products = parts.products
+
+    def compute(rank: int, bucket: int, count: int, recorder: Recorder | None) -> Moment:
+        begun = products.moment(rank) if recorder else 0.0
+        products.enqueue(rank, count)
+        computed = products.moment(rank)
+        if recorder:
+            recorder.computed(rank, bucket, begun, computed)
+        return computed
+
+    return compute
+
+
 def _communicate(parts: Parts) -> RunStep:
     send, buckets = _sender(parts), range(len(parts.operations))
 
@@ -107,42 +122,38 @@ def _communicate(parts: Parts) -> RunStep:
 
 
 def _compute(parts: Parts) -> RunStep:
-    products = parts.products
+    compute = _computer(parts)
     work = [(rank, sum(counts)) for rank, counts in parts.shares]
 
     def step(recorder: Recorder | None) -> Moments:
-        computed = []
-        for rank, count in work:
-            begun = products.moment(rank)
-            products.enqueue(rank, count)
-            computed.append(products.moment(rank))
-            if recorder:
-                recorder.computed(rank, 0, begun, computed[-1])
+        computed = [compute(rank, 0, count, recorder) for rank, count in work]
         return computed, computed
 
     return step
 
 
-def _sequential(parts: Parts) -> RunStep:
-    products, send = parts.products, _sender(parts)
-    work = [(rank, sum(counts)) for rank, counts in parts.shares]
+def _in_order(parts: Parts, work: Sequence[Sequence[tuple[int, int]]]) -> RunStep:
+    """Enqueue for each bucket the products that it waits for, by rank, and then the bucket."""
+    products, compute, send = parts.products, _computer(parts), _sender(parts)
 
     def step(recorder: Recorder | None) -> Moments:
-        computed = []
-        for rank, count in work:
-            begun = products.moment(rank) if recorder else 0.0
-            products.enqueue(rank, count)
-            computed.append(products.moment(rank))
-            products.hand_over(rank)
-            if recorder:
-                recorder.computed(rank, 0, begun, computed[-1])
-        for bucket, _ in enumerate(parts.operations):
+        computed: dict[int, Moment] = {}
+        for bucket, counts in enumerate(work):
+            for rank, count in counts:
+                computed[rank] = compute(rank, bucket, count, recorder)
+                products.hand_over(rank)
             send(bucket, recorder)
         done = parts.moments()
-        for rank, _ in work:
+        for rank in computed:
             products.take_over(rank)
-        return computed, done
+        return list(computed.values()), done
 
+    return step
+
+
+def _sequential(parts: Parts) -> RunStep:
+    everything = [(rank, sum(counts)) for rank, counts in parts.shares]
+    step = _in_order(parts, [everything, *([] for _ in parts.operations[1:])])
     return step if parts.platform.compute.queued else _sequential_at_once(parts, step)
 
 
@@ -171,25 +182,10 @@ def _stream(parts: Parts) -> RunStep:
     """
     if any(operation.host_driven for operation in parts.operations):
         raise Unsupported("the host drives it, and cannot enqueue what is to be computed meanwhile")
-    products, work, send = parts.products, parts.shares, _sender(parts)
-
-    def step(recorder: Recorder | None) -> Moments:
-        computed: dict[int, Moment] = {}
-        for bucket, _ in enumerate(parts.operations):
-            for rank, shares in work:
-                begun = products.moment(rank) if recorder else None
-                products.enqueue(rank, shares[bucket])
-                computed[rank] = products.moment(rank)
-                if recorder and begun:
-                    recorder.computed(rank, bucket, begun, computed[rank])
-                products.hand_over(rank)
-            send(bucket, recorder)
-        done = parts.moments()
-        for rank, _ in work:
-            products.take_over(rank)
-        return list(computed.values()), done
-
-    return step
+    work = []
+    for bucket, _ in enumerate(parts.operations):
+        work.append([(rank, counts[bucket]) for rank, counts in parts.shares])
+    return _in_order(parts, work)
 
 
 def _compute_meanwhile(products: Products, rank: int, count: int, polled: Sequence[Pending]) -> None:

@@ -14,9 +14,9 @@ from collbench.algorithms import find
 from collbench.cases import Sweep
 from collbench.host import signals
 from collbench.measure.interleave import Arm, Interleaving, Starts
-from collbench.measure.protocol import Opened, WorkerHello
+from collbench.measure.protocol import Opened, Tell, WorkerHello
 from collbench.measure.resumed import ResumedRun
-from collbench.measure.supervisor import Supervisor, Tell
+from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
 from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.results import Result

@@ -67,7 +67,7 @@ def scaling_run(platform: str, scaling: Scaling) -> Interleaving:
         sweep = scaling.sweep_of(ranks)
         arms.append(Arm((Supervisor(platform, sweep),), sweep, f"{ranks} ranks"))
     cases = [together for mode in scaling.modes for together in scaling.cases(mode)]
-    return Interleaving(platform, arms, cases, first=-1, bounded=True)  # the topology of all
+    return Interleaving(platform, arms, cases, first=-1)  # the topology of all
 
 
 def overlap_steps(step: Step, platform: str, buckets: Sequence[int], ctas: Sequence[int] = ()) -> tuple[Step, ...]:
@@ -103,4 +103,4 @@ def overlap_run(platform: str, sweep: Sweep) -> Interleaving:
             names = names[:1]
         part = replace(sweep, steps=(step,), implementations=names, sampling=share)
         arms.append(Arm((ranks[step.ctas],), part, f"{LIMIT}={step.ctas}" if step.ctas else ""))
-    return Interleaving(platform, arms, bounded=True)
+    return Interleaving(platform, arms)

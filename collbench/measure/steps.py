@@ -20,7 +20,7 @@ from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.sampling import Candidate, Heartbeat, Subject, sample_in_turn
 from collbench.measure.schedules import Moments, Parts, Recorder, RunStep, find_schedule, refuse
 from collbench.platforms.interface import Platform, Prepared
-from collbench.platforms.products import Products, at
+from collbench.platforms.products import at
 from collbench.platforms.scheduling import RunQueue
 from collbench.results import CheckFailure, Note, Result, StepTimes
 from collbench.results.facts import Scheduling
@@ -176,10 +176,7 @@ def measure_steps(
         CaseFailed: A kernel gave up waiting; the platform must then be opened anew.
 
     """
-    assert case.step
-    with platform.team.agreeing():
-        products = platform.compute.products(case.step.size, partial(heartbeat, implementations[0].name))
-    subject = _Steps(case, platform, sampling, launches or {}, heartbeat, products)
+    subject = _Steps(case, platform, sampling, launches or {}, heartbeat)
     return sample_in_turn(subject, implementations, sampling, heartbeat)
 
 
@@ -187,17 +184,13 @@ class _Steps(Subject):
     """Steps of a case, with the matrices and the clocks that all candidates share."""
 
     def __init__(
-        self,
-        case: Case,
-        platform: Platform,
-        sampling: Sampling,
-        known: Mapping[str, int],
-        heartbeat: Heartbeat,
-        products: Products,
+        self, case: Case, platform: Platform, sampling: Sampling, known: Mapping[str, int], heartbeat: Heartbeat
     ) -> None:
         assert case.step
         self.case, self.platform, self.sampling, self.known = case, platform, sampling, known
-        self.heartbeat, self.products = heartbeat, products
+        self.heartbeat = heartbeat
+        with platform.team.agreeing():
+            self.products = platform.compute.products(case.step.size, partial(heartbeat, ""))
         self.clocks = Clocks(platform.team)
         self.clocks.read()
         self.schedule = find_schedule(case.step.schedule)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from collbench.host import processes, signals
 from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
 from collbench.measure import protocol
-from collbench.measure.protocol import UNKNOWN, Installation, WorkerHello, installation, refuse_other
+from collbench.measure.protocol import UNKNOWN, Installation, Tell, WorkerHello, installation, refuse_other
 from collbench.measure.resumed import tasks
 from collbench.measure.watchdog import no_progress
 from collbench.platforms import find_platform
@@ -66,10 +66,6 @@ _LAST = {
     SourceError.__name__: (1, "its kernel could not be compiled: tried no more"),
 }
 """After how many such losses, in whichever cases, an implementation is tried no more, and what is said of the rest."""
-
-
-Tell = Callable[[str], None]
-"""Called with what is at work, in words."""
 
 
 def rank_command(platform: str, ranks: int, library: Library | None = None) -> list[str]:
@@ -242,7 +238,8 @@ class Workers:
                 raise protocol.Closed
             before = beats
             beats, name, phase = self._heartbeat.read()
-            tell(": ".join(filter(None, (name, phase))))
+            if phase:
+                tell(f"{name}: {phase}" if name else phase)
             if beats != before:
                 since = time.monotonic()
             elif time.monotonic() - since > timeout:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from collbench.cases import Case, Sampling, Sweep
+from collbench.cases import COMPUTE, SEQUENTIAL, Case, Sampling, Step, Sweep
 from collbench.errors import PlatformError, UsageError
 from collbench.measure import interleave
 from collbench.measure.interleave import (
@@ -81,6 +81,12 @@ def asked_for() -> Sweep:
 def arms(*ranks: Acted) -> list[Arm]:
     """Each with the same to measure."""
     return [Arm((one,), asked_for()) for one in ranks]
+
+
+def steps(*ranks: Acted) -> list[Arm]:
+    """Each with the same step by another schedule."""
+    ways = zip(ranks, (COMPUTE, SEQUENTIAL), strict=True)
+    return [Arm((one,), replace(asked_for(), steps=(Step(1, 8, schedule=way),))) for one, way in ways]
 
 
 def carried_out(**answers: Answer) -> tuple[list[list[Result]], list[Acted]]:
@@ -207,23 +213,27 @@ def test_no_round_begins_that_ends_after_twice_the_budgets_but_for_the_first_two
             return measured(asked, name, 1e-3, launches=1)
 
         ranks = [Acted(name, [], answer) for name in "ab"]
-        with Interleaving("cpu", arms(*ranks), bounded=True) as pair:
+        with Interleaving("cpu", steps(*ranks)) as pair:
             (result, *_), _ = (pair.results(0, place) for place in (0, 1))
         assert isinstance(result, Measurement)
         assert len(result.rounds) == rounds, seconds
         assert seconds == 5.0 or now[0] <= 2 * (2 * budget), seconds
 
 
-def test_what_is_at_work_is_told_with_the_times_of_what_was_measured() -> None:
+def test_what_is_at_work_is_told_with_the_times_so_far_of_everything_that_takes_turns() -> None:
     told: list[str] = []
-    few, many = arms(Acted("a", []), Acted("b", []))
-    pair = Interleaving("cpu", [few._replace(name="2 ranks"), many._replace(name="4 ranks")])
+    pair = Interleaving("cpu", steps(Acted("a", []), Acted("b", [])))
     pair.tell = told.append
     with pair:
         pair.results(0, 0)
-    assert told[0] == f"round 1 of {ROUNDS}, 2 ranks: at it"
-    assert told[1] == f"round 1 of {ROUNDS}, 4 ranks: at it\n2 ranks: one 1 ms, two 1 ms"
-    assert told[-1].splitlines()[1:] == ["2 ranks: one 1 ms, two 1 ms", "4 ranks: one 1 ms, two 1 ms"]
+    times = ": one 1 ms, two 1 ms"
+    assert told[0] == f"round 1 of {ROUNDS}, 2 ranks, compute: at it\n2 ranks, compute: \n2 ranks, sequential: "
+    assert told[1].splitlines() == [
+        f"round 1 of {ROUNDS}, 2 ranks, sequential: at it",
+        f"2 ranks, compute{times}",
+        "2 ranks, sequential: ",
+    ]
+    assert told[-1].splitlines()[1:] == [f"2 ranks, compute{times}", f"2 ranks, sequential{times}"]
     assert len(told) == 2 * ROUNDS
 
 

@@ -245,7 +245,7 @@ def test_every_phase_that_may_last_is_begun_with_a_word_and_matrices_are_made_on
 
         list(measure_steps(a_case(2), [RING], platform, replace(QUICK, iters=2), heartbeat, launches))
         assert [phase for phase in dict.fromkeys(phase for _, phase in begun) if phase] == list(phases)
-        assert {name for name, _ in begun} == {RING.name}
+        assert {name for name, phase in begun if phase not in made} == {RING.name}
 
 
 def test_the_clocks_of_devices_are_set_anew_every_few_seconds(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
