@@ -189,6 +189,18 @@ def test_ranks_that_cannot_be_replaced_end_the_run_with_the_reason(ranks: Ranks,
         assert told(list(one.run())) == [("mpi", "error 79"), ("b", f"{reason}; the run ends here")]
 
 
+def test_a_beat_says_for_which_implementation_and_in_which_phase(tmp_path: Path) -> None:
+    ours, theirs = protocol.Heartbeat(tmp_path), protocol.Heartbeat(tmp_path)
+    assert theirs.read() == (0, "", "")
+    ours.beat("nccl", "first product of rank 1")
+    assert theirs.read() == (1, "nccl", "first product of rank 1")
+    ours.beat("a" * 100, "b" * 100)
+    count, name, phase = theirs.read()
+    assert (count, set(name), set(phase)) == (2, {"a"}, {"b"})
+    ours.beat("auto")
+    assert theirs.read() == (3, "auto", "")
+
+
 def test_ranks_hang_if_nothing_new_begins_for_the_timeout_and_the_time_that_their_bytes_take(
     ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
