@@ -5,7 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 
 from collbench.algorithms import Implementation
@@ -20,20 +20,8 @@ Moments = tuple[list[Moment], list[Moment]]
 """When local ranks had computed, and when they were done, in their order."""
 
 
-@dataclass
-class Recorder:
-    """Notes what local ranks did when, bucket by bucket, in a step that is traced."""
-
-    noted: list[tuple[int, str, int, Moment, Moment]] = field(default_factory=list)
-
-    def computed(self, rank: int, bucket: int, begun: Moment, ended: Moment) -> None:
-        """Note that a rank computed what a bucket waits for."""
-        self.noted.append((rank, COMPUTED, bucket, begun, ended))
-
-    def communicated(self, rank: int, bucket: int, begun: Moment, ended: Moment) -> None:
-        """Note that a rank communicated a bucket."""
-        self.noted.append((rank, COMMUNICATED, bucket, begun, ended))
-
+Recorder = list[tuple[int, str, int, Moment, Moment]]
+"""What local ranks did in a step that is traced: rank, COMPUTED or COMMUNICATED, bucket, begun, ended."""
 
 RunStep = Callable[[Recorder | None], Moments]
 """Carries out one step, or enqueues it."""
@@ -83,13 +71,13 @@ def _sender(parts: Parts) -> Callable[[int, Recorder | None], None]:
     launches = [operation.launch for operation in parts.operations]
 
     def send(bucket: int, recorder: Recorder | None) -> None:
-        begun = parts.moments() if recorder else []
+        begun = parts.moments() if recorder is not None else []
         join()
         launches[bucket](1)
         join()
-        if recorder:
+        if recorder is not None:
             for rank, start, end in zip(parts.platform.local, begun, parts.moments(), strict=True):
-                recorder.communicated(rank, bucket, start, end)
+                recorder.append((rank, COMMUNICATED, bucket, start, end))
 
     return send
 
@@ -99,11 +87,11 @@ def _computer(parts: Parts) -> Callable[[int, int, int, Recorder | None], Moment
     products = parts.products
 
     def compute(rank: int, bucket: int, count: int, recorder: Recorder | None) -> Moment:
-        begun = products.moment(rank) if recorder else 0.0
+        begun = products.moment(rank) if recorder is not None else 0.0
         products.enqueue(rank, count)
         computed = products.moment(rank)
-        if recorder:
-            recorder.computed(rank, bucket, begun, computed)
+        if recorder is not None:
+            recorder.append((rank, COMPUTED, bucket, begun, computed))
         return computed
 
     return compute
@@ -164,7 +152,7 @@ def _sequential_at_once(parts: Parts, traced: RunStep) -> RunStep:
     launches = [operation.launch for operation in parts.operations]
 
     def step(recorder: Recorder | None) -> Moments:
-        if recorder:
+        if recorder is not None:
             return traced(recorder)
         enqueue(rank, count)
         computed = clock()
@@ -216,13 +204,13 @@ def _begin_and_finish(parts: Parts, polled: bool) -> RunStep:
             start = products.moment(rank)
             _compute_meanwhile(products, rank, shares[bucket], pending[:bucket] if polled else ())
             sent.append(products.moment(rank))
-            if recorder:
-                recorder.computed(rank, bucket, start, sent[-1])
+            if recorder is not None:
+                recorder.append((rank, COMPUTED, bucket, start, sent[-1]))
             operation.begin()
         for bucket, operation in enumerate(pending):
             operation.finish()
-            if recorder:
-                recorder.communicated(rank, bucket, sent[bucket], products.moment(rank))
+            if recorder is not None:
+                recorder.append((rank, COMMUNICATED, bucket, sent[bucket], products.moment(rank)))
         return [sent[-1]], [products.moment(rank)]
 
     return step
@@ -267,9 +255,9 @@ def _thread(parts: Parts) -> RunStep:
             begun, computed = answer
             sent = parts.platform.clock.moment(rank)
             operation.launch(1)
-            if recorder:
-                recorder.computed(rank, bucket, begun, computed)
-                recorder.communicated(rank, bucket, sent, parts.platform.clock.moment(rank))
+            if recorder is not None:
+                recorder.append((rank, COMPUTED, bucket, begun, computed))
+                recorder.append((rank, COMMUNICATED, bucket, sent, parts.platform.clock.moment(rank)))
         return [computed], [parts.platform.clock.moment(rank)]
 
     return step

@@ -129,7 +129,7 @@ def trace_step(step: RunStep, platform: Platform, seconds: float) -> tuple[Activ
     def length(step: Sequence[_Noted]) -> float:
         return max((ended for *_, ended in step), default=0.0) - min((begun for *_, begun, _ in step), default=0.0)
 
-    recorders = [Recorder() for _ in range(min(_TRACED_STEPS, max(1, int(_TRACED_SECONDS / seconds))))]
+    recorders: list[Recorder] = [[] for _ in range(min(_TRACED_STEPS, max(1, int(_TRACED_SECONDS / seconds))))]
     platform.launcher.synchronize()
     with platform.compute.stepping():
         for recorder in recorders:
@@ -137,8 +137,7 @@ def trace_step(step: RunStep, platform: Platform, seconds: float) -> tuple[Activ
     platform.launcher.synchronize()
     noted = []
     for recorder in recorders:
-        entries = recorder.noted
-        noted.append([(rank, what, bucket, at(begun), at(ended)) for rank, what, bucket, begun, ended in entries])
+        noted.append([(rank, what, bucket, at(begun), at(ended)) for rank, what, bucket, begun, ended in recorder])
     every = platform.team.exchange(noted)
     steps = [list(chain.from_iterable(ranks)) for ranks in zip(*every, strict=True)]
     median = sorted(steps, key=length)[len(steps) // 2]

@@ -236,12 +236,11 @@ class Workers:
                 return message
             if self._process.poll() is not None:
                 raise protocol.Closed
-            before = beats
-            beats, name, phase = self._heartbeat.read()
+            now, name, phase = self._heartbeat.read()
             if phase:
                 tell(f"{name}: {phase}" if name else phase)
-            if beats != before:
-                since = time.monotonic()
+            if now != beats:
+                beats, since = now, time.monotonic()
             elif time.monotonic() - since > timeout:
                 reasons = no_progress(timeout, phase), protocol.ask(self._server)
                 raise WorkersLost("; ".join(filter(None, reasons)), name, TimedOut.__name__)

@@ -92,15 +92,10 @@ class Chain:
             count >>= 1
         return (sign * (place + 1)).astype(np.int32)
 
-    def after(self, count: int) -> Matrix:
-        """The result of so many products: the rows of the start, in another order and with other signs."""
-        rows = self.rows(count)
-        result: Matrix = np.sign(rows, dtype=np.float32)[:, None] * self.start[np.abs(rows) - 1]
-        return result
-
     def failure(self, count: int, got: Matrix) -> GemmMismatch | None:
         """Return what is wrong with a result after so many products, or None."""
-        expected = self.after(count)
+        rows = self.rows(count)
+        expected = np.sign(rows).astype(np.float32)[:, None] * self.start[np.abs(rows) - 1]
         places: Sequence[NDArray[np.int64]] = np.nonzero(~(got == expected))  # so that NaN differs
         if not len(places[0]):
             return None
