@@ -101,6 +101,22 @@ extern "C" __global__ void compare(PARAMETER(u64) got, PARAMETER(u64) count, PAR
   finding.report((Verdict*)verdict);
 }
 
+// The result of a chain of matrix products (collbench/platforms/products.py) against its start: row r must be row
+// |rows[r]| - 1 of the start, times the sign of rows[r].  NaN is equal to nothing.
+extern "C" __global__ void compare_product(PARAMETER(u64) got, PARAMETER(u64) start, PARAMETER(u64) rows,
+                                           PARAMETER(unsigned) size, PARAMETER(u64) verdict) {
+  const u64 count = (u64)size * size, stride = (u64)gridDim.x * blockDim.x;
+  Finding finding;
+  for (u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x; at < count; at += stride, finding.seen++) {
+    const int row = ((const int*)rows)[at / size];
+    const float wanted = ((const float*)start)[(u64)((row < 0 ? -row : row) - 1) * size + at % size];
+    if (((const float*)got)[at] == (row < 0 ? -wanted : wanted)) continue;
+    finding.wrong++;
+    if (at < finding.first) finding.first = at;
+  }
+  finding.report((Verdict*)verdict);
+}
+
 // Elements that a thread bounds at once: one on a GPU, for want of registers; on a CPU a group, whose extremes are then
 // found once.
 #if defined(__CUDACC__)

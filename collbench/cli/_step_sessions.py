@@ -8,9 +8,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-import click
-
-from collbench.algorithms import choose, implementations, libraries, needs
+from collbench.algorithms import choose, implementations, needs
 from collbench.api.notices import RANKS, announced_if_slow, is_leader, say
 from collbench.api.requests import (
     SweepRequest,
@@ -19,7 +17,6 @@ from collbench.api.requests import (
     folder_name,
     measured_sweep,
     new_folder,
-    passed_over,
 )
 from collbench.cases import BUCKET_UNIT, Job, Step, Sweep
 from collbench.cli.options import sweep_request
@@ -32,7 +29,7 @@ from collbench.measure.predicted import PredictedSteps
 from collbench.measure.session import Session
 from collbench.measure.step_runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
 from collbench.measure.steps import LONGEST
-from collbench.platforms import find_platform, on_auto, platforms
+from collbench.platforms import find_platform, platforms
 from collbench.platforms.gpu.nccl import MOST_CTAS
 from collbench.platforms.layout import Layout
 from collbench.topology.system import System
@@ -41,6 +38,7 @@ from collbench.units import format_size, parse_numbers, parse_size
 STEPS = 4000  # of a straggler test: enough for an interval of p99.9
 MOST_MOMENTS = 500_000  # of ranks and steps of a row, which is one line of the run file
 SERIES = 16  # of each implementation in a straggler test, which take turns
+TRIAL = f"a matrix product is timed; {RANKS}"
 _NODES = 512  # of a described system, at most by default
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _FLOPS = {"FLOP": 1.0, "KFLOP": 1e3, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12, "PFLOP": 1e15}
@@ -70,16 +68,12 @@ def scale_session(options: Options) -> Session:
         run = PredictedSteps(system, scaling.sweep, options["noise"] / 100, scaling)
         folder = options["out"] or default_folder(sweep, f"scale-{folder_name(system, counts[-1])}")
         return modelled_session(run, scaling.sweep, folder)
-    platform = _platform_of(options["on"])
     counts = parse_ranks(given or "1,2")
-    slow = parse_slow(options["slow_rank"], counts[-1])
-    work = parse_work(options["compute"] or "10ms")
-    size = options["matrix"] or find_platform(platform).matrix
-    sweep = _measured_sweep(options, "4M", platform, counts[-1])
-    layout = Layout.of(replace(sweep, steps=(Step(1, size),)), needs(sweep.implementations, sweep.ranks, platform))
+    platform, sweep = _measured_sweep(options, "4M", counts[-1])
+    product = Step(1, options["matrix"] or find_platform(platform).matrix)
+    layout = Layout.of(replace(sweep, steps=(product,)), needs(sweep.implementations, sweep.ranks, platform))
     find_platform(platform).refuse_too_large(layout.nbytes, sum(counts))  # all ranks are there at once
-    step = Step(work.products(platform, size), size, slow=slow)
-    scaling = Scaling(replace(sweep, steps=(step,)), counts, modes)
+    scaling = Scaling(replace(sweep, steps=(_measured_step(options, platform, counts[-1]),)), counts, modes)
     folder = options["out"] or default_folder(sweep, "scale")
     return Session(scaling_run(platform, scaling), scaling.sweep, None, folder)
 
@@ -97,14 +91,11 @@ def overlap_session(options: Options) -> Session:
         run = PredictedSteps(system, sweep, options["noise"] / 100)
         folder = options["out"] or default_folder(sweep, f"overlap-{folder_name(system, sweep.ranks)}")
         return modelled_session(run, sweep, folder)
-    platform = _platform_of(options["on"])
-    sweep = _measured_sweep(options, "8M", platform, ranks)
-    slow = parse_slow(options["slow_rank"], _two_or_more(sweep.ranks))
+    platform, sweep = _measured_sweep(options, "8M", ranks)
+    ranks = _two_or_more(sweep.ranks)
     sizes = parse_buckets(options["buckets"], sweep.sizes[0])
-    size = options["matrix"] or find_platform(platform).matrix
-    work = parse_work(options["compute"] or "10ms")
-    step = Step(work.products(platform, size), size, slow=slow)
     ctas = parse_ctas(options["ctas"], sweep.implementations)
+    step = _measured_step(options, platform, ranks)
     sweep = replace(sweep, steps=overlap_steps(step, platform, sizes, ctas))
     return Session(overlap_run(platform, sweep), sweep, None, options["out"] or default_folder(sweep, "overlap"))
 
@@ -121,18 +112,14 @@ def stragglers_session(options: Options, joined: tuple[int, int] | None) -> Sess
     *joined* is the rank and the number of processes of an outside launcher.
     """
     work = parse_work(options["compute"] or "1ms")
-    request = _request(options, "64K", on=options["on"], ranks=options["ranks"], impl=options["impl"] or "library,auto")
-    platform, sweep = measured_sweep(request, joined)
+    platform, sweep = _measured_sweep(options, "64K", options["ranks"], joined)
     if sweep.ranks < 2:
         raise UsageError("--ranks 1 has nobody to be late for; give at least 2")
     most, steps = MOST_MOMENTS // sweep.ranks, options["steps"]
     if steps is not None and not SERIES <= steps <= most:
         raise UsageError(f"--steps {steps} is not possible with {sweep.ranks} ranks; choose from {SERIES} to {most}")
     slow = parse_slow(options["slow_rank"], sweep.ranks)
-    if not options["impl"]:  # a library once, not by every method of calling it
-        names = tuple(name for name in sweep.implementations if not implementations()[name].calls)
-        sweep = replace(sweep, implementations=names)
-    with announced_if_slow(RANKS):
+    with announced_if_slow(TRIAL):
         step = replace(calibrated(work, platform, sweep, joined), slow=slow)
     # A few long series, none so long that the ranks seem to hang.
     count = steps or min(STEPS, most)
@@ -204,24 +191,29 @@ def _request(options: Options, gradients: str, **more: Any) -> SweepRequest:
     return sweep_request(given, minbytes=size, maxbytes=size, starts=1, **more)
 
 
-def _measured_sweep(options: Options, gradients: str, platform: str, ranks: int | None) -> Sweep:
-    """Return the sweep on a platform, by default of the libraries and what should be the fastest of the others."""
-    names = [*(name for name in libraries() if name in choose("library", platform)), "auto"]
-    request = _request(options, gradients, on=platform, ranks=ranks, impl=options["impl"] or ",".join(names))
-    return measured_sweep(request)[1]
+def _measured_sweep(
+    options: Options, gradients: str, ranks: int | None, joined: tuple[int, int] | None = None
+) -> tuple[str, Sweep]:
+    """Return a platform and the sweep there, by default of its library and what should be the fastest of the others."""
+    request = _request(options, gradients, on=options["on"], ranks=ranks, impl=options["impl"] or "library,auto")
+    platform, sweep = measured_sweep(request, joined)
+    if not options["impl"]:  # a library once, not by every method of calling it
+        names = tuple(name for name in sweep.implementations if not implementations()[name].calls)
+        sweep = replace(sweep, implementations=names)
+    return platform, sweep
+
+
+def _measured_step(options: Options, platform: str, ranks: int) -> Step:
+    """Return a step of so many ranks; one is started to time a product."""
+    work, slow = parse_work(options["compute"] or "10ms"), parse_slow(options["slow_rank"], ranks)
+    size = options["matrix"] or find_platform(platform).matrix
+    with announced_if_slow(TRIAL):
+        return Step(work.products(platform, size), size, slow=slow)
 
 
 def _described(on: str) -> System | None:
     """Return the described system that `--on` names, on which nothing runs; None for a platform."""
     return find_system(on, ("auto", *platforms())) if on not in ("auto", *platforms()) else None
-
-
-def _platform_of(on: str) -> str:
-    """Return the platform that `--on` names; stderr says where another one is there but cannot be used."""
-    platform = on_auto() if on == "auto" else find_platform(on).name
-    if remark := passed_over(on, platform):
-        click.echo(f"collbench: {remark}", err=True)
-    return platform
 
 
 def _described_step(options: Options) -> Step:
@@ -309,10 +301,7 @@ def parse_ctas(text: str | None, names: Sequence[str]) -> tuple[int, ...]:
         return ()
     if "nccl" not in names:
         raise UsageError(f"--ctas {text} limits NCCL, which is not measured here; leave it out, or add nccl on GPUs")
-    words = [word.strip() for word in text.split(",")]
-    for word in words:
-        if not (word.isdecimal() and word.isascii() and 1 <= int(word) <= MOST_CTAS):
-            raise UsageError(
-                f"--ctas {word or text} is no number of CTAs; give some from 1 to {MOST_CTAS}, such as 4,16"
-            )
-    return tuple(sorted(set(map(int, words))))
+    numbers = parse_numbers(text)
+    if not numbers or numbers[0] < 1 or numbers[-1] > MOST_CTAS:
+        raise UsageError(f"--ctas {text} is no number of CTAs; give some from 1 to {MOST_CTAS}, such as 4,16")
+    return tuple(numbers)

@@ -3,30 +3,45 @@
 Progress is on standard error, by rich, and only on a terminal that understands escape codes; a pipe has none of it.
 """
 
+import math
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from collbench.api.notices import is_leader
+from collbench.api.notices import SECONDS, is_leader, say
 from collbench.cli._process import coloured, obeys
 from collbench.host.launcher import launched
 from collbench.results import Result, Skipped
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Say on a terminal what is waited for and for how long; taken away before what follows."""
-    if not (what and obeys(sys.stderr) and is_leader(launched())):
-        yield
-        return
-    from rich.progress import TextColumn, TimeElapsedColumn
+def waiting(what: str) -> Iterator[Callable[[str], None]]:
+    """Say on a terminal what is waited for and for how long; taken away before what follows.
 
-    with _progress(TextColumn("{task.description}", markup=False), TimeElapsedColumn()) as progress:
-        progress.add_task(what, total=None)
-        yield
+    Yields a function that takes what is at work, in lines, which stand there instead.  Without a terminal the first of
+    them is printed every few seconds.
+    """
+    waits = bool(what) and is_leader(launched())
+    if waits and obeys(sys.stderr):
+        from rich.progress import TextColumn, TimeElapsedColumn
+
+        with _progress(TextColumn("{task.description}", markup=False), TimeElapsedColumn()) as progress:
+            task = progress.add_task(what, total=None)
+            yield lambda words: progress.update(task, description=words)
+        return
+    due = time.monotonic() + SECONDS if waits else math.inf
+
+    def say_seldom(words: str) -> None:
+        nonlocal due
+        if time.monotonic() > due:
+            say(f"collbench: at work: {words.splitlines()[0]}")
+            due = time.monotonic() + SECONDS
+
+    yield say_seldom
 
 
 def _progress(*columns: Any, live: bool = True) -> Any:

@@ -54,8 +54,8 @@ def run_session(
                     click.echo(line, err=True)
             if first.leader:
                 table.begin()
-            results = session.run()
-            with waiting("" if quiet or first.modelled else FIRST):
+            with waiting("" if quiet or first.modelled else FIRST) as tell:
+                results = session.run(tell)
                 begun = list(islice(results, 1))
             for result in chain(begun, results):
                 if first.leader:

@@ -167,16 +167,16 @@ class Joined:
             return f"rank{'s' * (len(ended) > 1)} {', '.join(map(str, ended))} ended"
         return self._platform.waits() if self._platform else ""
 
-    def _beat(self, name: str) -> None:
+    def _beat(self, name: str, phase: str = "") -> None:
         """Allow the time of another step of the case, and end if a signal has come."""
         signals.check()
         assert self._current
-        case, _ = self._current
-        self._current = case, name
+        case, before = self._current
+        self._current = case, name or before
         limit = seconds_for(case, self._sweep.sampling)
         if name not in self._started:  # its library starts
             limit = max(limit, find_platform(self._name).cold_start)
-        WATCHDOG.feed(limit)
+        WATCHDOG.feed(limit, phase)
 
     def failed(self, reason: str) -> Failed:
         """Return the row of what was carried out last."""

@@ -20,13 +20,14 @@ from typing import Any, NamedTuple, Protocol, Self
 from collbench.algorithms import implementations
 from collbench.cases import USUAL_STARTS, Case, Sampling, Sweep
 from collbench.errors import PlatformError, RanksLost, UsageError
-from collbench.measure.protocol import Opened, WorkerHello
+from collbench.measure.protocol import Opened, Tell, WorkerHello
 from collbench.measure.resumed import tasks
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library
 from collbench.results import Failed, Measurement, Result, StepTimes
 from collbench.stats import Pool
+from collbench.units import format_seconds
 
 Sampled = Measurement | StepTimes
 """What was sampled here, in rounds that can be joined."""
@@ -71,6 +72,8 @@ def shares(sampling: Sampling, rounds: int = ROUNDS) -> list[Sampling]:
 
 class Measures(Opened, Protocol):
     """What is needed of a Supervisor."""
+
+    tell: Tell
 
     def measure(
         self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
@@ -141,6 +144,18 @@ class ArmResults:
             seconds += sum(sum(result.times) * result.launches for result in results if isinstance(result, Sampled))
         return seconds
 
+    @property
+    def words(self) -> str:
+        """What is measured here, as far as arms differ."""
+        ranks = f"{self.case.ranks} rank{'s' if self.case.ranks > 1 else ''}"
+        return ", ".join((ranks, *(self.case.step.words[1:] if self.case.step else ())))
+
+    @property
+    def times(self) -> str:
+        """The times so far of each implementation."""
+        rows = [row for row in self.merged() if isinstance(row, Sampled) and row.right]
+        return ", ".join(f"{row.label} {format_seconds(row.typical)}" for row in rows)
+
     def merged(self) -> list[Result]:
         """Return one result for each implementation: samples of all rounds in order, or what was wrong in the last."""
         return [_merge(results) for results in self.rounds.values() if results]
@@ -188,6 +203,7 @@ class Interleaving(RankSets):
         self, platform: str, arms: Sequence[Arm], cases: Sequence[tuple[Case, ...]] = (), first: int = 0
     ) -> None:
         self.platform, self.arms, self._first = platform, arms, first
+        self.tell: Tell = lambda words: None  # called with what is at work, and lines with what is measured so far
         self.cases = cases or list(zip(*(arm.sweep.cases() for arm in arms), strict=True))
         self._done: dict[int, list[list[Result]]] = {}
 
@@ -221,16 +237,26 @@ class Interleaving(RankSets):
         samplings = [arm.sweep.sampling for arm in self.arms]
         found = [ArmResults.of(case, self.platform, arm.sweep) for case, arm in zip(cases, self.arms, strict=True)]
         parts = [shares(sampling) for sampling in samplings]
+        # Steps are as long as a user likes: then no round but the first two ends after twice the budgets of all arms.
+        last = time.monotonic()
+        end = last + 2 * sum(sampling.budget for sampling in samplings) if cases[0].step else math.inf
         for number, places in enumerate(order(len(parts[0]), len(parts))):
-            # Only an even number of rounds is fair to all.
-            if samplings[0].iters is None and number >= LEAST and not number % 2:
-                pairs = zip(found, samplings, strict=True)
-                if all(results.spent() >= sampling.budget for results, sampling in pairs):
+            # Only an even number of rounds is fair to all; two more take twice the last one, without a first's trials.
+            before, last = last, time.monotonic()
+            if samplings[0].iters is None and number and not number % 2:
+                spent = (results.spent() / sampling.budget for results, sampling in zip(found, samplings, strict=True))
+                if last + 2 * (last - before) > end or (number >= LEAST and min(spent) >= 1):
                     break
             for place in places:
-                starts = self.arms[place].ranks
-                found[place].measure_or_fail(starts[number % len(starts)], parts[place][number], number)
+                ranks = self.arms[place].ranks[number % len(self.arms[place].ranks)]
+                ranks.tell = self._telling(f"round {number + 1} of {len(parts[0])}", found, place)
+                found[place].measure_or_fail(ranks, parts[place][number], number)
         return [results.merged() for results in found]
+
+    def _telling(self, turn: str, found: Sequence[ArmResults], place: int) -> Tell:
+        """Return what tells of an arm's turn, with a line for each arm and its times so far."""
+        lines = "\n".join(f"{results.words}: {results.times}" for results in found)
+        return lambda phase: self.tell(f"{turn}, {found[place].words}: {phase}\n{lines}")
 
 
 class Starts(RankSets):

@@ -29,9 +29,11 @@ FOLDER = "COLLBENCH_LINK"  # the variable that names the folder of socket and he
 SUPERVISOR = "COLLBENCH_SUPERVISOR"  # the variable that gives the supervisor's process id
 PLATFORM = "COLLBENCH_PLATFORM"  # decides whether MPI is started, before anything is received
 
+Tell = Callable[[str], None]  # takes what is at work, in words
+
 _ANSWERING = 1.0  # seconds for ranks that hang to say why
 _SIGNALS = 0.2  # seconds between two looks whether a signal has come
-_PAGE = struct.Struct("Q56s")  # how often something was begun, and the implementation it was begun for
+_PAGE = struct.Struct("Q56s64s")  # how often something was begun, the implementation it was begun for, and the phase
 _NOT_ON_RANKS = ("analysis", "api", "cli", "formats", "model", "planner", "plots", "reports")  # packages
 _SOURCES = (".py", ".cu", ".cuh", ".hpp", ".cpp")
 
@@ -148,15 +150,15 @@ class Heartbeat:
             self._memory = mmap.mmap(file.fileno(), _PAGE.size)
         self._count = 0
 
-    def beat(self, implementation: str) -> None:
-        """Note that something begins for this implementation."""
+    def beat(self, implementation: str, phase: str = "") -> None:
+        """Note that something begins for this implementation, and if it has several phases, which."""
         self._count += 1
-        _PAGE.pack_into(self._memory, 0, self._count, implementation.encode()[:55])
+        _PAGE.pack_into(self._memory, 0, self._count, implementation.encode()[:55], phase.encode()[:63])
 
-    def read(self) -> tuple[int, str]:
-        """Return how often something was begun, and for which implementation last ("" before the first)."""
-        count, name = _PAGE.unpack_from(self._memory)
-        return count, name.rstrip(b"\0").decode()
+    def read(self) -> tuple[int, str, str]:
+        """Return how often something was begun, for which implementation last ("" before the first), and the phase."""
+        count, name, phase = _PAGE.unpack_from(self._memory)
+        return count, name.rstrip(b"\0").decode(), phase.rstrip(b"\0").decode()
 
 
 class Installation(NamedTuple):

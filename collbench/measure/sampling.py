@@ -22,8 +22,8 @@ from collbench.results.collectives import Measurement, Skipped
 from collbench.results.facts import CheckFailure, Note, Scheduling
 from collbench.stats import relative_halfwidth
 
-Heartbeat = Callable[[str], None]
-"""Called with the implementation that is about to run, before each time it does."""
+Heartbeat = Callable[..., None]
+"""Called with the implementation that is about to run, before each time it does, and perhaps with what it runs for."""
 
 _MOST_LAUNCHES = 2**16
 _WAIT = 3e-3, 30e-3  # seconds that a sample takes longer where a rank must wait for a core, a scheduler's tick or some

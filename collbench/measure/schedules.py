@@ -5,7 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 
 from collbench.algorithms import Implementation
@@ -20,20 +20,8 @@ Moments = tuple[list[Moment], list[Moment]]
 """When local ranks had computed, and when they were done, in their order."""
 
 
-@dataclass
-class Recorder:
-    """Notes what local ranks did when, bucket by bucket, in a step that is traced."""
-
-    noted: list[tuple[int, str, int, Moment, Moment]] = field(default_factory=list)
-
-    def computed(self, rank: int, bucket: int, begun: Moment, ended: Moment) -> None:
-        """Note that a rank computed what a bucket waits for."""
-        self.noted.append((rank, COMPUTED, bucket, begun, ended))
-
-    def communicated(self, rank: int, bucket: int, begun: Moment, ended: Moment) -> None:
-        """Note that a rank communicated a bucket."""
-        self.noted.append((rank, COMMUNICATED, bucket, begun, ended))
-
+Recorder = list[tuple[int, str, int, Moment, Moment]]
+"""What local ranks did in a step that is traced: rank, COMPUTED or COMMUNICATED, bucket, begun, ended."""
 
 RunStep = Callable[[Recorder | None], Moments]
 """Carries out one step, or enqueues it."""
@@ -83,15 +71,30 @@ def _sender(parts: Parts) -> Callable[[int, Recorder | None], None]:
     launches = [operation.launch for operation in parts.operations]
 
     def send(bucket: int, recorder: Recorder | None) -> None:
-        begun = parts.moments() if recorder else []
+        begun = parts.moments() if recorder is not None else []
         join()
         launches[bucket](1)
         join()
-        if recorder:
+        if recorder is not None:
             for rank, start, end in zip(parts.platform.local, begun, parts.moments(), strict=True):
-                recorder.communicated(rank, bucket, start, end)
+                recorder.append((rank, COMMUNICATED, bucket, start, end))
 
     return send
+
+
+def _computer(parts: Parts) -> Callable[[int, int, int, Recorder | None], Moment]:
+    """Return a function that has a rank compute so many products, which a bucket waits for."""
+    products = parts.products
+
+    def compute(rank: int, bucket: int, count: int, recorder: Recorder | None) -> Moment:
+        begun = products.moment(rank) if recorder is not None else 0.0
+        products.enqueue(rank, count)
+        computed = products.moment(rank)
+        if recorder is not None:
+            recorder.append((rank, COMPUTED, bucket, begun, computed))
+        return computed
+
+    return compute
 
 
 def _communicate(parts: Parts) -> RunStep:
@@ -107,42 +110,38 @@ def _communicate(parts: Parts) -> RunStep:
 
 
 def _compute(parts: Parts) -> RunStep:
-    products = parts.products
+    compute = _computer(parts)
     work = [(rank, sum(counts)) for rank, counts in parts.shares]
 
     def step(recorder: Recorder | None) -> Moments:
-        computed = []
-        for rank, count in work:
-            begun = products.moment(rank)
-            products.enqueue(rank, count)
-            computed.append(products.moment(rank))
-            if recorder:
-                recorder.computed(rank, 0, begun, computed[-1])
+        computed = [compute(rank, 0, count, recorder) for rank, count in work]
         return computed, computed
 
     return step
 
 
-def _sequential(parts: Parts) -> RunStep:
-    products, send = parts.products, _sender(parts)
-    work = [(rank, sum(counts)) for rank, counts in parts.shares]
+def _in_order(parts: Parts, work: Sequence[Sequence[tuple[int, int]]]) -> RunStep:
+    """Enqueue for each bucket the products that it waits for, by rank, and then the bucket."""
+    products, compute, send = parts.products, _computer(parts), _sender(parts)
 
     def step(recorder: Recorder | None) -> Moments:
-        computed = []
-        for rank, count in work:
-            begun = products.moment(rank) if recorder else 0.0
-            products.enqueue(rank, count)
-            computed.append(products.moment(rank))
-            products.hand_over(rank)
-            if recorder:
-                recorder.computed(rank, 0, begun, computed[-1])
-        for bucket, _ in enumerate(parts.operations):
+        computed: dict[int, Moment] = {}
+        for bucket, counts in enumerate(work):
+            for rank, count in counts:
+                computed[rank] = compute(rank, bucket, count, recorder)
+                products.hand_over(rank)
             send(bucket, recorder)
         done = parts.moments()
-        for rank, _ in work:
+        for rank in computed:
             products.take_over(rank)
-        return computed, done
+        return list(computed.values()), done
 
+    return step
+
+
+def _sequential(parts: Parts) -> RunStep:
+    everything = [(rank, sum(counts)) for rank, counts in parts.shares]
+    step = _in_order(parts, [everything, *([] for _ in parts.operations[1:])])
     return step if parts.platform.compute.queued else _sequential_at_once(parts, step)
 
 
@@ -153,7 +152,7 @@ def _sequential_at_once(parts: Parts, traced: RunStep) -> RunStep:
     launches = [operation.launch for operation in parts.operations]
 
     def step(recorder: Recorder | None) -> Moments:
-        if recorder:
+        if recorder is not None:
             return traced(recorder)
         enqueue(rank, count)
         computed = clock()
@@ -171,25 +170,10 @@ def _stream(parts: Parts) -> RunStep:
     """
     if any(operation.host_driven for operation in parts.operations):
         raise Unsupported("the host drives it, and cannot enqueue what is to be computed meanwhile")
-    products, work, send = parts.products, parts.shares, _sender(parts)
-
-    def step(recorder: Recorder | None) -> Moments:
-        computed: dict[int, Moment] = {}
-        for bucket, _ in enumerate(parts.operations):
-            for rank, shares in work:
-                begun = products.moment(rank) if recorder else None
-                products.enqueue(rank, shares[bucket])
-                computed[rank] = products.moment(rank)
-                if recorder and begun:
-                    recorder.computed(rank, bucket, begun, computed[rank])
-                products.hand_over(rank)
-            send(bucket, recorder)
-        done = parts.moments()
-        for rank, _ in work:
-            products.take_over(rank)
-        return list(computed.values()), done
-
-    return step
+    work = []
+    for bucket, _ in enumerate(parts.operations):
+        work.append([(rank, counts[bucket]) for rank, counts in parts.shares])
+    return _in_order(parts, work)
 
 
 def _compute_meanwhile(products: Products, rank: int, count: int, polled: Sequence[Pending]) -> None:
@@ -220,13 +204,13 @@ def _begin_and_finish(parts: Parts, polled: bool) -> RunStep:
             start = products.moment(rank)
             _compute_meanwhile(products, rank, shares[bucket], pending[:bucket] if polled else ())
             sent.append(products.moment(rank))
-            if recorder:
-                recorder.computed(rank, bucket, start, sent[-1])
+            if recorder is not None:
+                recorder.append((rank, COMPUTED, bucket, start, sent[-1]))
             operation.begin()
         for bucket, operation in enumerate(pending):
             operation.finish()
-            if recorder:
-                recorder.communicated(rank, bucket, sent[bucket], products.moment(rank))
+            if recorder is not None:
+                recorder.append((rank, COMMUNICATED, bucket, sent[bucket], products.moment(rank)))
         return [sent[-1]], [products.moment(rank)]
 
     return step
@@ -271,9 +255,9 @@ def _thread(parts: Parts) -> RunStep:
             begun, computed = answer
             sent = parts.platform.clock.moment(rank)
             operation.launch(1)
-            if recorder:
-                recorder.computed(rank, bucket, begun, computed)
-                recorder.communicated(rank, bucket, sent, parts.platform.clock.moment(rank))
+            if recorder is not None:
+                recorder.append((rank, COMPUTED, bucket, begun, computed))
+                recorder.append((rank, COMMUNICATED, bucket, sent, parts.platform.clock.moment(rank)))
         return [computed], [parts.platform.clock.moment(rank)]
 
     return step

@@ -14,7 +14,7 @@ from collbench.algorithms import find
 from collbench.cases import Sweep
 from collbench.host import signals
 from collbench.measure.interleave import Arm, Interleaving, Starts
-from collbench.measure.protocol import Opened, WorkerHello
+from collbench.measure.protocol import Opened, Tell, WorkerHello
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
@@ -143,8 +143,10 @@ class Session:
         """The core of each rank, where ranks are bound."""
         return self._ranks.greeting.cores
 
-    def run(self) -> Iterator[Result]:
-        """Yield what exists of a run that goes on, then each new result once it is on disk."""
+    def run(self, tell: Tell = lambda words: None) -> Iterator[Result]:
+        """Yield what exists of a run that goes on, then each new result once it is on disk; tell what is at work."""
+        if isinstance(self._ranks, Supervisor | Interleaving):
+            self._ranks.tell = tell
         for result in self._existing.results if self._existing else ():
             self.results.append(result)
             yield result
@@ -255,7 +257,8 @@ class PairedSession:
     def __exit__(self, *exception: Any) -> None:
         self._open.__exit__(*exception)
 
-    def run(self) -> Iterator[tuple[Result, Result]]:
+    def run(self, tell: Tell = lambda words: None) -> Iterator[tuple[Result, Result]]:
         """Yield the results of the two settings for each case and implementation once they are on disk."""
+        self._pair.tell = tell
         first, second = self.sessions
         yield from zip(first.run(), second.run(), strict=True)

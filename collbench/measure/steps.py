@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 from collbench.algorithms import Implementation
@@ -128,7 +129,7 @@ def trace_step(step: RunStep, platform: Platform, seconds: float) -> tuple[Activ
     def length(step: Sequence[_Noted]) -> float:
         return max((ended for *_, ended in step), default=0.0) - min((begun for *_, begun, _ in step), default=0.0)
 
-    recorders = [Recorder() for _ in range(min(_TRACED_STEPS, max(1, int(_TRACED_SECONDS / seconds))))]
+    recorders: list[Recorder] = [[] for _ in range(min(_TRACED_STEPS, max(1, int(_TRACED_SECONDS / seconds))))]
     platform.launcher.synchronize()
     with platform.compute.stepping():
         for recorder in recorders:
@@ -136,8 +137,7 @@ def trace_step(step: RunStep, platform: Platform, seconds: float) -> tuple[Activ
     platform.launcher.synchronize()
     noted = []
     for recorder in recorders:
-        entries = recorder.noted
-        noted.append([(rank, what, bucket, at(begun), at(ended)) for rank, what, bucket, begun, ended in entries])
+        noted.append([(rank, what, bucket, at(begun), at(ended)) for rank, what, bucket, begun, ended in recorder])
     every = platform.team.exchange(noted)
     steps = [list(chain.from_iterable(ranks)) for ranks in zip(*every, strict=True)]
     median = sorted(steps, key=length)[len(steps) // 2]
@@ -158,7 +158,7 @@ def measure_steps(
     implementations: Sequence[Implementation],
     platform: Platform,
     sampling: Sampling,
-    heartbeat: Heartbeat = lambda name: None,
+    heartbeat: Heartbeat = lambda *_: None,
     launches: Mapping[str, int] | None = None,
 ) -> Iterator[Result]:
     """*Collective*: yield one result for each implementation.
@@ -168,7 +168,7 @@ def measure_steps(
         implementations: What carries the collective out.
         platform: Where the ranks live.
         sampling: How long to measure.
-        heartbeat: Called with an implementation's name as a sign of life.
+        heartbeat: Called with an implementation's name, and what it is at, as a sign of life.
         launches: The number of steps of a series by implementation, where it is known from an earlier round.
 
     Raises:
@@ -189,11 +189,10 @@ class _Steps(Subject):
         self.case, self.platform, self.sampling, self.known = case, platform, sampling, known
         self.heartbeat = heartbeat
         with platform.team.agreeing():
-            self.products = platform.compute.products(case.step.size)
+            self.products = platform.compute.products(case.step.size, partial(heartbeat, ""))
         self.clocks = Clocks(platform.team)
         self.clocks.read()
         self.schedule = find_schedule(case.step.schedule)
-        self.miscomputed: CheckFailure | None = None
 
     def prepare(self, implementation: Implementation) -> Candidate | Result:
         case, platform, schedule = self.case, self.platform, self.schedule
@@ -205,12 +204,11 @@ class _Steps(Subject):
             parts = Parts(case, platform, self.products, operations)
             note = Note.of(schedule.remark(case.ranks))
             candidate = _StepCandidate(self, implementation.name, parts, schedule.prepare(parts), note)
-        _, failure = candidate.check(SEEDS[0])
+        self.products.reset()  # and not again: what all series of a round have computed is checked at its end
+        _, failure = candidate.check(SEEDS[0], "first check")
         return candidate.result(failure) if failure or self.sampling.check_only else candidate
 
     def after_samples(self) -> None:
-        # The products of all series so far: an error of any makes all times worthless, whatever communicated meanwhile.
-        self.miscomputed = self.products.check()
         self.clocks.read()
 
 
@@ -234,7 +232,7 @@ class _StepCandidate(Candidate):
         duration = LONGEST if sampling.steps else duration
         steps, most = 1, sampling.steps or MOST_STEPS
         while steps < most:
-            tried = [self._subject.clocks.series(self._take(steps).taken).seconds for _ in range(2)]
+            tried = [self._subject.clocks.series(self._take(steps, "calibration").taken).seconds for _ in range(2)]
             elapsed = min(tried) * steps
             if elapsed >= duration:
                 break
@@ -243,20 +241,20 @@ class _StepCandidate(Candidate):
         return None
 
     def sample(self) -> float:
-        return self._keep(self._take(self._steps))
+        return self._keep(self._take(self._steps, f"series {len(self.samples) + 1}"))
 
-    def _take(self, steps: int) -> TakenSeries:
-        """*Collective*: take one more series."""
-        taken = take_series(self._parts, self._step, self._with_heartbeat(steps))
+    def _take(self, steps: int, phase: str) -> TakenSeries:
+        """*Collective*: take one more series, for what the phase says."""
+        taken = take_series(self._parts, self._step, self._with_heartbeat(steps, phase))
         self._subject.clocks.origins = max(self._subject.clocks.origins, taken.origins)
         return taken
 
-    def _with_heartbeat(self, steps: int) -> Iterator[None]:
+    def _with_heartbeat(self, steps: int, phase: str) -> Iterator[None]:
         """Yield so often, with a sign of life now and then, which tells a step that takes long from one that hangs."""
         last = -math.inf
         for _ in range(steps):
             if (now := time.monotonic()) > last + _HEARTBEAT:
-                self._subject.heartbeat(self.name)
+                self._subject.heartbeat(self.name, phase)
                 last = now
             yield
 
@@ -269,26 +267,28 @@ class _StepCandidate(Candidate):
 
     def close(self) -> Result:
         subject = self._subject
-        taken, failure = self.check(SEEDS[3])
+        taken, failure = self.check(SEEDS[3], "last check")
         self._keep(taken)
         if self.name not in subject.known:  # a trace of the first round is enough
+            subject.heartbeat(self.name, "trace")
             self._activities = trace_step(self._step, subject.platform, min(self.samples))
-        return self.result(failure or subject.miscomputed)
+        return self.result(failure)
 
-    def check(self, seed: int) -> tuple[TakenSeries, CheckFailure | None]:
+    def check(self, seed: int, phase: str) -> tuple[TakenSeries, CheckFailure | None]:
         """Take a series of known data; return it with what is wrong in the buffers, next to them, or in the matrices.
 
-        In place a result is the next step's input, so that only the result of a single step is known.
+        In place a result is the next step's input, so that only the result of a single step is known.  The matrices
+        hold the products of every series since the chains were started: one that went wrong in any of them makes all
+        times worthless, whatever communicated meanwhile.
         """
         subject = self._subject
         case, checker, products = subject.case, subject.platform.checker, subject.products
         wire = self._parts.operations[0].wire
         checker.fill(case, seed, wire)
-        products.reset()
-        taken = self._take(self._steps)
+        taken = self._take(self._steps, phase)
         if case.in_place and self._steps > 1:
             checker.fill(case, seed, wire)
-            self._take(1)
+            self._take(1, phase)
         failure = checker.check(case, seed, wire) if subject.schedule.communicates else None
         failure = failure or checker.overrun(case)
         if not failure and subject.schedule.computes:

@@ -26,8 +26,9 @@ from collbench.host import processes, signals
 from collbench.host.isolation import isolated
 from collbench.host.launcher import unlaunched
 from collbench.measure import protocol
-from collbench.measure.protocol import UNKNOWN, Installation, WorkerHello, installation, refuse_other
+from collbench.measure.protocol import UNKNOWN, Installation, Tell, WorkerHello, installation, refuse_other
 from collbench.measure.resumed import tasks
+from collbench.measure.watchdog import no_progress
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import Library, own
 from collbench.results import Result
@@ -218,20 +219,20 @@ class Workers:
                 raise PlatformError(f"the ranks did not start within {self._startup:g} s{self._printed()}")
 
     def measure(
-        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int]
+        self, case: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int], tell: Tell
     ) -> Iterator[Result]:
-        """Yield results as they come; WorkersLost if the ranks die, hang or give up."""
+        """Yield results as they come, and tell what is at work; WorkersLost if the ranks die, hang or give up."""
         assert self._channel
         how = {"implementations": list(names), "sampling": asdict(sampling), "launches": dict(launches)}
         try:
             self._channel.send({"case": {**case_fields(case), **how}})
-            while "done" not in (message := self._receive(case)):
+            while "done" not in (message := self._receive(case, tell)):
                 if result := to_result(message["result"]):
                     yield result
         except protocol.Closed:
             raise WorkersLost(self._last_words(), self._heartbeat.read()[1]) from None
 
-    def _receive(self, case: Case) -> dict[str, Any]:
+    def _receive(self, case: Case, tell: Tell) -> dict[str, Any]:
         """Return the next message; WorkersLost if for too long nothing new is begun."""
         assert self._channel
         timeout = seconds_for(case, self._sweep.sampling)
@@ -244,11 +245,14 @@ class Workers:
                 return message
             if self._process.poll() is not None:
                 raise protocol.Closed
-            if (now := self._heartbeat.read()[0]) != beats:
+            now, name, phase = self._heartbeat.read()
+            if phase:
+                tell(f"{name}: {phase}" if name else phase)
+            if now != beats:
                 beats, since = now, time.monotonic()
             elif time.monotonic() - since > timeout:
-                reasons = f"no progress for {timeout:.0f} s (--timeout)", protocol.ask(self._server)
-                raise WorkersLost("; ".join(filter(None, reasons)), self._heartbeat.read()[1], TimedOut.__name__)
+                reasons = no_progress(timeout, phase), protocol.ask(self._server)
+                raise WorkersLost("; ".join(filter(None, reasons)), name, TimedOut.__name__)
 
     def _last_words(self) -> str:
         """Return why the ranks ended, from what they and the launcher printed."""
@@ -327,6 +331,9 @@ class Supervisor:
     _workers: Workers | None = None
     _losses: list[Loss] = field(default_factory=list)
     _wedged: int | None = None  # the number of a process that does not even end when it is killed
+
+    def __post_init__(self) -> None:
+        self.tell: Tell = lambda words: None  # called with the implementation and the phase that are at work
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -412,7 +419,7 @@ class Supervisor:
                 self._start_again(waiting[0])
             assert self._workers
             try:
-                for result in self._workers.measure(case, waiting, sampling, launches or {}):
+                for result in self._workers.measure(case, waiting, sampling, launches or {}, self.tell):
                     waiting.remove(result.implementation)
                     yield result
                 if waiting:

@@ -25,6 +25,11 @@ _BEFORE = 1.5  # seconds before rank 0 ends all, in which another rank says what
 _ABORT = 2.0  # seconds that MPI_Abort gets, which may wait for a lock that a hung thread holds
 
 
+def no_progress(seconds: float, phase: str) -> str:
+    """Return the reason for the end of what made no progress for so long."""
+    return f"no progress for {seconds:.0f} s (--timeout)" + (f" in the phase: {phase}" if phase else "")
+
+
 class Phase(Enum):
     """How far the processes are, which decides how one that fails tells the others."""
 
@@ -44,7 +49,7 @@ class Watchdog:
         self.hanging = False  # whether a library or device hangs, for which this process's exit would wait
         self._rank = 0
         self._losing = threading.Lock()
-        self.seconds, self._deadline = START, 0.0
+        self.seconds, self._deadline, self._doing = START, 0.0, ""
         self._stopped = threading.Event()
 
     def start(self, rank: int) -> None:
@@ -53,9 +58,9 @@ class Watchdog:
         self.feed(START)
         threading.Thread(target=self._watch, args=(self._stopped,), daemon=True).start()
 
-    def feed(self, seconds: float) -> None:
-        """Allow that many seconds for what begins now."""
-        self.seconds, self._deadline = seconds, time.monotonic() + seconds
+    def feed(self, seconds: float, phase: str = "") -> None:
+        """Allow that many seconds for what begins now, which is that phase of it."""
+        self.seconds, self._deadline, self._doing = seconds, time.monotonic() + seconds, phase
 
     def stop(self) -> None:
         """Watch no more: none waits for another, and what follows may take as long as it likes."""
@@ -74,7 +79,7 @@ class Watchdog:
             before, came = came, signals.unanswered()
             if came and came == before and not self._rank:  # which has to say so before the launcher kills it
                 break
-        what = f"no progress for {self.seconds:.0f} s (--timeout)"
+        what = no_progress(self.seconds, self._doing)
         if came:
             what = f"{signal.Signals(came).name} came, and nothing goes on"
         reason = "; ".join(filter(None, (what, self.waits())))

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,7 +21,7 @@ from collbench.errors import CaseFailed, CollbenchError
 from collbench.host import processes
 from collbench.measure import protocol
 from collbench.measure.protocol import FOLDER, PLATFORM, SUPERVISOR, UNKNOWN, Installation, installation, refuse_other
-from collbench.measure.sampling import measure
+from collbench.measure.sampling import Heartbeat, measure
 from collbench.platforms import compiler, find_platform, open_platform
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
@@ -49,7 +49,7 @@ def execute_case(
     names: Sequence[str],
     platform: Platform,
     sampling: Sampling,
-    heartbeat: Callable[[str], None],
+    heartbeat: Heartbeat,
     launches: Mapping[str, int] | None = None,
 ) -> Iterator[Result]:
     """*Collective*: measure a case, its steps or its training, or trace it; yield a result of each implementation.
@@ -137,7 +137,7 @@ def serve(world: Team, channel: protocol.Channel | None, heartbeat: protocol.Hea
     if channel:
         channel.send(hello)
         threading.Thread(target=protocol.answer, args=(Path(os.environ[FOLDER]), platform.waits), daemon=True).start()
-    beat = heartbeat.beat if channel else lambda name: None
+    beat = heartbeat.beat if channel else lambda *_: None
     while order := _next_order(world, channel).get("case"):
         names, sampling = order["implementations"], Sampling(**order["sampling"])
         for result in execute_case(to_case(order), names, platform, sampling, beat, order["launches"]):

@@ -63,9 +63,9 @@ class Chain:
     rank: int
 
     @cached_property
-    def _random(self) -> tuple[NDArray[np.int64], NDArray[np.float32], Matrix]:
+    def _random(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Matrix]:
         draws = np.random.default_rng((self.size, self.rank))
-        order, signs = draws.permutation(self.size), draws.choice([-1.0, 1.0], self.size).astype(np.float32)
+        order, signs = draws.permutation(self.size), draws.choice([-1, 1], self.size)
         return order, signs, draws.integers(-_LARGEST, _LARGEST + 1, (self.size, self.size)).astype(np.float32)
 
     @property
@@ -81,21 +81,21 @@ class Chain:
         """What the first product multiplies."""
         return self._random[2]
 
-    def after(self, count: int) -> Matrix:
-        """The result of so many products: the rows of the start, in another order and with other signs."""
-        order, signs, start = self._random
-        place, sign = np.arange(self.size), np.ones(self.size, np.float32)
+    def rows(self, count: int) -> NDArray[np.int32]:
+        """Return which row of the start each row of the result is after so many products: from 1 on, times its sign."""
+        order, signs, _ = self._random
+        place, sign = np.arange(self.size), np.ones(self.size, np.int64)
         while count:  # by squaring: the permutation of 2, 4, 8, ... products
             if count & 1:
                 place, sign = order[place], sign * signs[place]
             order, signs = order[order], signs * signs[order]
             count >>= 1
-        result: Matrix = sign[:, None] * start[place]
-        return result
+        return (sign * (place + 1)).astype(np.int32)
 
     def failure(self, count: int, got: Matrix) -> GemmMismatch | None:
         """Return what is wrong with a result after so many products, or None."""
-        expected = self.after(count)
+        rows = self.rows(count)
+        expected = np.sign(rows).astype(np.float32)[:, None] * self.start[np.abs(rows) - 1]
         places: Sequence[NDArray[np.int64]] = np.nonzero(~(got == expected))  # so that NaN differs
         if not len(places[0]):
             return None

@@ -16,17 +16,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 from click.testing import CliRunner
 
 from collbench.api import notices
+from collbench.cli import progress
 from collbench.cli.progress import LiveTable
 from collbench.cli.tables import Table, wrapped
 from collbench.results import Failed, Mismatch, Reported, Result, Skipped
 from tests.conftest import ROOT, Command, case, measurement, of_a_user
 
+WAITED = (1.0, 7.9, 8.1, 9.0, 15.0, 16.2, 30.0)  # seconds
 TABLE = Table("{size:>9}  {name:<10} {time:>9} {rate:>8}  {check}", ("rate",))
 CELLS = {"size": "8 B", "name": "mpi", "time": "1.5 us", "rate": "0.01", "check": "ok, picked one-shot-ll of them all"}
 RESULTS = ROOT / "results"
@@ -210,3 +213,16 @@ def test_ranks_that_start_slowly_are_waited_for_with_a_word(monkeypatch: pytest.
         raise ValueError("inside")
     assert ended == ["good", "failed"]
     assert len(lines) == 1
+
+
+def test_without_a_terminal_the_first_line_of_what_is_at_work_is_said_every_few_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for what, said in (("the first row", (8.1, 16.2, 30.0)), ("", ())):
+        now[0] = 0.0
+        with progress.waiting(what) as tell:
+            for now[0] in WAITED:
+                tell(f"after {now[0]} s\ntimes so far")
+        assert capsys.readouterr().err == "".join(f"collbench: at work: after {at} s\n" for at in said)

@@ -5,12 +5,14 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from collbench.cases import Case, Sampling, Sweep
+from collbench.cases import COMPUTE, SEQUENTIAL, Case, Sampling, Step, Sweep
 from collbench.errors import PlatformError, UsageError
+from collbench.measure import interleave
 from collbench.measure.interleave import (
     LEAST,
     ROUNDS,
@@ -49,6 +51,7 @@ class Acted:
     answer: Answer = lambda asked, name, round_: measured(asked, name, 1e-3, 1e-3)
     greeting: WorkerHello = field(default_factory=WorkerHello)
     orders: list[tuple[tuple[str, ...], Sampling, dict[str, int]]] = field(default_factory=list)
+    tell: Callable[[str], None] = lambda words: None
     refusal: str = ""
 
     def __enter__(self) -> "Acted":
@@ -64,6 +67,7 @@ class Acted:
         self, asked: Case, names: Sequence[str], sampling: Sampling, launches: Mapping[str, int] | None = None
     ) -> Iterator[Result]:
         self.log.append(self.setting)
+        self.tell("at it")
         self.orders.append((tuple(names), sampling, dict(launches or {})))
         for name in names:
             yield self.answer(asked, name, len(self.orders))
@@ -77,6 +81,12 @@ def asked_for() -> Sweep:
 def arms(*ranks: Acted) -> list[Arm]:
     """Each with the same to measure."""
     return [Arm((one,), asked_for()) for one in ranks]
+
+
+def steps(*ranks: Acted) -> list[Arm]:
+    """Each with the same step by another schedule."""
+    ways = zip(ranks, (COMPUTE, SEQUENTIAL), strict=True)
+    return [Arm((one,), replace(asked_for(), steps=(Step(1, 8, schedule=way),))) for one, way in ways]
 
 
 def carried_out(**answers: Answer) -> tuple[list[list[Result]], list[Acted]]:
@@ -187,6 +197,44 @@ def test_a_case_ends_once_its_budget_is_spent() -> None:
         results, _ = carried_out(a=answer, b=answer)
         found = [len(result.rounds) for arm in results for result in arm if isinstance(result, Measurement)]
         assert found == [rounds] * 4, share
+
+
+def test_no_round_begins_that_ends_after_twice_the_budgets_but_for_the_first_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock that goes on while ranks measure, three times as long in the first round, which has trials."""
+    budget = asked_for().sampling.budget
+    for seconds, rounds in ((0.1, ROUNDS), (0.19, ROUNDS), (0.24, 6), (0.3, 4), (0.4, 2), (5.0, 2)):
+        now = [0.0]
+        monkeypatch.setattr(interleave, "time", SimpleNamespace(monotonic=lambda now=now: now[0]))
+
+        def answer(asked: Case, name: str, round_: int, seconds: float = seconds, now: list[float] = now) -> Result:
+            now[0] += budget * seconds / len(NAMES) * (3 if round_ == 1 else 1)
+            return measured(asked, name, 1e-3, launches=1)
+
+        ranks = [Acted(name, [], answer) for name in "ab"]
+        with Interleaving("cpu", steps(*ranks)) as pair:
+            (result, *_), _ = (pair.results(0, place) for place in (0, 1))
+        assert isinstance(result, Measurement)
+        assert len(result.rounds) == rounds, seconds
+        assert seconds == 5.0 or now[0] <= 2 * (2 * budget), seconds
+
+
+def test_what_is_at_work_is_told_with_the_times_so_far_of_everything_that_takes_turns() -> None:
+    told: list[str] = []
+    pair = Interleaving("cpu", steps(Acted("a", []), Acted("b", [])))
+    pair.tell = told.append
+    with pair:
+        pair.results(0, 0)
+    times = ": one 1 ms, two 1 ms"
+    assert told[0] == f"round 1 of {ROUNDS}, 2 ranks, compute: at it\n2 ranks, compute: \n2 ranks, sequential: "
+    assert told[1].splitlines() == [
+        f"round 1 of {ROUNDS}, 2 ranks, sequential: at it",
+        f"2 ranks, compute{times}",
+        "2 ranks, sequential: ",
+    ]
+    assert told[-1].splitlines()[1:] == [f"2 ranks, compute{times}", f"2 ranks, sequential{times}"]
+    assert len(told) == 2 * ROUNDS
 
 
 def spoilt(name: str, round_: int, answer: Answer) -> Answer:

@@ -189,24 +189,42 @@ def test_ranks_that_cannot_be_replaced_end_the_run_with_the_reason(ranks: Ranks,
         assert told(list(one.run())) == [("mpi", "error 79"), ("b", f"{reason}; the run ends here")]
 
 
+def test_a_beat_says_for_which_implementation_and_in_which_phase(tmp_path: Path) -> None:
+    ours, theirs = protocol.Heartbeat(tmp_path), protocol.Heartbeat(tmp_path)
+    assert theirs.read() == (0, "", "")
+    ours.beat("nccl", "first product of rank 1")
+    assert theirs.read() == (1, "nccl", "first product of rank 1")
+    ours.beat("a" * 100, "b" * 100)
+    count, name, phase = theirs.read()
+    assert (count, set(name), set(phase)) == (2, {"a"}, {"b"})
+    ours.beat("auto")
+    assert theirs.read() == (3, "auto", "")
+
+
 def test_ranks_hang_if_nothing_new_begins_for_the_timeout_and_the_time_that_their_bytes_take(
     ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """1 s, and 100 MB of two ranks at 50 MB/s; the page turns four times, two seconds apart, then no more."""
-    looks, now = itertools.count(), 0.0
+    """1 s, and 100 MB of two ranks at 50 MB/s; the page turns four times, two seconds apart, then no more.
 
-    def look(page: protocol.Heartbeat) -> tuple[int, str]:
+    The phase that they are in is told as long as it lasts, and named by the reason in the end.
+    """
+    looks, now, told_of = itertools.count(), 0.0, []
+
+    def look(page: protocol.Heartbeat) -> tuple[int, str, str]:
         nonlocal now
         turns = next(looks)
         now = 2.0 * turns
-        return min(turns, 4), "b"
+        return min(turns, 4), "b", "calibration" if turns < 4 else "first product of rank 1"
 
     with ranks(timeout=1.0, a="time.sleep(60)") as one, monkeypatch.context() as made_up:
+        one.tell = told_of.append
         made_up.setattr(protocol.Heartbeat, "read", look)
         made_up.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: now))
         found = one.measure(case(nbytes=100_000_000), ["a", "b"], Sampling())
-        assert told([next(found)]) == [("b", "no progress for 5 s (--timeout)")]
-    assert next(looks) == 9  # once before; four turns; three looks, 6 s in which nothing turned; who it was
+        hung = "no progress for 5 s (--timeout) in the phase: first product of rank 1"
+        assert told([next(found)]) == [("b", hung)]
+    assert told_of == ["b: calibration"] * 3 + ["b: first product of rank 1"] * 4
+    assert next(looks) == 8  # once before; four turns; three looks, 6 s in which nothing turned
 
 
 def test_the_last_error_that_was_printed_says_why_ranks_ended(ranks: Ranks) -> None:

@@ -19,6 +19,7 @@ from collbench.measure.schedules import Moments, Parts, Recorder
 from collbench.measure.steps import take_series, trace_step
 from collbench.platforms.processes import Alone
 from collbench.results.collectives import Failed
+from collbench.results.steps import COMPUTED
 from tests.conftest import case
 from tests.test_cases import sweep
 
@@ -39,8 +40,8 @@ def parts() -> Parts:
 
 def now(recorder: Recorder | None) -> Moments:
     """A step that takes no time."""
-    if recorder:
-        recorder.computed(0, 0, time.perf_counter(), time.perf_counter())
+    if recorder is not None:
+        recorder.append((0, COMPUTED, 0, time.perf_counter(), time.perf_counter()))
     return [time.perf_counter()], [lambda: time.perf_counter()]
 
 

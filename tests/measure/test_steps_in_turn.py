@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from collbench.algorithms import Implementation
-from collbench.cases import COMMUNICATE, Case, Sampling, Step
+from collbench.cases import COMMUNICATE, SEQUENTIAL, Case, Sampling, Step
 from collbench.measure import steps
 from collbench.measure.steps import measure_steps
 from collbench.platforms.interface import Platform, Prepared
@@ -20,9 +20,12 @@ from tests.conftest import case
 
 
 def measured(
-    seconds: dict[str, Callable[[], float]], launches: dict[str, int] | None = None, **sampling: Any
+    seconds: dict[str, Callable[[], float]],
+    launches: dict[str, int] | None = None,
+    schedule: str = COMMUNICATE,
+    **sampling: Any,
 ) -> tuple[list[Any], list[str]]:
-    """Results of steps that communicate for so long each, and what ran: names, "meet" and what was filled in."""
+    """Results of steps that take so long each, and what ran: names, "meet", what was filled in, chains of products."""
     now, log = [0.0], []
 
     def prepare(name: str) -> Prepared:
@@ -32,7 +35,12 @@ def measured(
 
         return Prepared(launch)
 
-    nothing = SimpleNamespace(take_over=lambda rank: None, reset=lambda: None, check=lambda: None)
+    nothing = SimpleNamespace(
+        take_over=lambda rank: None,
+        reset=lambda: log.append("chains anew") if schedule != COMMUNICATE else None,
+        check=lambda: log.append("products checked"),
+        enqueue=lambda rank, count: None,
+    )
     platform: Any = SimpleNamespace(
         name="cpu",
         team=Alone(),
@@ -45,7 +53,7 @@ def measured(
             refuse_given_up=lambda: None,
             join_streams=lambda: None,
             fork_streams=lambda: None,
-            products=lambda size: nothing,
+            products=lambda size, begin: nothing,
         ),
         checker=SimpleNamespace(
             fill=lambda case, seed, wire: log.append(f"fill {seed}"),
@@ -62,7 +70,7 @@ def measured(
 
         return Implementation(name, "", ("cpu",), ("allreduce",), prepared)
 
-    wanted = replace(case(), step=Step(1, 32, schedule=COMMUNICATE))
+    wanted = replace(case(), step=Step(1, 32, schedule=schedule))
     ways = [way(name) for name in seconds]
     return list(measure_steps(wanted, ways, cast(Any, platform), Sampling(**sampling), launches=launches)), log
 
@@ -75,6 +83,15 @@ def test_series_are_taken_in_turn_and_back_between_two_checks() -> None:
     samples = [("a", 3), ("b", 4), ("a", 6), ("b", 4), ("a", 3)]
     assert runs == [*checks, *samples, ("fill 4", 1), ("a", 3), ("fill 4", 1), ("b", 2)]
     assert [[series.steps for series in result.series] for result in results] == [[3] * 5, [2] * 5]
+
+
+def test_products_are_checked_twice_an_implementation_and_those_of_all_samples_are_among_them() -> None:
+    """The chains go on from the first check to the last: a product of any series between them counts."""
+    _, log = measured({"a": lambda: 1e-3, "b": lambda: 2e-3}, {"a": 3, "b": 2}, schedule=SEQUENTIAL, iters=5)
+    parts = ["chains anew", "products checked"]
+    assert [entry for entry in log if entry in parts] == 2 * parts + 2 * ["products checked"]
+    last_reset = len(log) - 1 - log[::-1].index("chains anew")
+    assert [len(list(same)) for name, same in groupby(log[last_reset:]) if name == "a"][:2] == [3, 3]
 
 
 def test_a_series_has_the_steps_that_make_it_long_enough() -> None:

@@ -64,6 +64,14 @@ def test_the_watchdog_rings_when_nothing_begins_in_time_and_on_rank_0_first(
         )
 
 
+def test_what_rings_names_the_phase_that_made_no_progress(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    dog = Watchdog()
+    dog.start(0)
+    dog.feed(10, "first product of rank 0")
+    assert clock.passes(11)
+    assert "(--timeout) in the phase: first product of rank 0; the run" in capsys.readouterr().err
+
+
 def test_a_stopped_watchdog_is_silent(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     before = set(threading.enumerate())
     dog = Watchdog()

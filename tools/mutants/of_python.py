@@ -182,6 +182,17 @@ RUNNER = (
             "elapsed = min(tried) * steps",
             "elapsed = min(tried)",
         ),
+        (
+            "chains that start anew at the last check",
+            "taken = self._take(self._steps, phase)",
+            "taken = products.reset() or self._take(self._steps, phase)",
+        ),
+    ),
+    *of(
+        "interleave",
+        "tests/measure/test_interleave.py",
+        "measure/interleave.py",
+        ("two more rounds that take as long as one", "last + 2 * (last - before) > end", "last + last - before > end"),
     ),
 )
 

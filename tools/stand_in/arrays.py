@@ -25,7 +25,8 @@ class Ndarray:
 
     def __init__(self, machine: Any, like: Any) -> None:
         self._machine, self._device = machine, machine.current
-        self._numbers = np.full(like.shape, np.nan, like.dtype)
+        self._numbers = np.empty(like.shape, like.dtype)
+        self._numbers.view(np.uint8).fill(0xFF)  # in a float: no number
         self.data = SimpleNamespace(ptr=self._numbers.ctypes.data)
         machine.arrays[self.data.ptr] = self
 
@@ -107,4 +108,5 @@ class Arrays:
         chosen = stream or self._machine.current_stream()
         chosen.enqueue(lambda: took.append(a._numbers.copy()))
         chosen.synchronize()
+        self._machine.taken += took[0].nbytes
         return took[0]

@@ -134,6 +134,7 @@ class Machine:
     zeroing: dict[int, list[Callable[[], None]]] = field(default_factory=dict)  # on each device's default stream
     product_seconds: float = 0.0  # that a product of matrices takes at least
     without_cublas: bool = False
+    taken: int = 0  # bytes of CuPy's arrays that the host has taken
     arrays: dict[int, Any] = field(default_factory=dict)  # CuPy's, by address
     log: list[tuple[str, "Stream"]] = field(default_factory=list)  # what streams did, as far as somebody noted it
 

@@ -262,7 +262,7 @@ class CpuCompute(Compute):
     def __init__(self, team: Team, memory: CpuMemory) -> None:
         self._team, self._memory = team, memory
 
-    def products(self, size: int) -> CpuProducts:
+    def products(self, size: int, begin: Callable[[str], None] = lambda phase: None) -> CpuProducts:
         """Return the matrices of this process's rank."""
         return CpuProducts(self._team, self._team.rank, size)
 

@@ -3,16 +3,17 @@
 Collectives' streams have a higher priority where a GPU can choose, so that few of their blocks wait for many of these.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import numpy as np
 
+from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import CaseFailed, PlatformError
-from collbench.platforms.gpu.cuda import USUAL, Cuda, Stream, why
+from collbench.platforms import checking, compiler
+from collbench.platforms.gpu.cuda import USUAL, Stream, why
 from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.interface import Compute
-from collbench.platforms.processes import Team
 from collbench.platforms.products import Chain, Moment, Products
 from collbench.results.facts import GemmMismatch
 
@@ -20,15 +21,22 @@ from collbench.results.facts import GemmMismatch
 class _Matrices:
     """Those of one rank, on its device."""
 
-    def __init__(self, cuda: Cuda, collectives: Stream, chain: Chain) -> None:
-        self._cupy, self._chain, self.collectives = cuda.cupy, chain, collectives
-        self.computing = Stream(cuda, collectives.device, USUAL)
+    def __init__(self, launcher: GpuLauncher, chain: Chain, begin: Callable[[str], None]) -> None:
+        begin(f"making matrices of rank {chain.rank}")
+        self._cupy, self._chain, self._launcher = launcher.cuda.cupy, chain, launcher
+        self.collectives = launcher.streams[chain.rank]
+        self.computing = Stream(launcher.cuda, self.collectives.device, USUAL)
+        self._compare = launcher.kernel(compiler.JUDGE, "compare_product", DATATYPES["float"], REDUCTIONS["sum"])
         self._one, self._zero = np.ones(1, np.float32), np.zeros(1, np.float32)  # cuBLAS takes them by address
         with self.computing.enter():
             self._factor, self._start = self._cupy.asarray(chain.factor), self._cupy.asarray(chain.start)
             self._last, self._next = self._cupy.empty_like(self._start), self._cupy.empty_like(self._start)
         self.reset()
-        self.enqueue(1)  # loads cuBLAS and its kernel, for which CUDA may wait until all others are done
+        begin(f"loading cuBLAS, rank {chain.rank}")
+        with self.computing.enter():
+            self._cupy.cuda.get_cublas_handle()
+        begin(f"first product of rank {chain.rank}")
+        self.enqueue(1)  # loads the kernel, for which CUDA may wait until all others are done
         self.computing.enter().synchronize()
 
     def enqueue(self, count: int) -> None:
@@ -53,19 +61,25 @@ class _Matrices:
         self._made = 0
 
     def failure(self) -> GemmMismatch | None:
+        """Compare on the device; only what is wrong is copied, since the host takes a tenth of a second to compare."""
+        size = self._chain.size
         with self.computing.enter() as stream:
-            got = self._cupy.asnumpy(self._last, stream=stream)
-        return self._chain.failure(self._made, got)
+            rows = self._cupy.asarray(self._chain.rows(self._made))
+            verdict = self._cupy.asarray(checking.CLEAN.reshape(1).view(np.uint64))
+            matrices = (np.uint64(array.data.ptr) for array in (self._last, self._start, rows))
+            arguments = *matrices, np.uint32(size), np.uint64(verdict.data.ptr)
+            self._launcher.bind_one(self._compare, self._chain.rank, size**2, *arguments, on=self.computing)()
+            seen, wrong, *_ = self._cupy.asnumpy(verdict, stream=stream).tolist()
+            checking.refuse_unseen(seen, size**2)
+            return self._chain.failure(self._made, self._cupy.asnumpy(self._last, stream=stream)) if wrong else None
 
 
 class GpuProducts(Products):
     """The matrices of this process's ranks."""
 
-    def __init__(
-        self, cuda: Cuda, team: Team, streams: Mapping[int, Stream], moment: Callable[[Stream], Moment], size: int
-    ) -> None:
-        self._cuda, self._team, self._moment = cuda, team, moment
-        self._of = {rank: _Matrices(cuda, rank_stream, Chain(size, rank)) for rank, rank_stream in streams.items()}
+    def __init__(self, launcher: GpuLauncher, size: int, begin: Callable[[str], None]) -> None:
+        self._cuda, self._team, self._moment = launcher.cuda, launcher.team, launcher.clock.clocks.moment
+        self._of = {rank: _Matrices(launcher, Chain(size, rank), begin) for rank in launcher.streams}
 
     @property
     def streams(self) -> list[Stream]:
@@ -109,11 +123,11 @@ class GpuCompute(Compute):
     queued = True
 
     def __init__(self, launcher: GpuLauncher) -> None:
-        self._cuda, self._team, self._places = launcher.cuda, launcher.team, launcher.places
+        self._launcher, self._cuda, self._places = launcher, launcher.cuda, launcher.places
         self._streams, self._clock = launcher.streams, launcher.clock
         self._products: dict[int, GpuProducts] = {}  # by size; the last one that was asked for
 
-    def products(self, size: int) -> GpuProducts:
+    def products(self, size: int, begin: Callable[[str], None] = lambda phase: None) -> GpuProducts:
         """Return matrices of this process's ranks; PlatformError, with what to install, without room or cuBLAS.
 
         The same ones for the same size: another round of measurements neither makes them again nor takes more memory.
@@ -122,7 +136,7 @@ class GpuCompute(Compute):
             self._products.clear()
             failures = self._cuda.cupy.cuda.compiler.CompileException, RuntimeError, ImportError, MemoryError, OSError
             try:
-                made = GpuProducts(self._cuda, self._team, self._streams, self._clock.clocks.moment, size)
+                made = GpuProducts(self._launcher, size, begin)
             except failures as error:
                 raise PlatformError(f"matrices of {size} x {size} cannot be multiplied: {why(error)}") from error
             self._clock.besides = made.streams

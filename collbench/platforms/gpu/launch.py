@@ -10,7 +10,7 @@ from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction
 from collbench.errors import CaseFailed, PlatformError, Unsupported
 from collbench.platforms import compiler, tracelog
-from collbench.platforms.gpu.cuda import Cuda, GpuKernel, compile_kernel
+from collbench.platforms.gpu.cuda import Cuda, GpuKernel, Stream, compile_kernel
 from collbench.platforms.gpu.discover import Probed
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.placement import Placement
@@ -98,9 +98,11 @@ class GpuLauncher(Launcher):
 
         return launch
 
-    def bind_one(self, kernel: GpuKernel, rank: int, count: int, *arguments: Any) -> Callable[[], None]:
-        """Return a launch on the rank's stream, with threads for `count` elements."""
-        rank_stream = self.streams[rank]
+    def bind_one(
+        self, kernel: GpuKernel, rank: int, count: int, *arguments: Any, on: Stream | None = None
+    ) -> Callable[[], None]:
+        """Return a launch on the rank's stream, or another of its device, with threads for `count` elements."""
+        rank_stream = on or self.streams[rank]
         function = self._on(kernel, rank_stream.device)
         most = _WAVES * self.cuda.multiprocessors(rank_stream.device)
         grid = (max(1, min(most, -(-count // _THREADS))),)

@@ -3,7 +3,7 @@
 The machine lets one stream be late, or early, so that a wait which is missing shows at once and always.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -28,6 +28,7 @@ from tools.stand_in.step_order import NBYTES, STEP, STEPS, STREAM, a_case, all_o
 ON_GPUS = [name for name, schedule in SCHEDULES.items() if "gpu" in schedule.platforms]
 BOTH = [name for name in ON_GPUS if SCHEDULES[name].communicates and SCHEDULES[name].computes]
 RING = implementations()["ring-flags"]
+MAKING = ("making matrices of rank", "loading cuBLAS, rank", "first product of rank")
 QUICK = Sampling(iters=1, region=0.0)
 
 
@@ -182,6 +183,69 @@ def test_a_product_that_is_made_twice_is_seen(opened: Open) -> None:
     assert products.check() is None
     products._of[1]._made -= 1
     assert (products.check().rank, products.check().products) == (1, 2)
+
+
+def test_one_wrong_element_is_seen_on_the_device_and_named_until_the_chain_starts_anew(opened: Open) -> None:
+    """A product that leaves its result as it was, too, and NaN, which is equal to nothing."""
+    machine = Machine(2)
+    platform = opened(machine, 2)
+    products = platform.compute.products(STEP.size)
+
+    def flaw(spoil: Callable[[Any], None]) -> Any:
+        products.reset()
+        for rank in (0, 1):
+            products.enqueue(rank, 3)
+        platform.launcher.synchronize()
+        spoil(products._of[1]._last._numbers)
+        return products.check()
+
+    def add(numbers: Any) -> None:
+        numbers[3, 4] += 1
+
+    def void(numbers: Any) -> None:
+        numbers[[0, 7], [0, 7]] = float("nan")
+
+    def stale(numbers: Any) -> None:
+        numbers[...] = products._of[1]._next._numbers
+
+    assert flaw(lambda numbers: None) is None
+    found = flaw(add)
+    assert (found.rank, found.row, found.column, found.wrong) == (1, 3, 4, 1)
+    assert float(found.got) == float(found.expected) + 1
+    assert flaw(void).wrong == 2
+    assert flaw(stale).products == 3
+    assert flaw(lambda numbers: None) is None
+
+
+def test_what_is_right_is_compared_on_the_device_and_never_copied(opened: Open) -> None:
+    """Of all rounds of a step not one row of a matrix comes back; of a wrong one the whole matrix does."""
+    size = 64
+    machine = Machine(1)
+    platform = opened(machine, 2, names=("ring-flags",), steps=(replace(STEP, size=size),))
+    case = a_case(2, replace(STEP, size=size))
+    for launches in ({}, {RING.name: 2}, {RING.name: 2}):
+        (result,) = measure_steps(case, [RING], platform, replace(QUICK, iters=3), launches=launches)
+        assert result.right
+    assert 0 < machine.taken < 4 * size * 8
+    products = platform.compute.products(size)
+    products._of[0]._made += 1
+    assert products.check()
+    assert machine.taken > 4 * size**2
+
+
+def test_every_phase_that_may_last_is_begun_with_a_word_and_matrices_are_made_once(opened: Open) -> None:
+    platform = opened(Machine(1), 2, names=("ring-flags",))
+    made = [f"{what} {rank}" for rank in (0, 1) for what in MAKING]
+    first = (*made, "first check", "calibration", "series 1", "last check", "trace")
+    for launches, phases in (({}, first), ({RING.name: 2}, ("first check", "series 1", "last check"))):
+        begun: list[tuple[str, str]] = []
+
+        def heartbeat(name: str, phase: str = "", begun: list[tuple[str, str]] = begun) -> None:
+            begun.append((name, phase))
+
+        list(measure_steps(a_case(2), [RING], platform, replace(QUICK, iters=2), heartbeat, launches))
+        assert [phase for phase in dict.fromkeys(phase for _, phase in begun) if phase] == list(phases)
+        assert {name for name, phase in begun if phase not in made} == {RING.name}
 
 
 def test_the_clocks_of_devices_are_set_anew_every_few_seconds(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
