@@ -75,7 +75,7 @@ def scale_session(options: Options) -> Session:
     find_platform(platform).refuse_too_large(layout.nbytes, sum(counts))  # all ranks are there at once
     scaling = Scaling(replace(sweep, steps=(_measured_step(options, platform, counts[-1]),)), counts, modes)
     folder = options["out"] or default_folder(sweep, "scale")
-    return Session(scaling_run(platform, scaling), scaling.sweep, None, folder)
+    return Session(scaling_run(platform, scaling, folder), scaling.sweep, None, folder)
 
 
 def overlap_session(options: Options) -> Session:
@@ -97,7 +97,8 @@ def overlap_session(options: Options) -> Session:
     ctas = parse_ctas(options["ctas"], sweep.implementations)
     step = _measured_step(options, platform, ranks)
     sweep = replace(sweep, steps=overlap_steps(step, platform, sizes, ctas))
-    return Session(overlap_run(platform, sweep), sweep, None, options["out"] or default_folder(sweep, "overlap"))
+    folder = options["out"] or default_folder(sweep, "overlap")
+    return Session(overlap_run(platform, sweep, folder), sweep, None, folder)
 
 
 def _two_or_more(ranks: int) -> int:

@@ -5,6 +5,7 @@ All sets are there at once and take turns, so that drift of the machine cancels 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from collbench.algorithms import is_library
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, STRONG, WEAK, Case, Step, Sweep
@@ -60,12 +61,12 @@ def step_on(step: Step, ranks: int, mode: str) -> Step:
     )
 
 
-def scaling_run(platform: str, scaling: Scaling) -> Interleaving:
+def scaling_run(platform: str, scaling: Scaling, folder: Path | None = None) -> Interleaving:
     """Return the ranks of a scaling, as a Session needs them; its results come by mode, by size and by ranks."""
     arms = []
     for ranks in scaling.ranks:
         sweep = scaling.sweep_of(ranks)
-        arms.append(Arm((Supervisor(platform, sweep),), sweep, f"{ranks} ranks"))
+        arms.append(Arm((Supervisor(platform, sweep, folder=folder),), sweep, f"{ranks} ranks"))
     cases = [together for mode in scaling.modes for together in scaling.cases(mode)]
     return Interleaving(platform, arms, cases, first=-1)  # the topology of all
 
@@ -82,7 +83,7 @@ def overlap_steps(step: Step, platform: str, buckets: Sequence[int], ctas: Seque
     return tuple(steps)
 
 
-def overlap_run(platform: str, sweep: Sweep) -> Interleaving:
+def overlap_run(platform: str, sweep: Sweep, folder: Path | None = None) -> Interleaving:
     """Return the ranks of a sweep whose steps take turns, as a Session needs them.
 
     NCCL reads once in the life of a process how many CTAs it may use, so every limit has ranks of its own; only
@@ -95,7 +96,7 @@ def overlap_run(platform: str, sweep: Sweep) -> Interleaving:
         assert step
         if step.ctas not in ranks:
             setting = Setting(((LIMIT, str(step.ctas)),)) if step.ctas else UNCHANGED
-            ranks[step.ctas] = Supervisor(platform, sweep, setting)
+            ranks[step.ctas] = Supervisor(platform, sweep, setting, folder=folder)
         names = sweep.implementations
         if step.ctas:
             names = tuple(filter(is_library, names))
