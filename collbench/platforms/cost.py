@@ -37,6 +37,7 @@ class Cost:
     blocks: float = math.inf  # of a rank on a GPU; a copy engine has no such limit
     fences: int = 0  # waits by which what was written to others must have arrived there
     adds: bool = False  # whether the link leads to switches that add
+    cached: float = 0.0  # of the memory's bytes, those that a GPU's cache holds from store to load, or from rank to rank
 
 
 @dataclass(frozen=True)
