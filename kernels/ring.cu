@@ -5,10 +5,10 @@
 // the array.  Reduce-scatter is the first round, all-gather the second; a broadcast is a chain of hops from the root.
 //
 // Buffers.  A rank writes into the FIFO of the next one, which holds SLOTS pieces per block; the user's buffers may be one
-// and the same, and are private but for what MERGED says.  A slot has room for `slot` elements, the same in every call, since a
-// call may begin while its neighbour still empties the last one's slots.  Pieces are at most `piece` elements, which each
-// call may choose: small ones spread a small chunk over all blocks, large ones pay for fewer flags.  A chunk takes
-// several laps.
+// and the same, and are private but for what MERGED says.  A slot has room for `slot` elements, the same in every call,
+// since a call may begin while its neighbour still empties the last one's slots.  Pieces are at most `piece` elements,
+// which each call may choose: small ones spread a small chunk over all blocks, large ones pay for fewer flags.  A chunk
+// takes several laps.
 //
 // Who waits for whom, per block b; both numbers count pieces since the windows were zeroed, modulo 2^32:
 //   arrived  in my window, written by the previous rank: pieces it has put into my FIFO.  I wait for it before reading.
@@ -44,12 +44,12 @@
 static_assert(SLOTS >= 2 && (SLOTS & (SLOTS - 1)) == 0, "a ring needs a power of two of slots, at least two");
 static_assert(SLOTS < LEAD, "a rank may be so many pieces ahead");
 
-// FAR: send past this core's caches.  HAND: send into the next rank's result.  HANDED: what to take came into mine.
+// FAR: send past this core's caches.  HAND: write into the next rank's result; HANDED: read what came so into mine.
 enum Verb { TAKE = 1, ADD = 2, KEEP = 4, SEND = 8, FAR = 16, HAND = 32, HANDED = 64 };
 
-// The second round of an all-reduce: completing a sum, passing one on, and the end of its way.
+// The second round of an all-reduce: a sum is completed, passed on, and at its end.
 #if defined(MERGED)
-enum Second { COMPLETE = TAKE | ADD | KEEP | SEND | HAND, PASS = TAKE | SEND | HANDED | HAND, END = TAKE | HANDED };
+enum Second { COMPLETE = TAKE | ADD | KEEP | HAND, PASS = HANDED | HAND, END = HANDED };
 #else
 enum Second { COMPLETE = TAKE | ADD | KEEP | SEND, PASS = TAKE | KEEP | SEND, END = TAKE | KEEP };
 #endif
@@ -59,14 +59,14 @@ template <int VERBS, unsigned TILE, class E>
 __device__ inline void move_tile(const E* taken, const E* source, E* target, E* sent, u64 at, unsigned ranks) {
   E x[TILE], own[TILE];
   auto place = [&](unsigned k) { return at + k * (u64)blockDim.x; };
-  for (unsigned k = 0; k < TILE; k++) x[k] = VERBS & TAKE ? taken[place(k)] : read_once(&source[place(k)]);
+  for (unsigned k = 0; k < TILE; k++) x[k] = VERBS & (TAKE | HANDED) ? taken[place(k)] : read_once(&source[place(k)]);
   for (unsigned k = 0; k < TILE && (VERBS & ADD); k++) own[k] = read_once(&source[place(k)]);
   for (unsigned k = 0; k < TILE; k++) {
     if (VERBS & ADD) x[k] = combine(x[k], own[k]);
     if ((VERBS & ADD) && (VERBS & KEEP)) x[k] = finish(x[k], ranks);
     if (VERBS & KEEP) write_once(&target[place(k)], x[k]);
     if (VERBS & FAR) stream(&sent[place(k)], x[k]);
-    else if (VERBS & SEND) sent[place(k)] = x[k];
+    else if (VERBS & (SEND | HAND)) sent[place(k)] = x[k];
   }
 }
 
@@ -106,45 +106,44 @@ struct Ring {
   // handed to.
   template <int VERBS>
   __device__ void hop(const T* source, T* target, u64 count, T* theirs = nullptr) {
-    wait_for<VERBS>(mine->channel[block], &mine->error.word[0]);
-    if (VERBS == (TAKE | HANDED)) return;
+    Channel& channel = mine->channel[block];
+    wait_for<VERBS>(&channel.arrived.word[0], &channel.room.word[0], &mine->error.word[0]);
+    if (VERBS == HANDED) return;  // it is where it belongs, and goes no further
     const T* const in = VERBS & HANDED ? target : inbox + taken % SLOTS * slot;
     T* const out = VERBS & HAND ? theirs : outbox + sent % SLOTS * slot;
     const u64 packs = aligned(source, target) && aligned(in, out) ? count / Pack::LANES : 0;
     const u64 tail = packs * Pack::LANES;  // what does not fill a pack: the end of the array, or all of an odd buffer
     const Pack *from = (const Pack*)in, *own = (const Pack*)source;
     Pack *keep = (Pack*)target, *to = (Pack*)out;
-    const bool far = STREAMS && (VERBS & SEND) && packs >= world.streamed;
+    const bool far = STREAMS && (VERBS & (SEND | HAND)) && packs >= world.streamed;
     if (far) move<VERBS | FAR, IN_FLIGHT>(from, own, keep, to, packs, world.ranks);
     else move<VERBS, IN_FLIGHT>(from, own, keep, to, packs, world.ranks);
     move<VERBS, 1>(in + tail, source + tail, target + tail, out + tail, count - tail, world.ranks);
     stamp_block(world, VERBS & ADD ? Phase::ADDED : Phase::MOVED);
-    told<VERBS>(&next->channel[block].arrived.word[VERBS & HAND ? 1 : 0], &previous->channel[block].room.word[0]);
+    told<VERBS>(&next->channel[block].arrived.word[0], &previous->channel[block].room.word[0]);
     stamp(world, Phase::PUBLISHED);
   }
 
   template <int VERBS>
-  __device__ void wait_for(const Channel& channel, Flag* error) const {
-    const Flag *arrived = &channel.arrived.word[VERBS & HANDED ? 1 : 0], *room = &channel.room.word[0];
-    const unsigned came = VERBS & HANDED ? handed : taken + 1;  // as many as I have handed on: all go in step
+  __device__ void wait_for(const Flag* arrived, const Flag* room, Flag* error) const {
     const unsigned free = sent + 1 - SLOTS;  // pieces that must have been taken before the next one has a slot
-    constexpr bool fills = (VERBS & SEND) && !(VERBS & HAND);
 #if defined(MERGED)
-    if (fills && (VERBS & TAKE)) return await(arrived, came, room, free, world, error);
+    if (VERBS & HANDED) return await(arrived + 1, handed, world, error);  // as many as I have handed on
+    if ((VERBS & SEND) && (VERBS & TAKE)) return await(arrived, taken + 1, room, free, world, error);
 #endif
-    if (VERBS & TAKE) await(arrived, came, world, error);
-    if (fills) await(room, free, world, error);
+    if (VERBS & TAKE) await(arrived, taken + 1, world, error);
+    if (VERBS & SEND) await(room, free, world, error);
   }
 
   template <int VERBS>
   __device__ void told(Flag* arrived, Flag* room) {
-    constexpr bool empties = (VERBS & TAKE) && !(VERBS & HANDED);
-    unsigned& gone = VERBS & HAND ? handed : sent;
 #if defined(MERGED)
-    if ((VERBS & SEND) && empties) return publish(arrived, ++gone, room, ++taken);
+    if ((VERBS & HAND) && (VERBS & TAKE)) return publish(arrived + 1, ++handed, room, ++taken);
+    if (VERBS & HAND) return publish(arrived + 1, ++handed);
+    if ((VERBS & SEND) && (VERBS & TAKE)) return publish(arrived, ++sent, room, ++taken);
 #endif
-    if (VERBS & SEND) publish(arrived, ++gone);
-    if (empties) publish(room, ++taken);
+    if (VERBS & SEND) publish(arrived, ++sent);
+    if (VERBS & TAKE) publish(room, ++taken);
   }
 
   __device__ void remember() {

@@ -1,8 +1,8 @@
 """`ring-flags` and `ring-pipelined`: a ring as one kernel, whose ranks wait on flags in each other's memory.
 
-The host only starts it; kernels/ring.cu describes the protocol.  Both have as many blocks; `ring-pipelined` keeps the pipe
-full, with more slots and more loads in flight: a slot is filled while the one before is emptied, and one fence makes data
-and free slot known together.  Its second round goes straight into results.
+The host only starts it; kernels/ring.cu describes the protocol.  Both have as many blocks; `ring-pipelined` keeps the
+pipe full, with more slots and loads in flight: a slot is filled while the one before is emptied, and one fence makes data
+and free slot known together.  The second round of its all-reduce goes straight into results.
 """
 
 from dataclasses import dataclass, replace
@@ -39,12 +39,12 @@ def lengths(case: Case) -> tuple[np.generic, ...]:
 def cost(case: Case, handed: bool = False) -> Cost:
     """Return the cost: an adding hop reads a piece and the input and writes; a passing hop reads, stores, writes.
 
-    The first and the last hop of a chunk lack one of the three, and a passing hop the store where pieces are `handed` into
-    results.  An all-reduce goes round twice.  Each rank reads its input and writes a result once; the rest is in FIFOs.
+    The first and the last hop of a chunk lack one of the three, and a passing hop the store where pieces are `handed`
+    into results.  An all-reduce goes round twice.  A rank reads its input and writes its result once; the rest is cached.
     """
     ranks, others = case.ranks, case.ranks - 1
     if case.collective.name == "allreduce":
-        steps, link, memory = 2 * others, 2 * others / ranks, 6 - handed - 4 / ranks
+        steps, link, memory = 2 * others, 2 * others / ranks, max(2.0, 6 - handed - 4 / ranks)
     elif case.collective.rooted:
         steps, link, memory = others, min(others, 1), 3.0
     else:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from collbench.algorithms import Implementation
+from collbench.algorithms.one_shot_ll import PAYLOAD
 from collbench.algorithms.ring import BLOCKS, crew
 from collbench.cases import Case
 from collbench.collectives import chunk_elements
@@ -11,7 +12,6 @@ from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import LINE
 
 PACKET_BYTES = 2  # bytes sent for one of data
-PAYLOAD = 8  # bytes of data that a thread sends at once
 FIFO_BYTES = 4 * 2**20  # of a rank on a GPU, at most: all are to stay in its cache
 SLOT_BYTES = {"gpu": BLOCKS * 4096, "cpu": 32 * 1024}  # of data in a piece, of all blocks of a rank together
 
