@@ -1,8 +1,8 @@
 """`ring-flags` and `ring-pipelined`: a ring as one kernel, whose ranks wait on flags in each other's memory.
 
 The host only starts it; kernels/ring.cu describes the protocol.  Both have as many blocks; `ring-pipelined` keeps the
-pipe full, with more slots and loads in flight: a slot is filled while the one before is emptied, and one fence makes data
-and free slot known together.  The second round of its all-reduce goes straight into results.
+pipe full, with more slots and loads in flight: a slot is filled while the one before is emptied, and one fence makes
+data and free slot known together.  The second round of its all-reduce goes straight into results.
 """
 
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ def cost(case: Case, handed: bool = False) -> Cost:
     """Return the cost: an adding hop reads a piece and the input and writes; a passing hop reads, stores, writes.
 
     The first and the last hop of a chunk lack one of the three, and a passing hop the store where pieces are `handed`
-    into results.  An all-reduce goes round twice.  A rank reads its input and writes its result once; the rest is cached.
+    into results.  An all-reduce goes round twice.  Inputs are read and results written once; the rest is cached.
     """
     ranks, others = case.ranks, case.ranks - 1
     if case.collective.name == "allreduce":

@@ -134,8 +134,8 @@ def test_loads_are_on_the_way_together(arch: int) -> None:
 def test_a_ring_reads_its_input_and_keeps_its_result_past_the_cache(arch: int) -> None:
     """Once a hop that does so, and nothing else: what came from another rank, or goes to one, stays in the cache.
 
-    Hops: alone (own, kept), send (own), add and send (own), add and keep (own, kept), pass on (kept), end (kept).  Passing
-    and ending keep nothing where pieces are handed straight into results.
+    Hops: alone (own, kept), send (own), add and send (own), complete (own, kept), pass on (kept), end (kept).  The last
+    two keep nothing where pieces are handed straight into results.
     """
     for more, kept in (((), 4), (("-DMERGED",), 2)):
         words = memory_instructions(compiled("ring.cu", more, arch=arch))["ring_allreduce"]
