@@ -5,7 +5,7 @@ pipe full, with more slots and loads in flight: a slot is filled while the one b
 data and free slot known together.  The second round of its all-reduce goes straight into results.
 """
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,67 +53,55 @@ def cost(case: Case, handed: bool = False) -> Cost:
     return Cost(Wait.FLAG, steps, link, memory, blocks=BLOCKS, cached=memory - streamed)
 
 
-def crew(platform: Platform) -> tuple[int, int]:
-    """Return the blocks of a rank and the threads of each, alike for all rings.
+class Pipe(NamedTuple):
+    """The blocks of a rank, alike for all rings, and the FIFO of each, the same in every call of a run."""
 
-    A rank with fewer multiprocessors than BLOCKS has two blocks of half the threads on each: one moves while the other
-    waits.  A process on a CPU is one block.
-    """
-    blocks = platform.launcher.blocks(BLOCKS)
-    return (blocks, THREADS) if blocks in (1, BLOCKS) else (min(BLOCKS, 2 * blocks), THREADS // 2)
-
-
-@dataclass(frozen=True)
-class Pipe:
-    """The FIFO of one block, the same in every call of a run."""
-
+    blocks: int
+    threads: int  # of a block
     slots: int  # a power of two
     slot: int  # bytes, whole lines
-    in_flight: int = IN_FLIGHT
-    threads: int = THREADS
 
-    def piece(self, blocks: int, chunk: int) -> int:
+    def piece(self, chunk: int) -> int:
         """Bytes that a block sends at once of a chunk of so many, in whole lines: all blocks are to have some of it."""
-        share, step = -(-chunk // blocks), self.threads * PACK
-        if share > step * IN_FLIGHT:
-            step *= IN_FLIGHT
+        share, step = -(-chunk // self.blocks), self.threads * PACK
+        step *= IN_FLIGHT if share > step * IN_FLIGHT else 1
         return min(self.slot, -(-share // step) * step)
 
 
-def pipe(platform: Platform, blocks: int, threads: int) -> Pipe:
+def pipe(platform: Platform) -> Pipe:
     """Return the pipe with as many slots as fit into half of the cache; the other half is for the streamed data.
 
     Then what passes through a FIFO never goes to memory.  A block's flags and moves follow each other, so a second slot
-    matters more than a third, and the length of a piece more than either.
+    matters more than a third, and the length of a piece more than either.  A rank with fewer multiprocessors than
+    BLOCKS has two blocks of half the threads on each: one moves while the other waits.
     """
-    cache, piece = platform.cache, threads * PIECE
-    if cache is None:
-        return Pipe(8, FIFO_BYTES[platform.name] // 8 // blocks, in_flight=1)
-    for slots in (4, 2):
-        if slots * blocks * piece <= cache // 2:
-            return Pipe(slots, piece, threads=threads)
-    least = threads * PACK
-    return Pipe(2, max(least, cache // 2 // (2 * blocks) // least * least), threads=threads)
+    blocks, threads = platform.launcher.blocks(BLOCKS), THREADS
+    if platform.cache is None:
+        return Pipe(blocks, threads, 8, FIFO_BYTES[platform.name] // 8)
+    if 1 < blocks < BLOCKS:
+        blocks, threads = min(BLOCKS, 2 * blocks), THREADS // 2
+    room, least = platform.cache // 2 // blocks, threads * PACK
+    slots = 4 if 4 * threads * PIECE <= room else 2
+    return Pipe(blocks, threads, slots, max(least, min(threads * PIECE, room // slots // least * least)))
 
 
 def _prepare(name: str, case: Case, platform: Platform, fifo: Pipe, *options: str) -> Prepared:
-    blocks, size = crew(platform)[0], case.dtype.itemsize
     kernel = platform.launcher.kernel("ring.cu", f"ring_{case.collective.name}", case.dtype, case.redop, *options)
+    size, start = case.dtype.itemsize, np.uint64(platform.layout.fifos[name])
     chunk = chunk_elements(case.block, case.ranks, size) if case.collective.name == "allreduce" else case.block
-    slot, piece = np.uint64(fifo.slot // size), np.uint64(fifo.piece(blocks, chunk * size) // size)
-    start = np.uint64(platform.layout.fifos[name])
-    return Prepared(platform.launcher.bind(kernel, case, blocks, fifo.threads, start, slot, piece, *lengths(case)))
+    slot, piece = np.uint64(fifo.slot // size), np.uint64(fifo.piece(chunk * size) // size)
+    return Prepared(platform.launcher.bind(kernel, case, *fifo[:2], start, slot, piece, *lengths(case)))
 
 
 def _prepare_flags(case: Case, platform: Platform) -> Prepared:
-    fifo = pipe(platform, *crew(platform))
+    fifo = pipe(platform)
     slot = SLOT_BYTES["cpu"] if platform.name == "cpu" else fifo.slot
-    return _prepare("ring-flags", case, platform, replace(fifo, slots=SLOTS, slot=slot))
+    return _prepare("ring-flags", case, platform, fifo._replace(slots=SLOTS, slot=slot))
 
 
 def _prepare_pipelined(case: Case, platform: Platform) -> Prepared:
-    fifo = pipe(platform, *crew(platform))
-    options = f"-DSLOTS={fifo.slots}", "-DMERGED", f"-DIN_FLIGHT={fifo.in_flight}"
+    fifo, in_flight = pipe(platform), 1 if platform.name == "cpu" else IN_FLIGHT
+    options = f"-DSLOTS={fifo.slots}", "-DMERGED", f"-DIN_FLIGHT={in_flight}"
     return _prepare("ring-pipelined", case, platform, fifo, *options)
 
 

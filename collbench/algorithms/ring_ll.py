@@ -4,7 +4,7 @@ import numpy as np
 
 from collbench.algorithms import Implementation
 from collbench.algorithms.one_shot_ll import PAYLOAD
-from collbench.algorithms.ring import BLOCKS, crew
+from collbench.algorithms.ring import BLOCKS, pipe
 from collbench.cases import Case
 from collbench.collectives import chunk_elements
 from collbench.platforms.cost import Cost, Wait
@@ -23,14 +23,13 @@ def slots(ranks: int) -> int:
 
 def slot_bytes(ranks: int, platform: str) -> int:
     """Bytes of data in a piece, of all blocks of a rank together: fewer where many slots must share a FIFO."""
-    most = SLOT_BYTES[platform]
-    return min(most, FIFO_BYTES // PACKET_BYTES // slots(ranks)) if platform == "gpu" else most
+    return min(SLOT_BYTES[platform], FIFO_BYTES // PACKET_BYTES // slots(ranks))
 
 
 def pieces(ranks: int, platform: str, blocks: int, threads: int, chunk: int) -> tuple[int, int]:
     """Bytes of data in a slot of one of so many blocks, the same in every call, and in a piece of a chunk.
 
-    Whole lines in a slot; in a piece whole accesses of all threads, if it has room for one, and some for all blocks.
+    A slot is whole lines, and a piece whole accesses of all threads, if there is room: all blocks are to have some.
     """
     slot, step = slot_bytes(ranks, platform) // blocks // LINE * LINE, threads * PAYLOAD
     return slot, min(slot, -(-chunk // (blocks * step)) * step)
@@ -38,7 +37,7 @@ def pieces(ranks: int, platform: str, blocks: int, threads: int, chunk: int) -> 
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
     kernel = platform.launcher.kernel("ring_ll.cu", "ring_ll_allreduce", case.dtype, case.redop)
-    blocks, threads = crew(platform)
+    blocks, threads, *_ = pipe(platform)
     chunk = chunk_elements(case.block, case.ranks, case.dtype.itemsize) * case.dtype.itemsize
     slot, piece = map(np.uint64, pieces(case.ranks, platform.name, blocks, threads, chunk))
     start, count = np.uint64(platform.layout.fifos["ring-ll"]), np.uint32(slots(case.ranks))

@@ -124,7 +124,7 @@ def gpus(ranks: int, devices: int, arch: str = "sm90", pcie: bool = False) -> Ha
         waits={wait: (costs | every)[wait.name.lower()] for wait in Wait},
         link=link,
         memory=REACHED * gpu.memory / here,
-        cache=gpu.cache / here,
+        cache=COSTS["cache"].get(arch, math.inf) / here,
         mixed=every["mixed"],
         here=here,
         packets=min(gpu.packets, link / 2),

@@ -7,7 +7,6 @@ A system's file may say otherwise of its GPUs ([gpu] tflops, fp8_tflops, memory,
 are dense, without sparsity, and accumulated in 32 bits.
 """
 
-import math
 import re
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -29,22 +28,19 @@ class Architecture(NamedTuple):
     spec: float = 0.0  # rate that the data sheet promises of an NVLink
     adds: bool = False  # whether its NVSwitches add
     usual: str = ""  # the product (products.py) that a system's GPUs are taken for if it does not name them
-    cache: float = math.inf  # bytes/s that loads from its second-level cache reach, where that was measured
 
 
 ARCHITECTURES = {
     "sm60": Architecture("Pascal", 4, r"P100", 0.73e12, 39e9, 3, 4, 18.0e9, 20e9, usual="P100"),
-    "sm70": Architecture("Volta", 5, r"V100|TITAN V", 0.9e12, 39e9, 3, 6, 20.0e9, 25e9, usual="V100", cache=2.5e12),
+    "sm70": Architecture("Volta", 5, r"V100|TITAN V", 0.9e12, 39e9, 3, 6, 20.0e9, 25e9, usual="V100"),
     "sm75": Architecture("Turing", 6, r"RTX 20\d\d|Quadro RTX|T4\b", 0.62e12, 39e9, 3, 2, 20.0e9, 25e9, usual="T4"),
-    "sm80": Architecture(
-        "Ampere", 7, r"A100|A800|A30\b", 2.0e12, 87.7e9, 4, 12, 20.0e9, 25e9, usual="A100", cache=5.4e12
-    ),
+    "sm80": Architecture("Ampere", 7, r"A100|A800|A30\b", 2.0e12, 87.7e9, 4, 12, 20.0e9, 25e9, usual="A100"),
     "sm86": Architecture(
         "Ampere", 7, r"RTX (30\d\d|A\d000)|A(40|10|16|2)\b", 0.7e12, 87.7e9, 4, 4, 12.0e9, 14.0625e9, usual="A40"
     ),
-    "sm89": Architecture("Ada", 8, r"RTX 40\d\d|L4\b|L40|Ada", 1.0e12, 87.7e9, 4, usual="L40S", cache=5.2e12),
+    "sm89": Architecture("Ada", 8, r"RTX 40\d\d|L4\b|L40|Ada", 1.0e12, 87.7e9, 4, usual="L40S"),
     "sm90": Architecture(
-        "Hopper", 9, r"G?H[12]00|H800|H20\b", 3.35e12, 141e9, 5, 18, 20.6e9, 25e9, True, "H100", cache=9.7e12
+        "Hopper", 9, r"G?H[12]00|H800|H20\b", 3.35e12, 141e9, 5, 18, 20.6e9, 25e9, adds=True, usual="H100"
     ),
     "sm100": Architecture("Blackwell", 10, r"G?B[12]00", 8.0e12, 282e9, 5, 18, 40.1e9, 50e9, adds=True, usual="B200"),
     "sm103": Architecture("Blackwell", 10, r"[GB]B?300", 8.0e12, 282e9, 6, 18, 40.1e9, 50e9, adds=True, usual="B300"),
@@ -52,10 +48,6 @@ ARCHITECTURES = {
     "sm121": Architecture("Blackwell", 10, r"GB10\b", 0.273e12, 282e9, 5, usual="GB10"),
 }
 """`memory` is that of P100, V100, RTX 2080 Ti, A100 80 GB, A40, RTX 4090, H100, B200, B300, RTX PRO 6000, GB10.
-
-`cache` is what te42kyfo/gpu-benches measured of loads alone (gpu-l2-cache, cuda-cache: level below the cache's size):
-V100 PCIe, A100 80 GB, L40, H200, which has the chip of an H100 SXM; an H100 PCIe, of fewer and slower multiprocessors,
-reaches 6.9 TB/s.  Stores are not measured there.
 
 NCCL takes an NVLink of capability 100 or more for the same (topo.h of 2.30: ncclTopoNVLinkBw), so of B200 and of B300.
 GB10 hangs on its CPU by NVLink-C2C, which no other GPU reaches: it has no NVLink here, and a slot stands for C2C.
