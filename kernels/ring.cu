@@ -111,7 +111,8 @@ struct Ring {
     if (VERBS == HANDED) return;  // it is where it belongs, and goes no further
     const T* const in = VERBS & HANDED ? target : inbox + taken % SLOTS * slot;
     T* const out = VERBS & HAND ? theirs : outbox + sent % SLOTS * slot;
-    const u64 packs = aligned(source, target) && aligned(in, out) ? count / Pack::LANES : 0;
+    const bool whole = aligned(source, target) && (!(VERBS & HAND) || aligned(source, theirs));
+    const u64 packs = whole ? count / Pack::LANES : 0;
     const u64 tail = packs * Pack::LANES;  // what does not fill a pack: the end of the array, or all of an odd buffer
     const Pack *from = (const Pack*)in, *own = (const Pack*)source;
     Pack *keep = (Pack*)target, *to = (Pack*)out;

@@ -1,6 +1,7 @@
 """The model of costs: where its constants come from, and how good the choices are that `auto` makes by it."""
 
 import math
+import re
 from dataclasses import replace
 from itertools import pairwise, product
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from collbench.platforms.cost import Cost, Hardware, Wait, cpus, gpus
 from collbench.platforms.interface import Prepared
 from collbench.platforms.processes import Alone
 from collbench.results import Note
-from tests.conftest import case
+from tests.conftest import ROOT, case
 from tools.remeasure import fitted, rungs_of
 
 FITTED_TO, ELSEWHERE = "cpu-2-ranks-epyc", "cpu-2-ranks"  # where waits and bytes take twice as long
@@ -140,6 +141,20 @@ def test_every_rung_reads_all_inputs_and_writes_all_results_beside_what_a_cache_
     flags, pipelined = (cost_of(name, case(ranks=4)) for name in ("ring-flags", "ring-pipelined"))
     assert (flags.memory, pipelined.memory, flags.cached - pipelined.cached) == (5, 4, 1)
     assert cost_of("ring-flags", case(ranks=2)).memory - cost_of("ring-pipelined", case(ranks=2)).memory == 1
+
+
+def test_the_page_has_the_bound_of_every_rung_on_the_gpu_that_was_measured() -> None:
+    """256 MiB, 4 ranks: counts of a rank, and the bound by the copy that was measured there."""
+    page, nbytes = (ROOT / "docs" / "kernels.md").read_text(), 2**28
+    measured = replace(gpus(4, 1), memory=2993.8e9 / 4)
+    found = re.findall(r"^\| `([\w-]+)` \| ([\d.]+) S[^|]* \| ([\d.]+)[^|]* \| ([\d.]+) \|", page, re.MULTILINE)
+    rows = {name: tuple(map(float, figures)) for name, *figures in found}
+    known = [way for way in implementations().values() if way.cost and not way.multicast and way.name != "one-shot-ll"]
+    assert set(rows) == {way.name for way in known}
+    for way in known:
+        cost = cost_of(way.name, case(ranks=4, nbytes=nbytes))
+        bound = nbytes / measured.floor(cost, nbytes) / 1e9
+        assert rows[way.name] == pytest.approx((cost.memory, cost.cached, bound), abs=0.06), way.name
 
 
 def fakes(monkeypatch: pytest.MonkeyPatch, unable: tuple[str, ...]) -> None:

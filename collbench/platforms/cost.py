@@ -37,9 +37,7 @@ class Cost:
     blocks: float = math.inf  # of a rank on a GPU; a copy engine has no such limit
     fences: int = 0  # waits by which what was written to others must have arrived there
     adds: bool = False  # whether the link leads to switches that add
-    cached: float = (
-        0.0  # of `memory`, what a GPU's cache can hold until it is loaded: FIFOs, and what another rank loaded
-    )
+    cached: float = 0.0  # of `memory`, what can stay in a GPU's cache: FIFOs, and what another rank has just loaded
     alone: bool = False  # whether one rank loads and stores for all, by its own blocks
 
 
@@ -88,10 +86,9 @@ FITTED = Hardware(
     memory=38.1e9,
     packets=1.737e9,
 )
-"""Least squares of the relative errors over the hand-written rows of results/cpu-2-ranks-epyc (tests/test_cost.py), but
-of `ring-pipelined`, which moves less since: two cores of an AMD EPYC that share a cache.  On another machine times are
-others, but `auto` only compares them: by these constants it also chooses well on two cores that share none
-(results/cpu-2-ranks)."""
+"""Least squares of the relative errors over hand-written rows of results/cpu-2-ranks-epyc (tests/test_cost.py), but for
+`ring-pipelined`, which moves less since: two cores of an AMD EPYC that share a cache.  Elsewhere times are others, but
+`auto` only compares them: it also chooses well on two cores that share none (results/cpu-2-ranks)."""
 
 _TURN = 21.9
 """How much longer a wait takes where ranks share cores, and the awaited one must first get its turn: a hop of
