@@ -133,4 +133,26 @@ __device__ inline Pack finish(Pack x, unsigned ranks) {
   return x;
 }
 
+// A rank's own input and its result, which no rank reads again in this call: a GPU's cache gives such lines up first, and
+// keeps what is in FIFOs.  Own input alone may be read so: nothing holds such a load behind a flag.  A CPU does it by
+// itself, and what goes past its caches is what others read (`stream`).
+template <class E> __device__ inline E read_once(const E* from) { return *from; }
+template <class E> __device__ inline void write_once(E* to, const E& value) { *to = value; }
+#if defined(__CUDACC__)
+union PackBits {
+  uint4 bits;
+  Pack pack;
+};
+__device__ inline Pack read_once(const Pack* from) {
+  PackBits x;
+  x.bits = __ldcs((const uint4*)from);
+  return x.pack;
+}
+__device__ inline void write_once(Pack* to, const Pack& value) {
+  PackBits x;
+  x.pack = value;
+  __stcs((uint4*)to, x.bits);
+}
+#endif
+
 __device__ inline bool aligned(const void* a, const void* b) { return ((u64)a | (u64)b) % sizeof(Pack) == 0; }

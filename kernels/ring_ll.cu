@@ -1,7 +1,7 @@
 // Ring all-reduce over packets: the program of kernels/ring.cu, with the flag inside the data.
 //
-// Buffers.  A FIFO of `slots` pieces per block in each window, a piece being `slot` bytes of data in twice as many bytes
-// of packets.  Nothing else may ever be written there, or it could pass for a flag.
+// Buffers.  A FIFO of `slots` pieces per block in each window, a piece being at most `slot` bytes of data in twice as many
+// bytes of packets.  Nothing else may ever be written there, or it could pass for a flag.
 //
 // Who waits for whom: each thread for the packets that it reads, and for nothing else.  No word says that a slot is
 // free: with slots >= ranks, the piece that I have just taken went round the ring after the next rank had taken the one
@@ -74,19 +74,19 @@ struct PacketRing {
   }
 };
 
-// All lengths in bytes: `bytes` in the array, `chunk` in each rank's chunk, `slot` in a piece; chunk and slot are
-// multiples of 8.
+// All lengths in bytes: `bytes` in the array, `chunk` in each rank's chunk, `slot` of data in a FIFO slot, of which a piece
+// fills `piece`; the last three are multiples of 8.
 extern "C" __global__ void __launch_bounds__(512, 1)
     ring_ll_allreduce(PARAMETER(World) world, PARAMETER(u64) fifo, PARAMETER(u64) slot, PARAMETER(unsigned) slots,
-                      PARAMETER(u64) bytes, PARAMETER(u64) chunk) {
+                      PARAMETER(u64) piece, PARAMETER(u64) bytes, PARAMETER(u64) chunk) {
   const unsigned ranks = world.ranks, rank = world.rank();
   PacketRing ring(world, rank, fifo, slot, slots, bytes);
   if (ranks == 1) {  // nobody to send to
     ring.keep_own();
     return;
   }
-  for (u64 lap = world.block() * slot; lap < chunk; lap += world.blocks * slot) {
-    const u64 length = chunk - lap < slot ? chunk - lap : slot;
+  for (u64 lap = world.block() * piece; lap < chunk; lap += world.blocks * piece) {
+    const u64 length = chunk - lap < piece ? chunk - lap : piece;
     auto part = [&](unsigned index) { return index % ranks * chunk + lap; };
     ring.hop<SEND>(part(rank + ranks - 1), length);
     for (unsigned step = 2; step < ranks; step++) ring.hop<TAKE | ADD | SEND>(part(rank + ranks - step), length);

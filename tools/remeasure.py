@@ -91,9 +91,10 @@ def measure(run: Committed, libraries: str) -> None:
 
 
 def rungs_of(folder: str) -> list[Measurement]:
-    """The rows of a committed run that have costs."""
+    """The rows of a committed run that have costs, but of `ring-pipelined`, which has moved less since then."""
     every = (result for result in read(RESULTS / folder).results if isinstance(result, Measurement))
-    return [row for row in every if (way := implementations().get(row.implementation)) and way.cost]
+    known = (row for row in every if row.implementation != "ring-pipelined")
+    return [row for row in known if (way := implementations().get(row.implementation)) and way.cost]
 
 
 def _cost(row: Measurement) -> Cost:

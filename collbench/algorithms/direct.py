@@ -41,8 +41,8 @@ def _prepare_two_shot(case: Case, platform: Platform) -> Prepared:
     return Prepared(platform.launcher.bind(kernel, case, blocks, threads, np.uint64(case.block), np.uint64(shard)))
 
 
-def _cost(link: float, memory: float, fences: int = 1) -> Cost:
-    return Cost(Wait.BARRIER, 2, link=link, memory=memory, blocks=BLOCKS, fences=fences)
+def _cost(link: float, memory: float, fences: int = 1, cached: float = 0.0, alone: bool = False) -> Cost:
+    return Cost(Wait.BARRIER, 2, link, memory, blocks=BLOCKS, fences=fences, cached=cached, alone=alone)
 
 
 ONE_SHOT = Implementation(
@@ -53,7 +53,8 @@ ONE_SHOT = Implementation(
     prepare=partial(_prepare_whole, entry="one_shot"),
     supports=_supports_one_shot,
     order=6,
-    cost=lambda case: _cost(case.ranks - 1, case.ranks + 1, fences=0),  # the result is no place that is read
+    # The result is no place that is read; an input that one rank has loaded is in the cache for the others.
+    cost=lambda case: _cost(case.ranks - 1, case.ranks + 1, fences=0, cached=case.ranks - 1),
 )
 TWO_SHOT = Implementation(
     name="two-shot",
@@ -71,6 +72,6 @@ PARAMETER_SERVER = Implementation(
     collectives=("allreduce",),
     prepare=partial(_prepare_whole, entry="parameter_server"),
     order=10,
-    cost=lambda case: _cost(case.ranks - 1, 2 * case.ranks),  # rank 0 reads every input and writes to all
+    cost=lambda case: _cost(case.ranks - 1, 2 * case.ranks, alone=True),  # rank 0 reads every input and writes to all
 )
 IMPLEMENTATIONS = ONE_SHOT, TWO_SHOT, PARAMETER_SERVER

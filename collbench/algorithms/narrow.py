@@ -68,8 +68,8 @@ def _supports(case: Case) -> None:
 def _cost(wire: Wire, case: Case) -> Cost:
     """Return the cost of `two-shot` with the wire's bytes on the link, and of writing and reading narrow values."""
     share, others = wire.nbytes / case.dtype.itemsize, (case.ranks - 1) / case.ranks
-    again, memory = rounds(case, wire, "gpu"), 2 + 4 * others * share
-    return Cost(Wait.BARRIER, 1 + again, link=2 * others * share, memory=memory, blocks=BLOCKS, fences=again)
+    again, boxes = rounds(case, wire, "gpu"), 4 * others * share
+    return Cost(Wait.BARRIER, 1 + again, 2 * others * share, 2 + boxes, blocks=BLOCKS, fences=again, cached=boxes)
 
 
 def _implementation(wire: Wire) -> Implementation:

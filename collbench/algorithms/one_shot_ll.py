@@ -40,7 +40,8 @@ def _prepare(case: Case, platform: Platform) -> Prepared:
 def _cost(case: Case) -> Cost:
     """The input is read to be sent and to be added, and each packet is written and read, at twice its data."""
     ranks = case.ranks
-    return Cost(Wait.PACKET, 1, link=2 * (ranks - 1), memory=4 * ranks - 1, packets=ranks - 1, blocks=BLOCKS)
+    sent = 2 * (ranks - 1)
+    return Cost(Wait.PACKET, 1, sent, memory=4 * ranks - 1, packets=ranks - 1, blocks=BLOCKS, cached=2 * sent + 1)
 
 
 IMPLEMENTATION = Implementation(

@@ -1,11 +1,11 @@
 """`ring-flags` and `ring-pipelined`: a ring as one kernel, whose ranks wait on flags in each other's memory.
 
-The host only starts it; kernels/ring.cu describes the protocol.  `ring-pipelined` keeps the pipe full, with more slots,
-more blocks and more loads in flight: a slot is filled while the one before is emptied, and one fence makes data and
-free slot known together.
+The host only starts it; kernels/ring.cu describes the protocol.  Both have as many blocks; `ring-pipelined` keeps the
+pipe full, with more slots and loads in flight: a slot is filled while the one before is emptied, and one fence makes
+data and free slot known together.  The second round of its all-reduce goes straight into results.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,15 @@ from collbench.collectives import chunk_elements
 from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared
 
-SLOTS = 2  # as in kernels/ring.cu: the fewest with which a ring can take and send in one hop
-SLOT_BYTES = 2**20  # a piece; docs/log.md has what other sizes give
-THREADS = 512  # of a block; `ring-flags` has one block a rank
+SLOTS = 2  # of `ring-flags`, as in kernels/ring.cu: the fewest with which a ring can take and send in one hop
+BLOCKS, THREADS = 64, 512  # the most blocks that a rank has on a GPU, and threads of each
+IN_FLIGHT = 4  # packs that a thread of a GPU loads from its FIFO, and as many of its own, before it stores the first
+PIECE = 2 * IN_FLIGHT * PACK  # bytes that a block of a GPU sends at once, for each of its threads
+"""A hop's flags and fence take two or three microseconds, in which its block moves nothing, and a piece of 64 KiB some
+eight.  From 64 blocks 4 MiB are then on the way with every slot, where a link of 450 GB/s and 3 us wants 1.4 MiB."""
+
+SLOT_BYTES = {"gpu": BLOCKS * THREADS * PIECE, "cpu": 2**20}  # of `ring-flags`, of all blocks of a rank: docs/log.md
+FIFO_BYTES = {"gpu": 4 * BLOCKS * THREADS * PIECE, "cpu": 8 * 2**18}  # of all slots of a rank's blocks
 
 COLLECTIVES = ("allreduce", "broadcast", "allgather", "reducescatter")  # each an entry of kernels/ring.cu
 
@@ -30,23 +36,73 @@ def lengths(case: Case) -> tuple[np.generic, ...]:
     return (block, np.uint32(case.root)) if case.collective.rooted else (block,)
 
 
-def cost(case: Case, blocks: int = 1) -> Cost:
+def cost(case: Case, handed: bool = False) -> Cost:
     """Return the cost: an adding hop reads a piece and the input and writes; a passing hop reads, stores, writes.
 
-    The first and the last hop of a chunk lack one of the three.  An all-reduce goes round twice.
+    The first and the last hop of a chunk lack one of the three, and a passing hop the store where pieces are `handed`
+    into results.  An all-reduce goes round twice.  Inputs are read and results written once; the rest is cached.
     """
     ranks, others = case.ranks, case.ranks - 1
     if case.collective.name == "allreduce":
-        return Cost(Wait.FLAG, 2 * others, link=2 * others / ranks, memory=6 - 4 / ranks, blocks=blocks)
-    if case.collective.rooted:
-        return Cost(Wait.FLAG, others, link=min(others, 1), memory=3, blocks=blocks)
-    return Cost(Wait.FLAG, others, link=others / ranks, memory=3 - 1 / ranks, blocks=blocks)
+        steps, link, memory = 2 * others, 2 * others / ranks, max(2.0, 6 - handed - 4 / ranks)
+    elif case.collective.rooted:
+        steps, link, memory = others, min(others, 1), 3.0
+    else:
+        steps, link, memory = others, others / ranks, 3 - 1 / ranks
+    streamed = 2.0 if case.collective.name == "allreduce" else 1 + 1 / ranks
+    return Cost(Wait.FLAG, steps, link, memory, blocks=BLOCKS, cached=memory - streamed)
+
+
+class Pipe(NamedTuple):
+    """The blocks of a rank, alike for all rings, and the FIFO of each, the same in every call of a run."""
+
+    blocks: int
+    threads: int  # of a block
+    slots: int  # a power of two
+    slot: int  # bytes, whole lines
+
+    def piece(self, chunk: int) -> int:
+        """Bytes that a block sends at once of a chunk of so many, in whole lines: all blocks are to have some of it."""
+        share, step = -(-chunk // self.blocks), self.threads * PACK
+        step *= IN_FLIGHT if share > step * IN_FLIGHT else 1
+        return min(self.slot, -(-share // step) * step)
+
+
+def pipe(platform: Platform) -> Pipe:
+    """Return the pipe with as many slots as fit into half of the cache; the other half is for the streamed data.
+
+    Then what passes through a FIFO never goes to memory.  A block's flags and moves follow each other, so a second slot
+    matters more than a third, and the length of a piece more than either.  A rank with fewer multiprocessors than
+    BLOCKS has two blocks of half the threads on each: one moves while the other waits.
+    """
+    blocks, threads = platform.launcher.blocks(BLOCKS), THREADS
+    if platform.cache is None:
+        return Pipe(blocks, threads, 8, FIFO_BYTES[platform.name] // 8)
+    if 1 < blocks < BLOCKS:
+        blocks, threads = min(BLOCKS, 2 * blocks), THREADS // 2
+    room, least = platform.cache // 2 // blocks, threads * PACK
+    slots = 4 if 4 * threads * PIECE <= room else 2
+    return Pipe(blocks, threads, slots, max(least, min(threads * PIECE, room // slots // least * least)))
+
+
+def _prepare(name: str, case: Case, platform: Platform, fifo: Pipe, *options: str) -> Prepared:
+    kernel = platform.launcher.kernel("ring.cu", f"ring_{case.collective.name}", case.dtype, case.redop, *options)
+    size, start = case.dtype.itemsize, np.uint64(platform.layout.fifos[name])
+    chunk = chunk_elements(case.block, case.ranks, size) if case.collective.name == "allreduce" else case.block
+    slot, piece = np.uint64(fifo.slot // size), np.uint64(fifo.piece(chunk * size) // size)
+    return Prepared(platform.launcher.bind(kernel, case, *fifo[:2], start, slot, piece, *lengths(case)))
 
 
 def _prepare_flags(case: Case, platform: Platform) -> Prepared:
-    kernel = platform.launcher.kernel("ring.cu", f"ring_{case.collective.name}", case.dtype, case.redop)
-    fifo, slot = np.uint64(platform.layout.fifos["ring-flags"]), np.uint64(SLOT_BYTES // case.dtype.itemsize)
-    return Prepared(platform.launcher.bind(kernel, case, 1, THREADS, fifo, slot, slot, *lengths(case)))
+    fifo = pipe(platform)
+    slot = SLOT_BYTES["cpu"] if platform.name == "cpu" else fifo.slot
+    return _prepare("ring-flags", case, platform, fifo._replace(slots=SLOTS, slot=slot))
+
+
+def _prepare_pipelined(case: Case, platform: Platform) -> Prepared:
+    fifo, in_flight = pipe(platform), 1 if platform.name == "cpu" else IN_FLIGHT
+    options = f"-DSLOTS={fifo.slots}", "-DMERGED", f"-DIN_FLIGHT={in_flight}"
+    return _prepare("ring-pipelined", case, platform, fifo, *options)
 
 
 RING_FLAGS = Implementation(
@@ -58,71 +114,17 @@ RING_FLAGS = Implementation(
     order=3,
     neighbours_only=True,
     cost=cost,
-    fifo=lambda ranks, platform: SLOTS * SLOT_BYTES,
+    fifo=lambda ranks, platform: SLOTS * SLOT_BYTES[platform],
 )
-
-BLOCKS = 64  # of `ring-pipelined` for a rank on a GPU with room for them
-IN_FLIGHT = 4  # packs that a thread of a GPU loads from its FIFO, and as many of its own, before it stores the first
-ROUND = THREADS * PACK  # bytes that a block moves with one access of every thread
-TILE = ROUND * IN_FLIGHT  # and with all that it has in flight
-PIECE = 2 * TILE
-"""Bytes that a block of a GPU sends at once: 64 KiB.  A hop's flags and fence take two or three microseconds, in which
-its block moves nothing, and the piece some eight.  From 64 blocks 4 MiB are then on the way with every slot, where a
-link of 450 GB/s and 3 us wants 1.4 MiB."""
-
-FIFO_BYTES = {"gpu": 4 * BLOCKS * PIECE, "cpu": 8 * 2**18}  # of all slots of a rank's blocks
-
-
-@dataclass(frozen=True)
-class Pipe:
-    """The FIFO of one block, the same in every call of a run."""
-
-    slots: int  # a power of two
-    slot: int  # bytes, whole lines
-    in_flight: int = IN_FLIGHT
-
-    def piece(self, blocks: int, chunk: int) -> int:
-        """Bytes that a block sends at once of a chunk of so many, in whole lines: all blocks are to have some of it."""
-        share = -(-chunk // blocks)
-        step = TILE if share > TILE else ROUND
-        return min(self.slot, -(-share // step) * step)
-
-
-def pipe(platform: Platform, blocks: int) -> Pipe:
-    """Return the pipe with as many slots as fit into half of the cache; the other half is for the streamed data.
-
-    Then what passes through a FIFO never goes to memory.  A block's flags and moves follow each other, so a second slot
-    matters more than a third, and the length of a piece more than either.
-    """
-    cache = platform.cache
-    if cache is None:
-        return Pipe(8, FIFO_BYTES[platform.name] // 8 // blocks, in_flight=1)
-    for slots in (4, 2):
-        if slots * blocks * PIECE <= cache // 2:
-            return Pipe(slots, PIECE)
-    return Pipe(2, max(ROUND, cache // 2 // (2 * blocks) // ROUND * ROUND))
-
-
-def _prepare_pipelined(case: Case, platform: Platform) -> Prepared:
-    blocks, size = platform.launcher.blocks(BLOCKS), case.dtype.itemsize
-    fifo = pipe(platform, blocks)
-    options = f"-DSLOTS={fifo.slots}", "-DMERGED", f"-DIN_FLIGHT={fifo.in_flight}"
-    kernel = platform.launcher.kernel("ring.cu", f"ring_{case.collective.name}", case.dtype, case.redop, *options)
-    chunk = chunk_elements(case.block, case.ranks, size) if case.collective.name == "allreduce" else case.block
-    slot, piece = np.uint64(fifo.slot // size), np.uint64(fifo.piece(blocks, chunk * size) // size)
-    start = np.uint64(platform.layout.fifos["ring-pipelined"])
-    return Prepared(platform.launcher.bind(kernel, case, blocks, THREADS, start, slot, piece, *lengths(case)))
-
-
 RING_PIPELINED = Implementation(
     name="ring-pipelined",
-    summary="the same with more slots, blocks and loads in flight",
+    summary="the same with more slots and loads in flight; results are handed on where they belong",
     platforms=("gpu", "cpu"),
     collectives=COLLECTIVES,
     prepare=_prepare_pipelined,
     order=4,
     neighbours_only=True,
-    cost=lambda case: cost(case, BLOCKS),
+    cost=lambda case: cost(case, handed=True),
     fifo=lambda ranks, platform: FIFO_BYTES[platform],
 )
 IMPLEMENTATIONS = RING_FLAGS, RING_PIPELINED

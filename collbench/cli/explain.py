@@ -5,12 +5,13 @@ For example:
   collbench explain --impl ring-flags,one-shot-ll -b 8 -e 2M
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import click
 
+from collbench.algorithms import find
 from collbench.analysis.crossover import handicaps
 from collbench.api.requests import default_folder, measured_sweep
 from collbench.cli.options import HERE, option, shared, sweep_request, writes
@@ -19,6 +20,7 @@ from collbench.cli.results_table import EXPLAIN, EXPLAIN_LEGEND, row
 from collbench.cli.running import finish, run_session, say_where
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
+from collbench.platforms.cost import of_product
 from collbench.plots import perfetto
 from collbench.results import Explanation
 from collbench.units import format_size
@@ -63,10 +65,22 @@ def command(**options: Any) -> int:
         click.echo("\n".join(["", EXPLAIN_LEGEND, *handicaps(explained.results)]), err=True)
         folder = say_where(explained, options["formats"])
         rows = [result for result in explained.results if isinstance(result, Explanation)]
+        if bounds := ", ".join(_bounds(explained, rows)):
+            click.echo(f"of these times links, memory and cache alone take: {bounds}")
         if any(result.tracks for result in rows):
             perfetto.write(rows, folder / "trace.json")
             click.echo(f"trace: {folder / 'trace.json'} (open it at ui.perfetto.dev)")
     return finish([explained])
+
+
+def _bounds(explained: Session, rows: list[Explanation]) -> Iterator[str]:
+    """Yield the share of each row's time that is its own bound, where data sheets say something of the GPUs."""
+    place = explained.header.topology
+    for one in rows if place.gpus else ():
+        if (way := find(one.implementation)) and way.cost:
+            hardware = of_product(place.gpus[0].name, place.ranks, len(place.gpus))
+            least = hardware.floor(way.cost(one.case), one.case.nbytes)
+            yield f"{one.implementation} {least / one.seconds:.0%} at {format_size(one.case.nbytes)}"
 
 
 def session(options: Mapping[str, Any]) -> Session:

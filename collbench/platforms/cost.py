@@ -37,6 +37,8 @@ class Cost:
     blocks: float = math.inf  # of a rank on a GPU; a copy engine has no such limit
     fences: int = 0  # waits by which what was written to others must have arrived there
     adds: bool = False  # whether the link leads to switches that add
+    cached: float = 0.0  # of `memory`, what can stay in a GPU's cache: FIFOs, and what another rank has just loaded
+    alone: bool = False  # whether one rank loads and stores for all, by its own blocks
 
 
 @dataclass(frozen=True)
@@ -47,22 +49,31 @@ class Hardware:
     waits: Mapping[Wait, float]  # seconds of one
     link: float = math.inf  # one direction of a rank's connection
     memory: float = math.inf  # loads and stores of a rank
+    cache: float = math.inf  # the same of what a GPU's cache holds; a CPU's `memory` counts all, wherever it lies
+    mixed: float = 1.0  # fraction of the cache's rate that is reached where there are stores too
+    here: int = 1  # ranks that share that memory and cache
     packets: float = math.inf  # data in packets that a rank takes
     block: float = math.inf  # what one block of a kernel moves over a link, or through memory where there is none
     fence: float = 0.0  # seconds that a fence adds to a wait
     reach: float = 1.0  # fraction of the link's rate that is reached where all ranks send to all at once
     adds: float = 1.0  # the same through switches that add
 
+    def moved(self, cost: Cost, mixed: float = 1.0) -> float:
+        """Seconds that memory or cache take for a byte of an operation: all goes through the cache, some no further."""
+        streamed = cost.memory if math.isinf(self.cache) else cost.memory - cost.cached
+        return max(streamed / self.memory, cost.memory / (mixed * self.cache))
+
     def floor(self, cost: Cost, nbytes: int) -> float:
-        """Seconds that the busiest link or memory alone takes: nothing is faster."""
-        return nbytes * max(cost.link / self.link, cost.memory / self.memory)
+        """Seconds that the busiest link, memory or cache alone takes: nothing is faster."""
+        shares = self.here if cost.alone else 1  # of the memory, which nobody else then needs
+        return nbytes * max(cost.link / self.link, self.moved(cost) / shares)
 
     def seconds(self, cost: Cost, nbytes: int) -> float:
         """The time of an operation of that size; infinite for a wait that this hardware has not."""
         reach = self.adds if cost.adds else self.reach if cost.wait is Wait.BARRIER else 1.0
         resources = (
             cost.link / min(reach * self.link, cost.blocks * self.block),
-            cost.memory / min(self.memory, cost.blocks * self.block),
+            max(self.moved(cost, self.mixed), cost.memory / (cost.blocks * self.block)),
             cost.packets / self.packets,
         )
         waits = cost.steps * self.waits.get(cost.wait, math.inf) + cost.fences * self.fence
@@ -71,15 +82,15 @@ class Hardware:
 
 FITTED = Hardware(
     launch=0.0,  # part of the waits: operations follow each other inside one call into C
-    waits={Wait.HOST: 3.70e-6, Wait.FLAG: 76.8e-9, Wait.PACKET: 77.1e-9, Wait.BARRIER: 57.7e-9},
-    memory=36.6e9,
+    waits={Wait.HOST: 3.72e-6, Wait.FLAG: 74.7e-9, Wait.PACKET: 77.1e-9, Wait.BARRIER: 58.5e-9},
+    memory=38.1e9,
     packets=1.737e9,
 )
-"""Least squares of the relative errors over all hand-written rows of results/cpu-2-ranks-epyc (tests/test_cost.py): two
-cores of an AMD EPYC that share a cache.  On another machine times are others, but `auto` only compares them: by these
-constants it also chooses well on two cores that share none (results/cpu-2-ranks)."""
+"""Least squares of the relative errors over hand-written rows of results/cpu-2-ranks-epyc (tests/test_cost.py), but for
+`ring-pipelined`, which moves less since: two cores of an AMD EPYC that share a cache.  Elsewhere times are others, but
+`auto` only compares them: it also chooses well on two cores that share none (results/cpu-2-ranks)."""
 
-_TURN = 21.2
+_TURN = 21.9
 """How much longer a wait takes where ranks share cores, and the awaited one must first get its turn: a hop of
 `ring-flags` in results/cpu-4-ranks-yield against the one above."""
 
@@ -110,6 +121,9 @@ def gpus(ranks: int, devices: int, arch: str = "sm90", pcie: bool = False) -> Ha
         waits={wait: (every | costs)[wait.name.lower()] for wait in Wait},
         link=link,
         memory=REACHED * gpu.memory / here,
+        cache=COSTS["cache"].get(arch, math.inf) / here,
+        mixed=every["mixed"],
+        here=here,
         packets=min(gpu.packets, costs.get("packets", math.inf), link / 2),
         block=(every | costs)["block"] * GIB,
         fence=costs["fence"] * ranks if devices > 1 else 0.0,

@@ -160,8 +160,8 @@ struct Memory {
     send = reinterpret_cast<T*>(zeroed(buffer));
     receive = reinterpret_cast<T*>(zeroed(buffer));
     for (Channel& channel : window->channel) {
-      channel.arrived.word[0] = channel.room.word[0] = plan.start;
-      for (unsigned i = 0; i < 4; i++) channel.own.word[i] = plan.start;
+      channel.arrived.word[0] = channel.arrived.word[1] = channel.room.word[0] = plan.start;
+      for (unsigned i = 0; i < 5; i++) channel.own.word[i] = plan.start;
     }
     if (plan.careful) return;  // exercises number their meetings from 1, and need not wrap
     window->calls.word[0] = plan.start;

@@ -102,7 +102,8 @@ const Kernel KERNELS[] = {
 #endif
 #if defined(WITH_RING_LL)
     {"ring-ll", ALLREDUCE, RUN {
-       packets::ring_ll_allreduce(world, call.ring_ll_fifo, call.slot_bytes, call.slots, call.count * sizeof(T),
+       packets::ring_ll_allreduce(world, call.ring_ll_fifo, call.slot_bytes, call.slots,
+                                  call.piece * sizeof(T), call.count * sizeof(T),
                                   call.chunk * sizeof(T)); }},
 #endif
 #if defined(WITH_DIRECT)

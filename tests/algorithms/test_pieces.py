@@ -1,18 +1,24 @@
 """How much of a message goes where: threads and blocks of a launch, slots and pieces of a FIFO."""
 
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
-from collbench.algorithms import ring_ll
-from collbench.algorithms.ring import BLOCKS, FIFO_BYTES, PIECE, ROUND, TILE, Pipe, pipe
+from collbench.algorithms import implementations, ring_ll
+from collbench.algorithms.ring import BLOCKS, IN_FLIGHT, PIECE, THREADS, Pipe, pipe
+from collbench.cases import PACK
 from collbench.platforms.layout import LINE, grid
 
 CACHES = {"H200": 60 * 2**20, "H100": 50 * 2**20, "A100": 40 * 2**20, "V100": 6 * 2**20, "T4": 4 * 2**20}
 
 
-def gpu(cache: int) -> Any:
-    """A platform of whose cache each rank may count on so many bytes."""
-    return SimpleNamespace(name="gpu", cache=cache)
+def gpu(cache: int, ranks: int = 1, multiprocessors: int = 132) -> Any:
+    """A platform with so many ranks on a GPU with such a cache."""
+    launcher = SimpleNamespace(blocks=lambda most: min(most, multiprocessors // ranks))
+    return SimpleNamespace(name="gpu", cache=cache // ranks, launcher=launcher)
+
+
+CPU: Any = SimpleNamespace(name="cpu", cache=None, launcher=SimpleNamespace(blocks=lambda most: 1))
 
 
 def test_a_grid_has_no_more_threads_and_blocks_than_there_is_work() -> None:
@@ -23,47 +29,70 @@ def test_a_grid_has_no_more_threads_and_blocks_than_there_is_work() -> None:
         assert grid(units, threads=512, blocks=8) == (threads, blocks), units
 
 
+def test_a_rank_that_shares_a_gpu_has_two_blocks_of_half_the_threads_on_each_multiprocessor() -> None:
+    """And one with many of its own, or a process on a CPU, blocks of all threads."""
+    crews = {1: (64, 512), 2: (64, 512), 4: (64, 256), 8: (32, 256), 132: (1, 512)}
+    assert {ranks: pipe(gpu(CACHES["H100"], ranks))[:2] for ranks in crews} == crews
+    assert pipe(CPU)[:2] == (1, 512)
+
+
 def test_slots_are_whole_lines_and_fit_into_the_fifo_whatever_the_number_of_blocks() -> None:
     """Multiprocessors divided by ranks give any number; a slot that is no whole pack would be read across packs."""
-    for blocks in range(1, BLOCKS + 1):
+    room = {name: implementations()[name].fifo for name in ("ring-flags", "ring-pipelined", "ring-ll")}
+    for multiprocessors in range(1, 2 * BLOCKS):
         for cache in CACHES.values():
             for ranks in (1, 2, 4, 8):
-                own = pipe(gpu(cache // ranks), blocks)
+                own = pipe(gpu(cache, ranks, max(multiprocessors, ranks)))
+                blocks, threads = own.blocks, own.threads
                 assert own.slot % LINE == 0, (blocks, cache, ranks)
                 assert own.slots & (own.slots - 1) == 0, (blocks, cache, ranks)
-                assert own.slots * own.slot * blocks <= FIFO_BYTES["gpu"], (blocks, cache, ranks)
-        assert ring_ll.slot_bytes(min(blocks, ring_ll.BLOCKS)) % LINE == 0, blocks
-        assert ring_ll.slot_bytes(min(blocks, ring_ll.BLOCKS)) > 0, blocks
+                assert own.slots * own.slot * blocks <= room["ring-pipelined"](ranks, "gpu"), (blocks, cache, ranks)
+                assert 2 * own.slot * blocks <= room["ring-flags"](ranks, "gpu"), (blocks, cache, ranks)
+        for ranks in (2, 3, 8, 72, 128):
+            for chunk in (8, 4096, 2**16, 2**26):
+                slot, piece = ring_ll.pieces(ranks, "gpu", blocks, threads, chunk)
+                assert slot % LINE == 0, (blocks, ranks)
+                assert 0 < piece <= slot, (blocks, ranks, chunk)
+                assert 2 * ring_ll.slots(ranks) * slot * blocks <= room["ring-ll"](ranks, "gpu"), (blocks, ranks)
 
 
 def test_fifos_that_fit_stay_within_half_of_the_cache_that_ranks_share() -> None:
     """So what passes through them need not go to memory; where nothing fits, the smallest piece is taken."""
     for name, cache in CACHES.items():
         for ranks in (1, 2, 4, 8):
-            blocks = min(BLOCKS, 132 // ranks)
-            own = pipe(gpu(cache // ranks), blocks)
-            assert own.slot == ROUND or ranks * blocks * own.slots * own.slot <= cache // 2, (name, ranks)
-            assert name not in ("H100", "H200") or own.slot == PIECE, (name, ranks)
-    own = pipe(gpu(CACHES["H100"]), BLOCKS)
-    assert BLOCKS * own.piece(BLOCKS, 2**28) >= 2 * 2**20, "a rank with a GPU for itself"
+            own = pipe(gpu(cache, ranks))
+            least = own.slot == own.threads * PACK
+            assert least or ranks * own.blocks * own.slots * own.slot <= cache // 2, (name, ranks)
+            assert name not in ("H100", "H200") or own.slot == own.threads * PIECE, (name, ranks)
+    own = pipe(gpu(CACHES["H100"]))
+    assert BLOCKS * own.piece(2**28) >= 2 * 2**20, "a rank with a GPU for itself"
     assert own.slots == 4
 
 
 def test_pieces_give_every_block_of_a_chunk_its_share() -> None:
     """As many blocks as a thread's accesses fill have some of it; none gets more than fits into a slot."""
-    own = Pipe(2, PIECE)
-    for chunk in (1, 128, 4096, 2**16, 2**20, 2**20 + 128, 2**28):
-        for blocks in (1, 5, 16, 33, 64):
-            piece = own.piece(blocks, chunk)
+    for threads, blocks in product((THREADS, THREADS // 2), (1, 5, 16, 33, 64)):
+        own, least = Pipe(blocks, threads, slots=2, slot=threads * PIECE), threads * PACK
+        for chunk in (1, 128, 4096, 2**16, 2**20, 2**20 + 128, 2**28):
+            piece = own.piece(chunk)
             assert piece % LINE == 0, (chunk, blocks)
             assert 0 < piece <= own.slot, (chunk, blocks)
             busy = min(blocks, -(-chunk // piece))
-            assert busy >= min(blocks, -(-chunk // TILE)) // 2, (chunk, blocks)
-            assert busy == 1 or piece >= ROUND, (chunk, blocks)
+            assert busy >= min(blocks, -(-chunk // (least * IN_FLIGHT))) // 2, (chunk, blocks)
+            assert busy == 1 or piece >= least, (chunk, blocks)
 
 
-def test_a_cpu_has_the_fifo_that_was_measured_to_be_best_there() -> None:
-    """256 KiB a piece, eight of them, one load at a time: docs/log.md."""
-    cpu: Any = SimpleNamespace(name="cpu", cache=None)
-    assert pipe(cpu, 1) == Pipe(slots=8, slot=256 * 1024, in_flight=1)
-    assert pipe(cpu, 1).piece(1, 2**28) == 256 * 1024
+def test_packets_go_in_whole_accesses_of_all_threads_and_give_every_block_some() -> None:
+    for chunk, piece in {8: 4096, 16 * 4096: 4096, 64 * 4096: 4096, 2**28: 4096}.items():
+        assert ring_ll.pieces(4, "gpu", 64, THREADS, chunk)[1] == piece, chunk
+    assert ring_ll.pieces(4, "gpu", 64, THREADS // 2, 64 * 2048) == (4096, 2048)
+    assert ring_ll.pieces(4, "gpu", 64, THREADS // 2, 2**28) == (4096, 4096)
+
+
+def test_a_cpu_has_the_fifos_that_were_measured_to_be_best_there() -> None:
+    """256 KiB a piece, eight of them; packets of 32 KiB: docs/log.md."""
+    assert pipe(CPU) == Pipe(1, 512, slots=8, slot=256 * 1024)
+    assert pipe(CPU).piece(2**28) == 256 * 1024
+    assert implementations()["ring-flags"].fifo(2, "cpu") == 2 * 2**20
+    assert ring_ll.pieces(2, "cpu", 1, 512, 2**28) == (32 * 1024, 32 * 1024)
+    assert implementations()["ring-ll"].fifo(2, "cpu") == 2 * 2 * 32 * 1024

@@ -63,8 +63,8 @@ ALL = pytest.mark.parametrize(
 
 
 def plain(word: str) -> bool:
-    """An access that promises nothing to other threads: parameters, and ordinary global loads and stores."""
-    return bool(re.fullmatch(r"(?:ld|st)\.(?:param|global|local)(?:\.v[24])?\.[a-z]\d+", word))
+    """An access that promises nothing to other threads: parameters, and ordinary global ones, also past the cache."""
+    return bool(re.fullmatch(r"(?:ld|st)\.(?:param|global|local)(?:\.cs)?(?:\.v[24])?\.[a-z]\d+", word))
 
 
 def assert_no_spills(program: nvrtc.Compiled, bounds: dict[str, int], case: object) -> None:

@@ -8,7 +8,7 @@ from collbench.platforms.gpu import nccl as gpu_nccl
 from collbench.platforms.gpu import probe
 from collbench.units import format_rate, format_size
 from tools.gpu import refusals, said, scale, sweeps
-from tools.gpu.bench import copy_bandwidth
+from tools.gpu.bench import cache_bandwidth, copy_bandwidth
 from tools.gpu.places import Place, opened
 
 
@@ -21,6 +21,7 @@ def main() -> int:
         with opened(Place(1, 1), largest=scale.chosen().copied) as platform:
             bandwidth = copy_bandwidth(platform, scale.chosen().copied)
             said.key(f"a copy within the GPU reads and writes {format_rate(bandwidth)} GB/s")
+            said.key(f"a copy within its cache reads and writes {format_rate(cache_bandwidth(platform))} GB/s")
     except CollbenchError as error:
         return said.wrong(str(error))
     return of_topology(*sweeps.printed(("topo", "--on", "gpu")))

@@ -150,7 +150,7 @@ def loads_in_flight(code: tuple[tuple[str, str], ...], word: str) -> int:
         if not name or _ENDS.match(name):
             on_the_way = []
         on_the_way = [] if any(used & brought for brought in on_the_way) else on_the_way
-        if name == word:
+        if name.replace(".EF", "") == word:  # also past the cache
             first = int(_REGISTER.findall(operands)[0])
             on_the_way.append({first + lane for lane in range(4)})
             most = max(most, len(on_the_way))

@@ -67,7 +67,7 @@ def clean(run: Run) -> Outcome:
 _SEND = "    if (VERBS & SEND) publish(arrived, ++sent);\n"
 _TAKE = "    if (VERBS & TAKE) publish(room, ++taken);\n"
 _TOLD = "    told<VERBS>(&next->channel[block].arrived.word[0], &previous->channel[block].room.word[0]);\n"
-_MOVE = "    const bool far = STREAMS && (VERBS & SEND) && packs >= world.streamed;\n"
+_MOVE = "    const bool far = STREAMS && (VERBS & (SEND | HAND)) && packs >= world.streamed;\n"
 _TAIL = "    move<VERBS, 1>(in + tail, source + tail, target + tail, out + tail, count - tail, world.ranks);\n"
 _PUBLISH = "unsigned number) {\n  drain();\n  __syncthreads();\n"
 _PUBLISH_BOTH = "unsigned other_number) {\n  drain();\n  __syncthreads();\n"
@@ -77,10 +77,9 @@ _LOOKED = (
     "if (threadIdx.x == 0) look_until({}, number, world, error);\n  stamp(world, Phase::WAITED);\n  __syncthreads();\n"
 )
 _AWAIT, _AWAIT_BOTH = _LOOKED.format("flag"), _LOOKED.format("one")
-_ALLREDUCE = (
+_BROADCAST = (
     "  Ring ring(world, rank, fifo, {});\n"
-    "  for (u64 lap = world.block() * piece; lap < chunk; lap += world.blocks * piece) {{\n"
-    "    auto part"
+    "  for (u64 lap = world.block() * piece; lap < count; lap += world.blocks * piece) {{\n"
 )
 _EPOCH = "mine->channel[block].own.word[5]"
 
@@ -135,15 +134,44 @@ BUGS = [
     ),
     Bug(
         "no wait for room where both are waited for",
-        replace(_PIPELINED, stall=START),
+        replace(_PIPELINED, ranks=4, stall=START),  # of three, who ends a lap knows that both slots are free
         RACE,
         (("ring.cu", "taken + 1, room, free, world", "taken + 1, room, free - SLOTS, world"),),
     ),
     Bug(
-        "slots as far apart as a call's pieces are long",
+        "no wait for what is handed over",
         _PIPELINED,
         RACE,
-        (("ring.cu", _ALLREDUCE.format("slot"), _ALLREDUCE.format("piece")),),
+        (("ring.cu", "await(arrived + 1, handed, world, error)", "await(arrived + 1, handed - 1, world, error)"),),
+    ),
+    Bug(
+        "handed over before it is there",
+        _PIPELINED,
+        RACE,
+        (
+            (
+                "ring.cu",
+                "    if (VERBS & HAND) return publish(arrived + 1, ++handed);\n",
+                "    if (VERBS & HAND) return;\n",
+            ),
+            (
+                "ring.cu",
+                _MOVE,
+                f"    if (VERBS == PASS) publish(&next->channel[block].arrived.word[1], ++handed);\n{_MOVE}",
+            ),
+        ),
+    ),
+    Bug(
+        "handed over to the next rank but one before it has added",
+        replace(_PIPELINED, ranks=4),
+        RACE,
+        (("ring.cu", "receive[(rank + 1) % ranks]", "receive[(rank + 2) % ranks]"),),
+    ),
+    Bug(
+        "slots as far apart as a call's pieces are long",
+        Run(("ring-pipelined-broadcast",), 3),  # an all-reduce ends with empty slots
+        RACE,
+        (("ring.cu", _BROADCAST.format("slot"), _BROADCAST.format("piece")),),
     ),
     Bug("fewer slots than are counted on", _RING, RACE, (("ring.cu", "sent % SLOTS * slot", "sent % 1 * slot"),)),
     Bug(
@@ -187,8 +215,8 @@ BUGS = [
         (
             (
                 "ring.cu",
-                "ring.hop<TAKE | ADD | KEEP | SEND>(from(rank), to(rank), length(rank));",
-                "ring.hop<TAKE | ADD | KEEP | SEND>(from(rank + 1), to(rank), length(rank));",
+                "ring.hop<COMPLETE>(from(rank), to(rank)",
+                "ring.hop<COMPLETE>(from(rank + 1), to(rank)",
             ),
         ),
     ),
@@ -321,7 +349,7 @@ BUGS = [
     ),
     Bug(
         "no second warp that waits for room",
-        replace(_WIDE, kernels=("ring-pipelined",), ranks=3, calls=16, stall=START),
+        replace(_WIDE, kernels=("ring-pipelined",), ranks=4, calls=16, stall=START),
         RACE,
         (("flags.cuh", "blockDim.x > WARP ? WARP : 0", "blockDim.x > WARP ? 2 * WARP : 0"),),
     ),

@@ -98,6 +98,19 @@ FRAGMENTS: list[Fragment] = [
         ),
     ),
     Fragment(
+        "sum handed into the place of its input",
+        "an input is overwritten before its owner has read it, or the owner misses the sum",
+        "a != 7 or c != 9",
+        (  # two ranks and one chunk in place: rank 0 sends its part, rank 1 completes the sum and hands it over
+            "0.0: bar.sync 0; st.release.sys [arrived], 1; ld.acquire.sys [handed] >= 1; bar.sync 0",
+            "0.0: ld a, [input]; st [slot], 8; bar.sync 0; bar.sync 0; ld c, [input]",
+            "1.0: ld.acquire.sys [arrived] >= 1; bar.sync 0; bar.sync 0; fence.acq_rel.sys; st.relaxed.sys [handed], 1;"
+            " st.relaxed.sys [room], 1",
+            "1.0: bar.sync 0; ld b, [slot]; st [input], 9; bar.sync 0",
+        ),
+        {"input": 7},
+    ),
+    Fragment(
         "one publication for data and credit",
         "a piece is read early, or a slot overwritten early",
         "a != 7 or b != 8",
@@ -353,6 +366,10 @@ WEAKENINGS = [
     Weakening("relay relaxed in the middle", "relay", (("st.release.sys [second]", "st.relaxed.sys [second]"),)),
     Weakening("relay that takes relaxed", "relay", (("ld.acquire.sys [first]", "ld.relaxed.sys [first]"),)),
     Weakening("block passes on relaxed", "relay of a piece", (("st.release.sys [onward]", "st.relaxed.sys [onward]"),)),
+    Weakening("sum handed over, no fence", "sum handed into the place of its input", (("fence.acq_rel.sys; ", ""),)),
+    Weakening(
+        "sum handed over unasked", "sum handed into the place of its input", (("ld.acquire.sys [arrived] >= 1; ", ""),)
+    ),
     Weakening("one publication, no fence", "one publication for data and credit", (("fence.acq_rel.sys; ", ""),)),
     Weakening("one publication, gpu fence", "one publication for data and credit", (("acq_rel.sys", "acq_rel.gpu"),)),
     Weakening(

@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "pieces longer than their slots",
         f"{_AT}ring.py",
-        (("fifo, slot, slot, *lengths(case)", "fifo, slot, 4 * slot, *lengths(case)"),),
+        (("start, slot, piece, *lengths(case)", "start, slot, 4 * piece, *lengths(case)"),),
         Trial("ring-flags", size="16M"),
     ),
     Mutant(

@@ -275,8 +275,8 @@ PLACES = (
         _RING,
         (
             (
-                "    T* const out = outbox + sent % SLOTS * slot;\n",
-                "    T* const out = outbox + sent % SLOTS * slot;\n"
+                "    T* const out = VERBS & HAND ? theirs : outbox + sent % SLOTS * slot;\n",
+                "    T* const out = VERBS & HAND ? theirs : outbox + sent % SLOTS * slot;\n"
                 "    if (VERBS & SEND) outbox[SLOTS * slot + 7] = T();\n",
             ),
         ),
@@ -327,8 +327,8 @@ PLACES = (
         _RING,
         (
             (
-                "ring.hop<TAKE | KEEP>(from(rank + 1), to(rank + 1), length(rank + 1));",
-                "ring.hop<TAKE | KEEP>(from(rank + 1), to(rank + 2), length(rank + 1));",
+                "ring.hop<END>(to(rank + 1), to(rank + 1), length(rank + 1));",
+                "ring.hop<END>(to(rank + 1), to(rank + 2), length(rank + 1));",
             ),
         ),
         RING,
@@ -424,6 +424,24 @@ RINGS = (
         Trial("ring-pipelined", ranks=3),
     ),
     Mutant(
+        "a pipelined ring that does not wait for what is handed over",
+        _RING,
+        (("return await(arrived + 1, handed, world, error);", "return;"),),
+        Trial("ring-pipelined", ranks=3),
+    ),
+    Mutant(
+        "a pipelined ring that hands over before it is done",
+        _RING,
+        (("return publish(arrived + 1, ++handed);", "return;"),),
+        Trial("ring-pipelined", ranks=3),
+    ),
+    Mutant(
+        "a sum that is handed to another place",
+        _RING,
+        (("length(rank), theirs(rank));", "length(rank), theirs(rank + 1));"),),
+        Trial("ring-pipelined", ranks=3),
+    ),
+    Mutant(
         "a pipelined ring that does not wait for room",
         _RING,
         ((_BOTH, "return await(arrived, taken + 1, world, error);"), (_ROOM, "")),
@@ -452,9 +470,9 @@ RINGS = (
         _RING,
         (
             (
-                "    const T* const in = inbox",
+                "    const T* const in = VERBS & HANDED",
                 "    if (VERBS & SEND) publish(&next->channel[block].arrived.word[0], sent + 1);\n"
-                "    const T* const in = inbox",
+                "    const T* const in = VERBS & HANDED",
             ),
         ),
         Trial("ring-flags", size="256K"),
@@ -464,9 +482,9 @@ RINGS = (
         _RING,
         (
             (
-                "    const T* const in = inbox",
+                "    const T* const in = VERBS & HANDED",
                 "    if (VERBS & TAKE) publish(&previous->channel[block].room.word[0], taken + 1);\n"
-                "    const T* const in = inbox",
+                "    const T* const in = VERBS & HANDED",
             ),
         ),
         Trial("ring-flags", op="broadcast", size="256K"),
@@ -475,7 +493,7 @@ RINGS = (
     Mutant(
         "a ring that stops one hop early",
         _RING,
-        (("    ring.hop<TAKE | KEEP>(from(rank + 1), to(rank + 1), length(rank + 1));\n", ""),),
+        (("    ring.hop<END>(to(rank + 1), to(rank + 1), length(rank + 1));\n", ""),),
         Trial("ring-flags", ranks=3),
     ),
     Mutant(

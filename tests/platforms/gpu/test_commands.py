@@ -1,20 +1,23 @@
 """Whole commands on made-up GPUs, in processes of their own: what they say, and what their run files hold."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from collbench.algorithms import implementations
 from collbench.analysis.machine import discovered
 from collbench.analysis.overlap import overlaps
 from collbench.cases import Step
 from collbench.cli._step_sessions import parse_ctas
 from collbench.errors import UsageError
 from collbench.measure.step_runs import overlap_steps
+from collbench.platforms.cost import gpus
 from collbench.platforms.gpu.nccl import MOST_CTAS
-from collbench.results import Failed, Measurement, StepTimes
+from collbench.results import Explanation, Failed, Measurement, StepTimes
 from collbench.runfile.schema import case_fields, to_case
 from collbench.runfile.store import read
 from collbench.topology.discovered import Kind, Topology
@@ -48,6 +51,21 @@ def test_a_switch_adds_in_a_whole_command(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert [isinstance(row, Measurement) and row.right for row in read(tmp_path / "out").results] == [True]
     assert [link.kind for link in joined(tmp_path / "out").links] == [Kind.NVSWITCH]
+
+
+def test_explain_says_the_share_of_each_kernels_own_bound(tmp_path: Path) -> None:
+    """Of what counts its bytes, on the GPU that is there; of a library nothing is known."""
+    words = ("--impl", "nccl,ring-flags,two-shot", "--ranks", "2", "-b", "64K", "--format", "svg", "--out", "out")
+    done = on_gpus(tmp_path, "explain", "--on", "gpu", *words, devices=1)
+    assert done.returncode == 0, done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("of these times"))
+    rows = {row.implementation: row for row in read(tmp_path / "out").results if isinstance(row, Explanation)}
+    assert set(rows) == {"nccl", "ring-flags", "two-shot"}
+    for name, share in re.findall(r"([\w-]+) (\d+)% at 64 KiB", line):
+        cost, row = implementations()[name].cost, rows.pop(name)
+        assert cost
+        assert int(share) == round(100 * gpus(2, 1).floor(cost(row.case), row.case.nbytes) / row.seconds), name
+    assert set(rows) == {"nccl"}
 
 
 def test_slices_of_a_gpu_are_no_gpus_on_a_bus(tmp_path: Path) -> None:

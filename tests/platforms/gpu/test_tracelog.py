@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.algorithms import implementations
-from collbench.cases import Case, Sampling
+from collbench.algorithms import direct, implementations
+from collbench.cases import PACK, Case, Sampling
 from collbench.host.cache import cache_folder
 from collbench.measure.tracing import explain
 from collbench.platforms import compiler, tracelog
 from collbench.platforms.interface import Platform
+from collbench.platforms.layout import grid
 from collbench.results import Explanation
 from collbench.results.collectives import ADDED, MOVED, PHASES, PUBLISHED, WAITED
 from tests.conftest import case
@@ -120,14 +121,14 @@ def test_a_ring_publishes_once_a_hop(opened: Open) -> None:
 
 def test_logs_of_one_implementation_are_not_taken_for_anothers(opened: Open) -> None:
     """One that uses fewer blocks than the one before it shows no blocks of that."""
-    names = ("ring-pipelined", "ring-flags")
+    names = ("ring-pipelined", "two-shot")
     one = case(nbytes=400000, ranks=2)
     platform = opened(Machine(1), ranks=2, sizes=(one.nbytes,), implementations=names, sampling=TRACED)
-    many, single = explain(one, [implementations()[name] for name in names], platform, TRACED)
+    many, few = explain(one, [implementations()[name] for name in names], platform, TRACED)
     assert isinstance(many, Explanation)
-    assert isinstance(single, Explanation)
-    assert len(many.tracks) > 2
-    assert len(single.tracks) == 2
+    assert isinstance(few, Explanation)
+    assert len(few.tracks) == 2 * grid(-(-one.nbytes // 2 // PACK), direct.THREADS, direct.BLOCKS)[1]
+    assert len(many.tracks) > len(few.tracks)
 
 
 def test_clocks_that_gpus_do_not_share_are_held_against_the_hosts(opened: Open) -> None:
