@@ -162,7 +162,7 @@ def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
     assert out.count("unknown") == 1
     assert "\nverdict of the run: unknown; the cpu platform has no GPUs" in out
     assert "by its own fit: latency" in out
-    assert "3.1x the time that it takes on the CPU which the cost model was fitted on" in out
+    assert "3.2x the time that it takes on the CPU which the cost model was fitted on" in out
 
 
 def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> None:
