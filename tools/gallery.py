@@ -207,7 +207,6 @@ PICTURES = (
     ),
     _plot("interconnects", "interconnects", "A training run on several interconnects", "The same step on each.", PLAN),
     _plot("pareto", "pareto", "Cost against time", "Nobody pays more for waiting longer.", PLAN),
-    _plot("pipeline", "pipeline", "Pipeline", "Which stage computes which micro-batch when.", PLAN),
     Shown(
         "ratios",
         "ratios.png",

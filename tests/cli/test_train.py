@@ -35,7 +35,7 @@ def test_the_published_layout_is_among_the_best_three(here: Command, tmp_path: P
     assert row.typical < 1.05 * min(one.typical for one in best)
     assert re.search(r"^  3  tp8 pp16 dp8 .* 31\.\d s", done.stdout, re.M), done.stdout
     assert "nothing here is measured" in done.stderr
-    assert drawn_again(here, tmp_path / "out") == ["layouts.png", "memory.png", "pipeline.png"]
+    assert drawn_again(here, tmp_path / "out") == ["layouts.png", "memory.png"]
 
 
 def test_every_row_adds_up_and_fits(here: Command, tmp_path: Path) -> None:

@@ -70,9 +70,7 @@ def started(
 ) -> tuple[interleave.Starts, list[MadeUpRanks]]:
     made: list[MadeUpRanks] = []
 
-    def make(
-        platform: str, wanted: Sweep, existing: Sequence[Result] = (), folder: Path | None = None
-    ) -> MadeUpRanks:
+    def make(platform: str, wanted: Sweep, existing: Sequence[Result] = (), folder: Path | None = None) -> MadeUpRanks:
         made.append(MadeUpRanks(platform, wanted, **(changes[len(made)] if len(made) < len(changes) else {})))
         return made[-1]
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.planner.memory import in_flight
-from collbench.plots.pipeline_schedule import (
+from collbench.results.steps import Pipeline
+from tests.planner.pipeline_schedule import (
     BACKWARD,
     FORWARD,
     TASKS,
@@ -19,7 +20,6 @@ from collbench.plots.pipeline_schedule import (
     schedule,
     shortened,
 )
-from collbench.results.steps import Pipeline
 
 SECONDS = st.integers(1, 8).map(lambda eighths: eighths / 8)  # whole numbers of them add up exactly
 

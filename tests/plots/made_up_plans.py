@@ -76,7 +76,6 @@ def compared() -> list[Result]:
 PLANS = {
     "layouts": ranked(),
     "memory": ranked(),
-    "pipeline": ranked(),
     "efficiency": grown(),
     "pareto": paid(),
     "interconnects": compared(),

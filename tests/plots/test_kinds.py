@@ -18,7 +18,7 @@ from collbench.results.steps import COMMUNICATED, COMPUTED
 from tests.conftest import case
 from tests.plots.made_up_runs import MADE_UP, run, scaled
 
-RANKED = ("layouts", "memory", "pipeline")
+RANKED = ("layouts", "memory")
 TOO = {"wires": ("curves",), **dict.fromkeys(RANKED, RANKED)}  # messages of narrow wires have curves
 
 

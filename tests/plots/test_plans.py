@@ -1,20 +1,17 @@
-"""Figures of plans: bars as long as their steps, the line that no memory may pass, efficiency, cost, and pipelines."""
+"""Figures of plans: bars as long as their steps, the line that no memory may pass, efficiency, and cost."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.plots.kinds import PLAIN, kinds, lacking
-from collbench.plots.pipeline_schedule import makespan, schedule
 from collbench.results import PlannedStep
-from collbench.results.steps import Pipeline
-from tests.plots.made_up_plans import GIB, PIPELINES, compared, grown, paid, plan, ranked
+from tests.plots.made_up_plans import GIB, compared, grown, paid, plan, ranked
 from tests.plots.made_up_runs import run
 from tests.plots.made_up_sweeps import labels as legend
 
@@ -108,28 +105,3 @@ def test_costs_lie_where_they_are_with_the_front_as_a_line() -> None:
         axes = drawn("pareto", *pair).axes[0]
         low, high = axes.get_xlim()
         assert 1 <= len([tick for tick in axes.get_xticks() if low <= tick <= high]) <= 8, share
-
-
-def pieces_of(axes: Axes) -> int:
-    return sum(len(spans.get_paths()) for spans in axes.collections)
-
-
-def test_a_pipeline_is_drawn_as_it_is_scheduled_or_with_fewer_micro_batches_and_stages_as_it_says() -> None:
-    for name, pipeline in PIPELINES.items():
-        figure = drawn("pipeline", plan("layout", name, pipeline=pipeline))
-        axes = figure.axes[0]
-        assert name in figure.get_suptitle()
-        length = makespan(schedule(pipeline))
-        work = pipeline.micro_batches * (pipeline.forward + pipeline.backward)
-        assert f"of which a stage idles {1 - work / length:.1%}" in axes.get_title(loc="left")
-        if pipeline.stages > 16:
-            assert len(labels(figure)) == 17
-            assert (labels(figure)[8], labels(figure)[-1]) == ("...", "stage 64")
-            assert pieces_of(axes) == 16 * 2 * 128
-            assert "as if there were 128 micro-batches" in axes.get_xlabel()
-        else:
-            assert pieces_of(axes) == len(schedule(pipeline)), name
-            assert axes.get_xlim()[1] == pytest.approx(length)
-            assert axes.get_xlabel() == "time"
-    short = drawn("pipeline", plan("layout", pipeline=Pipeline(4, 1, 40, 0.02, 0.04, 0.0)))
-    assert {int(number) for number in texts(short)} == {*range(1, 9), *range(33, 41)}, "the last is still the last"

@@ -394,16 +394,6 @@ PLANNER = (
         ),
         ("fused attention takes twice as much", "where(fused, 0.5, 1)", "where(fused, 1, 0.5)"),
     ),
-    *of(
-        "planner",
-        "tests/planner",
-        "plots/pipeline_schedule.py",
-        (
-            "gradients of weights lag one less",
-            "if kind == BACKWARD and place >= stage:",
-            "if kind == BACKWARD and place > stage:",
-        ),
-    ),
 )
 
 FORMATS = (
