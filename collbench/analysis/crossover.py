@@ -183,7 +183,7 @@ def handicaps(results: Iterable[Result | Timed]) -> list[str]:
         if row.note.shared and library and library.shared_without:
             words = f"where ranks share a GPU, {row.implementation} runs without {library.shared_without}"
             settings = [remark for remark in row.note.remarks if remark not in row.note.brief.remarks]
-            lines.append(", ".join((words, *settings)))
+            lines.append(f"{words}, with {', '.join(settings)}" if settings else words)
     return list(dict.fromkeys(lines))
 
 
