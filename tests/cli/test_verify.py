@@ -65,7 +65,7 @@ def explained(
         assert isinstance(row["pid"], int)
         assert isinstance(row["tid"], int)
         assert row["ph"] == "M" or (row["ts"] >= 0 and row["dur"] >= 0)
-    tracks = {event["args"]["name"] for event in found if event["ph"] == "M"}
+    tracks = {event["args"]["name"].partition(" logged")[0] for event in found if event["ph"] == "M"}
     size = "1 KiB" if "1K" in words else "16 KiB"
     for name in names:
         assert {track.rank for track in results[name].tracks} == {0, 1}, name
