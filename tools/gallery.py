@@ -92,7 +92,7 @@ PICTURES = (
         "ratio",
         "Speed-up over the library",
         "Above 1 is faster. The band is wide rather than narrow. A panel for each machine, here two cores and one H100 "
-        "that 4 ranks share, where NCCL runs without NVLS, without clusters and with 32 CTAs.",
+        "that 4 ranks share, where NCCL runs without NVLS, without clusters and with 32 CTAs a rank.",
         f"{CPU} {GPU} --view ratio --lines all --impl mpi,nccl,{LADDER}",
     ),
     _plot(

@@ -281,7 +281,8 @@ def as_system(topology: Topology) -> System:
             f"the {topology.platform} platform has no GPUs to make a system of; compare and fit take its measurements"
         )
     if topology.shared:
-        raise UsageError(f"several ranks on one GPU, as no system has ({topology.name}); give at most {len(gpus)}")
+        alone = f"{len(gpus)} or fewer have a GPU each"
+        raise UsageError(f"several ranks on one GPU, as no system has ({topology.name}); {alone}")
     if topology.sliced:
         raise UsageError(f"{topology.name}: no system has MIG slices, which share a GPU's memory and slot; {_WHOLE}")
     if len({gpu.host for gpu in gpus}) > 1:
