@@ -22,6 +22,7 @@ from collbench.cli.options import ANYWHERE, HERE, option, shared, writes
 from collbench.cli.progress import ResultTable
 from collbench.cli.running import finish, run_session, say_where
 from collbench.host.launcher import launched
+from collbench.measure.interleave import LEAST
 from collbench.measure.session import Session
 from collbench.plots import perfetto
 from collbench.results import StepTimes
@@ -201,6 +202,11 @@ def _run(
     if session.leader:
         for line in conclusion():
             click.echo(line)
+        series = [len(row.series) for row in session.results if isinstance(row, StepTimes) and row.right]
+        if series and min(series) < LEAST and not session.sweep.sampling.steps:
+            click.echo(
+                f"no intervals: no more than {min(series)} rounds fit into twice the budget; give a larger --budget"
+            )
         click.echo(f"\n{_step_tables.PREDICTED if session.modelled else table.legend}", err=True)
         folder = say_where(session, formats)
         traced = [result for result in session.results if isinstance(result, StepTimes) and result.activities]

@@ -158,7 +158,7 @@ class Heartbeat:
     def read(self) -> tuple[int, str, str]:
         """Return how often something was begun, for which implementation last ("" before the first), and the phase."""
         count, name, phase = _PAGE.unpack_from(self._memory)
-        return count, name.rstrip(b"\0").decode(), phase.rstrip(b"\0").decode()
+        return count, name.rstrip(b"\0").decode(), phase.rstrip(b"\0").decode(errors="ignore")
 
 
 class Installation(NamedTuple):

@@ -236,8 +236,8 @@ class _CollectiveCandidate(Candidate):
         subject, prepared, platform = self._subject, self._prepared, self._platform
         enough = calibrate(prepared, platform, subject.sampling, self._launches, subject.case.nbytes)
         if enough > self._launches:
-            self._launches, self._steady = steady_launches(prepared, platform, enough)
-            self._limited = self._launches < enough
+            launches, self._steady = steady_launches(prepared, platform, enough)
+            self._launches, self._limited = max(self._launches, launches), launches < enough
 
     def warm_up(self) -> None:
         platform, sampling = self._platform, self._subject.sampling

@@ -17,9 +17,11 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from collbench.algorithms import is_library
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import Notice, PlatformError, RanksLost, SourceError, StartFailed, TimedOut
 from collbench.host import processes, signals
@@ -116,6 +118,15 @@ def seconds_for(case: Case, sampling: Sampling) -> float:
     return sampling.timeout + case.nbytes * case.ranks / _SLOWEST
 
 
+def _new_log(folder: Path, name: str) -> Path:
+    """Return a file for what a set of ranks prints, which no other set has: `NAME.log`, `NAME-2.log` and so on."""
+    for number in count(1):
+        path = folder / (f"{name}-{number}.log" if number > 1 else f"{name}.log")
+        if not path.exists():
+            break
+    return path
+
+
 class Loss(NamedTuple):
     """What an implementation cost: the ranks, in the middle of a case."""
 
@@ -157,16 +168,16 @@ class Workers:
                 undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
                 (self._folder / SCRATCH).mkdir()
                 environment = rank_environment(platform, self._folder, setting, library)
+                self._log, self.messages = self._folder / "log", ""
                 debug = find_platform(platform).debug
-                self._log, self.messages = self._folder / "log", environment.get(f"{debug}_FILE", "")
-                if folder and debug in environment and not self.messages:
-                    # Behind those of earlier ranks: they say how far the library came.
-                    self._log = folder / f"{debug.lower().replace('_', '-')}.log"
-                    self.messages = str(self._log)
+                if environment.get(debug):
+                    self.messages = environment.get(f"{debug}_FILE", "")
+                    if folder and not self.messages:
+                        self._log = _new_log(folder, debug.lower().replace("_", "-"))
+                        self.messages = str(self._log)
                 self._heartbeat = protocol.Heartbeat(self._folder)
                 self._server = undo.enter_context(protocol.listen(self._folder))
-                with self._log.open("ab") as log:
-                    self._before = log.tell()
+                with self._log.open("wb") as log:
                     self._process = subprocess.Popen(
                         command,
                         stdin=subprocess.DEVNULL,
@@ -258,7 +269,7 @@ class Workers:
         """Return why the ranks ended, from what they and the launcher printed."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)  # the launcher says how a rank ended once all others have
-        printed = self._output()
+        printed = self._log.read_text(encoding="utf-8", errors="replace")
         if killed := signal_of(printed):
             ended = f"a rank was ended by signal {killed} ({signal.strsignal(killed)})"
             sentence = killed in _WITHOUT_ROOM and small_shared_memory(free(Path("/dev/shm")))
@@ -269,14 +280,8 @@ class Workers:
 
     def _printed(self) -> str:
         """Return the last line that the ranks and the launcher printed, if any."""
-        lines = self._output().strip().splitlines()
+        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return f": {lines[-1]}" if lines else ""
-
-    def _output(self) -> str:
-        """Return what these ranks and their launcher printed."""
-        with self._log.open("rb") as log:
-            log.seek(self._before)
-            return log.read().decode(errors="replace")
 
     def stop(self) -> None:
         """Tell the ranks to end, and wait until they have left nothing behind, unless a signal is waiting.
@@ -308,6 +313,9 @@ class Workers:
             self._channel.close()
         self._server.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            if not self._log.stat().st_size:  # nothing to be kept in the run's folder
+                self._log.unlink()
         return self._process.pid if self._process.poll() is None else None
 
 
@@ -431,7 +439,7 @@ class Supervisor:
                     culprit = loss.implementation if loss.implementation in waiting else waiting[0]
                     waiting.remove(culprit)
                     reason = self._reason(Loss(culprit, loss.error, case, str(loss)))
-                    if messages:
+                    if messages and is_library(culprit):
                         reason = f"{reason}; its library's messages are in {messages}"
                     yield Failed(case, culprit, self.platform, reason)
                 else:

@@ -185,6 +185,7 @@ class GpuClock(Clock):
 
     def behind_gate(self, prepared: Prepared, launches: int) -> float:
         """Return seconds of launches that one process enqueues before the first begins: the device's pace alone."""
+        self.doing = f"{launches:,} launches with moments, without a graph"
         self.set_clocks()  # the first moment would set them otherwise, and wait for a stream that the gate holds
         self._gate.close(self._streams)
         try:

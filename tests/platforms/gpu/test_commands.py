@@ -90,18 +90,22 @@ def test_without_nvml_the_header_has_what_cuda_knows_and_the_reason(tmp_path: Pa
 
 
 def test_what_nccl_prints_is_kept_and_named_where_it_hangs(tmp_path: Path) -> None:
-    """In the run's folder, behind what earlier ranks printed; or where the user has sent it."""
+    """In the run's folder, a file for each set of ranks; or where the user has sent it.  Of the library's rows only."""
     theirs = tmp_path / "theirs"
-    for variables, kept, starts in (({}, tmp_path / "out" / "nccl-debug.log", 2), ({FILE: str(theirs)}, theirs, 1)):
+    ours = [tmp_path / "out" / name for name in ("nccl-debug.log", "nccl-debug-2.log")]
+    for variables, kept in (({}, ours), ({FILE: str(theirs)}, [theirs, theirs])):
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
         words = [*SWEEP, "-e", "128", "-f", "2", "--timeout", "1"]  # two sizes, so that ranks start twice
         done = on_gpus(tmp_path, *words, variables={"NCCL_DEBUG": "INFO"} | variables, devices=2, nccl_hangs=OPERATION)
         assert done.returncode == 1, done.stderr
-        assert kept.read_text().count("made-up NCCL INFO") == starts, kept
-        failed = [row for row in read(tmp_path / "out").results if isinstance(row, Failed)]
-        assert failed
-        for row in failed:
-            assert row.reason.endswith(kept.name)
+        failed = [row.reason for row in read(tmp_path / "out").results if isinstance(row, Failed)]
+        for reason, file in zip(failed, kept, strict=True):
+            assert reason.endswith(file.name)
+            assert file.read_text().count("made-up NCCL INFO") == 1, file
+    words[words.index("nccl")] = "ring-flags"
+    shutil.rmtree(tmp_path / "out")
+    done = on_gpus(tmp_path, *words, variables={"NCCL_DEBUG": "INFO"}, devices=2, dead=[1])
+    assert "nccl-debug" not in done.stdout
 
 
 @pytest.mark.full
