@@ -314,7 +314,7 @@ class Workers:
         self._server.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         with contextlib.suppress(OSError):
-            if not self._log.stat().st_size:  # nothing to be kept in the run's folder
+            if not self._log.stat().st_size:  # nothing was printed
                 self._log.unlink()
         return self._process.pid if self._process.poll() is None else None
 
