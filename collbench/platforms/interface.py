@@ -194,7 +194,7 @@ class Compute(Protocol):
     queued: bool  # whether there are streams; else every call is done when it returns, and a process holds one rank
 
     def products(self, size: int, begin: Callable[[str], None] = lambda phase: None) -> Products:
-        """Return square matrices of that many rows on every local rank; `begin` is called with each phase that may last."""
+        """Return square matrices of that many rows on every local rank; `begin` gets each phase that may last."""
 
     def join_streams(self) -> None:
         """Make what is enqueued next for any local rank wait for what was enqueued on all streams of its device."""
