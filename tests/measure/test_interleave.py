@@ -204,7 +204,7 @@ def test_no_round_begins_that_ends_after_twice_the_budgets_but_for_the_first_two
 ) -> None:
     """By a clock that goes on while ranks measure, three times as long in the first round, which has trials."""
     budget = asked_for().sampling.budget
-    for seconds, rounds in ((0.1, ROUNDS), (0.19, ROUNDS), (0.24, 6), (0.3, 4), (0.4, 2), (5.0, 2)):
+    for seconds, rounds in ((0.1, ROUNDS), (0.19, ROUNDS), (0.21, 6), (0.27, 4), (0.36, 2), (5.0, 2)):
         now = [0.0]
         monkeypatch.setattr(interleave, "time", SimpleNamespace(monotonic=lambda now=now: now[0]))
 
