@@ -178,7 +178,8 @@ def spent(analysed: AnalysedRun, anchors: Anchors) -> Part:
         rows = []
         for result in results:
             shares = {part: result.share(part) for part in PARTS}
-            rows.append((result.implementation, format_seconds(result.seconds), shares))
+            name = ", ".join(filter(None, (result.implementation, result.altered)))
+            rows.append((name, format_seconds(result.seconds), shares))
         caption = f"{case.title}, {format_size(case.nbytes)}"
         table = TextTable(caption, ("implementation", "time", "shares", *PARTS), rows)
         tables.append((anchors.new("spent", caption), table))

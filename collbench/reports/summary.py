@@ -210,4 +210,5 @@ def _spent(run: AnalysedRun) -> Iterator[str]:
     for result in explained(run)[:FIRST]:
         most = max(PARTS, key=result.share)
         operation = f"{result.implementation}, {format_size(result.case.nbytes)}: {format_seconds(result.seconds)}"
-        yield f"{operation}, of which most goes to {most}, {result.share(most):.0%}"
+        altered = f"; {result.altered}" if result.altered else ""
+        yield f"{operation}, of which most goes to {most}, {result.share(most):.0%}{altered}"

@@ -119,6 +119,15 @@ def test_steps_and_training_have_their_tables_and_verdicts(tmp_path: Path) -> No
             assert words not in text, kind
 
 
+def test_an_operation_whose_log_made_another_program_of_it_is_marked_where_its_time_goes(tmp_path: Path) -> None:
+    """In the verdict and in the table, and no other operation is."""
+    plain, other = MADE_UP["timeline"]
+    assert isinstance(other, Explanation)
+    text = Text(built(write(tmp_path, plain, replace(other, traced=3 * other.seconds)))).text
+    assert text.count(f"{other.implementation}, logged: +200%, another program") == 1
+    assert text.count("another program") == 2
+
+
 def test_a_report_blames_nobody_where_nobody_is_late_or_can_tell(tmp_path: Path) -> None:
     assert "no straggler" in Text(built(write(tmp_path / "quiet", *late(slow=1.0)))).text
     short = Text(built(write(tmp_path / "short", *late(steps=20, parts=2)))).text
