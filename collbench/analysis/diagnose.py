@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import fmean, median
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from collbench import stats
 from collbench.algorithms import implementations
 from collbench.analysis.curve_fit import CurveFit, Unfit, fit
 from collbench.analysis.hypotheses import HYPOTHESES, Hypothesis, Variables
+from collbench.analysis.machine import remarks
 from collbench.analysis.verdict import Correctness, Exceptional, Health, but_for, exceptions
 from collbench.cases import Case
 from collbench.errors import CollbenchError, Unsupported
@@ -32,7 +33,9 @@ from collbench.model.equation import Floats
 from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, regime, smoothed
 from collbench.model.predict import COPIED_BAND, COPIES, curve
 from collbench.platforms import platforms
+from collbench.platforms.gpu import nccl
 from collbench.results import Observed, Prediction
+from collbench.runfile.store import Run
 from collbench.topology.system import System
 from collbench.units import format_seconds, format_size
 
@@ -68,6 +71,13 @@ class RunFacts:
     variables: Variables
     caveats: tuple[str, ...] = ()
     no_system: str = "the machine is not known to the model"  # or why else there is no system to compare with
+
+    @classmethod
+    def of(cls, run: Run, no_system: str) -> Self:
+        """Return the facts of a run; what collbench itself sets where ranks share a GPU speaks for no reason."""
+        own = nccl.sharing(1, 1) if run.header.topology.shared else {}
+        variables = {name: value for name, value in run.header.environment.variables.items() if name not in own}
+        return cls(variables, remarks(run), no_system)
 
 
 @dataclass(frozen=True)

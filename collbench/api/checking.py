@@ -22,7 +22,7 @@ from collbench.analysis.check import (
 from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
-from collbench.analysis.machine import machine, remarks, sized, stated_nodes
+from collbench.analysis.machine import machine, sized, stated_nodes
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
@@ -243,7 +243,7 @@ class Judge:
             return cls(test, against.expectation.name, against.expectation, nodes=against.nodes)
         run = Run(Path("this check"), header, (), True)
         system, why = _system(run, against.on)
-        facts = RunFacts(header.environment.variables, remarks(run), why)
+        facts = RunFacts.of(run, why)
         if system or not measured:
             name = f"the model of {system.title}" if system else ""
             return cls(test, name, system=system, nodes=against.nodes or stated_nodes(system, run), facts=facts)

@@ -11,7 +11,7 @@ from collbench.analysis.compare import compare as compare_runs
 from collbench.analysis.diagnose import Diagnosis, RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.fit import measured
-from collbench.analysis.machine import machine, remarks, sized, stated_nodes
+from collbench.analysis.machine import machine, sized, stated_nodes
 from collbench.analysis.matching import selection
 from collbench.analysis.verdict import Correctness, Health, status
 from collbench.api.requests import Names, split_names
@@ -181,7 +181,7 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
             raise
         why = str(error)
     nodes = nodes or stated_nodes(whole, whole_run)
-    facts = RunFacts(whole_run.header.environment.variables, remarks(whole_run), why)
+    facts = RunFacts.of(whole_run, why)
     every: dict[object, list[Result]] = {}  # also what is wrong
     for result in whole_run.results:
         if result.case.nbytes > 0:

@@ -68,11 +68,11 @@ class Session:
 
             self._ranks = self._joined = external_launcher.Joined(on, sweep, there)
         else:
-            place = existing.path.parent if existing else folder
-            once = sweep.starts == 1
-            self._ranks = (
-                Supervisor(on, sweep, existing=there, folder=place) if once else Starts(on, sweep, there, place)
-            )
+            run_folder = existing.path.parent if existing else folder
+            if sweep.starts == 1:
+                self._ranks = Supervisor(on, sweep, existing=there, folder=run_folder)
+            else:
+                self._ranks = Starts(on, sweep, there, run_folder)
         self.leader = launched is None or launched[0] == 0
         with self._agreeing():
             self._writer: Writer | None = None

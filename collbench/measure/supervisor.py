@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -120,11 +120,8 @@ def seconds_for(case: Case, sampling: Sampling) -> float:
 
 def _new_log(folder: Path, name: str) -> Path:
     """Return a file for what a set of ranks prints, which no other set has: `NAME.log`, `NAME-2.log` and so on."""
-    for number in count(1):
-        path = folder / (f"{name}-{number}.log" if number > 1 else f"{name}.log")
-        if not path.exists():
-            break
-    return path
+    names = chain([f"{name}.log"], (f"{name}-{number}.log" for number in count(2)))
+    return next(path for path in map(folder.joinpath, names) if not path.exists())
 
 
 class Loss(NamedTuple):

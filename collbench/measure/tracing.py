@@ -13,7 +13,7 @@ from collbench.algorithms import Implementation
 from collbench.cases import Case, Sampling
 from collbench.errors import Unsupported
 from collbench.measure.checks import SEEDS, checked
-from collbench.measure.sampling import Heartbeat, calibrate
+from collbench.measure.sampling import Heartbeat, calibrate, steady_launches
 from collbench.platforms import tracelog
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import Moment, at
@@ -75,7 +75,7 @@ def _explanation(
     """Time plain and traced operations in turn; the tracks are those of the round of median length."""
     platform.checker.fill(case, SEEDS[1])
     _tracks(platform)  # those left by the checks
-    launches = calibrate(plain, platform, sampling, nbytes=case.nbytes)
+    launches, _ = steady_launches(plain, platform, calibrate(plain, platform, sampling, nbytes=case.nbytes))
     rounds = []
     for _ in range(_ROUNDS):
         for _ in range(_TRIES):

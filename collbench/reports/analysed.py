@@ -11,7 +11,7 @@ import msgspec
 from collbench.analysis.curve_fit import CurveFit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
 from collbench.analysis.fit import Curve, curves
-from collbench.analysis.machine import as_it_ran, machine, remarks, sized
+from collbench.analysis.machine import as_it_ran, machine, sized
 from collbench.analysis.verdict import Health, but_for
 from collbench.cases import Case
 from collbench.errors import CollbenchError
@@ -70,7 +70,7 @@ def analysed(safe: SafeRun, system_name: str | None) -> AnalysedRun:
     few = tuple(result for result in safe.run.results if (result.case.kind, result.implementation) in judged)
     fits = curves([replace(safe.run, results=few)])
     try:
-        facts = RunFacts(safe.run.header.environment.variables, remarks(safe.run), why_not)
+        facts = RunFacts.of(safe.run, why_not)
         notes = [*facts.caveats, *(f"{setting} was set" for setting in settings(facts))]
     except Exception:  # any type may stand in a foreign header
         facts, notes = RunFacts({}, (), why_not), []

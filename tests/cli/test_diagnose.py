@@ -167,10 +167,12 @@ def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
 
 def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> None:
     """Not of each curve; one that is wrong says so."""
-    topology = {"name": "4 ranks sharing 1 x H100", "platform": "gpu", "ranks": 4, "gpus": [{"name": "H100"}]}
+    topology = {"name": "4 ranks sharing 1 x H100", "platform": "gpu", "ranks": 4, "shared": True}
+    topology["gpus"] = [{"name": "H100"}]
     sharing = Note(shared=Sharing(4, 1))
     with Writer(tmp_path / "run") as writer:
-        writer.header(Header.from_json({"topology": topology}))
+        environment = {"variables": {"NCCL_NVLS_ENABLE": "0"}}
+        writer.header(Header.from_json({"topology": topology, "environment": environment}))
         for name in ("nccl", "two-shot", "ring-ll"):
             for nbytes in (8, 1024, 2**20):
                 one = measurement(name, (1e-5,) * 7, nbytes=nbytes, ranks=4)
@@ -178,6 +180,7 @@ def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> N
                 writer.append(replace(one, platform="gpu", note=sharing, mismatch=wrong))
         writer.end("2026-01-01T00:00:00+00:00", 0)
     out = diagnose(tmp_path / "run").stdout
+    assert "NCCL_NVLS_ENABLE" not in out, "sharing sets it"
     assert out.count("several ranks on one GPU") == 1
     assert out.count("4 ranks share 1 GPU") == 1
     assert out.count("\nverdict: ") == 1

@@ -5,7 +5,6 @@ not part of it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from math import inf
 from typing import NamedTuple
@@ -42,16 +41,6 @@ def events_of(pipeline: Pipeline) -> int:
 def zero_bubble(pipeline: Pipeline) -> bool:
     """Return whether gradients of weights are moved into the bubble; interleaved stages do not do so."""
     return pipeline.weights > 0 and pipeline.chunks == 1
-
-
-def shortened(pipeline: Pipeline, micro_batches: int) -> Pipeline:
-    """Return the same pipeline with at most so many micro-batches, in whole rounds and at least two of them.
-
-    What is left out repeats: a longer timeline begins and ends alike.
-    """
-    stages = pipeline.stages
-    rounds = max(2, micro_batches // stages) * stages
-    return replace(pipeline, micro_batches=min(pipeline.micro_batches, rounds))
 
 
 def schedule(pipeline: Pipeline) -> list[Event]:

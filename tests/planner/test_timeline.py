@@ -18,7 +18,6 @@ from tests.planner.pipeline_schedule import (
     events_of,
     makespan,
     schedule,
-    shortened,
 )
 
 SECONDS = st.integers(1, 8).map(lambda eighths: eighths / 8)  # whole numbers of them add up exactly
@@ -72,25 +71,15 @@ def test_a_micro_batch_goes_through_all_chunks_of_all_stages_and_back(pipeline: 
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(pipelines(), st.integers(1, 40))
-def test_1f1b_and_interleaved_take_what_their_paper_says(pipeline: Pipeline, few: int) -> None:
-    """Narayanan et al. 2021: a bubble of (p - 1) / v micro-batches; and no schedule takes longer than 1F1B.
-
-    A shortened timeline is shorter by the micro-batches that it leaves out, and begins alike.
-    """
+@given(pipelines())
+def test_1f1b_and_interleaved_take_what_their_paper_says(pipeline: Pipeline) -> None:
+    """Narayanan et al. 2021: a bubble of (p - 1) / v micro-batches; and no schedule takes longer than 1F1B."""
     plain = replace(pipeline, weights=0.0)
     length = pipeline.micro_batches + (pipeline.stages - 1) / pipeline.chunks
     each_takes = pipeline.forward + pipeline.backward
     whole = schedule(pipeline)
     assert makespan(schedule(plain)) == pytest.approx(length * each_takes)
     assert makespan(whole) <= makespan(schedule(replace(plain, chunks=1))) + 1e-9
-    short = shortened(pipeline, few)
-    assert short.micro_batches <= max(few, 2 * pipeline.stages)
-    left_out = (pipeline.micro_batches - short.micro_batches) * each_takes
-    part = schedule(short)
-    assert makespan(whole) - makespan(part) == pytest.approx(left_out)
-    begins = [{event for event in events if event.start < 2 * pipeline.forward} for events in (whole, part)]
-    assert begins[0] == begins[1] or short.micro_batches < pipeline.micro_batches < 2 * pipeline.stages
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)

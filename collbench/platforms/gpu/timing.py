@@ -50,7 +50,7 @@ from collbench.platforms.scheduling import Watch
 
 LAUNCH_QUEUE = 1024  # entries, about
 _MOST_GRAPHS = 32  # graphs, one for each implementation and number of launches; a graph holds a copy of all arguments
-_GATED = 16  # ranks whose operation fits the launch queue, in at most eight entries a step of `ring-events`
+_GATED = LAUNCH_QUEUE // 4 // 16  # ranks: for each, `ring-events` has two steps of at most eight entries a stream
 _TRIES = 2**22  # reads of host memory, a microsecond or two each, before a gate opens by itself: some seconds
 _SUCCESS, _NOT_READY = 0, 600  # cudaSuccess, cudaErrorNotReady
 _SHORTEST_PAUSE, _PAUSE = 2e-5, 1e-3  # seconds between two looks at streams that may never be done
