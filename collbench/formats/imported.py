@@ -238,7 +238,6 @@ def machine_of(
     if len(names) == 1:  # the list may be trimmed, or have an entry for each process only
         names = Counter({next(iter(names)): max(ranks, len(devices))})
     what = " + ".join(f"{count} x {name}" for name, count in names.items()) or f"{ranks} x unknown GPU"
-    relevant = {clean(name): clean(value, 1000) for name, value in variables(environment).items()}
     return Machine(
         ranks=ranks,
         platform=platform,
@@ -246,8 +245,13 @@ def machine_of(
         host=hosts[0] if hosts else "",
         nodes=len(hosts) or None,
         versions=tuple(sorted((name, version) for name, version in versions.items() if version)),
-        variables=tuple(relevant.items()),
+        variables=relevant_variables(environment),
     )
+
+
+def relevant_variables(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the variables of an environment that change measurements."""
+    return tuple((clean(name), clean(value, 1000)) for name, value in variables(environment).items())
 
 
 def dotted_version(code: int) -> str:

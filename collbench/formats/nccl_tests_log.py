@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from collbench.formats.commands import LAUNCHERS, Commands, processes_started
 from collbench.formats.imported import Device, dotted_version, known_collective
-from collbench.formats.source import LAUNCHERS, Source, bare, body, cells, clean, exact, number, processes_started
+from collbench.formats.source import Source, bare, body, cells, clean, exact, number
 
 CASE = ("size", "count", "type", "redop", "root")
 TIMES = ("time", "cputime")
@@ -50,6 +51,8 @@ LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL V
 VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to ([^\s]+?)\.?\s*$")
 LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 LOGGER = re.compile(r"\S+:\d+:\d+$")  # host, process and thread in front of NCCL's lines
+TRANSPORT = re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)")
+CHANNELS = {"channels": re.compile(r"\b(\d{1,4}) coll channels"), "nvls": re.compile(r"\b(\d{1,4}) nvls channels")}
 GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row's last word, and then a host's name
 WIDEST = 1000  # characters of half a row
 
@@ -201,6 +204,47 @@ def continues_row(line: str) -> bool:
     return bool(words) and all(map(_is_number, words))
 
 
+@dataclass
+class NcclLog:
+    """What the lines say that NCCL logs among those of a test."""
+
+    variables: dict[str, str] = field(default_factory=dict)  # that it heeds
+    facts: dict[str, str] = field(default_factory=dict)  # transports and numbers of channels
+
+    def take(self, line: str) -> None:
+        """Take in what one of its lines says."""
+        if match := VARIABLE.search(line):
+            self.variables[match[1]] = match[2]
+        if match := TRANSPORT.search(line):
+            known = self.facts.get("transport", "").split(", ")
+            used = re.sub(r"/\d[^/]*", "", match[1])  # without the number of the card
+            self.facts["transport"] = ", ".join(filter(None, dict.fromkeys([*known, used])))
+        for name, pattern in CHANNELS.items():
+            if match := pattern.search(line):
+                self.facts[name] = match[1]
+
+
+def without_log(line: str, log: NcclLog) -> str:
+    """Return a line without NCCL's, which may begin inside it and is taken in by `log`."""
+    places = [line.find(level) for level in LEVELS]
+    at = min((place for place in places if place >= 0), default=-1)
+    if at < 0:
+        return line
+    log.take(line[at:])
+    words = line[:at].split()
+    while words and not LOGGER.fullmatch(words[-1]):
+        words.pop()
+    if not words:
+        return line[:at]
+    start = line.rfind(words[-1], 0, at)
+    glued = GLUED.match(words[-1])
+    if glued and (begins_row(line[:start]) or continues_row(line[:start])):
+        return line[:start] + glued[0]
+    before = line[:start].rstrip()
+    stamp = before.rfind("[")  # NCCL_DEBUG_TIMESTAMP_FORMAT
+    return before[:stamp].rstrip() if stamp >= 0 and before.endswith("]") else before
+
+
 @dataclass(frozen=True)
 class Above:
     """What lines of other programs above a table say of it, mostly the command line."""
@@ -229,7 +273,8 @@ class LogSection:
     settings: dict[str, int] = field(default_factory=dict)
     ended: bool = False
     above: Above = Above()
-    variables: dict[str, str] = field(default_factory=dict)  # that NCCL says it heeds
+    variables: dict[str, str] = field(default_factory=dict)  # of the command, and exported above it
+    log: NcclLog = field(default_factory=NcclLog)
     figure: str = "mean"  # of what kind its times are
     exported: tuple[str, str, int] | None = None  # implementation, platform and ranks, if collbench wrote it
 
@@ -246,61 +291,79 @@ class LogSection:
 
 def sections(source: Source) -> Iterator[LogSection]:
     """Yield the tests of a log, in order; a section without columns holds no table."""
-    section, above, half, half_at = LogSection(), Above(), "", 0
+    reader = _Reader()
     for number_, raw in source.lines():
-        line = cells(without_log(bare(raw), section.variables))
+        if done := reader.take(number_, raw):
+            yield done
+    reader.drop_half()
+    yield reader.section
+
+
+@dataclass
+class _Reader:
+    """The state of reading a log line by line."""
+
+    section: LogSection = field(default_factory=lambda: LogSection())
+    above: Above = Above()
+    commands: Commands = field(default_factory=Commands)
+    log: NcclLog = field(default_factory=NcclLog)
+    half: str = ""  # of a row that may go on in a later line
+    half_at: int = 0
+
+    def take(self, number_: int, raw: str) -> LogSection | None:
+        """Take in a line; return the section that ends above it, if one does."""
+        line = cells(without_log(bare(raw), self.log))
         if not line.strip():
-            continue
-        begins = begins_row(line, known=section.columns is not None or bool(section.header))
+            return None
+        begins = begins_row(line, known=self.section.columns is not None or bool(self.section.header))
         printed_by_test = _is_line_of_test(line)
-        if half and (begins or printed_by_test):
-            section.bad.append((half_at, half))
-            half = ""
-        if begins or half:
-            half, half_at = (line, number_) if begins else (_joined(section, half, line), half_at)
-            row = read_row(half, section.columns)
-            if row:
-                section.rows.append(row)
-                half = ""
-            continue
-        if not printed_by_test:
-            section.take_part(number_, line)
-            above = _heed(above, line)
-            continue
-        if section.begun and not _stands_below_rows(line):
-            yield section
-            section = _next_section(section, line, above)
-        if not section.begun:
+        if begins or printed_by_test:
+            self.drop_half()
+        if begins or self.half:
+            self._take_row(number_, line)
+        elif printed_by_test:
+            return self._take_line_of_test(line)
+        else:
+            self.section.take_part(number_, line)
+            self._heed(line)
+        return None
+
+    def drop_half(self) -> None:
+        """Leave out a row that does not go on."""
+        if self.half:
+            self.section.bad.append((self.half_at, self.half))
+        self.half = ""
+
+    def _take_row(self, number_: int, line: str) -> None:
+        self.half, self.half_at = (
+            (_joined(self.section, self.half, line), self.half_at) if self.half else (line, number_)
+        )
+        if row := read_row(self.half, self.section.columns):
+            self.section.rows.append(row)
+            self.half = ""
+
+    def _heed(self, line: str) -> None:
+        """Take in a line of another program."""
+        above = _heed(self.above, self.commands.take(line))
+        if self.section.begun and above.programs != self.above.programs:
+            self.log = NcclLog()  # another process logs anew
+        self.above = above
+
+    def _take_line_of_test(self, line: str) -> LogSection | None:
+        done = self.section if self.section.begun and not _stands_below_rows(line) else None
+        if done:
+            if done.log is self.log:
+                self.log = NcclLog(dict(done.log.variables), dict(done.log.facts) if names_columns(line) else {})
+            self.section = _next_section(done, line, self.above)
+        if not self.section.begun:
             # Later lines count, above all their command.
-            library = above.library or section.above.library
-            section.above = replace(above if above.programs else section.above, library=library)
-            above = Above()
-        _take_line(section, line)
-    if half:
-        section.bad.append((half_at, half))
-    yield section
-
-
-def without_log(line: str, variables: dict[str, str]) -> str:
-    """Return a line without NCCL's, which may begin inside it; `variables` gets those that it names."""
-    places = [line.find(level) for level in LEVELS]
-    at = min((place for place in places if place >= 0), default=-1)
-    if at < 0:
-        return line
-    if match := VARIABLE.search(line):
-        variables[match[1]] = match[2]
-    words = line[:at].split()
-    while words and not LOGGER.fullmatch(words[-1]):
-        words.pop()
-    if not words:
-        return line[:at]
-    start = line.rfind(words[-1], 0, at)
-    glued = GLUED.match(words[-1])
-    if glued and (begins_row(line[:start]) or continues_row(line[:start])):
-        return line[:start] + glued[0]
-    before = line[:start].rstrip()
-    stamp = before.rfind("[")  # NCCL_DEBUG_TIMESTAMP_FORMAT
-    return before[:stamp].rstrip() if stamp >= 0 and before.endswith("]") else before
+            library = self.above.library or self.section.above.library
+            above = self.above if self.above.programs else self.section.above
+            self.section.above = replace(above, library=library)
+            self.section.variables, self.section.log = self.commands.variables, self.log
+            self.above = Above()
+        _take_line(self.section, line)
+        return done
 
 
 def _joined(section: LogSection, half: str, line: str) -> str:
@@ -357,10 +420,9 @@ def _stands_below_rows(line: str) -> bool:
 def _next_section(done: LogSection, line: str, above: Above) -> LogSection:
     """Begin the next test: below a bare header it is of the same kind, unless a command stands between."""
     if not names_columns(line) or above.programs:
-        return LogSection(variables=dict(done.variables), above=done.above)
+        return LogSection(above=done.above)
     emptied: dict[str, Any] = {name: [] for name in ("header", "rows", "bad", "errors")}
-    devices, variables = list(done.devices), dict(done.variables)
-    return replace(done, places="", devices=devices, variables=variables, ended=False, **emptied)
+    return replace(done, places="", devices=list(done.devices), ended=False, **emptied)
 
 
 def _take_line(section: LogSection, line: str) -> None:

@@ -75,7 +75,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
     distinct = {(device.group, device.rank): device for device in section.devices}
     versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
-    machine = machine_of(list(distinct.values()), ranks, platform, versions, section.variables)
+    machine = machine_of(list(distinct.values()), ranks, platform, versions, section.variables | section.log.variables)
     over = AVERAGES.get(section.above.average, "mean over ranks, unless -a said otherwise")
     statistic = f"{section.figure} of {section.settings.get('iters', 'some')} operations, {over}"
     results = make_results(
@@ -91,7 +91,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
         complete=section.ended,
         started=section.rows[0].stamp.replace(" ", "T") or None,
         sweep=section.settings,
-        layout={"before": section.header},
+        layout={"before": section.header} | ({"log": section.log.facts} if section.log.facts else {}),
         left_out=left_out.reasons,
         remarks=tuple(_remarks(section, ranks)),
     )

@@ -12,6 +12,7 @@ from collbench.collectives import COLLECTIVES, WINDOW, Collective
 from collbench.datatypes import DATATYPES, find_datatype
 from collbench.errors import RunFileError
 from collbench.formats import Format
+from collbench.formats.commands import Commands, processes_started
 from collbench.formats.imported import (
     ForeignRow,
     Hints,
@@ -21,10 +22,11 @@ from collbench.formats.imported import (
     UnfitRow,
     make_results,
     no_collective,
+    relevant_variables,
     require_ranks,
 )
-from collbench.formats.nccl_tests_log import begins_row, without_log
-from collbench.formats.source import SHORTEST, Source, bare, body, clean, exact, number, processes_started, seconds_of
+from collbench.formats.nccl_tests_log import NcclLog, begins_row, without_log
+from collbench.formats.source import SHORTEST, Source, bare, body, clean, exact, number, seconds_of
 
 NAME = "osu"
 TITLE = re.compile(
@@ -99,6 +101,7 @@ class _Section:
     columns: list[str] = field(default_factory=list)
     rows: list[tuple[int, str]] = field(default_factory=list)
     started: int | None = None  # processes, by the last command line above it
+    variables: dict[str, str] = field(default_factory=dict)
     pairs: int | None = None
     window: int = WINDOW  # messages in flight
 
@@ -145,17 +148,17 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
 
 
 def _sections(source: Source) -> Iterator[_Section]:
-    section, processes = _Section(), None
+    section, commands, log, processes = _Section(), Commands(), NcclLog(), None
     for line_number, raw in source.lines():
-        line = without_log(bare(raw), {})
+        line = without_log(bare(raw), log)
         text = body(line)
-        processes = processes_started(line) or processes
+        processes = processes_started(commands.take(line)) or processes
         if section.rows and _Section().take_head(text):
             yield section
             section = _Section() if TITLE.match(text) else replace(section, columns=[], rows=[])
         is_row = text[:1].isdigit() and not line.lstrip().startswith("#") and not begins_row(line, known=False)
         if section.take_head(text):
-            section.started = processes
+            section.started, section.variables = processes, commands.variables | log.variables
         elif section.columns and is_row:
             section.rows.append((line_number, line))
     yield section
@@ -181,7 +184,8 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
     else:
         for at in range(len(section.rows)):
             left_out.add(no_collective(section.title), at)
-    machine = Machine(ranks, f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}", "gpu" if on_gpu else "cpu")
+    name, platform = f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}", "gpu" if on_gpu else "cpu"
+    machine = Machine(ranks, name, platform, variables=relevant_variables(section.variables))
     library = LIBRARIES[section.library]
     results = make_results(source.name, rows, machine, implementation=library, statistic=statistic, left_out=left_out)
     of_host = ("buffers are taken to be in host memory: the title names no device",)

@@ -235,34 +235,6 @@ def body(line: str) -> str:
     return line.strip().lstrip("#").strip()
 
 
-# Command lines
-
-LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec(?:\.hydra)?|srun|prun|prterun|jsrun|aprun|orterun)\b")
-_COUNT = r"(?:[ =]\s{0,8})(\d{1,7})(?![\w.])"
-_PROCESSES = re.compile(r"(?<!\S)(?:-np|-n|--n|--ntasks|--np)" + _COUNT)
-_NODES = re.compile(r"(?<!\S)(?:-N|--nodes|-nnodes|--nnodes)[ =]?\s{0,8}(\d{1,6})(?![\w.])")
-_PER_NODE = re.compile(r"(?<!\S)(?:--?ntasks-per-node|-npernode|--?npernode|-ppn|--?ppn|-N)" + _COUNT)
-
-
-def processes_started(line: str) -> int | None:
-    """Return how many processes the command of a launcher starts; None if the line is none or does not say.
-
-    Only what stands before the program counts: `-n` means something else to a benchmark.
-    """
-    launcher = LAUNCHERS.search(line)
-    if not launcher:
-        return None
-    words = line[launcher.start() :]
-    program = re.search(r"\S*(?:_perf|_test|osu_\w{1,40})", words)
-    before = words[: program.start()] if program else words
-    if match := _PROCESSES.search(before):
-        return int(match[1])
-    per_node, nodes = _PER_NODE.search(before), _NODES.search(before)
-    if per_node and nodes and per_node.start() != nodes.start():
-        return int(per_node[1]) * int(nodes[1])
-    return None
-
-
 # CSV
 
 CsvRow = tuple[int, Mapping[str, str]]  # number of the line, and its words by the names of the columns
