@@ -1,11 +1,11 @@
 """What a foreign file holds: its tests, each with its rows and its machine, and what a run file cannot hold of it."""
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from decimal import Decimal
-from statistics import median
+from functools import cached_property
 from typing import Any
 
 from collbench import __version__
@@ -13,15 +13,15 @@ from collbench.cases import Case
 from collbench.collectives import Collective, find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
-from collbench.formats.source import GREATEST, MOST_RANKS, clean
+from collbench.formats.source import GREATEST, MOST_RANKS, SHORTEST, Span, clean, span
 from collbench.results import Note, Reported, Result, by_key
 from collbench.runfile.environment import variables
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 
-MOST_GUESSED = 4096  # ranks that bandwidths may tell; more are too close together
 SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
-RANKS_TOLERANCE = 0.03  # by which bus bandwidths may differ from those of so many ranks
-ROW_TOLERANCE = 0.1  # by which a row's bandwidth may differ from its size and time: `1e+07` has one digit
+ROUNDING = 1e-9  # by which programs may compute otherwise than this one
+ANY_FACTOR, NO_FACTOR = (0.0, float("inf")), (1.0, 0.0)
+LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0  # of two ranks and more
 
 
 @dataclass(frozen=True)
@@ -71,18 +71,52 @@ class ForeignRow:
     root: int = 0
     in_place: bool = False
     seconds: float  # of an operation; 0 where it is no time
-    busbw: float | None = None  # in GB/s
+    figures: Mapping[str, object] = field(default_factory=dict)  # time, algbw and busbw as printed, with their digits
+    unit: float = 1e-6  # seconds that a printed time counts
     wrong: int | None = None  # elements; None if nobody looked
     samples: tuple[float, ...] = ()  # seconds of single operations
     note: str = ""
     printed: Mapping[str, Any] = field(default_factory=dict)
 
-    def bandwidth_ratio(self, factor: float) -> float | None:
-        """Return the printed bus bandwidth over size, time and that factor; None where too few digits are printed."""
-        if not self.nbytes or not self.seconds or self.busbw is None or self.busbw < 1:
-            return None
-        expected = self.nbytes / self.seconds / 1e9 * factor
-        return self.busbw / expected if expected else float("inf")
+    @cached_property
+    def factors(self) -> Span:
+        """Between which values the bus bandwidth over size and time lies, by the digits; `low > high` if none may."""
+        time = span(self.figures.get("time"), self.unit)
+        if not time or not self.nbytes or not self.seconds:
+            return ANY_FACTOR
+        return bus_factors(self.nbytes, time, span(self.figures.get("algbw")), span(self.figures.get("busbw")))
+
+    @property
+    def tells_factor(self) -> bool:
+        """Whether its digits leave out any factor of two ranks or more."""
+        low, high = self.factors
+        return low <= high and (low > LEAST_FACTOR or high < MOST_FACTOR)
+
+    def ranks(self, collective: Collective) -> range:
+        """Return the numbers of ranks whose factor is one of these, none if it is of another collective."""
+        every, (low, high) = range(1, MOST_RANKS + 1), self.factors
+        first = bisect_left(every, low, key=collective.bus_factor)
+        return every[first : bisect_right(every, high, lo=first, key=collective.bus_factor)]
+
+
+def bus_factors(nbytes: int, time: Span, algbw: Span | None, busbw: Span | None) -> Span:
+    """Return between which values the bus bandwidth over size and time lies; `low > high` if the size is another.
+
+    Args:
+        nbytes: Size.
+        time: Seconds, by their digits, as the others are.
+        algbw: Size over time in GB/s, if it is known.
+        busbw: Bus bandwidth in GB/s, if it is known.
+
+    """
+    rate = nbytes / time[1] / 1e9, nbytes / max(time[0], SHORTEST) / 1e9
+    if algbw:
+        rate = max(rate[0], algbw[0]), min(rate[1], algbw[1])
+    if rate[0] > rate[1] * (1 + ROUNDING):
+        return NO_FACTOR
+    if not busbw:
+        return ANY_FACTOR
+    return busbw[0] / rate[1] * (1 - ROUNDING), busbw[1] / rate[0] * (1 + ROUNDING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +197,7 @@ def make_results(
     for word, alike in by_key(rows, lambda row: row.collective).items():
         collective = known_collective(word)
         if collective:
-            _require_bandwidths(name, alike, collective, machine.ranks)
+            Fitting(alike, collective).require(name, collective, machine.ranks)
         for row in alike:
             try:
                 case = _plausible_case(row, collective, machine.ranks)
@@ -180,43 +214,60 @@ def _plausible_case(row: ForeignRow, collective: Collective | None, ranks: int) 
     if not collective:
         raise UnfitRow(no_collective(row.collective))
     case = make_case(collective, row.nbytes, row.dtype, row.redop, row.root, ranks, row.in_place)
-    ratio = row.bandwidth_ratio(collective.bus_factor(ranks))
-    if ratio is not None and abs(ratio - 1) > ROW_TOLERANCE:  # it was glued together wrongly
-        time = f"{row.seconds * 1e6:.6g} us"
-        raise UnfitRow(f"{row.nbytes} bytes in {time} are not {row.busbw} GB/s of bus bandwidth")
+    if not row.seconds and not row.wrong:
+        raise UnfitRow(f"its time is none of an operation ({clean(row.figures.get('time', ''), 20)!r})")
+    fitting = row.ranks(collective)
+    if ranks not in fitting:
+        what = f"{row.nbytes} bytes in {row.seconds * 1e6:.6g} us are"
+        busbw = f"{clean(row.figures.get('busbw'), 20)} GB/s of bus bandwidth"
+        raise UnfitRow(f"{what} {busbw} on {_spoken(fitting)} ranks, not {ranks}" if fitting else f"{what} not {busbw}")
     return case
 
 
-def _require_bandwidths(name: str, rows: Iterable[ForeignRow], collective: Collective, ranks: int) -> None:
-    """Raise UsageError if the bus bandwidths are of another number of ranks, or of another collective.
+def _spoken(ranks: range) -> str:
+    return f"{ranks[0]}" if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
 
-    Lists of ranks are trimmed and logs are mislabelled; the bus bandwidth is size over time, times a factor of both.
-    """
-    ratios = [row.bandwidth_ratio(collective.bus_factor(ranks)) for row in rows]
-    known = [ratio for ratio in ratios if ratio is not None]
-    if known and abs(median(known) - 1) > RANKS_TOLERANCE:
+
+class Fitting:
+    """Which numbers of ranks the rows of a collective leave whose digits tell anything of it."""
+
+    def __init__(self, rows: Iterable[ForeignRow], collective: Collective) -> None:
+        ranges = [row.ranks(collective) for row in rows if row.tells_factor]
+        self._starts = sorted(ranks.start for ranks in ranges if ranks)
+        self._stops = sorted(ranks.stop for ranks in ranges if ranks)
+        first = max(dict.fromkeys(self._starts), key=self.count, default=1)
+        stop = next((stop for stop in self._stops if stop > first), MOST_RANKS + 1)
+        self.best = range(first, stop)  # that most rows leave
+        self.others = len(ranges) - len(self._starts)  # rows that no number of ranks fits
+
+    @property
+    def only(self) -> int | None:
+        """The one number of ranks that every row leaves, None if they leave several."""
+        alone = len(self.best) == 1 and not self.others and self.count(self.best[0]) == len(self._starts)
+        return self.best[0] if alone else None
+
+    def count(self, ranks: int) -> int:
+        """Return how many rows leave a number of ranks."""
+        return bisect_right(self._starts, ranks) - bisect_right(self._stops, ranks)
+
+    def allows(self, ranks: int) -> bool:
+        """Whether no other number of ranks is left by more rows."""
+        return self.count(ranks) >= max(self.count(self.best[0]), self.others)
+
+    def require(self, name: str, collective: Collective, ranks: int) -> None:
+        """Raise UsageError if most rows in the file of that name are of other ranks, or of another collective.
+
+        Lists of ranks are trimmed, and logs are mislabelled.
+        """
+        if self.allows(ranks):
+            return
+        right = "N"
+        if self.others <= len(self._starts):
+            right = f"N, of {_spoken(self.best)}," if len(self.best) > 1 else _spoken(self.best)
         raise UsageError(
             f"{name}: its bus bandwidths are not those of {collective.name} on {ranks} ranks; "
-            "give --ranks N or --op NAME"
+            f"give --ranks {right} or --op NAME"
         )
-
-
-def ranks_of_bandwidths(rows: Iterable[ForeignRow], collective: Collective) -> int | None:
-    """Return the one number of ranks that the printed bus bandwidths leave, None if they leave several."""
-    low, high = 0.0, float("inf")
-    for row in rows:
-        factor = row.bandwidth_ratio(1.0)
-        if factor is not None and row.busbw is not None:
-            error = _rounding(row.busbw) + _rounding(row.seconds)
-            low, high = max(low, factor * (1 - error)), min(high, factor * (1 + error))
-    possible = [ranks for ranks in range(1, MOST_GUESSED) if low <= collective.bus_factor(ranks) <= high]
-    return possible[0] if len(possible) == 1 else None
-
-
-def _rounding(value: float) -> float:
-    """Return by which share a number may have been rounded, from its digits."""
-    digits = Decimal(repr(value)).as_tuple()
-    return float(Decimal(5).scaleb(int(digits.exponent) - 1)) / value
 
 
 def require_ranks(name: str, hints: Hints, ranks: int | None, why: str) -> int:

@@ -15,8 +15,8 @@ from msgspec import Meta, Struct
 from collbench.collectives import COLLECTIVES
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats.imported import ROW_TOLERANCE, Hints, ImportedTest, LeftOut, Machine, UnfitRow, make_case
-from collbench.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, Source, clean
+from collbench.formats.imported import Hints, ImportedTest, LeftOut, Machine, UnfitRow, bus_factors, make_case
+from collbench.formats.source import GREATEST, HEAD, LASTING, MOST_RANKS, Source, clean, span
 from collbench.results import Note, Reported, by_key
 
 NAME = "nccl-inspector"
@@ -138,8 +138,9 @@ def _operation(members: _Members) -> Operation:
         raise UnfitRow("it is not timed")
     if each.timing_source == "collective_cpu":
         raise UnfitRow("it is timed on the CPU, by its call")
-    busbw = each.nbytes / each.exec_time_us / 1e3 * COLLECTIVES[each.collective].bus_factor(each.n_ranks)
-    if each.busbw_gbs >= 1 and abs(each.busbw_gbs - busbw) > ROW_TOLERANCE * busbw:
+    time = each.exec_time_us / 1e6, (each.exec_time_us + 1) / 1e6  # rounded down
+    low, high = bus_factors(each.nbytes, time, None, span(each.busbw_gbs) if each.busbw_gbs else None)
+    if not low <= COLLECTIVES[each.collective].bus_factor(each.n_ranks) <= high:
         raise UnfitRow("its size, time and bus bandwidth contradict each other")
     return each
 

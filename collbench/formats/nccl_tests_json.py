@@ -39,6 +39,7 @@ from collbench.formats.source import (
 )
 
 LARGEST = 2**26  # characters: parsed, they take twenty times as much memory
+FIGURES = {"time": "time", "algbw": "alg_bw", "busbw": "bus_bw"}
 STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
 """A text that is not closed reaches to the end, so that no place is looked at twice."""
 WORDS = re.compile(STRING + r"|-?\b(?:inf(?:inity)?|nan)\b", re.DOTALL | re.IGNORECASE)
@@ -201,7 +202,7 @@ def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: Le
                 root=max(0, int(root)) if root is not None else 0,
                 in_place=place == PLACES[1],
                 seconds=seconds_of(figures.get("cpu_time" if on_cpu else "time")),
-                busbw=None if on_cpu else number(figures.get("bus_bw")),
+                figures={} if on_cpu else {name: figures.get(key) for name, key in FIGURES.items()},
                 wrong=count(figures.get("nwrong")),
                 samples=samples if all(samples) else (),
                 note=", ".join([*aggregated, *(["CPU time of the call (-C)"] if on_cpu else [])]),

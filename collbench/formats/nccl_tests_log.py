@@ -269,7 +269,9 @@ class LogSection:
     tool: str = "nccl-tests"
     version: str = ""
     library: str = ""  # version of NCCL, by the test's first line
-    program: str = ""
+    program: str = ""  # by its first line, or its last
+    concluded: str = ""  # by its last line
+    bare: bool = False  # whether only an earlier table says anything of it
     settings: dict[str, int] = field(default_factory=dict)
     ended: bool = False
     above: Above = Above()
@@ -282,6 +284,11 @@ class LogSection:
     def begun(self) -> bool:
         """Whether a row was there, whole or not."""
         return bool(self.rows or self.bad)
+
+    @property
+    def says_ranks(self) -> bool:
+        """Whether it has a list of ranks, or a command that tells them."""
+        return not self.bare and bool(self.devices or self.exported or self.above.ranks)
 
     def take_part(self, number_: int, line: str) -> None:
         """Take in a line of the table if it is of numbers alone: the beginning or the end of a row that was cut."""
@@ -422,7 +429,11 @@ def _next_section(done: LogSection, line: str, above: Above) -> LogSection:
     if not names_columns(line) or above.programs:
         return LogSection(above=done.above)
     emptied: dict[str, Any] = {name: [] for name in ("header", "rows", "bad", "errors")}
-    return replace(done, places="", devices=list(done.devices), ended=False, **emptied)
+    said = replace(done.above, programs=(done.program,)) if done.program else done.above
+    devices = list(done.devices)
+    return replace(
+        done, above=said, program="", concluded="", places="", devices=devices, ended=False, bare=True, **emptied
+    )
 
 
 def _take_line(section: LogSection, line: str) -> None:
@@ -441,7 +452,9 @@ def _take_line(section: LogSection, line: str) -> None:
         section.tool, section.version = match[1].lower(), match[2]
         section.library = dotted_version(int((match[3] or "0")[:9]))
     elif match := PROGRAM_LINE.search(text):
-        section.program = match[2] if match[1] == "starting" else section.program
+        if match[1] == "concluded":
+            section.concluded = match[2]
+        section.program = match[2] if match[1] == "starting" else section.program or match[2]
     elif SETTINGS.search(text):
         found = {name: pattern.search(text) for name, pattern in SETTING.items()}
         section.settings = {name: int(match[1]) for name, match in found.items() if match}

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from collbench.collectives import Collective, of_nccl_tests
 from collbench.datatypes import find_datatype
 from collbench.errors import RunFileError, UsageError
 from collbench.formats import Format
 from collbench.formats.imported import (
+    Fitting,
     ForeignRow,
     Hints,
     ImportedTest,
@@ -18,10 +20,17 @@ from collbench.formats.imported import (
     machine_of,
     make_results,
     no_collective,
-    ranks_of_bandwidths,
     require_ranks,
 )
-from collbench.formats.nccl_tests_log import PROGRAM_LINE, SETTINGS, VERSION, LogSection, read_header, sections
+from collbench.formats.nccl_tests_log import (
+    PROGRAM_LINE,
+    SETTINGS,
+    VERSION,
+    LogSection,
+    TableRow,
+    read_header,
+    sections,
+)
 from collbench.formats.nccl_tests_write import TEXT as NAME
 from collbench.formats.nccl_tests_write import write_text
 from collbench.formats.source import HEAD, Source, body, clean, count, exact, number, seconds_of
@@ -43,13 +52,17 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     found = [section for section in sections(source) if section.begun]
     if not found:
         raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
-    if sum(bool(section.rows) for section in found) < 2:
+    filled = [section for section in found if section.rows]
+    if len(filled) < 2:
         return [_read_test(source, section, hints, alone=True) for section in found]
+    silent = [section for section in filled if not section.says_ranks]
     tests: list[ImportedTest] = []
     errors: list[UsageError] = []
     for section in found:
         try:
-            tests.append(_read_test(source, section, hints, alone=False))
+            # The user's number of ranks is for the tables that do not say theirs.
+            own = hints if section in silent or not silent else replace(hints, ranks=None)
+            tests.append(_read_test(source, section, own, alone=False))
         except UsageError as error:  # the other tests are read without this one
             errors.append(error)
             tests.append(_without_rows(source, f"{len(section.rows)} rows: {error}"))
@@ -62,16 +75,15 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     left_out = LeftOut(f"line {at} is no whole row ({clean(line, 40)!r})" for at, line in section.bad)
     if not section.rows:
         return _without_rows(source, *left_out.reasons)
-    listed = _listed_ranks(section, hints)
+    said = _said_ranks(section, hints)
     try:
-        collective = _find_collective(source.name, section, hints, listed, alone=alone)
+        collective = _find_collective(source.name, section, hints, said[0] if said else None, alone=alone)
     except UnfitRow as error:
         for at in range(len(section.rows)):
             left_out.add(str(error), at)
         return _without_rows(source, *left_out.reasons)
     rows = list(_rows(section, collective))
-    of_rows = _shares(section) if collective.sharded else ranks_of_bandwidths(rows, collective)
-    ranks = require_ranks(source.name, Hints(), listed or of_rows, "it lists no ranks")
+    ranks = _find_ranks(source.name, section, said, rows, collective)
     implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
     distinct = {(device.group, device.rank): device for device in section.devices}
     versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
@@ -93,7 +105,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
         sweep=section.settings,
         layout={"before": section.header} | ({"log": section.log.facts} if section.log.facts else {}),
         left_out=left_out.reasons,
-        remarks=tuple(_remarks(section, ranks)),
+        remarks=tuple(_remarks(section, collective, ranks, hints)),
     )
 
 
@@ -101,8 +113,8 @@ def _without_rows(source: Source, *left_out: str) -> ImportedTest:
     return ImportedTest(format=NAME, file=source.file, machine=Machine(1, "unknown"), results=(), left_out=left_out)
 
 
-def _listed_ranks(section: LogSection, hints: Hints) -> int | None:
-    """Return the number of ranks that the user says, or the list of ranks, or the command; None if nobody does.
+def _said_ranks(section: LogSection, hints: Hints) -> list[int]:
+    """Return the numbers of ranks that a list of ranks, the user and the command say; the first counts most.
 
     Lists are trimmed and never too long, so the highest rank counts, or more that the user says.  Where the
     communicator was split, ranks are numbered across the groups, and only a whole list tells how many a group has.
@@ -110,30 +122,45 @@ def _listed_ranks(section: LogSection, hints: Hints) -> int | None:
     per_process = section.settings.get("threads", 1) * section.settings.get("gpus", 1)
     groups = {device.group for device in section.devices}
     numbers = {device.rank for device in section.devices}
+    given = hints.ranks or 0
     if section.exported:
-        return section.exported[2]
+        return [section.exported[2]]
     if len(groups) == 1:
-        return max(max(numbers) + 1, per_process, hints.ranks or 0)
-    if hints.ranks:
-        return hints.ranks
-    if groups:
+        listed = max(max(numbers) + 1, per_process)
+        return [given, listed] if section.bare else [max(listed, given)]
+    if groups and len(numbers) == max(numbers) + 1:
         first = section.devices[0].group
-        of_first = {device.rank for device in section.devices if device.group == first}
-        return len(of_first) if len(numbers) == max(numbers) + 1 else None
-    return section.above.ranks or (per_process if per_process > 1 else None)
+        return [given, len({device.rank for device in section.devices if device.group == first})]
+    said = given, section.above.ranks or 0, 0 if groups or per_process == 1 else per_process
+    return [ranks for ranks in said if ranks]
+
+
+def _find_ranks(name: str, section: LogSection, said: list[int], rows: list[ForeignRow], collective: Collective) -> int:
+    """Return the first number of ranks that is said and fits the rows, or that which the rows alone leave.
+
+    What stands above an earlier table says little of a bare one: the rows decide.
+    """
+    fitting = Fitting(rows, collective)
+    of_rows = (_shares(section) if collective.sharded else fitting.only) or 0
+    known = [*said, of_rows] if section.bare or not said else said
+    known = [ranks for ranks in known if ranks]
+    ranks = next(filter(fitting.allows, known), known[0] if known else None)
+    return require_ranks(name, Hints(), ranks, "it lists no ranks")
 
 
 def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | None, *, alone: bool) -> Collective:
     """Return the collective of a test: by its own word, the user's, its command line, or the columns of its table.
 
-    The user's word does not relabel one test of several whose command line says otherwise.  UsageError if nothing tells
+    The user's word does not relabel one test of several whose command line says otherwise, and what stands above an
+    earlier table says less of a bare one than the user.  UsageError if nothing tells
     the collective, or the user's word does not fit the table; UnfitRow if its own does not, or is not known.
     """
     programs = dict.fromkeys(section.above.programs)
     commands = [word for word in programs if _fits(known_collective(word), section, ranks)]
     if section.program:
         return _require_fitting(section.program, section, ranks)
-    if hints.collective and (alone or not commands):
+    fits = _fits(known_collective(hints.collective), section, ranks)
+    if hints.collective and (alone or not commands or (section.bare and fits)):
         try:
             return _require_fitting(hints.collective, section, ranks)
         except UnfitRow as error:
@@ -182,6 +209,16 @@ def _shares(section: LogSection) -> int | None:
     return nbytes // share if share and nbytes % share == 0 else None
 
 
+def _contradicts(row: TableRow, shares: int) -> bool:
+    """Whether the size of a row is not that of so many shares by count and type."""
+    elements = exact(row.case.get("count", ""))
+    try:
+        itemsize = find_datatype(row.case.get("type", "").lower().removeprefix("nccl")).itemsize
+    except UsageError:
+        return False
+    return elements is not None and exact(row.case["size"]) != shares * elements * itemsize
+
+
 def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
     """Yield the places of all rows that say anything, at least one of each."""
     columns = section.columns
@@ -193,13 +230,16 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
     for at, row in enumerate(section.rows):
         printed = {"line": row.line} | row.appended | ({"timestamp": row.stamp} if row.stamp else {})
         places = [
-            place for place, words in enumerate(row.places) if any(number(word) is not None for word in words.values())
+            place for place, words in enumerate(row.places) if any(word.upper() != "N/A" for word in words.values())
         ]
         for place in places or [0]:
             words = row.places[place]
             on_cpu, error = "cputime" in words, words.get("error", "")
             notes = [*of_all, "CPU time of the call (-C)"] if on_cpu else [*of_all]
             notes += [f"largest error {error}"] if number(error.rstrip("*")) else []
+            figures = {} if on_cpu else dict(words)
+            if columns.unit != 1e-6:  # of 2015, when not every algbw was size over time
+                figures.pop("algbw", None)
             yield ForeignRow(
                 number=at,
                 collective=collective.name,
@@ -209,7 +249,8 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
                 root=max(0, int(row.case.get("root", "0"))),
                 in_place=columns.in_place(place),
                 seconds=seconds_of(words["cputime" if on_cpu else "time"], columns.unit),
-                busbw=None if on_cpu else number(words.get("busbw")),
+                figures=figures,
+                unit=columns.unit,
                 wrong=_wrong(words),
                 note=", ".join(notes),
                 printed=printed | words,
@@ -234,8 +275,17 @@ def _library(section: LogSection) -> str:
     return "rccl" if section.tool == "rccl-tests" or hip or amd else "nccl"
 
 
-def _remarks(section: LogSection, ranks: int) -> Iterator[str]:
+def _remarks(section: LogSection, collective: Collective, ranks: int, hints: Hints) -> Iterator[str]:
     """Yield what the user must know of a test."""
+    if hints.ranks not in (None, ranks):
+        yield f"read as {ranks} ranks, not {hints.ranks}: its list of ranks or its bandwidths say so"
+    if section.bare and ranks not in _said_ranks(section, Hints()):
+        yield f"the table of {len(section.rows)} rows is of {ranks} ranks, unlike the one above it"
+    if section.concluded not in ("", section.program):
+        yield f"its first line says {clean(section.program, 40)}, its last {clean(section.concluded, 40)}"
+    odd = [row for row in section.rows if _contradicts(row, ranks if collective.sharded else 1)]
+    if odd:
+        yield f"{len(odd)} rows whose size is not that of count and type, first {clean(odd[0].line, 60)!r}"
     if not section.ended:
         yield f"incomplete: no footer, {len(section.rows)} rows"
     listed = [(device.group, device.rank) for device in section.devices]

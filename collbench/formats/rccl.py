@@ -11,7 +11,7 @@ from collbench.errors import RunFileError
 from collbench.formats import Format
 from collbench.formats.imported import ForeignRow, Hints, ImportedTest, LeftOut, Machine, make_results, require_ranks
 from collbench.formats.nccl_tests_json import proper_json
-from collbench.formats.source import HEAD, CsvRow, CsvTable, Source, clean, count, csv_table, exact, number, seconds_of
+from collbench.formats.source import HEAD, CsvRow, CsvTable, Source, clean, count, csv_table, exact, seconds_of
 from collbench.results import by_key
 
 NAME = "rccl"
@@ -122,7 +122,7 @@ def _rows(rows: Sequence[CsvRow]) -> Iterator[ForeignRow]:
             redop=words.get("redop") or "sum",
             in_place=words.get("inplace", "0").lower() in ("1", "true"),
             seconds=seconds_of(words["time"]),
-            busbw=number(words.get("busbw")),
+            figures=words,
             wrong=count(words.get("#wrong", "")),
         )
 

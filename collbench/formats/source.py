@@ -126,6 +126,18 @@ def number(word: object) -> float | None:
     return value if math.isfinite(value) else None
 
 
+Span = tuple[float, float]
+
+
+def span(word: object, unit: float = 1.0) -> Span | None:
+    """Return between which values a number lies that was rounded to the printed digits; None if it is no number."""
+    if number(word) is None:
+        return None
+    value = Decimal(str(word))
+    half = Decimal(5).scaleb(int(value.as_tuple().exponent) - 1)
+    return float(value - half) * unit, float(value + half) * unit
+
+
 def whole(word: object) -> int | None:
     """Return a whole number from 0 to the largest size, or None."""
     value = number(word)

@@ -77,7 +77,7 @@ def test_a_trimmed_list_of_ranks_does_not_make_a_smaller_run() -> None:
         listed = [first.replace("Rank  0", f"Rank {rank:2d}") for rank in kept]
         text = "\n".join([*bare[:at], *listed, *bare[at:]]) + "\n"
         if given:
-            with pytest.raises(UsageError, match=f"not those of allreduce on {kept[-1] + 1} ranks; give --ranks N"):
+            with pytest.raises(UsageError, match=f"not those of allreduce on {kept[-1] + 1} ranks; give --ranks 16"):
                 read(text)
         tests = read(text, ranks=given)
         assert ranks_of(tests) == {16}, kept
@@ -92,9 +92,11 @@ def test_numbers_tell_no_more_than_their_digits_do() -> None:
     assert ranks_of(read(header + row.format("373.66"))) == {128}
     with pytest.raises(UsageError, match="give --ranks N"):
         read(header + row.format("373.7"))
-    odd = header + "1028 64 float sum -1 10.0 0.10 0.10 0 10.0 0.10 0.10 0\n"
-    for name in ("allreduce", "reducescatter"):
-        assert set(collectives_of(read(odd, name, 4))) == {name}
+    for name, busbw in (("allreduce", "0.15"), ("reducescatter", "0.08")):
+        odd = header + f"1028 64 float sum -1 10.0 0.10 {busbw} 0 10.0 0.10 {busbw} 0\n"
+        tests = read(odd, name, 4)
+        assert set(collectives_of(tests)) == {name}
+        assert "1 rows whose size is not that of count and type" in said(tests)
 
 
 def test_ranks_that_nobody_lists_are_those_of_the_command_or_the_one_number_that_rows_leave() -> None:
@@ -119,7 +121,7 @@ def test_without_a_bandwidth_that_tells_the_highest_rank_counts() -> None:
 
 
 def test_a_number_of_ranks_that_the_rows_contradict_is_not_taken_on_anyones_word() -> None:
-    with pytest.raises(UsageError, match="not those of allreduce on 16 ranks; give --ranks N"):
+    with pytest.raises(UsageError, match="not those of allreduce on 16 ranks; give --ranks 4"):
         read(LOG, ranks=16)
     assert ranks_of(read(BROADCAST, ranks=3)) == {4}, "a list may be too short, and is never too long"
     assert ranks_of(read(BROADCAST, ranks=16)) == {16}
@@ -149,7 +151,8 @@ def test_a_table_may_tell_its_collective_by_its_columns() -> None:
     for name in ("all_reduce", "reduce_scatter", "reduce", "broadcast", "sendrecv"):
         case = {"all_reduce": "1024 256 float sum -1", "reduce_scatter": "1024 64 float sum -1"}
         case |= {"reduce": "1024 256 float sum 0", "broadcast": "1024 256 float none 0"}
-        row = f"{case.get(name, '1024 256 float none -1')} 10.0 0.10 0.10 0 10.0 0.10 0.10 0\n"
+        busbw = {"all_reduce": "0.15", "reduce_scatter": "0.08"}.get(name, "0.10")
+        row = f"{case.get(name, '1024 256 float none -1')} 10.0 0.10 {busbw} 0 10.0 0.10 {busbw} 0\n"
         header = LOG[LOG.index("#       size") : LOG.index("#        (B)")]
         assert collectives_of(read(header + row, ranks=4)) == [known_collective(name).name] * 2, name  # type: ignore[union-attr]
 
