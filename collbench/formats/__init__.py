@@ -58,10 +58,15 @@ def find_format(name: str, known: dict[str, Format]) -> Format:
 
 
 def detect(source: Source) -> Format:
-    """Return the format that a file's content shows; RunFileError with all of them if it shows none."""
+    """Return the format that a file's content shows; RunFileError with what to do if it shows none."""
     for format_ in formats().values():
         if format_.recognises(source):
             return format_
+    from collbench.formats.others import OTHERS  # its signs are those of formats, which import this module
+
+    for other in OTHERS:
+        if other.sign.search(source.text):
+            raise RunFileError(f"{source.name} is {other.what}; {other.instead}")
     known = "; ".join(f"{name} ({format_.summary})" for name, format_ in formats().items())
     raise RunFileError(f"{source.name}: nothing in it looks like results of a known tool; known are: {known}")
 
@@ -75,12 +80,10 @@ def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequenc
         name: The name of its format, None to tell it from the content.
 
     Raises:
-        RunFileError: It has no such format, or is a run file of collbench already.
+        RunFileError: It has no such format.
         UsageError: It does not tell its collective or its number of ranks.
 
     """
-    if source.first.startswith('{"kind": "header"'):
-        raise RunFileError(f"{source.name} is a run file of collbench already; give it to the commands as it is")
     if name:
         return find_format(name, formats()).read(source, hints)
     first = detect(source)

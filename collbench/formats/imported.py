@@ -87,10 +87,9 @@ class ForeignRow:
         return bus_factors(self.nbytes, time, span(self.figures.get("algbw")), span(self.figures.get("busbw")))
 
     @property
-    def tells_factor(self) -> bool:
-        """Whether its digits leave out any factor of two ranks or more."""
-        low, high = self.factors
-        return low <= high and (low > LEAST_FACTOR or high < MOST_FACTOR)
+    def vague(self) -> bool:
+        """Whether its digits leave every factor of two ranks or more."""
+        return self.factors[0] <= LEAST_FACTOR and self.factors[1] >= MOST_FACTOR
 
     def ranks(self, collective: Collective) -> range:
         """Return the numbers of ranks whose factor is one of these, none if it is of another collective."""
@@ -232,7 +231,7 @@ class Fitting:
     """Which numbers of ranks the rows of a collective leave whose digits tell anything of it."""
 
     def __init__(self, rows: Iterable[ForeignRow], collective: Collective) -> None:
-        ranges = [row.ranks(collective) for row in rows if row.tells_factor]
+        ranges = [row.ranks(collective) for row in rows if not row.vague and row.factors != NO_FACTOR]
         self._starts = sorted(ranks.start for ranks in ranges if ranks)
         self._stops = sorted(ranks.stop for ranks in ranges if ranks)
         first = max(dict.fromkeys(self._starts), key=self.count, default=1)

@@ -5,13 +5,15 @@ Columns of a table are known by the words of their header, and rows are read fro
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from collbench.datatypes import find_datatype
+from collbench.errors import UsageError
 from collbench.formats.commands import LAUNCHERS, Commands, processes_started
 from collbench.formats.imported import Device, dotted_version, known_collective
-from collbench.formats.source import Source, bare, body, cells, clean, exact, number
+from collbench.formats.source import Source, bare, body, cells, clean, exact, number, plain, sizes
 
 CASE = ("size", "count", "type", "redop", "root")
 TIMES = ("time", "cputime")
@@ -21,7 +23,10 @@ MARKS = re.compile(r"^[#|(](?=size|bytes)|[|),;]$")
 OTHER_NAMES = {"bytes": "size", "n": "count", "op": "redop", "res": "error", "delta": "error", "wrong": "#wrong"}
 """Of 2015 to 2018, whose times are milliseconds; and of a header that lost its marks on the way."""
 TYPES = r"float\d{0,2}|half|double|bfloat16|u?int\d{0,2}|u?char|f8e[45]m[23]|fp8_e[45]m[23]|nccl[A-Z]\w{2,12}"
-START = re.compile(rf"(?<![\w.,:/-])\d{{1,19}}\s++\d{{1,19}}\s++(?:{TYPES})(?!\S)", re.IGNORECASE)
+START = re.compile(  # of a row: size, count, type; no number that a control character cuts
+    rf"(?<![\w.,:/\x00-\x08-])\d[\d.,]{{0,25}}+(?:[KMGT]?(?:i?B)?)\s++\d[\d,]{{0,25}}+\s++(?:{TYPES})(?!\S)",
+    re.IGNORECASE,
+)
 HEADER = re.compile(r"out-of-place|in-place|\(B\) .{0,80}\([um]s\)")  # the lines above and below the names
 STAMP = re.compile(r"(?<!\S)\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?!\S)")
 
@@ -54,6 +59,7 @@ LOGGER = re.compile(r"\S+:\d+:\d+$")  # host, process and thread in front of NCC
 TRANSPORT = re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)")
 CHANNELS = {"channels": re.compile(r"\b(\d{1,4}) coll channels"), "nvls": re.compile(r"\b(\d{1,4}) nvls channels")}
 GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row's last word, and then a host's name
+SEVERAL, MANY = 3, 6  # numbers in a row
 WIDEST = 1000  # characters of half a row
 
 PROGRAM = re.compile(
@@ -146,7 +152,7 @@ def read_row(line: str, columns: Columns | None) -> TableRow | None:
         return None
     text = STAMP.sub(" ", line)
     start = START.search(text)
-    words = text[start.start() if start else 0 :].split()
+    words = [plain(word) for word in text[start.start() if start else 0 :].split()]
     for variant in _variants(columns):
         if len(words) < variant.width:
             continue
@@ -172,8 +178,11 @@ def _row(line: str, words: list[str], columns: Columns) -> TableRow | None:
     case = {name: next(rest) for name in columns.case}
     places = tuple({name: next(rest) for name in place} for place in columns.places)
     appended = {name: next(rest) for name in columns.appended}
+    meant = sizes(case["size"])
+    share = share_of(case) if len(meant) > 1 else 0
+    case["size"] = next((str(size) for size in meant if not share or size % share == 0), "")
     plausible = (
-        exact(case["size"]) is not None
+        case["size"]
         and exact(case.get("count", "0")) is not None
         and case.get("type", "float")[:1].isalpha()
         and (case.get("redop") or "none")[:1].isalpha()
@@ -184,9 +193,22 @@ def _row(line: str, words: list[str], columns: Columns) -> TableRow | None:
     return TableRow(line, case, places, appended) if plausible else None
 
 
+def share_of(case: Mapping[str, str]) -> int:
+    """Return the bytes of the count and type of a row, 0 where they are not known."""
+    try:
+        return (exact(case.get("count", "")) or 0) * find_datatype(case["type"].lower().removeprefix("nccl")).itemsize
+    except (UsageError, KeyError):
+        return 0
+
+
 def _is_number(word: str) -> bool:
     """Whether a word stands for a number; `4e-07*` is an error that rccl-tests finds too large."""
-    return number(word.removesuffix("*")) is not None or word.lower().lstrip("+-") in ("n/a", "nan", "inf", "infinity")
+    return number(plain(word.removesuffix("*"))) is not None or word.lower().lstrip("+-") in (
+        "n/a",
+        "nan",
+        "inf",
+        "infinity",
+    )
 
 
 def begins_row(line: str, known: bool = True) -> bool:
@@ -195,13 +217,20 @@ def begins_row(line: str, known: bool = True) -> bool:
     if START.search(text):
         return True
     words = text.split()[:3]
-    return known and len(words) == 3 and all(exact(word) is not None for word in words[:2]) and words[2][0].isalpha()
+    return known and len(words) == 3 and all(map(sizes, words[:2])) and words[2][0].isalpha()
 
 
 def continues_row(line: str) -> bool:
     """Whether a line may be the rest of a row: words that stand for numbers, and there are some."""
     words = STAMP.sub(" ", line).split()
     return bool(words) and all(map(_is_number, words))
+
+
+def looks_like_row(line: str) -> bool:
+    """Whether a line of a table looks like a row of any shape: a size and several numbers, or many numbers."""
+    words = STAMP.sub(" ", line).split()
+    numbers = sum(map(_is_number, words))
+    return numbers >= MANY or (numbers >= SEVERAL and bool(sizes(words[0]) or _is_number(words[0])))
 
 
 @dataclass
@@ -271,6 +300,7 @@ class LogSection:
     library: str = ""  # version of NCCL, by the test's first line
     program: str = ""  # by its first line, or its last
     concluded: str = ""  # by its last line
+    prefix: str = ""  # of its lines, where other programs print into the log
     bare: bool = False  # whether only an earlier table says anything of it
     settings: dict[str, int] = field(default_factory=dict)
     ended: bool = False
@@ -291,8 +321,8 @@ class LogSection:
         return not self.bare and bool(self.devices or self.exported or self.above.ranks)
 
     def take_part(self, number_: int, line: str) -> None:
-        """Take in a line of the table if it is of numbers alone: the beginning or the end of a row that was cut."""
-        if self.columns and not self.ended and continues_row(line):
+        """Take in a line of the table if it is a row of another shape, or a part of one."""
+        if self.columns and not self.ended and (continues_row(line) or looks_like_row(line)):
             self.bad.append((number_, line))
 
 
@@ -316,6 +346,7 @@ class _Reader:
     log: NcclLog = field(default_factory=NcclLog)
     half: str = ""  # of a row that may go on in a later line
     half_at: int = 0
+    doubtful: bool = False  # whether rests of several halves follow, and nobody knows whose they are
 
     def take(self, number_: int, raw: str) -> LogSection | None:
         """Take in a line; return the section that ends above it, if one does."""
@@ -325,6 +356,7 @@ class _Reader:
         begins = begins_row(line, known=self.section.columns is not None or bool(self.section.header))
         printed_by_test = _is_line_of_test(line)
         if begins or printed_by_test:
+            self.doubtful = begins and bool(self.half)
             self.drop_half()
         if begins or self.half:
             self._take_row(number_, line)
@@ -342,10 +374,13 @@ class _Reader:
         self.half = ""
 
     def _take_row(self, number_: int, line: str) -> None:
-        self.half, self.half_at = (
-            (_joined(self.section, self.half, line), self.half_at) if self.half else (line, number_)
-        )
-        if row := read_row(self.half, self.section.columns):
+        goes_on = bool(self.half)
+        self.half_at = self.half_at if goes_on else number_
+        self.half = _joined(self.section, self.half, line) if goes_on else line
+        row = read_row(self.half, self.section.columns)
+        if row and goes_on and self.doubtful:
+            self.drop_half()
+        elif row:
             self.section.rows.append(row)
             self.half = ""
 

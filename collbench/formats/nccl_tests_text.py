@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from collbench.collectives import Collective, of_nccl_tests
-from collbench.datatypes import find_datatype
 from collbench.errors import RunFileError, UsageError
 from collbench.formats import Format
 from collbench.formats.imported import (
@@ -25,15 +24,17 @@ from collbench.formats.imported import (
 from collbench.formats.nccl_tests_log import (
     PROGRAM_LINE,
     SETTINGS,
+    START,
     VERSION,
     LogSection,
     TableRow,
     read_header,
     sections,
+    share_of,
 )
 from collbench.formats.nccl_tests_write import TEXT as NAME
 from collbench.formats.nccl_tests_write import write_text
-from collbench.formats.source import HEAD, Source, body, clean, count, exact, number, seconds_of
+from collbench.formats.source import HEAD, Source, body, clean, count, exact, number, seconds_of, streams
 
 AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
 AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
@@ -49,7 +50,8 @@ def recognises(source: Source) -> bool:
 
 def read(source: Source, hints: Hints) -> list[ImportedTest]:
     """Read every test of a log."""
-    found = [section for section in sections(source) if section.begun]
+    parts = streams(source, START)
+    found = [replace(section, prefix=prefix) for prefix, part in parts for section in sections(part) if section.begun]
     if not found:
         raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
     filled = [section for section in found if section.rows]
@@ -84,6 +86,13 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
         return _without_rows(source, *left_out.reasons)
     rows = list(_rows(section, collective))
     ranks = _find_ranks(source.name, section, said, rows, collective)
+    odd = {at for at, row in enumerate(section.rows) if _contradicts(row, ranks if collective.sharded else 1)}
+    for row in rows:
+        if row.number in odd and row.vague:
+            left_out.add(
+                "its size is not that of its count and type, and no bandwidth tells which is right", row.number
+            )
+    rows = [row for row in rows if row.number not in odd or not row.vague]
     implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
     distinct = {(device.group, device.rank): device for device in section.devices}
     versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
@@ -93,6 +102,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     results = make_results(
         source.name, rows, machine, implementation=implementation, statistic=statistic, left_out=left_out
     )
+    layout = {"log": section.log.facts, "prefix": clean(section.prefix)}
     return ImportedTest(
         format=NAME,
         tool=section.tool,
@@ -103,7 +113,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
         complete=section.ended,
         started=section.rows[0].stamp.replace(" ", "T") or None,
         sweep=section.settings,
-        layout={"before": section.header} | ({"log": section.log.facts} if section.log.facts else {}),
+        layout={"before": section.header} | {name: value for name, value in layout.items() if value},
         left_out=left_out.reasons,
         remarks=tuple(_remarks(section, collective, ranks, hints)),
     )
@@ -200,23 +210,15 @@ def _fits(collective: Collective | None, section: LogSection, ranks: int | None)
 
 def _shares(section: LogSection) -> int | None:
     """Return how many times count and type make the largest size; None where it is no multiple of them."""
-    sizes = [(exact(row.case["size"]) or 0, exact(row.case.get("count", "")) or 0, row.case) for row in section.rows]
-    nbytes, elements, case = max(sizes, key=lambda size: size[0], default=(0, 0, {}))
-    try:
-        share = elements * find_datatype(case.get("type", "").lower().removeprefix("nccl")).itemsize
-    except UsageError:
-        return None
+    sizes = [(exact(row.case["size"]) or 0, share_of(row.case)) for row in section.rows]
+    nbytes, share = max(sizes, default=(0, 0))
     return nbytes // share if share and nbytes % share == 0 else None
 
 
 def _contradicts(row: TableRow, shares: int) -> bool:
     """Whether the size of a row is not that of so many shares by count and type."""
-    elements = exact(row.case.get("count", ""))
-    try:
-        itemsize = find_datatype(row.case.get("type", "").lower().removeprefix("nccl")).itemsize
-    except UsageError:
-        return False
-    return elements is not None and exact(row.case["size"]) != shares * elements * itemsize
+    share = share_of(row.case)
+    return share > 0 and exact(row.case["size"]) != shares * share
 
 
 def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:

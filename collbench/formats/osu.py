@@ -26,7 +26,7 @@ from collbench.formats.imported import (
     require_ranks,
 )
 from collbench.formats.nccl_tests_log import NcclLog, begins_row, without_log
-from collbench.formats.source import SHORTEST, Source, bare, body, clean, exact, number, seconds_of
+from collbench.formats.source import SHORTEST, Source, bare, body, clean, exact, number, plain, seconds_of, sizes
 
 NAME = "osu"
 TITLE = re.compile(
@@ -53,6 +53,7 @@ NAMES = {  # of types in MPI, behind MPI_
     "double": "DOUBLE",
 }
 TYPES = {f"MPI_{name}": dtype for dtype, names in NAMES.items() for name in names.split()}
+FULL = ("Min Latency(us)", "Max Latency(us)", "Iterations")  # of -f, where a version leaves them out of its header
 VALIDATION = {"pass": 0, "fail": 1}  # how many elements are wrong is not printed
 
 
@@ -243,14 +244,22 @@ def _last_is_cut(lines: Sequence[str]) -> bool:
 
 def _words(line: str, names: list[str], collective: Collective, dtype: str) -> tuple[int, Mapping[str, str]]:
     """Return the size and what stands in the columns; the size of a barrier is the element that it takes here."""
-    words = line.split()
+    words = [plain(word) for word in line.split()]
     if not collective.sized:
         words = [str(find_datatype(dtype).itemsize) if dtype in DATATYPES else "1", *words]
-    size = exact(words[0])
+    size = next(iter(sizes(words[0])), None)
     numbers = [word for word in words[1:] if word[0].isdigit()]
+    if len(words) == len(names) + 1 + len(FULL) and _in_order(words):
+        names = [*names, *FULL]
     if size is None or len(words) != len(names) + 1 or any(number(word) is None for word in numbers):
         raise UnfitRow(f"it is no whole row ({clean(line, 40)!r})")
     return size, dict(zip(names, words[1:], strict=True))
+
+
+def _in_order(words: list[str]) -> bool:
+    """Whether behind a size follow a mean, least and greatest value, and a count of iterations."""
+    mean, least, greatest = (number(word) or 0.0 for word in words[1:4])
+    return 0.0 < least <= mean <= greatest and exact(words[4]) is not None
 
 
 def _seconds(words: Mapping[str, str], nbytes: float) -> float:

@@ -28,6 +28,8 @@ GREATEST = 2**62  # bytes of a message
 MOST_RANKS = 2**20
 SHORTEST, LASTING = 1e-12, 1e9  # seconds of an operation
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3}){1,6}(?:\.\d{0,9})?")
+SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)([KMGT]?)((?:i?B)?)", re.IGNORECASE)
 STDIN = "-"
 LOGS = ("*.log", "*.log.gz", "*.jsonl", "*.jsonl.gz", "*.json")  # files of a folder that are read
 
@@ -99,8 +101,10 @@ def decode(name: str, raw: bytes) -> Source:
             raise RunFileError(f"{name}: cannot be decompressed: {clean(error)}") from None
     if len(raw) > LARGEST:
         raise RunFileError(f"{name} is larger than {LARGEST >> 20} MiB; cut out the part with the results")
-    wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
-    return Source(name, raw.decode("utf-16" if wide else "utf-8-sig", errors="replace"))
+    marks = (
+        {raw[:2]: "utf-16"} if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else {raw[:1]: "utf-16-be", raw[1:2]: "utf-16-le"}
+    )
+    return Source(name, raw.decode(marks.get(b"\0", marks.get(raw[:2], "utf-8-sig")), errors="replace"))
 
 
 def clean(text: object, longest: int = 120) -> str:
@@ -142,6 +146,21 @@ def whole(word: object) -> int | None:
     """Return a whole number from 0 to the largest size, or None."""
     value = number(word)
     return int(value) if value is not None and 0 <= value <= GREATEST and value == int(value) else None
+
+
+def plain(word: str) -> str:
+    """Return a number without what groups its thousands, and other words as they are."""
+    return word.replace(",", "") if THOUSANDS.fullmatch(word) else word
+
+
+def sizes(word: str) -> list[int]:
+    """Return the bytes that a size may mean: `512M` is 2^29, and `512MB` that or 512 million; none of other words."""
+    match = SIZE.fullmatch(plain(word))
+    if not match:
+        return []
+    digits, power, unit = Decimal(match[1]), " KMGT".index(match[2].upper() or " "), match[3].upper()
+    bytes_ = [digits * base**power for base in ((1024, 1000) if power and unit == "B" else (1024,))]
+    return [int(value) for value in bytes_ if value == int(value) and value <= GREATEST]
 
 
 def exact(word: str) -> int | None:
@@ -210,10 +229,20 @@ TAGS = tuple(
     )
 )
 MOST_TAGS = 6  # of a line
+MOST_STREAMS = 64  # programs that print into one log
+CLOCKS = re.compile(
+    rf"{_WHEN}|{_DAY}|{_CLOCK}{_ZONE}|[A-Z][a-z]{{2}} +\d{{1,2}}(?= )|<?std(?:out|err)>?(?: [FP](?= ))?"
+)
+BULLETS = " >*+-•/$`#"
 
 
 def bare(line: str) -> str:
     """Return a line without what others put round it; spaces between its words stay as they are."""
+    return _without_tags(_shown(line))
+
+
+def _shown(line: str) -> str:
+    """Return a line as a reader sees it."""
     if "\x1b" in line:
         line = ESCAPES.sub("", line)
     if "\r" in line:  # keep what a terminal would show in the end
@@ -224,8 +253,10 @@ def bare(line: str) -> str:
         line = html.unescape(line)
     if "`" in line:
         line = line.replace("`", " ")
-    if not line.isascii():
-        line = UNSEEN.sub("", line).replace("\u00a0", " ")
+    return line if line.isascii() else UNSEEN.sub("", line).replace("\u00a0", " ")
+
+
+def _without_tags(line: str) -> str:
     for _ in range(MOST_TAGS):
         matches = (tag.match(line) for tag in TAGS)
         end = next((match.end() for match in matches if match and match.end()), 0)
@@ -233,6 +264,48 @@ def bare(line: str) -> str:
             break
         line = line[end:]
     return line
+
+
+def streams(source: Source, row: re.Pattern[str]) -> list[tuple[str, Source]]:
+    """Cut a log apart where rows of several programs stand in it, which what stands left of them tells apart.
+
+    Lines with none of these prefixes, such as a command above them, are said of each.
+    """
+    lines = [line for _, line in source.lines()]
+    prefixes = [_prefix(line, row) for line in lines]
+    found = dict.fromkeys(prefix for prefix in prefixes if prefix is not None)
+    if not 2 <= len(found) <= MOST_STREAMS:
+        return [("", source)]
+    shown = [_words_of(_shown(line)) for line in lines]
+    known = [prefix for prefix in found if not prefix or sum(_begins(line, prefix) for line in shown) > 1]
+    if len(known) < 2:
+        return [("", source)]
+    parts: dict[str, list[str]] = {prefix: [] for prefix in known}
+    for line, text, prefix in zip(lines, shown, prefixes, strict=True):
+        owners = [prefix] if prefix in parts else [prefix for prefix in known if prefix and _begins(text, prefix)]
+        for prefix, part in parts.items():
+            part.append(line if prefix in (owners or known) else "")
+    end = "" if source.torn else "\n"
+    return [(prefix, Source(source.name, "\n".join(part) + end)) for prefix, part in parts.items()]
+
+
+def _begins(line: str, prefix: str) -> bool:
+    """Whether a line begins with a prefix, and not with a longer word."""
+    return line.startswith(prefix) and not (prefix[-1:].isalnum() and line[len(prefix) :][:1].isalnum())
+
+
+def _prefix(line: str, row: re.Pattern[str]) -> str | None:
+    """Return what stands left of a row without clocks and bullets; None if a line is no row."""
+    shown = _shown(line)
+    text = _without_tags(shown)
+    match = row.search(text)
+    if not match:
+        return None
+    return _words_of(shown[: len(shown) - len(text) + match.start()])
+
+
+def _words_of(text: str) -> str:
+    return " ".join(CLOCKS.sub(" ", text).split()).strip(BULLETS)
 
 
 def cells(line: str) -> str:
