@@ -228,7 +228,7 @@ def continues_row(line: str) -> bool:
 
 def looks_like_row(line: str) -> bool:
     """Whether a line of a table looks like a row of any shape: a size and several numbers, or many numbers."""
-    words = STAMP.sub(" ", line).split()
+    words = re.split(r"[\s;|]+|,(?!\d{3}\b)", STAMP.sub(" ", line).strip())
     numbers = sum(map(_is_number, words))
     return numbers >= MANY or (numbers >= SEVERAL and bool(sizes(words[0]) or _is_number(words[0])))
 

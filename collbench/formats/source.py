@@ -101,10 +101,11 @@ def decode(name: str, raw: bytes) -> Source:
             raise RunFileError(f"{name}: cannot be decompressed: {clean(error)}") from None
     if len(raw) > LARGEST:
         raise RunFileError(f"{name} is larger than {LARGEST >> 20} MiB; cut out the part with the results")
-    marks = (
-        {raw[:2]: "utf-16"} if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else {raw[:1]: "utf-16-be", raw[1:2]: "utf-16-le"}
-    )
-    return Source(name, raw.decode(marks.get(b"\0", marks.get(raw[:2], "utf-8-sig")), errors="replace"))
+    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    if raw[:2].count(0) == 1:  # of an ASCII character in UTF-16 without a mark
+        encoding = "utf-16-be" if raw[0] == 0 else "utf-16-le"
+    text = raw.decode(encoding, errors="replace")
+    return Source(name, text if "\n" in text else text.replace("\r", "\n"))
 
 
 def clean(text: object, longest: int = 120) -> str:
