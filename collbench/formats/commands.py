@@ -4,10 +4,23 @@ import re
 import shlex
 from dataclasses import dataclass, field
 
+from collbench.formats.imported import known_collective
 from collbench.formats.source import LONGEST
 
 LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec(?:\.hydra)?|srun|prun|prterun|jsrun|aprun|orterun)\b")
 PROGRAM = re.compile(r"_(?:perf|test)|\bosu_")
+LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
+TEST = re.compile(
+    r"(?<![\w.-])((?:[a-z]{1,20}_){1,4}(?:perf|test))(?:_[a-z0-9]{1,10})?(?:\.exe)?(?![\w.-])", re.IGNORECASE
+)
+NOT_HERE = re.compile(
+    r"hypercube|bisection|(?:all_?to_?all|gather|scatter)_?v|all_reduce_(?:bias|group)", re.IGNORECASE
+)
+OPTION = {
+    "threads": re.compile(r"(?<!\S)(?:-t\s{0,8}|--nthreads[ =]\s{0,8})(\d{1,5})(?![\w.])"),
+    "gpus": re.compile(r"(?<!\S)(?:-g\s{0,8}|--ngpus[ =]\s{0,8})(\d{1,5})(?![\w.])"),
+    "average": re.compile(r"(?<!\S)(?:-a\s{0,8}|--average[ =]\s{0,8})([0-3])(?!\S)"),
+}
 _COUNT = r"(?:[ =]\s{0,8})(\d{1,7})(?![\w.])"
 _PROCESSES = re.compile(r"(?<!\S)(?:-np|-n|--n|--ntasks|--np)" + _COUNT)
 _NODES = re.compile(r"(?<!\S)(?:-N|--nodes|-nnodes|--nnodes)[ =]?\s{0,8}(\d{1,6})(?![\w.])")
@@ -39,41 +52,67 @@ def processes_started(line: str) -> int | None:
 
 
 @dataclass
-class Commands:
-    """The command lines of a log so far, and the variables that the last one was started with."""
+class Context:
+    """What lines of other programs say of the tables below them: command lines, exports, and the version of NCCL."""
 
-    exports: dict[str, str] = field(default_factory=dict)  # they hold for every later command
-    of_last: dict[str, str] = field(default_factory=dict)
+    programs: tuple[str, ...] = ()  # of nccl-tests, by the commands since the last table
+    ranks: int | None = None  # that the last command starts
+    processes: int | None = None  # that the last launcher starts
+    average: str = ""  # of -a
+    library: str = ""  # version of NCCL
+    variables: dict[str, str] = field(default_factory=dict)  # that the last command is started with
+    used: bool = False  # whether a table stands below the last command
+    _exports: dict[str, str] = field(default_factory=dict)  # they hold for every later command
     _half: str = ""  # of a command that a backslash continues
 
-    @property
-    def variables(self) -> dict[str, str]:
-        """The variables of the last command."""
-        return self.exports | self.of_last
-
-    def take(self, line: str) -> str:
-        """Take in a line, and return the whole command that ends in it; nothing where it goes on."""
+    def take(self, line: str) -> None:
+        """Take in a line."""
         text = self._half + line.strip()
         goes_on = text.endswith("\\") and len(text) < LONGEST
         self._half = text[:-1] if goes_on else ""
         if goes_on:
-            return ""
-        if PROGRAM.search(text):
-            self.of_last = {}
+            return
+        if match := LIBRARY.search(text):
+            self.library = match[1]
+        self.processes = processes_started(text) or self.processes
+        is_command = PROGRAM.search(text) is not None
+        if is_command:
+            self.variables = dict(self._exports)
+            self._take_options(text)
         if _RELEVANT.search(text) and not text.startswith("#"):
             for part in re.split(r";|&&", text):
-                self._take_part(part.strip())
-        return text
+                self._take_part(part.strip(), is_command)
 
-    def _take_part(self, part: str) -> None:
+    def _take_part(self, part: str, is_command: bool) -> None:
+        """Take in the variables that a part of a line sets or exports."""
         words = _words(part.lstrip("+ "))
         exported = _EXPORT.match(part) is not None or len(words) == 1  # `NAME=VALUE` alone is of a list of variables
         if exported and "unset" in words:
-            self.exports = {name: value for name, value in self.exports.items() if name not in words}
+            self._exports = {name: value for name, value in self._exports.items() if name not in words}
         elif exported:
-            self.exports |= _assigned(words)
-        elif PROGRAM.search(part):
-            self.of_last |= _assigned(words)
+            self._exports |= _assigned(words)
+        if exported and self.used:
+            self.variables = dict(self._exports)
+        elif exported or is_command:
+            self.variables |= _assigned(words)
+
+    def _take_options(self, line: str) -> None:
+        """Take in a command line of nccl-tests."""
+        commands = [match for match in TEST.finditer(line) if _is_test(match[1].lower())]
+        if not commands:
+            return
+        options = {name: pattern.search(line, commands[0].end()) for name, pattern in OPTION.items()}
+        given = {name: match[1] for name, match in options.items() if match}
+        per_process = int(given.get("threads", 1)) * int(given.get("gpus", 1))
+        started = processes_started(line) if LAUNCHERS.search(line) else int(per_process > 1)
+        self.ranks = started * per_process if started else None
+        self.average = given.get("average", "")
+        names = tuple(match[1].lower() for match in commands)
+        self.programs, self.used = names if self.used else (*self.programs, *names), False
+
+
+def _is_test(name: str) -> bool:
+    return known_collective(name) is not None or (name.endswith("_perf") and NOT_HERE.search(name) is not None)
 
 
 def _words(command: str) -> list[str]:

@@ -6,13 +6,14 @@ Columns of a table are known by the words of their header, and rows are read fro
 
 import re
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from collbench.datatypes import find_datatype
 from collbench.errors import UsageError
-from collbench.formats.commands import LAUNCHERS, Commands, processes_started
-from collbench.formats.imported import Device, dotted_version, known_collective
+from collbench.formats.commands import Context
+from collbench.formats.imported import Device, dotted_version
 from collbench.formats.source import Source, bare, body, cells, clean, exact, number, plain, sizes
 
 CASE = ("size", "count", "type", "redop", "root")
@@ -54,25 +55,12 @@ FIGURE = re.compile(r"^collbench \S+: times are of the kind (\w{1,20})$")
 
 LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")
 VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to ([^\s]+?)\.?\s*$")
-LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 LOGGER = re.compile(r"\S+:\d+:\d+$")  # host, process and thread in front of NCCL's lines
 TRANSPORT = re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)")
 CHANNELS = {"channels": re.compile(r"\b(\d{1,4}) coll channels"), "nvls": re.compile(r"\b(\d{1,4}) nvls channels")}
 GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row's last word, and then a host's name
 SEVERAL, MANY = 3, 6  # numbers in a row
 WIDEST = 1000  # characters of half a row
-
-PROGRAM = re.compile(
-    r"(?<![\w.-])((?:[a-z]{1,20}_){1,4}(?:perf|test))(?:_[a-z0-9]{1,10})?(?:\.exe)?(?![\w.-])", re.IGNORECASE
-)
-NOT_HERE = re.compile(
-    r"hypercube|bisection|(?:all_?to_?all|gather|scatter)_?v|all_reduce_(?:bias|group)", re.IGNORECASE
-)
-OPTION = {
-    "threads": re.compile(r"(?<!\S)(?:-t\s{0,8}|--nthreads[ =]\s{0,8})(\d{1,5})(?![\w.])"),
-    "gpus": re.compile(r"(?<!\S)(?:-g\s{0,8}|--ngpus[ =]\s{0,8})(\d{1,5})(?![\w.])"),
-    "average": re.compile(r"(?<!\S)(?:-a\s{0,8}|--average[ =]\s{0,8})([0-3])(?!\S)"),
-}
 
 
 @dataclass(frozen=True)
@@ -274,16 +262,6 @@ def without_log(line: str, log: NcclLog) -> str:
     return before[:stamp].rstrip() if stamp >= 0 and before.endswith("]") else before
 
 
-@dataclass(frozen=True)
-class Above:
-    """What lines of other programs above a table say of it, mostly the command line."""
-
-    programs: tuple[str, ...] = ()
-    ranks: int | None = None
-    average: str = ""  # of -a
-    library: str = ""  # version of NCCL
-
-
 @dataclass
 class LogSection:
     """One test's part of a log."""
@@ -302,10 +280,10 @@ class LogSection:
     concluded: str = ""  # by its last line
     prefix: str = ""  # of its lines, where other programs print into the log
     bare: bool = False  # whether only an earlier table says anything of it
+    earlier: str = ""  # program of that one
     settings: dict[str, int] = field(default_factory=dict)
     ended: bool = False
-    above: Above = Above()
-    variables: dict[str, str] = field(default_factory=dict)  # of the command, and exported above it
+    above: Context = field(default_factory=Context)
     log: NcclLog = field(default_factory=NcclLog)
     figure: str = "mean"  # of what kind its times are
     exported: tuple[str, str, int] | None = None  # implementation, platform and ranks, if collbench wrote it
@@ -340,9 +318,8 @@ def sections(source: Source) -> Iterator[LogSection]:
 class _Reader:
     """The state of reading a log line by line."""
 
-    section: LogSection = field(default_factory=lambda: LogSection())
-    above: Above = Above()
-    commands: Commands = field(default_factory=Commands)
+    section: LogSection = field(default_factory=LogSection)
+    context: Context = field(default_factory=Context)
     log: NcclLog = field(default_factory=NcclLog)
     half: str = ""  # of a row that may go on in a later line
     half_at: int = 0
@@ -383,27 +360,24 @@ class _Reader:
         elif row:
             self.section.rows.append(row)
             self.half = ""
+            self.context.used = True
 
     def _heed(self, line: str) -> None:
         """Take in a line of another program."""
-        above = _heed(self.above, self.commands.take(line))
-        if self.section.begun and above.programs != self.above.programs:
+        old = self.context.used
+        self.context.take(line)
+        if old and not self.context.used:
             self.log = NcclLog()  # another process logs anew
-        self.above = above
 
     def _take_line_of_test(self, line: str) -> LogSection | None:
         done = self.section if self.section.begun and not _stands_below_rows(line) else None
         if done:
+            bare_ = names_columns(line) and self.context.used
             if done.log is self.log:
-                self.log = NcclLog(dict(done.log.variables), dict(done.log.facts) if names_columns(line) else {})
-            self.section = _next_section(done, line, self.above)
-        if not self.section.begun:
-            # Later lines count, above all their command.
-            library = self.above.library or self.section.above.library
-            above = self.above if self.above.programs else self.section.above
-            self.section.above = replace(above, library=library)
-            self.section.variables, self.section.log = self.commands.variables, self.log
-            self.above = Above()
+                self.log = NcclLog(dict(done.log.variables), dict(done.log.facts) if bare_ else {})
+            self.section = _next_section(done) if bare_ else LogSection()
+        if not self.section.begun:  # later lines count, above all their command
+            self.section.above, self.section.log = copy(self.context), self.log
         _take_line(self.section, line)
         return done
 
@@ -416,33 +390,6 @@ def _joined(section: LogSection, half: str, line: str) -> str:
         return half + line
     spaced = f"{half} {line}"
     return spaced if read_row(spaced, section.columns) else half + line
-
-
-def _heed(above: Above, line: str) -> Above:
-    """Add what a line of another program says: a command line of nccl-tests, or the version of NCCL."""
-    if match := LIBRARY.search(line):
-        above = replace(above, library=match[1])
-    if "_perf" not in line and "_test" not in line:
-        return above
-    programs: list[str] = []
-    options = ""
-    for match in PROGRAM.finditer(line):
-        name = match[1].lower()
-        if known_collective(name) or (name.endswith("_perf") and NOT_HERE.search(name)):
-            options = options or line[match.end() :]
-            programs.append(name)
-    if not programs:
-        return above
-    found = {name: pattern.search(options) for name, pattern in OPTION.items()}
-    given = {name: match[1] for name, match in found.items() if match}
-    per_process = int(given.get("threads", 1)) * int(given.get("gpus", 1))
-    processes = processes_started(line)
-    if LAUNCHERS.search(line):
-        ranks = processes * per_process if processes else None
-    else:
-        ranks = per_process if per_process > 1 else None
-    names = (*above.programs, *programs)
-    return replace(above, programs=names, ranks=ranks, average=given.get("average", ""))
 
 
 def _is_line_of_test(line: str) -> bool:
@@ -459,16 +406,11 @@ def _stands_below_rows(line: str) -> bool:
     return not text or END.search(text) is not None or text.startswith(("GPU memory usage", "error:"))
 
 
-def _next_section(done: LogSection, line: str, above: Above) -> LogSection:
-    """Begin the next test: below a bare header it is of the same kind, unless a command stands between."""
-    if not names_columns(line) or above.programs:
-        return LogSection(above=done.above)
+def _next_section(done: LogSection) -> LogSection:
+    """Begin a test below a bare header: it is of the same kind."""
     emptied: dict[str, Any] = {name: [] for name in ("header", "rows", "bad", "errors")}
-    said = replace(done.above, programs=(done.program,)) if done.program else done.above
-    devices = list(done.devices)
-    return replace(
-        done, above=said, program="", concluded="", places="", devices=devices, ended=False, bare=True, **emptied
-    )
+    said: dict[str, Any] = {"program": "", "concluded": "", "places": "", "ended": False, "bare": True}
+    return replace(done, devices=list(done.devices), earlier=done.program or done.earlier, **emptied, **said)
 
 
 def _take_line(section: LogSection, line: str) -> None:

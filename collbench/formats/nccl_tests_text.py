@@ -96,7 +96,9 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
     distinct = {(device.group, device.rank): device for device in section.devices}
     versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
-    machine = machine_of(list(distinct.values()), ranks, platform, versions, section.variables | section.log.variables)
+    machine = machine_of(
+        list(distinct.values()), ranks, platform, versions, section.above.variables | section.log.variables
+    )
     over = AVERAGES.get(section.above.average, "mean over ranks, unless -a said otherwise")
     statistic = f"{section.figure} of {section.settings.get('iters', 'some')} operations, {over}"
     results = make_results(
@@ -165,7 +167,7 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
     earlier table says less of a bare one than the user.  UsageError if nothing tells
     the collective, or the user's word does not fit the table; UnfitRow if its own does not, or is not known.
     """
-    programs = dict.fromkeys(section.above.programs)
+    programs = dict.fromkeys([section.earlier] if section.earlier else section.above.programs)
     commands = [word for word in programs if _fits(known_collective(word), section, ranks)]
     if section.program:
         return _require_fitting(section.program, section, ranks)

@@ -12,7 +12,7 @@ from collbench.collectives import COLLECTIVES, WINDOW, Collective
 from collbench.datatypes import DATATYPES, find_datatype
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats.commands import Commands, processes_started
+from collbench.formats.commands import Context
 from collbench.formats.imported import (
     ForeignRow,
     Hints,
@@ -149,17 +149,17 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
 
 
 def _sections(source: Source) -> Iterator[_Section]:
-    section, commands, log, processes = _Section(), Commands(), NcclLog(), None
+    section, context, log = _Section(), Context(), NcclLog()
     for line_number, raw in source.lines():
         line = without_log(bare(raw), log)
         text = body(line)
-        processes = processes_started(commands.take(line)) or processes
+        context.take(line)
         if section.rows and _Section().take_head(text):
             yield section
             section = _Section() if TITLE.match(text) else replace(section, columns=[], rows=[])
         is_row = text[:1].isdigit() and not line.lstrip().startswith("#") and not begins_row(line, known=False)
         if section.take_head(text):
-            section.started, section.variables = processes, commands.variables | log.variables
+            section.started, section.variables = context.processes, context.variables | log.variables
         elif section.columns and is_row:
             section.rows.append((line_number, line))
     yield section
