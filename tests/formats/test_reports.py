@@ -1,0 +1,274 @@
+"""Logs of people's own machines, which were once read wrongly, and other instances of each kind."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from collbench.errors import CollbenchError, RunFileError, UsageError
+from collbench.formats.imported import grouped, remarks
+from tests.formats.goldens import DATA, parsed, reported
+
+REPORTS = Path(__file__).with_name("reports")
+LOG = (DATA / "nccl_tests_2_19.txt").read_text()
+HEADER = LOG[LOG.index("#       size") : LOG.index("#        (B)")]
+END = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1\n"
+
+
+def text_of(name: str) -> str:
+    return next(REPORTS.glob(f"{name}*")).read_text()
+
+
+def rows_of(text: str, ranks: int | None = None, op: str = "") -> list[tuple[str, int, int, bool, float]]:
+    """Collective, ranks, bytes, place and microseconds of each row."""
+    cases = [(row.case, row.seconds) for row in reported(parsed(text, ranks, collective=op))]
+    return [
+        (case.collective.name, case.ranks, case.nbytes, case.in_place, round(seconds * 1e6, 3))
+        for case, seconds in cases
+    ]
+
+
+def said(text: str, ranks: int | None = None) -> str:
+    return "\n".join(remarks(parsed(text, ranks)))
+
+
+def row(nbytes: int, ranks: int, time: str, factor: float | None = None, kind: str = "float     sum") -> str:
+    """A row as nccl-tests prints it, of an all-reduce unless a factor says otherwise."""
+    algbw = nbytes / float(time) / 1e3
+    busbw = algbw * (2 * (ranks - 1) / ranks if factor is None else factor)
+    return f"{nbytes} {nbytes // 4} {kind} -1 {time} {algbw:.2f} {busbw:.2f} 0 {time} {algbw:.2f} {busbw:.2f} 0\n"
+
+
+def test_rows_of_other_ranks_are_left_out_and_say_which_would_fit() -> None:
+    text = text_of("F5-one-row")
+    assert {(ranks, nbytes) for _, ranks, nbytes, _, _ in rows_of(text, 8)} == {(8, 2**20), (8, 2**21), (8, 2**22)}
+    assert "of bus bandwidth on 16 ranks, not 8" in said(text, 8)
+    with pytest.raises(UsageError, match="on 16 ranks; give --ranks 8"):
+        parsed(text, 16)
+    mixed = HEADER + "".join(row(2**at, 64 if at == 28 else 32, "5200.9") for at in range(26, 31))
+    assert {nbytes for _, _, nbytes, _, _ in rows_of(mixed, 32)} == {2**26, 2**27, 2**29, 2**30}
+    assert "on 64 ranks, not 32" in said(mixed, 32)
+
+
+def test_a_list_of_ranks_that_all_rows_contradict_is_not_believed() -> None:
+    listed = re.sub(r"Rank +\d", "Rank  0", LOG[: LOG.index("#       size")])
+    for ranks in (2, 5, 16, 64):
+        table = HEADER + "".join(row(2**at, ranks, "12087.3") for at in range(28, 32)) + END
+        with pytest.raises(UsageError, match=f"give --ranks {ranks} or"):
+            parsed(listed.replace("nGpus 4", "nGpus 1") + table, None if ranks > 4 else 4)
+
+
+def test_a_bare_table_is_of_the_ranks_that_its_own_bandwidths_leave_whatever_is_given() -> None:
+    for name, first, second in (("F6", 8, 16), ("F5-64", 32, 64)):
+        for given in (None, first, second, 7):
+            rows = rows_of(text_of(name), given)
+            assert [ranks for _, ranks, *_ in dict.fromkeys(rows)] == sorted(ranks for _, ranks, *_ in rows)
+            assert {ranks for _, ranks, *_ in rows} == {first, second}, (name, given)
+        assert len(grouped(parsed(text_of(name)))) == 2
+        assert f"is of {second} ranks, unlike the one above it" in said(text_of(name))
+
+
+def test_what_is_given_holds_for_the_tables_that_do_not_say_themselves() -> None:
+    broadcast = row(2**20, 4, "41.2", 1.0, "float    none").replace(" -1 ", " 0 ") * 2
+    other = LOG.replace("all_reduce_perf", "broadcast_perf")
+    listed = other[: other.index("#       size")] + HEADER + broadcast + END + "#\n"
+    silent = "# nThread 1 nGpus 1 minBytes 8 maxBytes 8\n" + HEADER + broadcast + END
+    assert [ranks for _, ranks, *_ in rows_of(listed + silent, 16, "broadcast")] == [4] * 4 + [16] * 4
+    gathered = row(2**20, 4, "41.2", 0.75, "float    none").replace("262144", "65536")
+    named = listed[: listed.index("#       size")].replace("broadcast", "all_gather") + HEADER + gathered + END
+    both = rows_of(f"{named}#\n# nThread 1 nGpus 1 minBytes 8\n{HEADER}{gathered}{END}", 4, "alltoall")
+    assert [collective for collective, *_ in both] == ["allgather"] * 2 + ["alltoall"] * 2
+
+
+def test_the_last_line_names_the_collective_and_one_that_contradicts_the_first_is_told() -> None:
+    assert rows_of(text_of("F8"))[0] == ("alltoall", 8, 2**33, False, 11126.0)
+    for name, program in (("allgather", "all_gather_perf"), ("alltoall", "alltoall_perf")):
+        changed = text_of("F8").replace("alltoall_perf", program)
+        assert {collective for collective, *_ in rows_of(changed)} == {name}
+    bare = text_of("F6").replace("concluded: all_reduce", "concluded: reduce", 1)
+    assert "its first line says all_reduce_perf, its last reduce_perf" in said(bare)
+    with pytest.raises(UsageError, match="allgather, alltoall would fit; give --op NAME"):
+        parsed(text_of("07a"))
+    assert len(rows_of(text_of("07a"), op="alltoall")) == 48
+
+
+def test_sizes_with_units_and_thousands_are_read_and_those_that_no_count_fits_are_told() -> None:
+    for name in ("F9-size-512M", "F9-size-thousands"):
+        text = text_of(name)
+        lines = sum("float" in line for line in text.splitlines())
+        rows = rows_of(text)
+        left = [reason for test in parsed(text) for reason in test.left_out]
+        assert ("allreduce", 8, 2**29, False, 2574.0) in rows
+        assert ("allreduce", 8, 2**29, False, 5148.1) not in rows
+        assert len(rows) / 2 + len(left) == lines
+    for size in ("512MB", "512MiB", "0.5G", "524288K", "0.5 GB"):
+        text = text_of("F9-size-512M").replace("512M 134217728", f"{size} 134217728")
+        told = [reason for test in parsed(text) for reason in test.left_out]
+        assert len(rows_of(text)) / 2 + sum(int(reason.split()[0]) for reason in told) >= 7, size
+        assert (("allreduce", 8, 2**29, False, 2574.0) in rows_of(text)) == (" " not in size), size
+    decimal = text_of("F9-size-512M").replace("512M 134217728", "512MB 128000000")
+    assert ("allreduce", 8, 512_000_000, False, 2454.8) in rows_of(decimal.replace("2574.0", "2454.8"))
+    small = HEADER + "16 2 float sum -1 10.0 0.00 0.00 0 10.0 0.00 0.00 0\n" + row(2**20, 4, "41.2")
+    assert {nbytes for _, _, nbytes, _, _ in rows_of(small, 4, "allreduce")} == {2**20}
+    assert "not that of its count and type" in said(small, 4)
+
+
+def test_digits_below_a_gigabyte_per_second_count() -> None:
+    rows = rows_of(text_of("F10"), 4)
+    assert len(rows) == 4
+    assert not {time for *_, time in rows} & {1786.2, 3568.2}
+    for ranks in (2, 3, 8, 64):
+        with pytest.raises(UsageError, match="give --ranks 4"):
+            parsed(text_of("F10"), ranks)
+
+
+def test_times_that_no_operation_takes_are_left_out_in_both_places() -> None:
+    for word in ("nan", "-nan", "inf", "0", "0.00", "-12.90", "1e300", "1e-300", "1e17"):
+        for at in (0, 1):
+            old, new = (("    12.90 ", f" {word} "), ("    12.87 ", f" {word} "))[at]
+            text = LOG.replace(old, new, 1) if at == 0 else LOG.replace("   12.87 ", f" {word} ", 1)
+            (test,) = parsed(text)
+            assert len(test.results) == 13, (word, at)
+            assert sum(int(reason.split()[0]) for reason in test.left_out) == 1
+
+
+def test_a_version_of_osu_with_columns_that_its_header_lacks_is_read() -> None:
+    text = text_of("20")
+    rows = rows_of(text)
+    assert [time for *_, time in rows][:2] == [50.89, 50.2]
+    assert {(collective, ranks) for collective, ranks, *_ in rows} == {("reduce", 96)}
+    assert len(rows) == 10
+    odd = text.replace("18.27 ", "98.27 ", 1)  # a least value above the mean
+    assert (len(rows_of(odd)), "left out: 1 row" in said(odd)) == (9, True)
+
+
+def test_what_is_read_today_stays_right() -> None:
+    assert len(rows_of(text_of("12-"))) == 8
+    assert {row.wrong_elements for row in reported(parsed(text_of("12b")))} == {0, 7}
+    assert [collective for collective, *_ in rows_of(text_of("15b"))] == ["bandwidth"]
+
+
+def test_a_refusal_says_what_to_do() -> None:
+    topology = "\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n"
+    for text, words in (
+        (text_of("15-"), "nvbandwidth -j"),
+        (text_of("16"), r"jq -c \."),
+        ("# HELP nccl_bus_bandwidth_gbs x\n" + text_of("16"), r"jq -c \."),
+        ("".join(line for line in LOG.splitlines(True) if re.match(r" +\d+ +\d+ +float", line)), "copy the header"),
+        ("n1:7:7 [0] NCCL INFO Bootstrap: Using eth0\n" * 9, "NCCL's own log without a table"),
+        ("<!DOCTYPE html>\n<html><body>Not found</body></html>\n", "an HTML page; save the log itself"),
+        ('{"kind": "header", "format": 3}\n', "run file of collbench already"),
+        ("# Size       Avg Latency(us)\n8    1.5\n", "OSU without its title"),
+        (topology, "known are"),
+    ):
+        with pytest.raises(RunFileError, match=words) as error:
+            parsed(text)
+        assert "\n" not in str(error.value)
+
+
+COMMANDS = {
+    "NCCL_PROTO=LL mpirun -np 4 -x NCCL_ALGO=Ring -x FOO ./all_reduce_perf": {"NCCL_PROTO": "LL", "NCCL_ALGO": "Ring"},
+    "env NCCL_X=1 ./build/all_reduce_perf -g 4": {"NCCL_X": "1"},
+    "$ mpirun -np 4 \\\n  -x NCCL_ALGO=Tree \\\n  ./all_reduce_perf -b 8": {"NCCL_ALGO": "Tree"},
+    "mpiexec -n 4 -genv NCCL_ALGO Ring -env NCCL_X 2 all_reduce_perf": {"NCCL_ALGO": "Ring", "NCCL_X": "2"},
+    "srun -n4 --export=ALL,NCCL_X=1,NCCL_IB_HCA=mlx5_0 all_reduce_perf": {"NCCL_X": "1", "NCCL_IB_HCA": "mlx5_0"},
+    "docker run --env NCCL_X=1 -e NCCL_Y='a b' image all_reduce_perf -g 4": {"NCCL_X": "1", "NCCL_Y": "a b"},
+    "mpirun -n 4 --mca mca_base_env_list 'NCCL_X=1;NCCL_Y=2' all_reduce_perf": {"NCCL_X": "1", "NCCL_Y": "2"},
+    "bash -c 'NCCL_X=1 ./all_reduce_perf -g 4'": {"NCCL_X": "1"},
+    "export NCCL_X=1; NCCL_Y=2 ./all_reduce_perf -g 4": {"NCCL_X": "1", "NCCL_Y": "2"},
+    "# NCCL_X=1 ./all_reduce_perf -g 4": {},
+    "SECRET=1 ./all_reduce_perf -g 4": {},
+}
+
+
+def test_variables_of_a_command_hold_for_its_tables_and_exports_for_all_after() -> None:
+    for command, variables in COMMANDS.items():
+        (test,) = parsed(f"{command}\n{LOG}")
+        assert dict(test.machine.variables) == variables, command
+    first, second, third = parsed(
+        f"root@n:~# export NCCL_NVLS_ENABLE=0\nNCCL_PROTO=LL ./all_reduce_perf -g 4\n{LOG}"
+        f"+ ./all_reduce_perf -g 4\n{LOG}unset NCCL_NVLS_ENABLE\nNCCL_ALGO=Ring ./all_reduce_perf -g 4\n"
+        f"n:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Tree.\n{LOG}"
+    )
+    assert dict(first.machine.variables) == {"NCCL_NVLS_ENABLE": "0", "NCCL_PROTO": "LL"}
+    assert dict(second.machine.variables) == {"NCCL_NVLS_ENABLE": "0"}
+    assert dict(third.machine.variables) == {"NCCL_ALGO": "Tree"}, "NCCL's own word wins"
+    assert len(grouped([first, second, third])) == 3
+    (test,) = parsed("export NCCL_X=1\nmpirun -np 4 osu_allreduce\n" + (DATA / "osu_nccl_full.txt").read_text(), 8)
+    assert dict(test.machine.variables) == {"NCCL_X": "1"}
+
+
+def test_what_nccl_logs_of_its_channels_is_kept() -> None:
+    said_of_channels = (
+        "n:1:1 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/IB/0/GDRDMA\n"
+        "n:1:1 [0] NCCL INFO Channel 01/0 : 1[1] -> 0[0] via P2P/CUMEM comm 0x5 nRanks 04\n"
+        "n:1:1 [0] NCCL INFO 16 coll channels, 16 collnet channels, 12 nvls channels, 32 p2p channels\n"
+    )
+    at = LOG.index("#       size")
+    (test,) = parsed(LOG[:at] + said_of_channels + LOG[at:])
+    assert test.layout["log"] == {"transport": "NET/IB/GDRDMA, P2P/CUMEM", "channels": "16", "nvls": "12"}
+    _, second = parsed(LOG[:at] + said_of_channels + LOG[at:] + LOG)
+    assert "log" not in second.layout
+
+
+@pytest.mark.parametrize(
+    "prefixes",
+    [
+        ("pod-a | ", "pod-b | "),
+        ("[1,0]<stdout>:", "[1,8]<stdout>:"),
+        ("node1: ", "node2: "),
+        ("[pod/a/mpi] 2026-03-03T10:11:12.1Z ", "[pod/b/mpi] 2026-03-03T10:11:13.2Z "),
+        ("(head, rank=0, pid=1) ", "(worker, rank=1, pid=2, ip=10.0.0.2) "),
+    ],
+)
+def test_programs_that_print_into_one_log_are_cut_apart(prefixes: tuple[str, str]) -> None:
+    """Also where one of them has other ranks, or is ahead of the other."""
+    slower = LOG.replace("nGpus 4", "nGpus 4").splitlines()
+    for first, second in ((LOG.splitlines(), slower), (LOG.splitlines(), ["", "", "", *slower])):
+        lines = [
+            f"{prefix}{line}"
+            for pair in zip(first, second, strict=False)
+            for prefix, line in zip(prefixes, pair, strict=True)
+        ]
+        tests = parsed("mpirun -np 8 -x NCCL_X=1 run.sh all_reduce_perf\n" + "\n".join(lines) + "\n")
+        assert len(tests) == 2
+        marks = [str(test.layout["prefix"]) for test in tests]
+        assert all(mark[:4] in prefix for mark, prefix in zip(marks, prefixes, strict=True)), marks
+        assert len(tests[0].results) == 14
+        assert not tests[0].left_out
+        assert dict(tests[1].machine.variables) == {"NCCL_X": "1"}
+
+
+def test_a_log_of_one_program_is_not_cut_by_clocks_numbers_or_other_ranks_words() -> None:
+    whole = rows_of(LOG)
+    for text in (
+        "".join(f"2026-03-0{1 + at % 9}T10:11:{at % 60:02d}Z {line}\n" for at, line in enumerate(LOG.splitlines())),
+        "".join(f"{at}: {line}\n" for at, line in enumerate(LOG.splitlines())),
+        "".join(f"{at:6d}\t{line}\n" for at, line in enumerate(LOG.splitlines(), 1)),
+        "".join(
+            f"[1,0]<stdout>:{line}\n[1,{at % 8}]<stderr>:warning {at}\n" for at, line in enumerate(LOG.splitlines())
+        ),
+    ):
+        (test,) = parsed(text)
+        assert "prefix" not in test.layout
+        assert rows_of(text) == whole
+
+
+def test_an_unknown_shape_of_row_is_counted_in_the_tables_of_each_tool() -> None:
+    osu = (DATA / "osu_nccl_full.txt").read_text()
+    at = max(number for number, line in enumerate(osu.splitlines()) if line[:1].isdigit())
+    for odd in ("1,2,3 x", "64K,12.3", "8192 - - -"):
+        lines = osu.splitlines(keepends=True)
+        tests = parsed("".join([*lines[:at], odd + "\n", *lines[at:]]), 8)
+        assert len(tests[0].results) == 3, odd
+        assert len(tests[0].left_out) == 1, odd
+    thousands = osu.replace("\n1048576 ", "\n1,048,576 ")
+    assert rows_of(thousands, 8) == rows_of(osu, 8)
+
+
+def test_a_bad_file_costs_no_traceback() -> None:
+    for raw in ("\0" * 999, "1 2 float\n" * 99, "NCCL_X='\n" + LOG, 'export NCCL_A="\\\n' * 9):
+        try:
+            parsed(raw)
+        except CollbenchError:
+            continue
