@@ -124,6 +124,8 @@ def _result(line_number: int, words: Mapping[str, str], platform: str, ranks: in
         return Prediction(case, name, seconds, low, high, note=note, platform=platform)
     statistic = clean(words.get("statistic") or "not said")
     wrong = count(words.get("wrong", ""))
+    if not seconds and not wrong:
+        raise UnfitRow(f"its time is none of an operation ({clean(words['seconds'], 20)!r})")
     return Reported(case, name, platform, seconds, statistic, wrong, printed={"row": line_number}, note=note)
 
 
