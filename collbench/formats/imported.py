@@ -73,6 +73,7 @@ class ForeignRow:
     seconds: float  # of an operation; 0 where it is no time
     figures: Mapping[str, object] = field(default_factory=dict)  # time, algbw and busbw as printed, with their digits
     unit: float = 1e-6  # seconds that a printed time counts
+    share: int = 0  # bytes of its count and type, of which a sharded collective has one for each rank; 0 if not known
     wrong: int | None = None  # elements; None if nobody looked
     samples: tuple[float, ...] = ()  # seconds of single operations
     note: str = ""
@@ -101,12 +102,7 @@ class ForeignRow:
 def bus_factors(nbytes: int, time: Span, algbw: Span | None, busbw: Span | None) -> Span:
     """Return between which values the bus bandwidth over size and time lies; `low > high` if the size is another.
 
-    Args:
-        nbytes: Size.
-        time: Seconds, by their digits, as the others are.
-        algbw: Size over time in GB/s, if it is known.
-        busbw: Bus bandwidth in GB/s, if it is known.
-
+    Time is in seconds, bandwidths are in GB/s; each has the lowest and the highest value that its digits allow.
     """
     rate = nbytes / time[1] / 1e9, nbytes / max(time[0], SHORTEST) / 1e9
     if algbw:
@@ -203,7 +199,8 @@ def make_results(
             except UnfitRow as error:
                 left_out.add(str(error), row.number)
                 continue
-            printed, note = {"row": row.number, **row.printed}, Note.of(row.note)
+            odd = "count and type are of another size" if _miscounted(row, case) else ""
+            printed, note = {"row": row.number, **row.printed}, Note.of(row.note, odd)
             about = implementation, machine.platform, row.seconds, statistic, row.wrong, row.samples
             results.append(Reported(case, *about, printed, note=note))
     return tuple(results)
@@ -215,12 +212,18 @@ def _plausible_case(row: ForeignRow, collective: Collective | None, ranks: int) 
     case = make_case(collective, row.nbytes, row.dtype, row.redop, row.root, ranks, row.in_place)
     if not row.seconds and not row.wrong:
         raise UnfitRow(f"its time is none of an operation ({clean(row.figures.get('time', ''), 20)!r})")
+    if row.vague and _miscounted(row, case):
+        raise UnfitRow("its size is not that of its count and type, and no bandwidth tells which is right")
     fitting = row.ranks(collective)
     if ranks not in fitting:
         what = f"{row.nbytes} bytes in {row.seconds * 1e6:.6g} us are"
         busbw = f"{clean(row.figures.get('busbw'), 20)} GB/s of bus bandwidth"
         raise UnfitRow(f"{what} {busbw} on {_spoken(fitting)} ranks, not {ranks}" if fitting else f"{what} not {busbw}")
     return case
+
+
+def _miscounted(row: ForeignRow, case: Case) -> bool:
+    return row.share > 0 and case.nbytes != row.share * (case.ranks if case.collective.sharded else 1)
 
 
 def _spoken(ranks: range) -> str:

@@ -43,7 +43,7 @@ FIGURES = {"time": "time", "algbw": "alg_bw", "busbw": "bus_bw"}
 STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
 """A text that is not closed reaches to the end, so that no place is looked at twice."""
 WORDS = re.compile(STRING + r"|-?\b(?:inf(?:inity)?|nan)\b", re.DOTALL | re.IGNORECASE)
-BRACKETS = re.compile(STRING + r"|[\[\]{}]", re.DOTALL)
+MOST_TORN = 8  # objects inside a row that is torn
 
 
 def recognises(source: Source) -> bool:
@@ -81,11 +81,10 @@ def parse(source: Source) -> tuple[Mapping[str, Any], bool, list[str]]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        try:
-            end = _last_whole(text)
-            return as_mapping(json.loads(text[:end] + "]}")), False, _torn_row(text, end)
-        except (ValueError, RecursionError):
+        whole_part, torn = _before_tear(text)
+        if not whole_part:
             raise RunFileError(f"{source.name}:{error.lineno}: not JSON: {error.msg}") from None
+        return whole_part, False, torn
     except (ValueError, RecursionError):
         raise RunFileError(f"{source.name}: its JSON has too long numbers or is nested too deeply") from None
     if not isinstance(value, dict):
@@ -93,29 +92,18 @@ def parse(source: Source) -> tuple[Mapping[str, Any], bool, list[str]]:
     return value, True, []
 
 
-def _last_whole(text: str) -> int:
-    """Return where the last whole element of a list of the outermost object ends."""
-    opened: list[str] = []
-    end = 0
-    for match in BRACKETS.finditer(text):
-        if match[0] in "{[":
-            opened.append(match[0])
-        elif match[0] in "}]":
-            if not opened:
-                break
-            opened.pop()
-            if match[0] == "}" and opened == ["{", "["]:
-                end = match.end()
-    return end
-
-
-def _torn_row(text: str, end: int) -> list[str]:
-    """Return the line in which a row begins that is cut, behind the last whole one; nothing if none begins there."""
-    rest = text[end:].lstrip(", \t\r\n")
-    if not rest.startswith("{"):
-        return []
-    line = text.count("\n", 0, len(text) - len(rest)) + 1
-    return [f"line {line} begins a row that is cut ({clean(rest, 40)!r})"]
+def _before_tear(text: str) -> tuple[Mapping[str, Any], list[str]]:
+    """Return what stands before the tear of a file, up to its last whole result, and the line of a row that is torn."""
+    ends = [match.end() for match in re.finditer(r"\}", text)]
+    for end in reversed(ends[-MOST_TORN:]):
+        try:
+            value = as_mapping(json.loads(text[:end] + "]}"))
+        except (ValueError, RecursionError):
+            continue
+        rest = text[end:].lstrip(", \t\r\n")
+        line = text.count("\n", 0, len(text) - len(rest)) + 1
+        return value, [f"line {line} begins a row that is cut ({clean(rest, 40)!r})"] if rest.startswith("{") else []
+    return {}, []
 
 
 def read(source: Source, hints: Hints) -> list[ImportedTest]:

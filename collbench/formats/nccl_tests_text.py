@@ -27,7 +27,6 @@ from collbench.formats.nccl_tests_log import (
     START,
     VERSION,
     LogSection,
-    TableRow,
     read_header,
     sections,
     share_of,
@@ -86,13 +85,6 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
         return _without_rows(source, *left_out.reasons)
     rows = list(_rows(section, collective))
     ranks = _find_ranks(source.name, section, said, rows, collective)
-    odd = {at for at, row in enumerate(section.rows) if _contradicts(row, ranks if collective.sharded else 1)}
-    for row in rows:
-        if row.number in odd and row.vague:
-            left_out.add(
-                "its size is not that of its count and type, and no bandwidth tells which is right", row.number
-            )
-    rows = [row for row in rows if row.number not in odd or not row.vague]
     implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
     distinct = {(device.group, device.rank): device for device in section.devices}
     versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
@@ -217,12 +209,6 @@ def _shares(section: LogSection) -> int | None:
     return nbytes // share if share and nbytes % share == 0 else None
 
 
-def _contradicts(row: TableRow, shares: int) -> bool:
-    """Whether the size of a row is not that of so many shares by count and type."""
-    share = share_of(row.case)
-    return share > 0 and exact(row.case["size"]) != shares * share
-
-
 def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
     """Yield the places of all rows that say anything, at least one of each."""
     columns = section.columns
@@ -255,6 +241,7 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
                 seconds=seconds_of(words["cputime" if on_cpu else "time"], columns.unit),
                 figures=figures,
                 unit=columns.unit,
+                share=share_of(row.case),
                 wrong=_wrong(words),
                 note=", ".join(notes),
                 printed=printed | words,
@@ -287,9 +274,6 @@ def _remarks(section: LogSection, collective: Collective, ranks: int, hints: Hin
         yield f"the table of {len(section.rows)} rows is of {ranks} ranks, unlike the one above it"
     if section.concluded not in ("", section.program):
         yield f"its first line says {clean(section.program, 40)}, its last {clean(section.concluded, 40)}"
-    odd = [row for row in section.rows if _contradicts(row, ranks if collective.sharded else 1)]
-    if odd:
-        yield f"{len(odd)} rows whose size is not that of count and type, first {clean(odd[0].line, 60)!r}"
     if not section.ended:
         yield f"incomplete: no footer, {len(section.rows)} rows"
     listed = [(device.group, device.rank) for device in section.devices]

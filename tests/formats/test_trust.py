@@ -96,7 +96,7 @@ def test_numbers_tell_no_more_than_their_digits_do() -> None:
         odd = header + f"1028 64 float sum -1 10.0 0.10 {busbw} 0 10.0 0.10 {busbw} 0\n"
         tests = read(odd, name, 4)
         assert set(collectives_of(tests)) == {name}
-        assert "1 rows whose size is not that of count and type" in said(tests)
+        assert all("count and type are of another size" in str(row.note) for row in reported(tests))
 
 
 def test_ranks_that_nobody_lists_are_those_of_the_command_or_the_one_number_that_rows_leave() -> None:
