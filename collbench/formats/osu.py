@@ -7,6 +7,7 @@ reduce-scatter.  Sizes in run files are of the whole array.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import mode
 
 from collbench.collectives import COLLECTIVES, WINDOW, Collective
 from collbench.datatypes import DATATYPES, find_datatype
@@ -26,7 +27,19 @@ from collbench.formats.imported import (
     require_ranks,
 )
 from collbench.formats.nccl_tests_log import NcclLog, begins_row, without_log
-from collbench.formats.source import SHORTEST, Source, bare, body, clean, exact, number, plain, seconds_of, sizes
+from collbench.formats.source import (
+    SHORTEST,
+    Source,
+    bare,
+    body,
+    clean,
+    exact,
+    number,
+    plain,
+    seconds_of,
+    sizes,
+    streams,
+)
 
 NAME = "osu"
 TITLE = re.compile(
@@ -41,6 +54,8 @@ COLUMN = re.compile(
 TYPE = re.compile(r"Datatype:\s*(\w+)")
 TIME = re.compile(r"(?:Avg |Average )?Lat(?:ency)?\s*\(us\)")
 RATE = re.compile(r"Bandwidth\s*\(MB/s\)|MB/s")
+ROW = re.compile(r"^\s*\d[\d,]{0,20}[KMG]?(?:\s+\d[\d,]{0,20}\.\d+)+\s*(?:\d+|Pass|Fail)?\s*$")
+TAIL = re.compile(r"\s\d[\d,]{0,20}\s+\d{1,12}\.\d\d\s*$")  # of a row behind something else
 PAIRS = re.compile(r"\[ pairs: (\d{1,6}) \](?: \[ window size: (\d{1,6}) \])?")
 NAMES = {  # of types in MPI, behind MPI_
     "int8": "CHAR SIGNED_CHAR INT8_T",
@@ -103,6 +118,7 @@ class _Section:
     rows: list[tuple[int, str]] = field(default_factory=list)
     started: int | None = None  # processes, by the last command line above it
     variables: dict[str, str] = field(default_factory=dict)
+    prefix: str = ""  # of its lines, where other programs print into the log
     pairs: int | None = None
     window: int = WINDOW  # messages in flight
 
@@ -142,7 +158,10 @@ def recognises(source: Source) -> bool:
 
 def read(source: Source, hints: Hints) -> list[ImportedTest]:
     """Read every table."""
-    sections = [section for section in _sections(source) if section.rows]
+    parts = streams(source, ROW)
+    sections = [
+        replace(section, prefix=prefix) for prefix, part in parts for section in _sections(part) if section.rows
+    ]
     if not sections:
         raise RunFileError(f"{source.name}: text of the OSU benchmarks without a row of results")
     return [_read_test(source, section, hints) for section in sections]
@@ -157,7 +176,8 @@ def _sections(source: Source) -> Iterator[_Section]:
         if section.rows and _Section().take_head(text):
             yield section
             section = _Section() if TITLE.match(text) else replace(section, columns=[], rows=[])
-        is_row = text[:1].isdigit() and not line.lstrip().startswith("#") and not begins_row(line, known=False)
+        begins = text[:1].isdigit() or TAIL.search(text)
+        is_row = begins and not line.lstrip().startswith("#") and not begins_row(line, known=False)
         if section.take_head(text):
             section.started, section.variables = context.processes, context.variables | log.variables
         elif section.columns and is_row:
@@ -197,6 +217,7 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
         file=source.file,
         machine=machine,
         results=results,
+        layout={"prefix": clean(section.prefix)} if section.prefix else {},
         left_out=left_out.reasons,
         remarks=of_host if collective and not on_gpu else (),
     )
@@ -207,10 +228,13 @@ def _rows(
 ) -> Iterator[ForeignRow]:
     dtype = TYPES.get(section.dtype.upper(), section.dtype) or ("float" if collective.reduces else "int8")
     note = test.note if collective.name == test.collective else ""
-    cut = _last_is_cut([line for _, line in section.rows])
+    cut = _cut([line for _, line in section.rows])
     for at, (line_number, line) in enumerate(section.rows):
         try:
-            if cut and at == len(section.rows) - 1:
+            above = section.rows[at - 1] if at else (0, "")
+            if above[1].strip().isdigit() and above[0] == line_number - 1 and collective.sized:
+                raise UnfitRow(f"the line above may be its beginning ({clean(line, 40)!r})")
+            if line in cut:
                 raise UnfitRow(f"it ends in the middle of a figure ({clean(line, 40)!r})")
             size, words = _words(line, section.columns, collective, dtype)
             seconds = _seconds(words, size * collective.bus_factor(ranks))
@@ -233,13 +257,14 @@ def _rows(
         )
 
 
-def _last_is_cut(lines: Sequence[str]) -> bool:
-    """Whether the last row ends in fewer decimals, or letters of Pass and Fail, than the others, which are all alike.
+def _cut(lines: Sequence[str]) -> set[str]:
+    """Return the rows that end in fewer decimals, or letters of Pass and Fail, than most others.
 
     A figure that was cut is still a number, and OSU prints those of a column with as many decimals.
     """
-    *others, last = (len(line.split()[-1].lstrip("0123456789")) for line in lines)
-    return len(set(others)) == 1 and last < others[0]
+    tails = {line: len(line.split()[-1].lstrip("0123456789")) for line in lines}
+    usual = mode(tails.values())
+    return {line for line, tail in tails.items() if tail < usual}
 
 
 def _words(line: str, names: list[str], collective: Collective, dtype: str) -> tuple[int, Mapping[str, str]]:

@@ -215,6 +215,7 @@ TAGS = tuple(
     re.compile(pattern)
     for pattern in (
         r"\s*+\[[^\[\]\s]{0,80},\d{1,9}\](?:<std(?:out|err|diag)>)?:\s?+",  # mpirun --tag-output, also of Open MPI 5
+        r"\s*+\([^()]{0,120}\bpid=\d{1,9}[^()]{0,80}\)\s",  # Ray
         r"\s*+(?:\[\d{1,9}\]|<std(?:out|err)>):?\s?+" + _TEXT,  # mpiexec -prepend-rank, IBM's mpirun
         r"\s*+\d{1,9}:(?: |$)",  # srun --label
         r"\s*+\[(?:pod/)?[\w./-]{1,200}(?: [\w.-]{1,80})?\]:?\s" + _TEXT,  # kubectl logs --prefix

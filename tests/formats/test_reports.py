@@ -222,9 +222,9 @@ def test_what_nccl_logs_of_its_channels_is_kept() -> None:
     ],
 )
 def test_programs_that_print_into_one_log_are_cut_apart(prefixes: tuple[str, str]) -> None:
-    """Also where one of them has other ranks, or is ahead of the other."""
-    slower = LOG.replace("nGpus 4", "nGpus 4").splitlines()
-    for first, second in ((LOG.splitlines(), slower), (LOG.splitlines(), ["", "", "", *slower])):
+    """Also where one of them is ahead of the other."""
+    lines_of_log = LOG.splitlines()
+    for first, second in ((lines_of_log, lines_of_log), (lines_of_log, ["", "", "", *lines_of_log])):
         lines = [
             f"{prefix}{line}"
             for pair in zip(first, second, strict=False)
@@ -264,6 +264,33 @@ def test_an_unknown_shape_of_row_is_counted_in_the_tables_of_each_tool() -> None
         assert len(tests[0].left_out) == 1, odd
     thousands = osu.replace("\n1048576 ", "\n1,048,576 ")
     assert rows_of(thousands, 8) == rows_of(osu, 8)
+
+
+def test_no_row_of_osu_is_read_wrongly_or_lost_without_a_word() -> None:
+    head = "$ mpirun -np 8 osu_allreduce\n# OSU MPI Allreduce Latency Test v7.3\n# Size       Avg Latency(us)\n"
+    text = head + "".join(f"{4 << at:<10} {17.25 * (at + 9):20.2f}\n" for at in range(20))
+    whole = rows_of(text)
+    for old, new in (
+        *(
+            ("293.25", word)
+            for word in ("nan", "-293.25", "0.00", "1e300", "29\n3.25", "293.\n25", "293,25", "293.25 7")
+        ),
+        *(
+            ("1048576 ", word)
+            for word in ("104\n8576 ", "104\0008576 ", "row 1048576 ", "0x100000 ", "1 MB ", "1048576;")
+        ),
+        *(("1048576 ", word) for word in ("1,048,576 ", "1M ", "1024K ")),
+    ):
+        assert old in text
+        (test,) = parsed(text.replace(old, new))
+        rows = rows_of(text.replace(old, new))
+        assert set(rows) <= set(whole), (old, new)
+        assert len(rows) + sum(int(reason.split()[0]) for reason in test.left_out) >= 20, (old, new)
+    for one, other in (("pod-a | ", "pod-b | "), ("[1,0]<stdout>:", "[1,8]<stdout>:"), ("n1: ", "n2: ")):
+        both = "".join(f"{one}{line}\n{other}{line}\n" for line in text.splitlines())
+        first, second = parsed(both)
+        assert first.layout != second.layout
+        assert rows_of(both) == whole * 2
 
 
 def test_a_bad_file_costs_no_traceback() -> None:
