@@ -65,7 +65,7 @@ def detect(source: Source) -> Format:
     from collbench.formats.others import OTHERS  # its signs are those of formats, which import this module
 
     for other in OTHERS:
-        if other.sign.search(source.text):
+        if other.recognises(source):
             raise RunFileError(f"{source.name} is {other.what}; {other.instead}")
     known = "; ".join(f"{name} ({format_.summary})" for name, format_ in formats().items())
     raise RunFileError(f"{source.name}: nothing in it looks like results of a known tool; known are: {known}")

@@ -59,6 +59,7 @@ LOGGER = re.compile(r"\S+:\d+:\d+$")  # host, process and thread in front of NCC
 TRANSPORT = re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)")
 CHANNELS = {"channels": re.compile(r"\b(\d{1,4}) coll channels"), "nvls": re.compile(r"\b(\d{1,4}) nvls channels")}
 GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row's last word, and then a host's name
+NO_NUMBERS = ("n/a", "nan", "inf", "infinity")  # that stand in a number's place
 SEVERAL, MANY = 3, 6  # numbers in a row
 WIDEST = 1000  # characters of half a row
 
@@ -191,12 +192,7 @@ def share_of(case: Mapping[str, str]) -> int:
 
 def _is_number(word: str) -> bool:
     """Whether a word stands for a number; `4e-07*` is an error that rccl-tests finds too large."""
-    return number(plain(word.removesuffix("*"))) is not None or word.lower().lstrip("+-") in (
-        "n/a",
-        "nan",
-        "inf",
-        "infinity",
-    )
+    return number(plain(word.removesuffix("*"))) is not None or word.lower().lstrip("+-") in NO_NUMBERS
 
 
 def begins_row(line: str, known: bool = True) -> bool:

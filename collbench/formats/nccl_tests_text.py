@@ -219,9 +219,7 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
     of_all += [f"{groups} groups at once"] if groups > 1 else []
     for at, row in enumerate(section.rows):
         printed = {"line": row.line} | row.appended | ({"timestamp": row.stamp} if row.stamp else {})
-        places = [
-            place for place, words in enumerate(row.places) if any(word.upper() != "N/A" for word in words.values())
-        ]
+        places = [place for place, words in enumerate(row.places) if set(map(str.upper, words.values())) != {"N/A"}]
         for place in places or [0]:
             words = row.places[place]
             on_cpu, error = "cputime" in words, words.get("error", "")
