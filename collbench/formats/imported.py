@@ -272,9 +272,8 @@ class Fitting:
         )
 
 
-def require_ranks(name: str, hints: Hints, ranks: int | None, why: str) -> int:
-    """Return the number of ranks: the user's word, else that of the file; UsageError if there is neither."""
-    ranks = ranks if hints.ranks is None else hints.ranks
+def require_ranks(name: str, ranks: int | None, why: str) -> int:
+    """Return the number of ranks; UsageError if nobody says it, or it is none."""
     if ranks is None:
         raise UsageError(f"{name}: {why}; give --ranks N")
     if not 1 <= ranks <= MOST_RANKS:

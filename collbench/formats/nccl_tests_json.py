@@ -18,6 +18,7 @@ from collbench.formats.imported import (
     ImportedTest,
     LeftOut,
     dotted_version,
+    known_collective,
     machine_of,
     make_results,
     require_ranks,
@@ -114,15 +115,17 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     args, entries = as_texts(fields.get("args")), as_list(fields.get("results"))
     if not entries:
         raise RunFileError(f"{source.name}: a JSON file of nccl-tests without results")
-    word = hints.collective or PurePath((args or [""])[0]).name
+    word = PurePath((args or [""])[0]).name
+    word = word if known_collective(word) else hints.collective or word
     if not word:
         raise UsageError(f"{source.name} does not say which collective it is of; give --op NAME")
     devices = [as_mapping(device) for device in as_list(config.get("devices"))]
     amd = any(AMD.search(clean(device.get("device_info"))) for device in devices)
     library = "rccl" if amd or "rccl" in " ".join(args[:1]) else "nccl"
     left_out = LeftOut(torn)
-    known = whole(writer.get("ranks")) or _count_ranks(config, devices)
-    ranks = require_ranks(source.name, hints, known, "it does not tell the number of ranks")
+    # A list of devices may be too short.
+    known = whole(writer.get("ranks")) or max(_count_ranks(config, devices), hints.ranks or 0) or None
+    ranks = require_ranks(source.name, known, "it does not tell the number of ranks")
     platform = clean(writer.get("platform") or "gpu", 16)
     code = whole(fields.get("nccl_version") or fields.get("rccl_version")) or 0
     settings = [setting.partition("=") for setting in as_texts(fields.get("env"))]
@@ -156,10 +159,10 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     return [test]
 
 
-def _count_ranks(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return processes times threads times GPUs: the devices that are listed may be one for each process only."""
+def _count_ranks(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> int:
+    """Return processes times threads times GPUs, 0 if unknown: a process may list one device only."""
     processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in devices})
-    return processes * (whole(config.get("nthreads")) or 0) * (whole(config.get("ngpus")) or 0) or None
+    return processes * (whole(config.get("nthreads")) or 0) * (whole(config.get("ngpus")) or 0)
 
 
 def _device(entry: Mapping[str, Any]) -> Device:

@@ -149,7 +149,8 @@ def _find_ranks(name: str, section: LogSection, said: list[int], rows: list[Fore
     known = [*said, of_rows] if section.bare or not said else said
     known = [ranks for ranks in known if ranks]
     ranks = next(filter(fitting.allows, known), known[0] if known else None)
-    return require_ranks(name, Hints(), ranks, "it lists no ranks")
+    why = "it lists no ranks" + (f"; most rows are of {fitting.best[0]}" if len(fitting.best) == 1 else "")
+    return require_ranks(name, ranks, why)
 
 
 def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | None, *, alone: bool) -> Collective:

@@ -199,8 +199,8 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
         ranks = 2
         if not test.pair:
             # Of the ranks that were started, some may be in no pair.
-            stated, known = (Hints(), 2 * section.pairs) if section.pairs else (hints, section.started)
-            ranks = require_ranks(source.name, stated, known, "tables of OSU do not tell the number of ranks")
+            known = 2 * section.pairs if section.pairs else hints.ranks or section.started
+            ranks = require_ranks(source.name, known, "tables of OSU do not tell the number of ranks")
         rows = list(_rows(source, section, test, collective, ranks, left_out))
     else:
         for at in range(len(section.rows)):

@@ -40,7 +40,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         table = _without_cut_rows(csv_table(_with_nodes(source), NEEDED))
         torn = source.torn
     why = "it does not tell the number of ranks"
-    by_ranks = by_key(table.rows, lambda row: require_ranks(source.name, hints, _ranks(row[1]), why))
+    by_ranks = by_key(table.rows, lambda row: require_ranks(source.name, _ranks(row[1]) or hints.ranks, why))
     tests: list[ImportedTest] = []
     for ranks, rows in by_ranks.items():
         left_out = LeftOut(() if tests else table.bad)

@@ -82,7 +82,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     by_machine: dict[tuple[str, str, int], list[CsvRow]] = {}
     for line_number, words in table.rows:
         why = f"line {line_number} has no number of ranks"
-        ranks = require_ranks(source.name, hints, exact(words["ranks"]), why)
+        ranks = require_ranks(source.name, exact(words["ranks"]) or hints.ranks, why)
         platform = clean(words.get("platform") or "gpu", 16)
         name = clean(words.get("topology") or f"{ranks} ranks")
         by_machine.setdefault((name, platform, ranks), []).append((line_number, words))

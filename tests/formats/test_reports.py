@@ -80,6 +80,13 @@ def test_what_is_given_holds_for_the_tables_that_do_not_say_themselves() -> None
     assert [collective for collective, *_ in both] == ["allgather"] * 2 + ["alltoall"] * 2
 
 
+def test_what_is_given_does_not_change_what_json_and_csv_say() -> None:
+    for name in ("json_v2_torn.json", "rccl_mpi.csv", "rccl_list.json", "tidy.csv"):
+        text = (DATA / name).read_text()
+        for ranks, op in ((2, ""), (None, "broadcast"), (1, "sendrecv")):
+            assert rows_of(text, ranks, op) == rows_of(text), (name, ranks, op)
+
+
 def test_the_last_line_names_the_collective_and_one_that_contradicts_the_first_is_told() -> None:
     assert rows_of(text_of("F8"))[0] == ("alltoall", 8, 2**33, False, 11126.0)
     for name, program in (("allgather", "all_gather_perf"), ("alltoall", "alltoall_perf")):
