@@ -76,10 +76,13 @@ class Context:
             self.library = match[1]
         self.processes = processes_started(text) or self.processes
         is_command = PROGRAM.search(text) is not None
-        if is_command:
+        relevant = _RELEVANT.search(text) is not None and not text.startswith("#")
+        if is_command and (self.used or relevant):  # a program's name alone may stand in any message above its table
             self.variables = dict(self._exports)
+        if is_command:
             self._take_options(text)
-        if _RELEVANT.search(text) and not text.startswith("#"):
+            self.used = self.used and not LAUNCHERS.search(text)
+        if relevant:
             for part in re.split(r";|&&", text):
                 self._take_part(part.strip(), is_command)
 
@@ -90,11 +93,11 @@ class Context:
         if exported and "unset" in words:
             self._exports = {name: value for name, value in self._exports.items() if name not in words}
         elif exported:
-            self._exports |= _assigned(words)
+            self._exports = self._exports | _assigned(words)
         if exported and self.used:
             self.variables = dict(self._exports)
         elif exported or is_command:
-            self.variables |= _assigned(words)
+            self.variables = self.variables | _assigned(words)
 
     def _take_options(self, line: str) -> None:
         """Take in a command line of nccl-tests."""

@@ -182,6 +182,7 @@ def _sections(source: Source) -> Iterator[_Section]:
             section.started, section.variables = context.processes, context.variables | log.variables
         elif section.columns and is_row:
             section.rows.append((line_number, line))
+            context.used = True
     yield section
 
 

@@ -203,6 +203,11 @@ def test_variables_of_a_command_hold_for_its_tables_and_exports_for_all_after() 
     assert len(grouped([first, second, third])) == 3
     (test,) = parsed("export NCCL_X=1\nmpirun -np 4 osu_allreduce\n" + (DATA / "osu_nccl_full.txt").read_text(), 8)
     assert dict(test.machine.variables) == {"NCCL_X": "1"}
+    (test,) = parsed(f"NCCL_X=1 mpirun -n 4 ./all_reduce_perf\nloading all_reduce_perf ...\n{LOG}")
+    assert dict(test.machine.variables) == {"NCCL_X": "1"}, "a message is no command"
+    osu = "# OSU MPI Allreduce Latency Test v7.3\n# Size       Avg Latency(us)\n8    1.50\n16    2.50\n"
+    tests = parsed(f"mpirun -n 4 -x UCX_TLS=rc osu_allreduce\n{osu}mpirun -n 4 osu_allreduce\n{osu}")
+    assert [dict(test.machine.variables) for test in tests] == [{"UCX_TLS": "rc"}, {}]
 
 
 def test_what_nccl_logs_of_its_channels_is_kept() -> None:
