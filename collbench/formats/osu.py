@@ -232,8 +232,7 @@ def _rows(
     cut = _cut([line for _, line in section.rows])
     for at, (line_number, line) in enumerate(section.rows):
         try:
-            above = section.rows[at - 1] if at else (0, "")
-            if above[1].strip().isdigit() and above[0] == line_number - 1 and collective.sized:
+            if at and section.rows[at - 1][1].strip().isdigit() and collective.sized:
                 raise UnfitRow(f"the line above may be its beginning ({clean(line, 40)!r})")
             if line in cut:
                 raise UnfitRow(f"it ends in the middle of a figure ({clean(line, 40)!r})")

@@ -245,6 +245,7 @@ def bare(line: str) -> str:
 
 def _shown(line: str) -> str:
     """Return a line as a reader sees it."""
+    line = line.strip("\0")
     if "\x1b" in line:
         line = ESCAPES.sub("", line)
     if "\r" in line:  # keep what a terminal would show in the end
