@@ -280,21 +280,16 @@ def streams(source: Source, row: re.Pattern[str]) -> list[tuple[str, Source]]:
     if not 2 <= len(found) <= MOST_STREAMS:
         return [("", source)]
     shown = [_words_of(_shown(line)) for line in lines]
-    known = [prefix for prefix in found if not prefix or sum(_begins(line, prefix) for line in shown) > 1]
+    known = [prefix for prefix in found if not prefix or sum(line.startswith(prefix) for line in shown) > 1]
     if len(known) < 2:
         return [("", source)]
     parts: dict[str, list[str]] = {prefix: [] for prefix in known}
     for line, text, prefix in zip(lines, shown, prefixes, strict=True):
-        owners = [prefix] if prefix in parts else [prefix for prefix in known if prefix and _begins(text, prefix)]
+        owners = [prefix] if prefix in parts else [prefix for prefix in known if prefix and text.startswith(prefix)]
         for prefix, part in parts.items():
             part.append(line if prefix in (owners or known) else "")
     end = "" if source.torn else "\n"
     return [(prefix, Source(source.name, "\n".join(part) + end)) for prefix, part in parts.items()]
-
-
-def _begins(line: str, prefix: str) -> bool:
-    """Whether a line begins with a prefix, and not with a longer word."""
-    return line.startswith(prefix) and not (prefix[-1:].isalnum() and line[len(prefix) :][:1].isalnum())
 
 
 def _prefix(line: str, row: re.Pattern[str]) -> str | None:
@@ -304,7 +299,8 @@ def _prefix(line: str, row: re.Pattern[str]) -> str | None:
     match = row.search(text)
     if not match:
         return None
-    return _words_of(shown[: len(shown) - len(text) + match.start()])
+    prefix = _words_of(shown[: len(shown) - len(text) + match.start()])
+    return "" if prefix.isdigit() else prefix  # of lines that are numbered
 
 
 def _words_of(text: str) -> str:

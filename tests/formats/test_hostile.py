@@ -175,3 +175,18 @@ def test_no_row_of_a_hostile_variant_is_read_wrongly_or_lost_without_a_word() ->
             assert read + 2 * counted(tests) >= 2 * rows, (name, way, read, rows, list(remarks(tests)))
             assert read <= places * (2 if way.startswith(TWO) else 1), (name, way)
     assert set(refused) <= {"cut in the header", "rows alone", "thousands by blanks"}, refused
+
+
+def test_a_row_that_is_split_or_spoiled_at_any_character_is_read_rightly_or_told() -> None:
+    for name, text in LOGS.items():
+        tests = list(read_tests(decode(name, text.encode()), Hints()))
+        whole, places = right(tests), len(reported(tests))
+        lines = text.splitlines(keepends=True)
+        at = [number for number, line in enumerate(lines) if ROW.match(line)][1]
+        for between in ("\n", "\0", "\n\n"):
+            for cut in range(len(lines[at]) - 1):
+                split = f"{lines[at][:cut]}{between}{lines[at][cut:]}"
+                changed = "".join([*lines[:at], split, *lines[at + 1 :]])
+                tests = list(read_tests(decode(name, changed.encode()), Hints()))
+                assert right(tests) <= whole, (name, split)
+                assert len(reported(tests)) + 2 * counted(tests) >= places, (name, split)
