@@ -70,9 +70,8 @@ class Round(NamedTuple):
 
 def rounds(row: Observed) -> list[Round]:
     """Return the rounds of a row: a single one where it was not measured in several."""
-    if isinstance(row, Measurement):
-        return [Round(math.log(median(samples)), row.barrier) for samples in row.by_round() if samples]
-    return [Round(math.log(row.typical), None)]
+    barrier = row.barrier if isinstance(row, Measurement) else None
+    return [Round(math.log(seconds), barrier) for seconds in row.round_times]
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,11 @@ def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | Me
                 "MIG slices share a GPU's memory and slot, and no data sheet says what a slice has of them"
             )
         system = sized(machine(run, name), case.ranks)
+    return link_roofline(system, case)
+
+
+def link_roofline(system: System, case: Case) -> LinkRoofline:
+    """Return what the links of a system allow at most, by the algorithm that sends least over the busiest one."""
     algorithms = ("ring", "tree", "nvls") if system.adds else ("ring", "tree")
     loads = [traffic(system, case, algorithm) for algorithm in algorithms]
     least = min(loads, key=lambda load: load.per_byte / load.line)

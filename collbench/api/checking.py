@@ -138,7 +138,8 @@ def check(
     against = Against(expected, on, nodes, slower, renew)
     if run is not None:
         whole = run if isinstance(run, Run) else read(Path(run))
-        rounds = Rounds(whole.header, list(whole.results), 1)
+        rows = whole.cases if whole.header.imported.tests else whole.results
+        rounds = Rounds(whole.header, [row.worst if isinstance(row, Observed) else row for row in rows], 1)
         return Judge.of(against, whole.header, measured=False).verdict(rounds, math.nan)
     sweep = SweepRequest.parse(
         op,

@@ -104,16 +104,16 @@ def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
     """Return which rows `--only` selects, None for all; UsageError where the runs have none of them."""
     if only is None:
         return None
-    names = dict.fromkeys(result.implementation for run in runs for result in run.results)
-    chosen: Selection = selection(only, names)
-    if not any(chosen(result.case, result.implementation) for run in runs for result in run.results):
+    every = [(result.case, result.implementation) for run in runs for result in run.cases]
+    chosen: Selection = selection(only, dict.fromkeys(name for _, name in every))
+    if not any(chosen(case, name) for case, name in every):
         raise UsageError(f"--only {only} leaves nothing of these runs; they hold: {', '.join(contents(runs))}")
     return chosen
 
 
 def contents(runs: Sequence[Run]) -> list[str]:
     """Return what runs have rows of, in words: collectives, implementations, and the range of sizes."""
-    results = [result for run in runs for result in run.results]
+    results = [result for run in runs for result in run.cases]
     words = [result.case.collective.name for result in results] + [result.implementation for result in results]
     sizes = sorted(result.case.nbytes for result in results)
     span = [f"{format_size(sizes[0])} to {format_size(sizes[-1])}"] if sizes else []
@@ -183,7 +183,7 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
     nodes = nodes or stated_nodes(whole, whole_run)
     facts = RunFacts.of(whole_run, why)
     every: dict[object, list[Result]] = {}  # also what is wrong
-    for result in whole_run.results:
+    for result in whole_run.cases:
         if result.case.nbytes > 0:
             every.setdefault((result.case.kind, result.implementation), []).append(result)
     diagnosed = []

@@ -178,7 +178,7 @@ def _joined(one: Panel, other: Panel) -> Panel:
 def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Panel]]:
     """Yield the panels of a run; results of several numbers of ranks have a panel each."""
     parts: dict[tuple[Combination, int], list[Drawn]] = {}
-    for result in run.results:
+    for result in run.cases:
         if _drawable(result):
             case = result.case
             redop = case.redop.name if case.collective.reduces else ""

@@ -65,9 +65,9 @@ def analysed(safe: SafeRun, system_name: str | None) -> AnalysedRun:
 
     """
     system, why_not = _system_of(safe.run, system_name)
-    rows = by_key(observed(safe.run.results), lambda result: (result.case.kind, result.implementation))
+    rows = by_key(observed(safe.run.cases), lambda result: (result.case.kind, result.implementation))
     judged = dict(list(rows.items())[:_MOST_CURVES])
-    few = tuple(result for result in safe.run.results if (result.case.kind, result.implementation) in judged)
+    few = tuple(result for result in safe.run.cases if (result.case.kind, result.implementation) in judged)
     fits = curves([replace(safe.run, results=few)])
     try:
         facts = RunFacts.of(safe.run, why_not)

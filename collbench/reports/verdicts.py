@@ -174,7 +174,7 @@ def _tests(result: CheckResult) -> Iterator[_Test]:
     """Yield the verdict first: it may be FAIL by all sizes together, and UNKNOWN without any size."""
     whole = {Status.OK: "passed", Status.WARN: "passed", Status.FAIL: "failed", Status.UNKNOWN: "other"}
     yield _Test("verdict", whole[result.status], printable(result.line), _number(result.seconds) or 0.0)
-    states = {Decision.AS_EXPECTED: "passed", Decision.SLOW: "failed"}  # others are undecided
+    states = {Decision.AS_EXPECTED: "passed", Decision.FASTER: "passed", Decision.SLOW: "failed"}
     for row in result.correctness.faults:
         yield _Test(_name(row), "failed", printable(row.problem), 0.0)
     for size in result.sizes:

@@ -169,11 +169,30 @@ def test_what_was_set_decides_between_reasons() -> None:
     assert HYPOTHESES[0].facts({"NCCL_P2P_DISABLE": "1"}, ()) == ["NCCL_P2P_DISABLE=1"]
 
 
+@pytest.mark.parametrize("sizes", [1, 2])
+@pytest.mark.parametrize(
+    ("times", "health"),
+    [(1.0, Health.AS_EXPECTED), (26.0, Health.SLOW), (2.0, Health.SLOW), (1.4, Health.UNKNOWN), (0.2, Health.FASTER)],
+)
+def test_one_or_two_sizes_are_judged_by_their_bands(sizes: int, times: float, health: Health) -> None:
+    rows = [replace(row, seconds=tuple(times * each for each in row.seconds)) for row in measured_on(H100)[-sizes:]]
+    assert diagnose(rows, H100, QUIET).verdict is health
+    one_off = diagnose([*measured_on(H100)[-3:-1][: sizes - 1], rows[-1]], H100, QUIET)
+    assert one_off.verdict is health
+
+
+def test_a_link_that_would_carry_more_than_it_can_refutes_the_system() -> None:
+    slow_cards = network(H100.of(4), rate=5e9)
+    found = diagnose(measured_on(H100.of(4)), slow_cards, QUIET)
+    assert (found.verdict, found.reasons) == (Health.FASTER, ())
+    assert "network cards" in found.remark
+    assert "network cards" not in diagnose(measured_on(slow_cards), slow_cards, QUIET).remark
+    assert diagnose(measured_on(H100), H100, QUIET).verdict is Health.AS_EXPECTED
+
+
 def test_unknown_faster_and_slow_without_a_reason_are_answers() -> None:
     rows = measured_on(H100)
     assert diagnose(rows, None, RunFacts({}, (), "no header")).remark == "no header"
-    few = diagnose(rows[:2], H100, QUIET)
-    assert (few.verdict, few.remark) == (Health.UNKNOWN, "2 sizes measured; 3 are needed")
     foreign = diagnose([replace(row, implementation="mpi") for row in rows], H100, QUIET)
     assert foreign.verdict is Health.UNKNOWN
     assert "mpi has no model" in foreign.remark
