@@ -178,7 +178,7 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
     if not name.startswith(COPIES) and (refuted := _more_than_links_carry(used, rows)):
-        return Diagnosis(name, rows, expected, Health.FASTER, refuted)
+        return Diagnosis(name, rows, expected, Health.UNKNOWN, refuted)
     if len(rows) < FEWEST or name.startswith(COPIES):
         return _held_against_bands(Diagnosis(name, rows, expected, Health.AS_EXPECTED))
     compared = ComparedCurve(rows, expected, used)

@@ -184,7 +184,7 @@ def test_one_or_two_sizes_are_judged_by_their_bands(sizes: int, times: float, he
 def test_a_link_that_would_carry_more_than_it_can_refutes_the_system() -> None:
     slow_cards = network(H100.of(4), rate=5e9)
     found = diagnose(measured_on(H100.of(4)), slow_cards, QUIET)
-    assert (found.verdict, found.reasons) == (Health.FASTER, ())
+    assert (found.verdict, found.reasons) == (Health.UNKNOWN, ())
     assert "network cards" in found.remark
     assert "network cards" not in diagnose(measured_on(slow_cards), slow_cards, QUIET).remark
     assert diagnose(measured_on(H100), H100, QUIET).verdict is Health.AS_EXPECTED
