@@ -12,41 +12,78 @@ from collbench.topology.system import System, as_system, launched_in_graph
 
 
 def machine(run: Run, name: str | None) -> System:
-    """Return the system of a run, or the one of that name; UsageError, saying why, if the run file does not say."""
-    if name:
-        return as_it_ran(files.load(name), run)
+    """Return the system of a run, or the one of that name; UsageError, saying why, if none is known to be like it."""
+    named = files.load(name) if name else None
     topology = discovered(run)
+    if run.header.topology.shared:
+        why = "ranks that share a GPU have no link between them, so no system says what they should take"
+        raise UsageError(f"several ranks on one GPU: {why}; hold them against a good run: check --reference RUN")
+    if named and not (topology and topology.sliced):
+        return as_it_ran(named, run)
     if not topology or not topology.devices:
         raise UsageError(f"the run file does not say what the machine is; {_how_to_name_it(run)}")
     return as_it_ran(as_system(topology), run)
+
+
+def placed(run: Run, name: str | None, nodes: int | None) -> tuple[System | None, int | None, str]:
+    """Return the system of a run, and the nodes that its ranks are spread over, as the user or the run file says.
+
+    The third is why the system is not known, or that the number of nodes is assumed.  UsageError if there is no system
+    of that name.
+    """
+    if name:
+        files.load(name)
+    try:
+        system = machine(run, name)
+    except UsageError as error:
+        return None, nodes, str(error)
+    nodes = nodes or stated_nodes(system, run)
+    return system, nodes, "" if nodes else trimmed(run)
+
+
+def trimmed(run: Run) -> str:
+    """Return a sentence on a foreign log that lists some of its ranks only; empty for any other run."""
+    listed, ranks = run.header.topology.rest.get("listed"), run.header.topology.ranks
+    if type(listed) is not int:
+        return ""
+    return f"the list of ranks is trimmed ({listed} of {ranks}): the number of nodes is not known; give --nodes N"
 
 
 def _how_to_name_it(run: Run) -> str:
     """Return what to give after --on: presets with the GPUs that the header of a foreign log names, if it names any."""
     topology = run.header.topology
     named = _NAMED.fullmatch(topology.name)
-    nodes = int(named["nodes"] or 1) if named else 1
-    found = matching(named["gpu"], -(-topology.ranks // nodes), nodes > 1) if named and nodes else []
+    unknown = trimmed(run)
+    nodes = int(named["nodes"] or 1) if named and not unknown else None
+    found = matching(named["gpu"], topology.ranks, nodes) if named and topology.ranks else []
+    missing = f"; {unknown}" if unknown and not (found and found[0][1].is_rack) else ""
     if not named or not found:
-        return "name it with --on SYSTEM (see `collbench list`) or --on FILE.toml"
-    others = f", or with the same GPUs: {', '.join(found[1:])}" if found[1:] else ""
+        return f"name it with --on SYSTEM (see `collbench list`) or --on FILE.toml{missing}"
+    (first, system), *others = found
+    nodes = _nodes_on(system, topology.ranks, nodes) or 1
     spread = f" --nodes {nodes}" if nodes > 1 else ""
-    return f"for {named[0]} name it with --on {found[0]}{spread}{others}"
+    same = f", or with the same GPUs: {', '.join(name for name, _ in others)}" if others else ""
+    return f"for {named[0]} name it with --on {first}{spread}{same}{missing}"
 
 
 _NAMED = re.compile(r"\d+ x (?P<gpu>[\w /-]+?)(?: on (?P<nodes>\d{1,6}) nodes)?")  # as formats/imported.py writes it
 _FORM, _MEMORY = re.compile(r"SXM\d?|PCIE|NVL"), re.compile(r"\d+GB")
 
 
-def matching(gpu: str, of_node: int, network: bool) -> list[str]:
-    """Return the presets of such GPUs, with so many in a node at least; those with just so many first."""
-    systems = [(name, files.load(name)) for name in files.names()]
-    found = [
-        (system.gpus != of_node, name)
-        for name, system in systems
-        if _same(gpu, system.gpu) and system.gpus >= of_node and (system.nics or not network)
-    ]
-    return [name for _, name in sorted(found)]
+def matching(gpu: str, ranks: int, nodes: int | None) -> list[tuple[str, System]]:
+    """Return the presets of such GPUs that have room for the ranks on so many nodes; those that they fill first."""
+    found = []
+    for name in files.names():
+        system = files.load(name)
+        spread = _nodes_on(system, ranks, nodes) or -(-ranks // system.gpus)
+        if _same(gpu, system.gpu) and ranks <= spread * system.gpus and (system.nics or spread == 1):
+            found.append((ranks != spread * system.gpus, name, system))
+    return [(name, system) for _, name, system in sorted(found, key=lambda preset: preset[:2])]
+
+
+def _nodes_on(system: System, ranks: int, stated: int | None) -> int | None:
+    """Return over how many nodes ranks are spread: as stated; where hosts are trays, the least racks that hold them."""
+    return -(-ranks // system.gpus) if system.is_rack else stated
 
 
 def _same(gpu: str, preset: str) -> bool:
@@ -103,9 +140,10 @@ def sized(system: System, ranks: int, nodes: int | None = None) -> System:
 
 
 def stated_nodes(system: System | None, run: Run) -> int | None:
-    """Return the nodes that a foreign log names, where its ranks may lie so on the system; else None."""
-    nodes, ranks = run.header.topology.rest.get("nodes"), run.header.topology.ranks
-    if not run.header.imported.tests or type(nodes) is not int or nodes < 2 or not system or not system.nics:
+    """Return the nodes that the ranks of a run are spread over, where they may lie so on the system; else None."""
+    stated, ranks = run.header.topology.rest.get("nodes"), run.header.topology.ranks
+    nodes = _nodes_on(system, ranks, stated if type(stated) is int else None) if system else None
+    if not system or not nodes or nodes < 1 or (nodes > 1 and not system.nics):
         return None
     return nodes if ranks % nodes == 0 and ranks // nodes <= system.gpus else None
 

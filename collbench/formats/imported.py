@@ -15,8 +15,10 @@ from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.formats.source import GREATEST, MOST_RANKS, clean
 from collbench.results import Note, Reported, Result, by_key
+from collbench.results.facts import Sharing
 from collbench.runfile.environment import variables
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
+from collbench.topology.products import TRAYS
 
 MOST_GUESSED = 4096  # ranks that bandwidths may tell; more are too close together
 SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
@@ -44,6 +46,21 @@ class Device:
     host: str
     name: str
     group: int = 0
+    number: int = 0  # as its process counts them
+    bus_id: str = ""  # 0000:0a:00, or 0x0a alone as older versions have it
+
+    @property
+    def gpu(self) -> Hashable:
+        """What tells its GPU from others: host and bus id; None where these do not tell it.
+
+        A bus number alone tells little: all GH200 of a host have the same, and all GPUs of an Azure machine have 0.
+        MIG slices have the bus id of their GPU.
+        """
+        short = ":" not in self.bus_id
+        alike = r"\bMIG\b|\bG[BH]\d" if short else r"\bMIG\b"
+        if not self.bus_id.strip("0x:") or re.search(alike, self.name):
+            return None
+        return self.host, self.bus_id, self.number if short else 0
 
 
 @dataclass(frozen=True)
@@ -55,6 +72,8 @@ class Machine:
     platform: str = "gpu"
     host: str = ""
     nodes: int | None = None
+    listed: int | None = None  # of its ranks, where a list leaves some out
+    shared: Sharing | None = None
     versions: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
 
@@ -170,7 +189,7 @@ def make_results(
             except UnfitRow as error:
                 left_out.add(str(error), row.number)
                 continue
-            printed, note = {"row": row.number, **row.printed}, Note.of(row.note)
+            printed, note = {"row": row.number, **row.printed}, Note.of(row.note) | Note(shared=machine.shared)
             about = implementation, machine.platform, row.seconds, statistic, row.wrong, row.samples
             results.append(Reported(case, *about, printed, note=note))
     return tuple(results)
@@ -230,21 +249,40 @@ def require_ranks(name: str, hints: Hints, ranks: int | None, why: str) -> int:
 
 
 def machine_of(
-    devices: Sequence[Device], ranks: int, platform: str, versions: Mapping[str, str], environment: Mapping[str, str]
+    devices: Sequence[Device],
+    ranks: int,
+    platform: str,
+    versions: Mapping[str, str],
+    environment: Mapping[str, str],
+    whole: bool = False,
 ) -> Machine:
-    """Return the machine of a list of devices, with the variables of the environment that change measurements."""
-    hosts = list(dict.fromkeys(device.host for device in devices))
-    names = Counter(device.name or "GPU" for device in devices)
-    if len(names) == 1:  # the list may be trimmed, or have an entry for each process only
+    """Return the machine of a list of devices, with the variables of the environment that change measurements.
+
+    The list does not tell the number of nodes where it lacks ranks, unless it is `whole` with an entry for each
+    process, nor where hosts are trays of a rack.
+    """
+    communicator = [device for device in devices if device.group == devices[0].group]
+    whole = whole or len(communicator) >= ranks
+    hosts = list(dict.fromkeys(device.host for device in communicator))
+    trays = len(hosts) > 1 and any(re.search(TRAYS, device.name) for device in devices)
+    nodes = len(hosts) if whole and not trays else 0
+    gpus = {device.gpu or number: device for number, device in enumerate(devices)}
+    shared = Sharing(len(devices), len(gpus)) if len(gpus) < len(devices) else None
+    names = Counter(gpu.name or "GPU" for gpu in gpus.values())
+    if len(names) == 1 and not shared:  # the list may be trimmed, or have an entry for each process only
         names = Counter({next(iter(names)): max(ranks, len(devices))})
     what = " + ".join(f"{count} x {name}" for name, count in names.items()) or f"{ranks} x unknown GPU"
+    if shared:
+        what = f"{ranks} ranks{'' if whole else f', {shared.ranks} of them'} sharing {what}"
     relevant = {clean(name): clean(value, 1000) for name, value in variables(environment).items()}
     return Machine(
         ranks=ranks,
         platform=platform,
-        name=what + (f" on {len(hosts)} nodes" if len(hosts) > 1 else ""),
+        name=what + (f" on {nodes} nodes" if nodes > 1 else ""),
         host=hosts[0] if hosts else "",
-        nodes=len(hosts) or None,
+        nodes=nodes or None,
+        listed=None if whole else len(communicator) or None,
+        shared=shared,
         versions=tuple(sorted((name, version) for name, version in versions.items() if version)),
         variables=tuple(relevant.items()),
     )
@@ -295,7 +333,8 @@ class Imported:
                 name=machine.name,
                 platform=machine.platform,
                 ranks=machine.ranks,
-                rest={"nodes": machine.nodes} if machine.nodes else {},
+                shared=bool(machine.shared),
+                rest={name: value for name in ("nodes", "listed") if (value := getattr(machine, name))},
             ),
             sweep=SweepPart(
                 collectives=tuple(collective.name for collective in self.collectives),

@@ -139,7 +139,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     settings = [setting.partition("=") for setting in as_texts(fields.get("env"))]
     environment = {name: value for name, _, value in settings}
     versions = {library: dotted_version(code)}
-    machine = machine_of(list(map(_device, devices)), ranks, platform, versions, environment)
+    machine = machine_of(list(map(_device, devices)), ranks, platform, versions, environment, whole=True)
     results = make_results(
         source.name,
         _rows(entries, config, word, left_out),
@@ -175,7 +175,8 @@ def _count_ranks(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]
 
 def _device(entry: Mapping[str, Any]) -> Device:
     host, name = clean(entry.get("hostname") or "", 64), clean(entry.get("device_info") or "", 64)
-    return Device(whole(entry.get("rank")) or 0, host, name)
+    bus_id = clean(entry.get("device_hex") or "", 16).lower()
+    return Device(whole(entry.get("rank")) or 0, host, name, 0, whole(entry.get("device")) or 0, bus_id)
 
 
 def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: LeftOut) -> Iterator[ForeignRow]:

@@ -37,7 +37,7 @@ SETTING = {
 }
 DEVICE = re.compile(
     r"\bRank\s++(\d{1,7})\s++(?:Group\s++(\d{1,7})\s++)?(?:Pid\s++\d{1,10}\s++)?(?:on\s++(\S++)\s++|uses\s++)"
-    r"device\s++\d{1,5}\s++\[[^\]]*+\]\s*+(.*)"
+    r"device\s++(\d{1,5})\s++\[([^\]]*+)\]\s*+(.*)"
 )
 OTHER_LINES = re.compile(
     r"Using devices|Blocking|Per-Iteration|Parallel Init|Reducing maxBytes|GPU memory usage|error:|collbench \d"
@@ -384,9 +384,9 @@ def _take_line(section: LogSection, line: str) -> None:
         found = {name: pattern.search(text) for name, pattern in SETTING.items()}
         section.settings = {name: int(match[1]) for name, match in found.items() if match}
     elif match := DEVICE.search(text):
-        rank, group, host, name = match.groups()
+        rank, group, host, device, bus_id, name = match.groups()
         host, name = clean(host or "", 64), clean(name, 64)
-        section.devices.append(Device(int(rank), host, name, int(group or 0)))
+        section.devices.append(Device(int(rank), host, name, int(group or 0), int(device), clean(bus_id, 16).lower()))
     elif section.rows and ("error:" in line or "FAILED" in line):
         section.errors.append(text)
     else:

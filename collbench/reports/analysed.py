@@ -1,8 +1,9 @@
 """What the analyses say of a run: its machine as a system, the fit of each curve, and whether its numbers are right."""
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import msgspec
 from collbench.analysis.curve_fit import CurveFit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
 from collbench.analysis.fit import Curve, curves
-from collbench.analysis.machine import as_it_ran, machine, sized
+from collbench.analysis.machine import machine, sized, stated_nodes, trimmed
 from collbench.analysis.verdict import Health, but_for
 from collbench.cases import Case
 from collbench.errors import CollbenchError
@@ -74,9 +75,12 @@ def analysed(safe: SafeRun, system_name: str | None) -> AnalysedRun:
         notes = [*facts.caveats, *(f"{setting} was set" for setting in settings(facts))]
     except Exception:  # any type may stand in a foreign header
         facts, notes = RunFacts({}, (), why_not), []
+    nodes = stated_nodes(system, safe.run)
+    notes += [trimmed(safe.run)] if system and not nodes and trimmed(safe.run) else []
+    part = partial(sized, system, nodes=nodes) if system else None
     fit_of = {(curve.case, curve.implementation): curve.fit for curve in fits}
     verdicts = [
-        _verdict(kind, samples, system, facts, fit_of.get((kind, name))) for (kind, name), samples in judged.items()
+        _verdict(kind, samples, part, facts, fit_of.get((kind, name))) for (kind, name), samples in judged.items()
     ]
     if len(rows) > len(judged):
         notes.append(f"{len(rows) - len(judged)} more curves are not judged here; `collbench diagnose` judges them all")
@@ -87,17 +91,17 @@ def _system_of(run: Run, name: str | None) -> tuple[System | None, str]:
     """Return the machine as a System, as named, described or discovered; else None, and why."""
     topology = run.header.topology
     if name:
-        return as_it_ran(files.load(name), run), ""
+        files.load(name)
     what = "system" if topology.model else "topology"
     try:
-        if topology.model:
+        if topology.model and not name:
             # Read like a user's file, so that it is no odder than those.  A calibration would name a file of the
             # machine that the run comes from.
             system = replace(msgspec.convert(topology.system, System), calibration="")
             return files.parse(tomllib.loads(to_toml(system)), Path("the header")), ""
-        if len(topology.gpus) > _MOST_GPUS:
+        if len(topology.gpus) > _MOST_GPUS and not name:
             return None, f"more than {_MOST_GPUS} GPUs in one header"
-        return machine(run, None), ""
+        return machine(run, name), ""
     except CollbenchError as error:
         return None, safe_text(str(error))
     except Exception as error:
@@ -106,15 +110,15 @@ def _system_of(run: Run, name: str | None) -> tuple[System | None, str]:
 
 
 def _verdict(
-    kind: Case, rows: Sequence[Observed], system: System | None, facts: RunFacts, fit: CurveFit | None
+    kind: Case, rows: Sequence[Observed], part: Callable[[int], System] | None, facts: RunFacts, fit: CurveFit | None
 ) -> CurveVerdict:
-    """Return the verdict of a curve against the system; never an error, whatever the run file holds."""
+    """Return the verdict of a curve against the part of a system that its ranks use; never an error, whatever it holds."""
     rows = sorted(rows, key=lambda row: row.case.nbytes)
     unknown = CurveVerdict(kind.title, rows[0].implementation, Health.UNKNOWN, ())
     if not all(row.case.nbytes for row in rows):
         return unknown._replace(because=("a size of no bytes has no bandwidth to judge",))
     try:
-        diagnosis = diagnose(rows, sized(system, kind.ranks) if system else None, facts)
+        diagnosis = diagnose(rows, part(kind.ranks) if part else None, facts)
         whole_fit = fit if fit and len(fit.sizes) == len(rows) else None
         because = tuple(map(safe_text, _because(diagnosis, whole_fit)))
         return unknown._replace(verdict=diagnosis.verdict, because=because)
