@@ -280,7 +280,7 @@ def _judge_curve(
         calm = any(not row.disturbed for rows in cases.values() for row in rows)
         why = "no system is like this machine, and no earlier good run of it is stored"
         if expectation.name:
-            why = f"{expectation.name} has none of these sizes (-b, -e and -f say which are measured)"
+            why = f"{expectation.name} has none of these sizes on as many GPUs (-b, -e and -f say which are measured)"
         why = why if calm else "ranks were off their cores in every round"
         return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
     error = max(found.error for found in known.values())
