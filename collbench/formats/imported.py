@@ -23,6 +23,7 @@ from collbench.topology.products import TRAYS
 MOST_GUESSED = 4096  # ranks that bandwidths may tell; more are too close together
 SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
 RANKS_TOLERANCE = 0.03  # by which bus bandwidths may differ from those of so many ranks
+BUS_ID = re.compile(r"(?!0[0x:]*$)(?:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}|0x[0-9a-f]{2})")
 ROW_TOLERANCE = 0.1  # by which a row's bandwidth may differ from its size and time: `1e+07` has one digit
 
 
@@ -56,11 +57,10 @@ class Device:
         A bus number alone tells little: all GH200 of a host have the same, and all GPUs of an Azure machine have 0.
         MIG slices have the bus id of their GPU.
         """
-        short = ":" not in self.bus_id
+        short = self.bus_id.startswith("0x")
         alike = r"\bMIG\b|\bG[BH]\d" if short else r"\bMIG\b"
-        if not self.bus_id.strip("0x:") or re.search(alike, self.name):
-            return None
-        return self.host, self.bus_id, self.number if short else 0
+        known = BUS_ID.fullmatch(self.bus_id) and not re.search(alike, self.name)
+        return (self.host, self.bus_id, self.number if short else 0) if known else None
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def _system_of(run: Run, name: str | None) -> tuple[System | None, str]:
 def _verdict(
     kind: Case, rows: Sequence[Observed], part: Callable[[int], System] | None, facts: RunFacts, fit: CurveFit | None
 ) -> CurveVerdict:
-    """Return the verdict of a curve against the part of a system that its ranks use; never an error, whatever it holds."""
+    """Return the verdict of a curve against its part of a system; never an error, whatever the run file holds."""
     rows = sorted(rows, key=lambda row: row.case.nbytes)
     unknown = CurveVerdict(kind.title, rows[0].implementation, Health.UNKNOWN, ())
     if not all(row.case.nbytes for row in rows):
