@@ -55,12 +55,12 @@ def _how_to_name_it(run: Run) -> str:
     named = _NAMED.fullmatch(topology.name)
     unknown = trimmed(run)
     nodes = int(named["nodes"] or 1) if named and not unknown else None
-    found = matching(named["gpu"], topology.ranks, nodes) if named and topology.ranks else []
+    found = matching(named["gpu"], run, nodes) if named and topology.ranks else []
     missing = f"; {unknown}" if unknown and not (found and found[0][1].is_rack) else ""
     if not named or not found:
         return f"name it with --on SYSTEM (see `collbench list`) or --on FILE.toml{missing}"
     (first, system), *others = found
-    nodes = _nodes_on(system, topology.ranks, nodes) or 1
+    nodes = _nodes_on(system, run, nodes) or 1
     spread = f" --nodes {nodes}" if nodes > 1 else ""
     same = f", or with the same GPUs: {', '.join(name for name, _ in others)}" if others else ""
     return f"for {named[0]} name it with --on {first}{spread}{same}{missing}"
@@ -70,20 +70,23 @@ _NAMED = re.compile(r"\d+ x (?P<gpu>[\w /-]+?)(?: on (?P<nodes>\d{1,6}) nodes)?"
 _FORM, _MEMORY = re.compile(r"SXM\d?|PCIE|NVL"), re.compile(r"\d+GB")
 
 
-def matching(gpu: str, ranks: int, nodes: int | None) -> list[tuple[str, System]]:
-    """Return the presets of such GPUs that have room for the ranks on so many nodes; those that they fill first."""
-    found = []
+def matching(gpu: str, run: Run, nodes: int | None) -> list[tuple[str, System]]:
+    """Return the presets of such GPUs that have room for a run on so many nodes; those that its ranks fill first."""
+    found, ranks = [], run.header.topology.ranks
     for name in files.names():
         system = files.load(name)
-        spread = _nodes_on(system, ranks, nodes) or -(-ranks // system.gpus)
+        spread = _nodes_on(system, run, nodes) or -(-ranks // system.gpus)
         if _same(gpu, system.gpu) and ranks <= spread * system.gpus and (system.nics or spread == 1):
             found.append((ranks != spread * system.gpus, name, system))
     return [(name, system) for _, name, system in sorted(found, key=lambda preset: preset[:2])]
 
 
-def _nodes_on(system: System, ranks: int, stated: int | None) -> int | None:
-    """Return over how many nodes ranks are spread: as stated; where hosts are trays, the least racks that hold them."""
-    return -(-ranks // system.gpus) if system.is_rack else stated
+def _nodes_on(system: System, run: Run, stated: object) -> int | None:
+    """Return over how many nodes ranks are spread: as stated; of racks as few as hold them, or as NCCL's log tells."""
+    if not system.is_rack:
+        return stated if type(stated) is int else None
+    racks = run.header.topology.rest.get("racks")
+    return max(-(-run.header.topology.ranks // system.gpus), racks if type(racks) is int else 0)
 
 
 def _same(gpu: str, preset: str) -> bool:
@@ -141,8 +144,8 @@ def sized(system: System, ranks: int, nodes: int | None = None) -> System:
 
 def stated_nodes(system: System | None, run: Run) -> int | None:
     """Return the nodes that the ranks of a run are spread over, where they may lie so on the system; else None."""
-    stated, ranks = run.header.topology.rest.get("nodes"), run.header.topology.ranks
-    nodes = _nodes_on(system, ranks, stated if type(stated) is int else None) if system else None
+    ranks = run.header.topology.ranks
+    nodes = _nodes_on(system, run, run.header.topology.rest.get("nodes")) if system else None
     if not system or not nodes or nodes < 1 or (nodes > 1 and not system.nics):
         return None
     return nodes if ranks % nodes == 0 and ranks // nodes <= system.gpus else None

@@ -52,10 +52,9 @@ class Device:
 
     @property
     def gpu(self) -> Hashable:
-        """What tells its GPU from others: host and bus id; None where these do not tell it.
+        """What tells its GPU from others; None where that is not known, as of MIG slices, which have a GPU's bus id.
 
         A bus number alone tells little: all GH200 of a host have the same, and all GPUs of an Azure machine have 0.
-        MIG slices have the bus id of their GPU.
         """
         short = self.bus_id.startswith("0x")
         alike = r"\bMIG\b|\bG[BH]\d" if short else r"\bMIG\b"
@@ -72,6 +71,7 @@ class Machine:
     platform: str = "gpu"
     host: str = ""
     nodes: int | None = None
+    racks: int | None = None  # whose hosts NVLinks join
     listed: int | None = None  # of its ranks, where a list leaves some out
     shared: Sharing | None = None
     versions: tuple[tuple[str, str], ...] = ()
@@ -254,22 +254,21 @@ def machine_of(
     platform: str,
     versions: Mapping[str, str],
     environment: Mapping[str, str],
-    whole: bool = False,
+    racks: int = 0,
 ) -> Machine:
-    """Return the machine of a list of devices, with the variables of the environment that change measurements.
+    """Return the machine of a list of ranks' devices, with the variables of the environment that change measurements.
 
-    The list does not tell the number of nodes where it lacks ranks, unless it is `whole` with an entry for each
-    process, nor where hosts are trays of a rack.
+    The list does not tell the number of nodes where it lacks ranks, nor where hosts are trays of a rack.
     """
     communicator = [device for device in devices if device.group == devices[0].group]
-    whole = whole or len(communicator) >= ranks
+    whole = len(communicator) >= ranks
     hosts = list(dict.fromkeys(device.host for device in communicator))
     trays = len(hosts) > 1 and any(re.search(TRAYS, device.name) for device in devices)
     nodes = len(hosts) if whole and not trays else 0
     gpus = {device.gpu or number: device for number, device in enumerate(devices)}
     shared = Sharing(len(devices), len(gpus)) if len(gpus) < len(devices) else None
     names = Counter(gpu.name or "GPU" for gpu in gpus.values())
-    if len(names) == 1 and not shared:  # the list may be trimmed, or have an entry for each process only
+    if len(names) == 1 and not shared:  # the list may be trimmed
         names = Counter({next(iter(names)): max(ranks, len(devices))})
     what = " + ".join(f"{count} x {name}" for name, count in names.items()) or f"{ranks} x unknown GPU"
     if shared:
@@ -281,6 +280,7 @@ def machine_of(
         name=what + (f" on {nodes} nodes" if nodes > 1 else ""),
         host=hosts[0] if hosts else "",
         nodes=nodes or None,
+        racks=racks or None,
         listed=None if whole else len(communicator) or None,
         shared=shared,
         versions=tuple(sorted((name, version) for name, version in versions.items() if version)),
@@ -334,7 +334,7 @@ class Imported:
                 platform=machine.platform,
                 ranks=machine.ranks,
                 shared=bool(machine.shared),
-                rest={name: value for name in ("nodes", "listed") if (value := getattr(machine, name))},
+                rest={name: value for name in ("nodes", "racks", "listed") if (value := getattr(machine, name))},
             ),
             sweep=SweepPart(
                 collectives=tuple(collective.name for collective in self.collectives),

@@ -6,6 +6,7 @@ It has bare inf and nan, and is cut short where the program was; both are mended
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -139,7 +140,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     settings = [setting.partition("=") for setting in as_texts(fields.get("env"))]
     environment = {name: value for name, _, value in settings}
     versions = {library: dotted_version(code)}
-    machine = machine_of(list(map(_device, devices)), ranks, platform, versions, environment, whole=True)
+    machine = machine_of(_listed(devices, ranks), ranks, platform, versions, environment)
     results = make_results(
         source.name,
         _rows(entries, config, word, left_out),
@@ -171,6 +172,13 @@ def _count_ranks(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]
     """Return processes times threads times GPUs: the devices that are listed may be one for each process only."""
     processes = len({(str(device.get("hostname")), str(device.get("pid"))) for device in devices})
     return processes * (whole(config.get("nthreads")) or 0) * (whole(config.get("ngpus")) or 0) or None
+
+
+def _listed(entries: Sequence[Mapping[str, Any]], ranks: int) -> list[Device]:
+    """Return the devices of all ranks; where an entry stands for a process with several, the others have no bus id."""
+    devices = list(map(_device, entries))
+    others = [replace(device, bus_id="") for device in devices]
+    return devices + others * (ranks // max(1, len(devices)) - 1)
 
 
 def _device(entry: Mapping[str, Any]) -> Device:
