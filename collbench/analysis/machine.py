@@ -82,10 +82,11 @@ def matching(gpu: str, run: Run, nodes: int | None) -> list[tuple[str, System]]:
 
 
 def _nodes_on(system: System, run: Run, stated: object) -> int | None:
-    """Return over how many nodes ranks are spread: as stated; of racks as few as hold them, or as NCCL's log tells."""
+    """Return over how many nodes ranks are spread: as stated; of racks as few as hold them, or as their fabrics tell."""
     if not system.is_rack:
         return stated if type(stated) is int else None
-    racks = run.header.topology.rest.get("racks")
+    topology = discovered(run)
+    racks = run.header.topology.rest.get("racks") or len({gpu.fabric for gpu in topology.gpus} if topology else ())
     return max(-(-run.header.topology.ranks // system.gpus), racks if type(racks) is int else 0)
 
 

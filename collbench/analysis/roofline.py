@@ -11,7 +11,7 @@ from statistics import median
 
 import msgspec
 
-from collbench.analysis.machine import discovered, machine, sized, stated_nodes
+from collbench.analysis.machine import machine, sized, stated_nodes
 from collbench.cases import Case
 from collbench.errors import UsageError
 from collbench.model.schedule import SCHEDULES
@@ -133,8 +133,7 @@ def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | Me
         raise UsageError(f"nothing says over which links a {case.collective.name} goes; see --view latency")
     system = described(run)
     if not system:
-        topology = discovered(run)
-        if topology and not topology.gpus:
+        if run.header.topology.platform == "cpu":
             raise UsageError(
                 "ranks on CPUs are bound by memory beyond their caches alone, and no message was that large"
             )

@@ -245,7 +245,7 @@ class Judge:
         run = Run(Path("this check"), header, (), True)
         system, nodes, why = placed(run, against.on, against.nodes)
         facts = RunFacts.of(run, why)
-        if system or not measured:
+        if system or not measured or against.on:
             name = f"the model of {system.title}" if system else ""
             return cls(test, name, system=system, nodes=nodes, facts=facts)
         folder = baselines.folder_of(header)
