@@ -116,7 +116,7 @@ class CheckResult:
     disturbed: int = 0  # rows that were not counted, since their ranks were off their cores
     rows: int = 0  # that were measured
     shared: bool = False  # whether another program ran on the cores of the ranks
-    nodes: int | None = 1  # None: not known
+    nodes: int = 1  # 0: not known
     rounds: int = 1
     seconds: float = math.nan  # that it took
     hint: str = ""  # what to do for a better answer

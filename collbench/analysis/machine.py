@@ -26,10 +26,9 @@ def machine(run: Run, name: str | None) -> System:
 
 
 def placed(run: Run, name: str | None, nodes: int | None) -> tuple[System | None, int | None, str]:
-    """Return the system of a run, and the nodes that its ranks are spread over, as the user or the run file says.
+    """Return the system of a run, its nodes as the user or the run says, and why one of them is not known.
 
-    The third is why the system is not known, or that the number of nodes is assumed.  UsageError if there is no system
-    of that name.
+    UsageError if there is no system of that name.
     """
     if name:
         files.load(name)
@@ -43,51 +42,48 @@ def placed(run: Run, name: str | None, nodes: int | None) -> tuple[System | None
 
 def trimmed(run: Run) -> str:
     """Return a sentence on a foreign log that lists some of its ranks only; empty for any other run."""
-    listed, ranks = run.header.topology.rest.get("listed"), run.header.topology.ranks
-    if type(listed) is not int:
-        return ""
-    return f"the list of ranks is trimmed ({listed} of {ranks}): the number of nodes is not known; give --nodes N"
+    listed = f"{run.header.topology.listed} of {run.header.topology.ranks}"
+    why = f"the list of ranks is trimmed ({listed}): the number of nodes is not known; give --nodes N"
+    return why if run.header.topology.listed else ""
 
 
 def _how_to_name_it(run: Run) -> str:
-    """Return what to give after --on: presets with the GPUs that the header of a foreign log names, if it names any."""
-    topology = run.header.topology
-    named = _NAMED.fullmatch(topology.name)
-    unknown = trimmed(run)
-    nodes = int(named["nodes"] or 1) if named and not unknown else None
-    found = matching(named["gpu"], run, nodes) if named and topology.ranks else []
-    missing = f"; {unknown}" if unknown and not (found and found[0][1].is_rack) else ""
-    if not named or not found:
-        return f"name it with --on SYSTEM (see `collbench list`) or --on FILE.toml{missing}"
-    (first, system), *others = found
-    nodes = _nodes_on(system, run, nodes) or 1
+    """Return what to give after --on: presets with the GPUs that the header of a foreign log names, if it names any.
+
+    Those that the ranks fill come first.
+    """
+    named, ranks = _NAMED.fullmatch(run.header.topology.name), run.header.topology.ranks
+    found: list[tuple[bool, str, int]] = []
+    for name in files.names() if named and ranks else ():
+        system = files.load(name)
+        stated = _nodes_on(system, run)
+        nodes = stated or -(-ranks // system.gpus)
+        if named and _same(named["gpu"], system.gpu) and ranks <= nodes * system.gpus and (system.nics or nodes == 1):
+            found.append((ranks != nodes * system.gpus, name, stated))
+    (_, first, nodes), *others = sorted(found) or [(True, "SYSTEM (see `collbench list`) or --on FILE.toml", 0)]
+    what = f"for {named[0]} " if named and found else ""
     spread = f" --nodes {nodes}" if nodes > 1 else ""
-    same = f", or with the same GPUs: {', '.join(name for name, _ in others)}" if others else ""
-    return f"for {named[0]} name it with --on {first}{spread}{same}{missing}"
+    same = f", or with the same GPUs: {', '.join(name for _, name, _ in others)}" if others else ""
+    unknown = f"; {trimmed(run)}" if trimmed(run) and not nodes else ""
+    return f"{what}name it with --on {first}{spread}{same}{unknown}"
 
 
 _NAMED = re.compile(r"\d+ x (?P<gpu>[\w /-]+?)(?: on (?P<nodes>\d{1,6}) nodes)?")  # as formats/imported.py writes it
 _FORM, _MEMORY = re.compile(r"SXM\d?|PCIE|NVL"), re.compile(r"\d+GB")
 
 
-def matching(gpu: str, run: Run, nodes: int | None) -> list[tuple[str, System]]:
-    """Return the presets of such GPUs that have room for a run on so many nodes; those that its ranks fill first."""
-    found, ranks = [], run.header.topology.ranks
-    for name in files.names():
-        system = files.load(name)
-        spread = _nodes_on(system, run, nodes) or -(-ranks // system.gpus)
-        if _same(gpu, system.gpu) and ranks <= spread * system.gpus and (system.nics or spread == 1):
-            found.append((ranks != spread * system.gpus, name, system))
-    return [(name, system) for _, name, system in sorted(found, key=lambda preset: preset[:2])]
+def _nodes_on(system: System, run: Run) -> int:
+    """Return over how many nodes of a system the ranks of a run are spread, as its header says; 0: it does not say.
 
-
-def _nodes_on(system: System, run: Run, stated: object) -> int | None:
-    """Return over how many nodes ranks are spread: as stated; of racks as few as hold them, or as their fabrics tell."""
+    Where hosts are trays, these are the least racks that hold the ranks, or more where their fabrics tell.
+    """
+    record = run.header.topology
     if not system.is_rack:
-        return stated if type(stated) is int else None
+        named = _NAMED.fullmatch(record.name)
+        return max(0, record.nodes or int((named and named["nodes"]) or 0))
     topology = discovered(run)
-    racks = run.header.topology.rest.get("racks") or len({gpu.fabric for gpu in topology.gpus} if topology else ())
-    return max(-(-run.header.topology.ranks // system.gpus), racks if type(racks) is int else 0)
+    fabrics = {gpu.fabric for gpu in topology.gpus} if topology else ()
+    return max(-(-record.ranks // system.gpus), record.racks, len(fabrics))
 
 
 def _same(gpu: str, preset: str) -> bool:
@@ -145,11 +141,10 @@ def sized(system: System, ranks: int, nodes: int | None = None) -> System:
 
 def stated_nodes(system: System | None, run: Run) -> int | None:
     """Return the nodes that the ranks of a run are spread over, where they may lie so on the system; else None."""
-    ranks = run.header.topology.ranks
-    nodes = _nodes_on(system, run, run.header.topology.rest.get("nodes")) if system else None
-    if not system or not nodes or nodes < 1 or (nodes > 1 and not system.nics):
+    nodes, ranks = _nodes_on(system, run) if system else 0, run.header.topology.ranks
+    if not system or not nodes or ranks % nodes or ranks // nodes > system.gpus or (nodes > 1 and not system.nics):
         return None
-    return nodes if ranks % nodes == 0 and ranks // nodes <= system.gpus else None
+    return nodes
 
 
 def remarks(run: Run) -> tuple[str, ...]:

@@ -273,7 +273,7 @@ class Judge:
             curves=tuple(curves),
             shared=shared,
             correctness=rounds.correctness,
-            nodes=self.nodes or nodes_of(rounds.header),
+            nodes=self.nodes or rounds.header.topology.nodes,
             disturbed=sum(row.disturbed for row in rounds.results),
             rows=len(rounds.results),
             rounds=rounds.count,
@@ -319,13 +319,6 @@ class Judge:
         except CollbenchError as error:
             return replace(result, hint=f"not stored for the next check: {error}")
         return replace(result, hint=f"stored for the next check: {path.parent}") if path else result
-
-
-def nodes_of(header: Header) -> int | None:
-    """Return how many nodes a run had; None where its header does not say."""
-    stated = header.topology.rest.get("nodes")
-    hosts = {gpu.host for gpu in header.topology.gpus}
-    return stated if type(stated) is int else len(hosts) or (None if header.imported.tests else 1)
 
 
 def read_reference(path: Path) -> Expectation:

@@ -71,8 +71,8 @@ class Machine:
     platform: str = "gpu"
     host: str = ""
     nodes: int | None = None
-    racks: int | None = None  # whose hosts NVLinks join
-    listed: int | None = None  # of its ranks, where a list leaves some out
+    racks: int = 0  # whose hosts NVLinks join; 0: not known
+    listed: int = 0  # of its ranks, where a list leaves some out
     shared: Sharing | None = None
     versions: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
@@ -280,8 +280,8 @@ def machine_of(
         name=what + (f" on {nodes} nodes" if nodes > 1 else ""),
         host=hosts[0] if hosts else "",
         nodes=nodes or None,
-        racks=racks or None,
-        listed=None if whole else len(communicator) or None,
+        racks=racks,
+        listed=0 if whole else len(communicator),
         shared=shared,
         versions=tuple(sorted((name, version) for name, version in versions.items() if version)),
         variables=tuple(relevant.items()),
@@ -334,7 +334,9 @@ class Imported:
                 platform=machine.platform,
                 ranks=machine.ranks,
                 shared=bool(machine.shared),
-                rest={name: value for name in ("nodes", "racks", "listed") if (value := getattr(machine, name))},
+                nodes=machine.nodes or 0,
+                listed=machine.listed,
+                racks=machine.racks,
             ),
             sweep=SweepPart(
                 collectives=tuple(collective.name for collective in self.collectives),

@@ -1,4 +1,4 @@
-"""What a node is, and that ranks share a GPU, is decided by the machine: of logs of nccl-tests, and of measured runs."""
+"""The machine decides what a node is, and whether ranks share a GPU: of logs of nccl-tests, and of measured runs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -157,7 +157,7 @@ def test_of_a_trimmed_list_the_number_of_nodes_is_not_known_and_that_is_said() -
         assert any("trimmed" in note for note in analysed(SafeRun("log", run, (), run.results), "dgx-h100").notes), kept
         stated = checked(run, on="dgx-h100", nodes=4)
         assert (stated.nodes, stated.hint) == (4, ""), kept
-        assert checked(run).nodes is None, kept
+        assert checked(run).nodes == 0, kept
     rack = imported(log("NVIDIA GB200", 18, 4, kept=(0, 71)))
     assert "--nodes" not in hint(rack), "one holds them all"
 
