@@ -139,10 +139,10 @@ def sized(system: System, ranks: int, nodes: int | None = None) -> System:
     return system.part(ranks // nodes).of(nodes)
 
 
-def stated_nodes(system: System | None, run: Run) -> int | None:
+def stated_nodes(system: System, run: Run) -> int | None:
     """Return the nodes that the ranks of a run are spread over, where they may lie so on the system; else None."""
-    nodes, ranks = _nodes_on(system, run) if system else 0, run.header.topology.ranks
-    if not system or not nodes or ranks % nodes or ranks // nodes > system.gpus or (nodes > 1 and not system.nics):
+    nodes, ranks = _nodes_on(system, run), run.header.topology.ranks
+    if not nodes or ranks % nodes or ranks // nodes > system.gpus or (nodes > 1 and not system.nics):
         return None
     return nodes
 

@@ -249,12 +249,7 @@ def require_ranks(name: str, hints: Hints, ranks: int | None, why: str) -> int:
 
 
 def machine_of(
-    devices: Sequence[Device],
-    ranks: int,
-    platform: str,
-    versions: Mapping[str, str],
-    environment: Mapping[str, str],
-    racks: int = 0,
+    devices: Sequence[Device], ranks: int, platform: str, versions: Mapping[str, str], environment: Mapping[str, str]
 ) -> Machine:
     """Return the machine of a list of ranks' devices, with the variables of the environment that change measurements.
 
@@ -280,7 +275,6 @@ def machine_of(
         name=what + (f" on {nodes} nodes" if nodes > 1 else ""),
         host=hosts[0] if hosts else "",
         nodes=nodes or None,
-        racks=racks,
         listed=0 if whole else len(communicator),
         shared=shared,
         versions=tuple(sorted((name, version) for name, version in versions.items() if version)),

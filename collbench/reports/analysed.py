@@ -1,9 +1,8 @@
 """What the analyses say of a run: its machine as a system, the fit of each curve, and whether its numbers are right."""
 
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,12 +74,13 @@ def analysed(safe: SafeRun, system_name: str | None) -> AnalysedRun:
         notes = [*facts.caveats, *(f"{setting} was set" for setting in settings(facts))]
     except Exception:  # any type may stand in a foreign header
         facts, notes = RunFacts({}, (), why_not), []
-    nodes = stated_nodes(system, safe.run)
-    notes += [trimmed(safe.run)] if system and not nodes and trimmed(safe.run) else []
-    part = partial(sized, system, nodes=nodes) if system else None
+    nodes = stated_nodes(system, safe.run) if system else 0
+    if system and nodes:
+        system = sized(system, safe.run.header.topology.ranks, nodes)
+    notes += [trimmed(safe.run)] if nodes is None and trimmed(safe.run) else []
     fit_of = {(curve.case, curve.implementation): curve.fit for curve in fits}
     verdicts = [
-        _verdict(kind, samples, part, facts, fit_of.get((kind, name))) for (kind, name), samples in judged.items()
+        _verdict(kind, samples, system, facts, fit_of.get((kind, name))) for (kind, name), samples in judged.items()
     ]
     if len(rows) > len(judged):
         notes.append(f"{len(rows) - len(judged)} more curves are not judged here; `collbench diagnose` judges them all")
@@ -110,15 +110,15 @@ def _system_of(run: Run, name: str | None) -> tuple[System | None, str]:
 
 
 def _verdict(
-    kind: Case, rows: Sequence[Observed], part: Callable[[int], System] | None, facts: RunFacts, fit: CurveFit | None
+    kind: Case, rows: Sequence[Observed], system: System | None, facts: RunFacts, fit: CurveFit | None
 ) -> CurveVerdict:
-    """Return the verdict of a curve against its part of a system; never an error, whatever the run file holds."""
+    """Return the verdict of a curve against the system; never an error, whatever the run file holds."""
     rows = sorted(rows, key=lambda row: row.case.nbytes)
     unknown = CurveVerdict(kind.title, rows[0].implementation, Health.UNKNOWN, ())
     if not all(row.case.nbytes for row in rows):
         return unknown._replace(because=("a size of no bytes has no bandwidth to judge",))
     try:
-        diagnosis = diagnose(rows, part(kind.ranks) if part else None, facts)
+        diagnosis = diagnose(rows, sized(system, kind.ranks) if system else None, facts)
         whole_fit = fit if fit and len(fit.sizes) == len(rows) else None
         because = tuple(map(safe_text, _because(diagnosis, whole_fit)))
         return unknown._replace(verdict=diagnosis.verdict, because=because)
