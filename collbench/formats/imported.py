@@ -17,6 +17,7 @@ from collbench.formats.source import GREATEST, MOST_RANKS, clean
 from collbench.results import Note, Reported, Result, by_key
 from collbench.results.facts import Sharing
 from collbench.runfile.environment import variables
+from collbench.runfile.header import Device as Gpu
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
 from collbench.topology.products import TRAYS
 
@@ -74,6 +75,7 @@ class Machine:
     racks: int = 0  # whose hosts NVLinks join; 0: not known
     listed: int = 0  # of its ranks, where a list leaves some out
     shared: Sharing | None = None
+    sharing: tuple[Device, ...] = ()  # of each rank, if ranks share GPUs and all are listed
     versions: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
 
@@ -277,6 +279,7 @@ def machine_of(
         nodes=nodes or None,
         listed=0 if whole else len(communicator),
         shared=shared,
+        sharing=tuple(sorted(devices, key=lambda device: device.rank)) if shared and whole else (),
         versions=tuple(sorted((name, version) for name, version in versions.items() if version)),
         variables=tuple(relevant.items()),
     )
@@ -316,6 +319,10 @@ class Imported:
         machine = first.machine
         reductions = dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)
         names = [part.name for part in fields(ForeignTest)]
+        gpus = {
+            device.gpu or device.rank: Gpu(name=device.name, host=device.host, bus_id=f"{device.bus_id}.0")
+            for device in machine.sharing
+        }
         return Header(
             collbench=__version__,
             command=tuple(command),
@@ -328,6 +335,8 @@ class Imported:
                 platform=machine.platform,
                 ranks=machine.ranks,
                 shared=bool(machine.shared),
+                gpus=tuple(gpus.values()),
+                places=tuple(list(gpus).index(device.gpu or device.rank) for device in machine.sharing),
                 nodes=machine.nodes or 0,
                 listed=machine.listed,
                 racks=machine.racks,
