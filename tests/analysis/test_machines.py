@@ -12,6 +12,7 @@ from collbench.analysis.machine import machine, placed, sized, stated_nodes
 from collbench.analysis.roofline import roofline
 from collbench.api.reading import Diagnosed
 from collbench.errors import UsageError
+from collbench.formats.nccl_tests_write import devices
 from collbench.reports.analysed import analysed
 from collbench.reports.sanitize import SafeRun
 from collbench.results import Observed
@@ -19,7 +20,7 @@ from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from collbench.topology import files
 from tests.conftest import ROOT
-from tests.formats.goldens import parsed, run_of
+from tests.formats.goldens import DATA, golden_tests, parsed, run_of
 
 SHARED = ROOT / "results" / "nvidia-h100-1-gpu-4-ranks"
 GIB = 2**30
@@ -229,3 +230,31 @@ def test_ranks_that_share_a_gpu_are_held_against_a_run_of_as_many_gpus(tmp_path:
         for reference in texts:
             result = checked(tmp_path / name, reference=tmp_path / reference)
             assert result.status is (Status.OK if name == reference else Status.UNKNOWN), (name, reference)
+
+
+def test_slices_of_a_gpu_are_held_against_no_system_either() -> None:
+    """In a measured run, whose header says that they are; a log has only their names."""
+    gpus = [{"name": "H100 MIG 1g.10gb", "uuid": f"MIG-{number}"} for number in range(2)]
+    header = Header.from_json({"topology": {"platform": "gpu", "ranks": 2, "gpus": gpus}})
+    run = replace(two("0000:05:00 0000:06:00"), header=header)
+    result = checked(run, on="dgx-h100")
+    assert result.status is Status.UNKNOWN
+    assert "MIG slices" in result.curves[0].remark
+
+
+def test_a_list_in_json_is_whole_though_a_process_has_one_entry_for_several_ranks() -> None:
+    (test,) = golden_tests("json_v1_misspelled.json")
+    assert (test.machine.ranks, test.machine.nodes, test.machine.listed) == (8, 2, 0)
+    text = (DATA / "json_v1_misspelled.json").read_text()
+    text = text.replace('"nthreads": 2, "ngpus": 2', '"nthreads": 1, "ngpus": 1').replace('"     5"', '"0"')
+    for hosts, shared in (("n2", False), ("n1", True)):
+        (test,) = parsed(text.replace('"n2"', f'"{hosts}"'))
+        assert (test.machine.ranks, bool(test.machine.shared)) == (2, shared)
+
+
+def test_ranks_that_share_gpus_share_them_still_when_they_are_exported() -> None:
+    listed = [
+        device(rank, "a", 0, f"0000:{bus}:00", "NVIDIA H100") for rank, bus in enumerate(("05", "05", "16", "16"))
+    ]
+    header = imported("".join([*listed, *rows(4, HEALTHY)])).header
+    assert [entry["device_hex"][5:7] for entry in devices(header, 4)] == ["05", "05", "16", "16"]
