@@ -146,7 +146,7 @@ def test_all_that_holds_times_against_a_system_takes_the_nodes_of_the_log() -> N
 
 def test_of_a_trimmed_list_the_number_of_nodes_is_not_known_and_that_is_said() -> None:
     gpu = "NVIDIA H100 80GB HBM3"
-    for kept in ((0, 7, 8, 15), (0, 15), (15,), tuple(range(8)), (*range(4), 15)):
+    for kept in ((0, 7, 8, 15), (15,), tuple(range(8))):
         run = imported(log(gpu, 2, 8, kept=kept), 16)
         assert "nodes" not in run.header.topology.to_json(), kept
         assert "trimmed" in hint(run), kept
@@ -257,4 +257,4 @@ def test_ranks_that_share_gpus_share_them_still_when_they_are_exported() -> None
         device(rank, "a", 0, f"0000:{bus}:00", "NVIDIA H100") for rank, bus in enumerate(("05", "05", "16", "16"))
     ]
     header = imported("".join([*listed, *rows(4, HEALTHY)])).header
-    assert [entry["device_hex"][5:7] for entry in devices(header, 4)] == ["05", "05", "16", "16"]
+    assert [entry["device_hex"][5:7] for entry in devices(header, 4)] == buses
