@@ -26,10 +26,7 @@ def machine(run: Run, name: str | None) -> System:
 
 
 def placed(run: Run, name: str | None, nodes: int | None) -> tuple[System | None, int | None, str]:
-    """Return the system of a run, its nodes as the user or the run says, and why one of them is not known.
-
-    UsageError if there is no system of that name.
-    """
+    """Return the system of a run, its nodes, and why one of them is not known; UsageError if no system has the name."""
     if name:
         files.load(name)
     try:
@@ -48,10 +45,7 @@ def trimmed(run: Run) -> str:
 
 
 def _how_to_name_it(run: Run) -> str:
-    """Return what to give after --on: presets with the GPUs that the header of a foreign log names, if it names any.
-
-    Those that the ranks fill come first.
-    """
+    """Return what to give after --on: presets with the GPUs that a foreign log names, those that it fills first."""
     named, ranks = _NAMED.fullmatch(run.header.topology.name), run.header.topology.ranks
     found: list[tuple[bool, str, int]] = []
     for name in files.names() if named and ranks else ():
@@ -73,10 +67,7 @@ _FORM, _MEMORY = re.compile(r"SXM\d?|PCIE|NVL"), re.compile(r"\d+GB")
 
 
 def _nodes_on(system: System, run: Run) -> int:
-    """Return over how many nodes of a system the ranks of a run are spread, as its header says; 0: it does not say.
-
-    Where hosts are trays, these are the least racks that hold the ranks, or more where their fabrics tell.
-    """
+    """Return how many nodes of a system a run is on, 0 if unknown; of racks the least that hold it, or its fabrics."""
     record = run.header.topology
     if not system.is_rack:
         named = _NAMED.fullmatch(record.name)

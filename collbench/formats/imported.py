@@ -253,10 +253,7 @@ def require_ranks(name: str, hints: Hints, ranks: int | None, why: str) -> int:
 def machine_of(
     devices: Sequence[Device], ranks: int, platform: str, versions: Mapping[str, str], environment: Mapping[str, str]
 ) -> Machine:
-    """Return the machine of a list of ranks' devices, with the variables of the environment that change measurements.
-
-    The list does not tell the number of nodes where it lacks ranks, nor where hosts are trays of a rack.
-    """
+    """Return the machine of a list of devices; its nodes are unknown if the list lacks ranks, or hosts are trays."""
     communicator = [device for device in devices if device.group == devices[0].group]
     whole = len(communicator) >= ranks
     hosts = list(dict.fromkeys(device.host for device in communicator))
@@ -319,10 +316,7 @@ class Imported:
         machine = first.machine
         reductions = dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)
         names = [part.name for part in fields(ForeignTest)]
-        gpus = {
-            device.gpu or device.rank: Gpu(name=device.name, host=device.host, bus_id=f"{device.bus_id}.0")
-            for device in machine.sharing
-        }
+        gpus = {device.gpu or device.rank: device for device in machine.sharing}
         return Header(
             collbench=__version__,
             command=tuple(command),
@@ -335,7 +329,7 @@ class Imported:
                 platform=machine.platform,
                 ranks=machine.ranks,
                 shared=bool(machine.shared),
-                gpus=tuple(gpus.values()),
+                gpus=tuple(Gpu(name=gpu.name, host=gpu.host, bus_id=f"{gpu.bus_id}.0") for gpu in gpus.values()),
                 places=tuple(list(gpus).index(device.gpu or device.rank) for device in machine.sharing),
                 nodes=machine.nodes or 0,
                 listed=machine.listed,
