@@ -40,7 +40,7 @@ def placed(run: Run, name: str | None, nodes: int | None) -> tuple[System | None
 def trimmed(run: Run) -> str:
     """Return a sentence on a foreign log that lists some of its ranks only; empty for any other run."""
     listed = f"{run.header.topology.listed} of {run.header.topology.ranks}"
-    why = f"the list of ranks is trimmed ({listed}): the number of nodes is not known; give --nodes N"
+    why = f"the list of ranks is trimmed ({listed}): the number of nodes is not known; give --nodes N (NVL72: racks)"
     return why if run.header.topology.listed else ""
 
 
