@@ -404,18 +404,23 @@ DIRECT = {
 }
 
 
-DIRECT_CHANNELS, PCIE_CHANNELS = 32, 4
-"""Channels that messages sent straight share, and where GPUs meet over PCIe."""
-DIRECT_PART = 64 << 10
-"""Bytes of a message for every further channel that it has, in releases that do not give it all at once."""
+DIRECT_CHANNELS, PCIE_CHANNELS = (32, 32), (4, 2)
+"""Channels that messages sent straight share, and the most of one message; and where GPUs meet over PCIe."""
+LEAST_PART, MOST_PART = 64 << 10, 16 << 20
+"""Bytes of a message on each of its channels: less has fewer channels, more has twice as many (`addP2pToPlan`)."""
 
 
 def _direct_lanes(system: System, messages: int, constants: Constants) -> Floats:
-    """Return the bytes/s of the array that the channels of so many messages pass on, the one to itself included."""
-    part = DIRECT_PART if release(system.nccl).p2p_parts else 1
-    most = PCIE_CHANNELS if system.meets_over_pcie else DIRECT_CHANNELS
-    channels = np.clip(SIZES / messages // part, 1, max(1, most / messages)) * messages
-    return np.asarray(channels * constants[f"lane_direct{place(system)}"], np.float64)
+    """Return the bytes/s of the array that the channels of so many messages pass on, the one to itself included.
+
+    A message has a power of two of the channels, so that those to all ranks have their own; a large one shares them.
+    """
+    every, most = PCIE_CHANNELS if system.meets_over_pcie else DIRECT_CHANNELS
+    share, nbytes = max(1.0, 2.0 ** np.floor(np.log2(every / system.ranks))), SIZES / messages
+    channels = np.clip(share * 2.0 ** np.ceil(np.log2(nbytes / share / MOST_PART)), share, most)
+    if release(system.nccl).p2p_parts:
+        channels = np.clip(nbytes // LEAST_PART, 1, channels)
+    return np.asarray(channels * messages * constants[f"lane_direct{place(system)}"], np.float64)
 
 
 def _direct_terms(system: System, direct: Direct, constants: Constants) -> Terms:
@@ -426,16 +431,17 @@ def _direct_terms(system: System, direct: Direct, constants: Constants) -> Terms
         # The first bytes come as a ring's with LL do.
         filling = constants[f"start{place(system)}"] + constants[f"step_ll{place(system)}"] + constants["direct"]
         filling += constants["peer"] * near
+        reached = _direct_inside(system, constants)
     else:
         filling = constants["first"]
+        reached = min(_direct_outside(system, constants), _direct_inside(system, constants))
     kappa_direct = constants["kappa_direct"] if direct.to_all else constants["kappa_pair"]
     eager, later = alpha_net(system, 1, constants) if system.nodes > 1 else (0.0, 0.0)
     post = constants["post_slingshot"] if transport(system) == "slingshot" else constants["post_net"]
-    reached = min(_direct_outside(system, constants), _direct_inside(system, constants))
     zeros = np.zeros_like(SIZES)
     through = zeros + 1 / per_byte
     if system.nodes == 1:
-        through = _slower(through, _direct_lanes(system, peers + 1, constants))
+        through = _slower(through, _direct_lanes(system, system.ranks if direct.to_all else 1, constants))
     return Terms(
         issue=issue(system, zeros, constants) + driven(system) * constants["post"] * peers,
         launch=launch(system, constants),
