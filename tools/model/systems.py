@@ -234,5 +234,7 @@ def one_node() -> Iterator[Published]:
         rows = tuple((int(nbytes), median(times) * 1e-6) for nbytes, *times in series["points"])
         name = f"{series['system']}_{ranks}gpu_1n_{collective}_{series['dtype']}_{release}_{series['folder']}"
         part = replace(system.part(ranks) if ranks < system.gpus else system, nccl=release)
+        if series["dtype"] == "int8" and COLLECTIVES[collective].reduces:  # which switches do not add
+            part = replace(part, nvls=False)
         quality = ("degraded" if ranks > 2 else "care") if series["system"] in SICK else "healthy"
         yield Published(name, machine, part, collective, quality, rows, ())
