@@ -36,7 +36,7 @@ def test_smaller_messages_have_a_share_of_the_channels_so_a_few_gpus_reach_less(
         (A100, 128 << 20, {2: 151, 4: 176, 8: 183}),
     ):
         for ranks, reached in published.items():
-            assert busbw(system, "alltoall", ranks, nbytes) == pytest.approx(reached, rel=0.1), (ranks, nbytes)
+            assert busbw(system, "alltoall", ranks, nbytes) == pytest.approx(reached, rel=0.15), (ranks, nbytes)
 
 
 def test_a_message_to_the_next_rank_alone_has_more_channels_the_larger_it_is_and_the_fewer_the_ranks_are() -> None:
