@@ -23,7 +23,7 @@ With POOLED and FEW so chosen that bands made without a machine hold nine of ten
 """
 POOLED = 8
 """Machines that all kinds of a family count as, beside those of the kind itself: few machines are a narrow sample."""
-FEW = 0.4
+FEW = 0.3
 """By how much of itself a band is wider for a kind of no machines; falls with their number."""
 NVLINK = ("one node", "one node, before Hopper", "one node, Blackwell")
 NVLS = "one node, NVLS"
