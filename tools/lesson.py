@@ -1,4 +1,4 @@
-"""The numbers of runs in pages, docs/lesson.md, and times of a GPU that the package brings, from the committed runs.
+"""The numbers of runs in pages, docs/lesson.md, and what the package brings of committed runs: times, chapters.
 
 `python -m tools.lesson` writes all of them anew.
 
@@ -20,7 +20,7 @@ from collbench.lesson.numbers import Numbers, ratio
 from collbench.results import family
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
-from tools import ROOT, lesson_page, lesson_scaling
+from tools import ROOT, lesson_chapters, lesson_page, lesson_scaling
 from tools.model import closed_forms as forms
 
 WRITTEN = ROOT / "docs" / "lesson.md"  # from the texts of `collbench lesson`
@@ -168,6 +168,7 @@ def rewritten(text: str, root: Path = ROOT) -> str:
 
 if __name__ == "__main__":
     ASSET.write_text(shipped())  # which the page's texts read
+    lesson_chapters.ASSET.write_text(lesson_chapters.written())
     WRITTEN.write_text(lesson_page.page())
     for page in PAGES:
         page.write_text(rewritten(page.read_text()))

@@ -17,7 +17,8 @@ import click
 import msgspec
 
 from collbench.api.measuring import measuring_session, resuming_session
-from collbench.cli import _step_sessions, explain, step, sweep
+from collbench.cli import explain, sweep
+from collbench.cli._step_sessions import refuse_launcher
 from collbench.cli.options import HERE, PATH, option, out_option, sweep_request
 from collbench.cli.progress import LiveTable, waiting
 from collbench.cli.running import run_session
@@ -44,35 +45,16 @@ class Part:
     command: click.Command
     words: str  # behind `collbench`, as a user would type them
     session: Callable[[Options], Session]
-    here: bool = True  # measured, not predicted
 
 
 def _sweep_session(options: Options) -> Session:
     return measuring_session(sweep_request(options), lambda _: options["out"]).session
 
 
-def _parts() -> tuple[Part, ...]:
-    steps = step.command.commands
-    trained = "step strategies --strategy ring,asynchronous --slow-rank 1 --seeds 6"
-    return (
-        Part("sweep", sweep.command, "sweep --impl library,ladder -b 8 -e 8M -f 4", _sweep_session),
-        Part("explain", explain.command, "explain --impl ladder -b 2K -e 512K -f 256", explain.session),
-        Part("strategies", steps["strategies"], trained, lambda given: _step_sessions.strategies_session(given, None)),
-        Part(
-            "scale",
-            steps["scale"],
-            "step scale --on dgx-h100 --ranks 1,8..512 --compute 50ms --gradients 1G",
-            _step_sessions.scale_session,
-            here=False,
-        ),
-        Part(
-            "overlap",
-            steps["overlap"],
-            "step overlap --on dgx-h100 --ranks 64",
-            _step_sessions.overlap_session,
-            here=False,
-        ),
-    )
+PARTS = (
+    Part("sweep", sweep.command, "sweep --impl library,ladder -b 8 -e 8M -f 4", _sweep_session),
+    Part("explain", explain.command, "explain --impl ladder -b 2K -e 512K -f 256", explain.session),
+)
 
 
 class _Counted(LiveTable):
@@ -102,22 +84,22 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
     """Write a page that teaches when hand-written synchronisation wins, with numbers that are measured here.
 
     Measures the ladder of hand-written all-reduces and their traces, breaks kernels on purpose, and asks who notices;
-    that takes about a minute.  With RUNs (of sweep, explain, step) their numbers are used in place of measured ones.
+    that takes about a minute.  With RUNs (of sweep and explain) their numbers are used in place of measured ones.
     """
-    _step_sessions.refuse_launcher("lesson")
+    refuse_launcher("lesson")
     folder = out or FOLDER
     if fresh:
-        for part in () if runs else _parts():
+        for part in () if runs else PARTS:
             (folder / part.name / NAME).unlink(missing_ok=True)
         (folder / BREAKS).unlink(missing_ok=True)
     if runs:
         gathered = [read(run) for run in runs]
     else:
         gathered = []
-        for place, part in enumerate(_parts(), 1):
+        for place, part in enumerate(PARTS, 1):
             session = _opened(part, folder / part.name, on, ranks)
             there = "" if session else "  (there already)"
-            click.echo(f"{place}/{len(_parts())}  collbench {part.words}{there}", err=True)
+            click.echo(f"{place}/{len(PARTS)}  collbench {part.words}{there}", err=True)
             status = _measure(part, session) if session else 0
             if status:
                 click.echo("to go on from there, give the same command again", err=True)
@@ -133,7 +115,7 @@ def _measure(part: Part, session: Session) -> int:
     """Measure what a part lacks, without its table; the exit status of an interruption, else 0."""
     planned = len(list(session.sweep.cases())) * len(session.sweep.implementations)
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):  # noqa: PTH123
-        status = run_session(session, _Counted(part.words, planned if part.here else 0), quiet=not part.here)
+        status = run_session(session, _Counted(part.words, planned))
     if advice := disturbed_in_words(session.results):
         click.echo(advice, err=True)
     return status
@@ -142,19 +124,19 @@ def _measure(part: Part, session: Session) -> int:
 def _opened(part: Part, place: Path, on: str, ranks: int | None) -> Session | None:
     """Return the session that measures what is missing in a part's folder; None if nothing is."""
     found = _existing(place)
-    if found and part.here and ranks not in (None, found.header.topology.ranks):
+    if found and ranks not in (None, found.header.topology.ranks):
         raise UsageError(f"{found.path} has {found.header.topology.ranks} ranks; give another folder with --out")
     if found and found.whole:
         return None
     if found and part.command is sweep.command:
         return resuming_session(found.path)
     (place / NAME).unlink(missing_ok=True)
-    words = [*part.words[part.words.index("--") :].split(), "--out", str(place)]
-    if part.here:
-        platform = on_auto() if on == "auto" else on
-        cores = max(2, min(MOST_RANKS, len(os.sched_getaffinity(0))))
-        count = ranks or (cores if platform == "cpu" else None)
-        words += ["--on", platform, *(["--ranks", str(count)] if count else [])]
+    platform = on_auto() if on == "auto" else on
+    cores = max(2, min(MOST_RANKS, len(os.sched_getaffinity(0))))
+    count = ranks or (cores if platform == "cpu" else None)
+    words = [*part.words.split()[1:], "--out", str(place), "--on", platform]
+    if count:
+        words += ["--ranks", str(count)]
     return part.session(part.command.make_context(part.name, words).params)
 
 

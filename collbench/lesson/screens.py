@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from collbench.algorithms import implementations
 from collbench.errors import UsageError
-from collbench.lesson import elsewhere, table
-from collbench.lesson.chapters import chapters
-from collbench.lesson.content import HERE, Break, Code, Content, Formula, Question, Reason, Screen
+from collbench.lesson import asset, elsewhere, table
+from collbench.lesson.content import HERE, Break, Chapter, Code, Content, Formula, Question, Reason, Screen
 from collbench.lesson.numbers import NUMBER, Numbers, filled, nearest, titles
 from collbench.lesson.traces import trace
 from collbench.measure.disturbance import disturbed_in_words
@@ -144,7 +145,7 @@ def _from_traced(nbytes: int) -> float:
 
 
 def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), rendering: type[Renderer] = Renderer) -> Content:
-    """Return a lesson from runs that were measured, explained, or of training steps, and from what was broken.
+    """Return a lesson from runs that were measured or explained, and from what was broken.
 
     *rendering* fills numbers into texts: docs/lesson.md links each to its run.
 
@@ -173,7 +174,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), rendering: type
         losing=tuple(_reasons(renderer, texts["losing"])),
         winning=tuple(_reasons(renderer, texts["winning"])),
         breaks=breaks,
-        chapters=chapters(runs, texts["chapter"]),
+        chapters=msgspec.json.decode(asset("chapters.json"), type=tuple[Chapter, ...]),
         sources=tuple(_sources(texts)),
         figures=_figures(first),
         formula=renderer.text(texts["formula"]),

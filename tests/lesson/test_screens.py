@@ -29,7 +29,7 @@ def lesson(*runs: str) -> Content:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Every text in a TOML table but those of chapters, whose braces are another's."""
+    """Every text in a TOML table but those of code, whose braces are its own."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -37,7 +37,7 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(part)
     elif isinstance(value, dict):
         for key, part in value.items():
-            if key not in ("chapter", "code", "lit"):
+            if key not in ("code", "lit"):
                 yield from strings(part)
 
 
