@@ -165,6 +165,7 @@ class Place:
     bandwidth: float  # bytes/s of a link
     library: str
     curves: Mapping[str, Mapping[int, float]]  # seconds by implementation and size; the library's by its name
+    run: str = ""  # that was measured there
 
 
 @dataclass(frozen=True)

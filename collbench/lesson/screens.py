@@ -63,7 +63,7 @@ class Renderer:
             index = _right(answer, choices, numbers)
         except KeyError:
             return answer["seen"], ELSEWHERE
-        return index, HERE if place == "here" else elsewhere.source(place)
+        return index, HERE if place == "here" else elsewhere.places()[place].source
 
 
 def _right(answer: Mapping[str, Any], choices: Sequence[str], known: Numbers) -> int:
@@ -168,7 +168,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), rendering: type
         latency=constants[0],
         bandwidth=constants[1],
         curves=here.curves(),
-        places=elsewhere.places(),
+        places=tuple(elsewhere.places().values()),
         questions=tuple(renderer.question(each["name"], each) for each in texts["question"]),
         screens=tuple(screen(renderer, each, constants) for each in texts["screen"]),
         losing=tuple(_reasons(renderer, texts["losing"])),

@@ -86,7 +86,7 @@ def test_answers_for_want_of_a_run_are_those_of_the_committed_runs() -> None:
         if isinstance(answer, dict) and answer.get("place", "here") == "here":
             assert answer["seen"] == question.answer, text["name"]
         elif isinstance(answer, dict):
-            assert question.source == elsewhere.source(answer["place"])
+            assert question.source == elsewhere.places()[answer["place"]].source
 
 
 def test_the_lines_of_code_are_few_and_stand_in_their_files() -> None:
