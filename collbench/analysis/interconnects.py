@@ -115,18 +115,6 @@ def ranking(named: Sequence[tuple[Timed, str]]) -> Ranking:
     return Ranking((name, *tied), surely)
 
 
-class WinningRange(NamedTuple):
-    """Neighbouring sizes with the same ranking."""
-
-    first: int
-    last: int
-    ranking: Ranking
-
-    def __str__(self) -> str:
-        """Return `likely dgx-h100 8 B to 2 KiB`."""
-        return f"{self.ranking} {format_span(self.first, self.last)}"
-
-
 class Cell(NamedTuple):
     """An interconnect at a size: its best row, and its advantage over the first interconnect's."""
 
@@ -178,11 +166,13 @@ class Table:
         return f"not the same number of ranks: {', '.join(each)}"
 
     @property
-    def winning_ranges(self) -> tuple[WinningRange, ...]:
-        """The fastest interconnects by range of sizes."""
-        alike = groupby(self.lines, lambda line: (set(line.ranking.names), line.ranking.surely))
-        ranges = [list(lines) for _, lines in alike]
-        return tuple(WinningRange(lines[0].nbytes, lines[-1].nbytes, lines[0].ranking) for lines in ranges)
+    def winning_ranges(self) -> list[str]:
+        """The fastest interconnects by range of sizes: `likely dgx-h100 8 B to 2 KiB`."""
+        found = []
+        for _, alike in groupby(self.lines, lambda line: (set(line.ranking.names), line.ranking.surely)):
+            first, *more = alike
+            found.append(f"{first.ranking} {format_span(first.nbytes, (more or [first])[-1].nbytes)}")
+        return found
 
     @property
     def contests(self) -> tuple[Contest, ...]:
@@ -199,7 +189,7 @@ class Table:
     def verdict(self) -> list[str]:
         """Return which is fastest where, in sentences; as a fact only where intervals and bands do not overlap."""
         expected = any(isinstance(cell.row, Prediction) for line in self.lines for cell in line.cells if cell)
-        fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(map(str, self.winning_ranges))}"
+        fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(self.winning_ranges)}"
         return [fastest, *map(in_words, self.contests)]
 
 

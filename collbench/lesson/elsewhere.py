@@ -12,7 +12,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.lesson import asset, table
 from collbench.lesson.content import Place
-from collbench.lesson.numbers import Numbers, ratio
+from collbench.lesson.numbers import Numbers
 from collbench.results import Measurement
 
 
@@ -31,16 +31,6 @@ def published() -> Mapping[str, Published]:
     texts = table("published")
     shared, found = texts["shared"], {key: Published(**each) for key, each in texts["p"].items()}
     return {key: replace(each, source=shared.get(each.source, each.source)) for key, each in found.items()}
-
-
-def engines() -> str:
-    """Return a Markdown table: NCCL's time over that of inference engines' fastest kernel, by machine and size."""
-    measured = table("published")["engines"]
-    lines = [f"| | {' | '.join(measured['sizes'])} |", "|---|" + "---|" * len(measured["sizes"])]
-    for row in measured["rows"]:
-        factors = (ratio(nccl / kernel) for nccl, kernel in zip(row["nccl"], row["kernel"], strict=True))
-        lines.append(f"| {row['machine']}, {row['launch']} | {' | '.join(factors)} |")
-    return "\n".join(lines)
 
 
 @cache

@@ -31,7 +31,7 @@ class Renderer:
     """Fills the numbers of runs, of the model and of others into texts."""
 
     here: Numbers
-    facts: Mapping[str, str]  # machine, ranks, and the table of engines
+    facts: Mapping[str, str]  # machine and ranks
 
     def value(self, title: str) -> str:
         """Return what stands for a title in braces; KeyError if nothing is known of it."""
@@ -122,15 +122,12 @@ def screen(renderer: Renderer, text: Mapping[str, Any], constants: tuple[float, 
     explained = {nbytes: row for (rung, nbytes), row in renderer.here.explained.items() if rung == name}
     traces = [trace(explained[size], lit(shown, text["lit"])) for size in sorted(explained, key=_from_traced)]
     return Screen(
-        name=name,
-        title=text["title"],
-        idea=renderer.text(text["idea"]),
-        number=renderer.text(text["number"]),
-        number_says=renderer.text(text["number_says"]),
-        command=text["command"],
+        **{
+            key: renderer.text(text[key])
+            for key in ("name", "title", "idea", "number", "number_says", "command", "after")
+        },
         code=shown,
         question=renderer.question(name, text),
-        after=renderer.text(text["after"]),
         formulas=tuple(formulas(renderer.here, name, constants)),
         trace=next(filter(None, traces), None),
     )
@@ -157,7 +154,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), rendering: type
         raise UsageError(f"{', '.join(str(run.path) for run in runs)}: no all-reduce that was measured; {MEASURE}")
     row, constants = next(iter(here.timed.values())), elsewhere.constants(here)
     libraries = (found.label for (name, _), found in here.timed.items() if name == here.library)
-    facts = {"machine": first.header.topology.name, "ranks": str(row.case.ranks), "engines": elsewhere.engines()}
+    facts = {"machine": first.header.topology.name, "ranks": str(row.case.ranks)}
     renderer = rendering(here, facts)
     return Content(
         title=texts["title"],
