@@ -44,7 +44,7 @@ SETTING = {
 }
 DEVICE = re.compile(
     r"\bRank\s++(\d{1,7})\s++(?:Group\s++(\d{1,7})\s++)?(?:Pid\s++\d{1,10}\s++)?(?:on\s++(\S++)\s++|uses\s++)"
-    r"device\s++\d{1,5}\s++\[[^\]]*+\]\s*+(.*)"
+    r"device\s++(\d{1,5})\s++\[([^\]]*+)\]\s*+(.*)"
 )
 OTHER_LINES = re.compile(
     r"Using devices|Blocking|Per-Iteration|Parallel Init|Reducing maxBytes|GPU memory usage|error:|collbench \d"
@@ -55,6 +55,7 @@ FIGURE = re.compile(r"^collbench \S+: times are of the kind (\w{1,20})$")
 
 LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")
 VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to ([^\s]+?)\.?\s*$")
+FABRIC = re.compile(r" MNNVL busId \S+ fabric UUID (?!0\.0 )(\S+ cliqueId \S+)")
 LOGGER = re.compile(r"\S+:\d+:\d+$")  # host, process and thread in front of NCCL's lines
 TRANSPORT = re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)")
 CHANNELS = {"channels": re.compile(r"\b(\d{1,4}) coll channels"), "nvls": re.compile(r"\b(\d{1,4}) nvls channels")}
@@ -223,6 +224,7 @@ class NcclLog:
 
     variables: dict[str, str] = field(default_factory=dict)  # that it heeds
     facts: dict[str, str] = field(default_factory=dict)  # transports and numbers of channels
+    fabrics: set[str] = field(default_factory=set)  # of NVLinks beyond a host, as NCCL names them
 
     def take(self, line: str) -> None:
         """Take in what one of its lines says."""
@@ -323,6 +325,7 @@ class _Reader:
 
     def take(self, number_: int, raw: str) -> LogSection | None:
         """Take in a line; return the section that ends above it, if one does."""
+        self.log.fabrics.update(FABRIC.findall(raw))
         line = cells(without_log(bare(raw), self.log))
         if not line.strip():
             return None
@@ -363,14 +366,15 @@ class _Reader:
         old = self.context.used
         self.context.take(line)
         if old and not self.context.used:
-            self.log = NcclLog()  # another process logs anew
+            self.log = NcclLog(fabrics=self.log.fabrics)  # another process logs anew
 
     def _take_line_of_test(self, line: str) -> LogSection | None:
         done = self.section if self.section.begun and not _stands_below_rows(line) else None
         if done:
             bare_ = names_columns(line) and self.context.used
             if done.log is self.log:
-                self.log = NcclLog(dict(done.log.variables), dict(done.log.facts) if bare_ else {})
+                facts = dict(done.log.facts) if bare_ else {}
+                self.log = NcclLog(dict(done.log.variables), facts, done.log.fabrics)
             self.section = _next_section(done) if bare_ else LogSection()
         if not self.section.begun:  # later lines count, above all their command
             self.section.above, self.section.log = copy(self.context), self.log
@@ -432,9 +436,9 @@ def _take_line(section: LogSection, line: str) -> None:
         found = {name: pattern.search(text) for name, pattern in SETTING.items()}
         section.settings = {name: int(match[1]) for name, match in found.items() if match}
     elif match := DEVICE.search(text):
-        rank, group, host, name = match.groups()
+        rank, group, host, device, bus_id, name = match.groups()
         host, name = clean(host or "", 64), clean(name, 64)
-        section.devices.append(Device(int(rank), host, name, int(group or 0)))
+        section.devices.append(Device(int(rank), host, name, int(group or 0), int(device), clean(bus_id, 16).lower()))
     elif section.rows and ("error:" in line or "FAILED" in line):
         section.errors.append(text)
     else:

@@ -91,6 +91,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     machine = machine_of(
         list(distinct.values()), ranks, platform, versions, section.above.variables | section.log.variables
     )
+    machine = replace(machine, racks=len(section.log.fabrics))
     over = AVERAGES.get(section.above.average, "mean over ranks, unless -a said otherwise")
     statistic = f"{section.figure} of {section.settings.get('iters', 'some')} operations, {over}"
     results = make_results(
