@@ -20,14 +20,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, combinations_with_replacement
-from statistics import fmean, median
-from typing import Any
+from statistics import fmean, median, variance
+from typing import Any, TypeVar
 
 import numpy as np
 
-from collbench.results import Measurement
-from collbench.stats import Pool, Spread, percentile, student
+from collbench.results import Measurement, Observed
+from collbench.stats import PRIOR, Pool, Spread, percentile, student
 
+T = TypeVar("T")
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 DRAWS = 1000
@@ -36,6 +37,7 @@ _BLOCKS = (7, 100)  # the fewest, as long as there are as many samples, and the 
 _LEVELS = 401  # order statistics among which a resampled median is looked for: beyond, they are closer than it is known
 _REMEMBERED = 2.0  # autocorrelation times that a block lasts
 _SEED = 20250
+_NORMAL_MEDIAN = 0.6745  # of the distances of normal errors, over their deviation
 _UNTHREADED = 200_000  # multiplications of a product; OpenBLAS starts threads beyond 262,144
 
 
@@ -120,7 +122,7 @@ class Estimate:
         """Mean of both sides."""
         return (self.below + self.above) / 2
 
-    def interval(self, confidence: float, scatter: float = 0.0, places: int = 0) -> tuple[float, float]:
+    def interval(self, confidence: float, scatter: float = 0.0, places: float = 0) -> tuple[float, float]:
         """Return the interval of the ratio; `scatter` (in logarithms) is known from so many `places`.
 
         Degrees of freedom of the sum of both errors: F. E. Satterthwaite (1946).
@@ -154,15 +156,29 @@ def between_starts(base: Measurement, new: Measurement) -> Estimate | None:
     A row of a single start is taken to vary from start to start as the other row does.  None where neither row has
     several starts: then only `separate` can tell.
     """
-    known = base.spread or new.spread
+    known = [row.spread for row in (base, new) if row.spread]
     if not known:
         return None
-    spreads = [(row.spread or known, len(row.rounds) if row.spread else 1) for row in (base, new)]
-    squares = [spread.error(starts) ** 2 for spread, starts in spreads]
-    error = math.sqrt(sum(squares))
-    parts = sum(square**2 / spread.freedom for square, (spread, _) in zip(squares, spreads, strict=True))
-    freedom = sum(squares) ** 2 / parts if parts else min(spread.freedom for spread, _ in spreads)
+    # Both runs have started the same ranks, so their starts say one thing; what is usual of starts counts once.
+    again = len(known) - 1
+    freedom = max(1.0, sum(spread.freedom for spread in known) - again * PRIOR.freedom)
+    squares = sum(spread.freedom * spread.deviation**2 for spread in known) - again * PRIOR.freedom * PRIOR.deviation**2
+    both = Spread(math.sqrt(max(0.0, squares) / freedom), freedom)
+    error = math.hypot(*(both.error(len(row.rounds) if row.spread else 1) for row in (base, new)))
     return Estimate(math.log(new.typical / base.typical), error, error, freedom, shared=error)
+
+
+def between_rounds(log: float, base: Observed, new: Observed) -> Estimate:
+    """Return a ratio of figures that have no samples, with the error that the rounds of either show.
+
+    A figure without rounds is taken to vary from round to round as the other does; without any, nothing is known here.
+    """
+    rounds = [row.round_times for row in (base, new)]
+    freedom = sum(map(len, rounds)) - 2
+    squares = sum((len(times) - 1) * variance(map(math.log, times)) for times in rounds if len(times) > 1)
+    spread = Spread(math.sqrt(squares / freedom) if freedom else 0.0, max(1, freedom))
+    error = math.hypot(*(spread.error(len(times)) for times in rounds))
+    return Estimate(log, error, error, spread.freedom)
 
 
 @dataclass(frozen=True)
@@ -322,30 +338,53 @@ def _excess(distances: Sequence[tuple[int, float, float]], reach: float) -> tupl
 PUBLISHED = Spread(0.013, 1)
 """How far ratios of two logs of one machine scatter before any was seen, as a standard deviation of logarithms, and how
 many degrees of freedom that is worth: fitted to 139 published repeats (docs/analysis.md)."""
+STANDS_OUT, FAR_OUT = math.log(1.5), 10.0
+"""How far from the sizes near it a ratio is a change and no noise: in logarithms, and over the usual distance.  Of 58
+published repeats of one node one has a size that is (docs/analysis.md)."""
+_BESIDE = 2  # sizes to either side that a ratio of means is held against: a step of three sizes is none that stands out
 
 
-def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> dict[int, tuple[float, float]]:
-    """Return the standard error of a ratio of two means at each size, with its degrees of freedom.
+def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, tuple[float, float]], list[set[int]]]:
+    """Return the standard error of a ratio of two means at each size, with its degrees of freedom, and the outliers.
 
-    A curve is (nbytes, logarithm of the ratio) by size.  As in `scatter` a ratio is compared with the middle of its
-    neighbours, and a size counts once.  No sample shows which distance is an outlier, so all count, and PUBLISHED is
-    added to them (a moderated variance: G. Smyth, 2004).  The rougher of all sizes and those near a size is taken.
+    A curve is (nbytes, logarithm of the ratio) by size.  A ratio is held against the median of the sizes near it, which
+    neither an outlier nor a step moves; a size counts once.  Outliers, a set of sizes for each curve, are not counted.
+    PUBLISHED is added to the others (a moderated variance: G. Smyth, 2004).  The rougher of all sizes and those near a
+    size is taken.
     """
     found: dict[int, list[float]] = {nbytes: [] for curve in curves for nbytes, _ in curve}
+    outliers: list[set[int]] = []
     for curve in curves:
-        for (_, left), (nbytes, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False):
-            found[nbytes].append((middle - (left + right) / 2) ** 2 / 1.5)
+        off = dict(zip((nbytes for nbytes, _ in curve), _off([log for _, log in curve]), strict=True))
+        far = max(STANDS_OUT, FAR_OUT * median(off.values()) / _NORMAL_MEDIAN)
+        outliers.append({nbytes for nbytes, distance in off.items() if distance > far})
+        for nbytes in off.keys() - outliers[-1]:
+            found[nbytes].append(off[nbytes] ** 2)
     sizes = sorted(found)
-    squares = [fmean(found[nbytes]) if found[nbytes] else None for nbytes in sizes]
+    # Of two sizes each is as far from the middle as the other: that may as well be a change.
+    squares = [fmean(found[nbytes]) if found[nbytes] and len(sizes) > 2 else None for nbytes in sizes]
     everywhere = _moderated(squares)
-    last = max(0, len(sizes) - 2 * NEAR - 1)  # first of as many sizes as are near any other
-    firsts = [min(max(0, place - NEAR), last) for place, _ in enumerate(sizes)]
-    near = [_moderated(squares[first : first + 2 * NEAR + 1]) for first in firsts]
-    return {nbytes: max(everywhere, here) for nbytes, here in zip(sizes, near, strict=True)}
+    near = [_moderated(_around(squares, place, NEAR)) for place, _ in enumerate(sizes)]
+    return {nbytes: max(everywhere, here) for nbytes, here in zip(sizes, near, strict=True)}, outliers
+
+
+def _off(logs: Sequence[float]) -> list[float]:
+    """Return how far each is from the median of those beside it and itself, as errors that are as far from nothing."""
+    off = []
+    for place, log in enumerate(logs):
+        around = _around(logs, place, _BESIDE)
+        off.append(abs(log - median(around)) / math.sqrt(1 - 2 / 3 / len(around)))  # by simulation, within 3 %
+    return off
+
+
+def _around(values: Sequence[T], place: int, reach: int) -> Sequence[T]:
+    """Return as many values around that place as around any other, which are on one side at either end."""
+    first = max(0, min(place - reach, len(values) - 2 * reach - 1))
+    return values[first : first + 2 * reach + 1]
 
 
 def _moderated(squares: Sequence[float | None]) -> tuple[float, float]:
-    """Return a standard error and its degrees of freedom, given the squares of sizes that have neighbours."""
+    """Return a standard error and its degrees of freedom, given the squares of sizes that are known."""
     known = [square for square in squares if square is not None]
     freedom = PUBLISHED.freedom + len(known)
     return math.sqrt((PUBLISHED.freedom * PUBLISHED.deviation**2 + sum(known)) / freedom), freedom

@@ -20,6 +20,7 @@ from collbench.analysis.bootstrap import (
     PUBLISHED,
     Estimate,
     Scatter,
+    between_rounds,
     between_starts,
     of_means,
     paired,
@@ -34,6 +35,7 @@ from collbench.results import Measurement, Observed, Prediction, Reported, by_ke
 from collbench.runfile.flat import html_table
 from collbench.runfile.store import Run
 from collbench.stats import student
+from collbench.units import format_size
 
 MARGIN = 0.05
 CONFIDENCE = 0.95
@@ -41,9 +43,13 @@ CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median
 """What a log's figure is compared with, of the other run's samples."""
 FEWEST_SIZES = 4  # that a mean over sizes is made of
 _IN_TURN = "sweep --ab measures both in turn, so that this cancels"
+_STATE = "state how much each time varies (--assume 5%)"
+_NAMED = 6  # sizes that stand out
 _SURE = 10**6  # degrees of freedom of what the user states
 NOTABLE = 0.02  # scatter between runs from which on it is said
 _SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
+_MOVED = math.log(1.5)  # of a barrier's time, beyond which the cores are at other distances, and nothing can be told
+_WIDEST = 1000.0  # times its lower end that an interval may reach
 _FELT = 3.0
 """Times as much as a barrier other operations may feel of a change of the machine: once MPI took 35 % longer in a whole
 run, and barriers 9 % (docs/log.md)."""
@@ -94,6 +100,7 @@ class Row(Judged):
     verdict: Verdict
     remark: str = ""
     limit: float = math.inf  # that the ratio of this row alone stays below with the comparison's confidence
+    within: float = math.inf  # share that the ratio of this row alone differs from 1 by at most, likewise
 
     @property
     def case(self) -> Case:
@@ -104,6 +111,11 @@ class Row(Judged):
     def implementation(self) -> str:
         """The same in both runs."""
         return self.base.implementation
+
+    @property
+    def moved(self) -> bool:
+        """Whether nothing is known since the ranks' cores are at other distances in NEW, as a barrier tells."""
+        return self.verdict is Verdict.UNKNOWN and _moved(self.base, self.new)
 
     @property
     def sampled(self) -> bool:
@@ -165,6 +177,11 @@ class Comparison:
         return f"<p>{html.escape(repr(self))}</p>{html_table(records)}"
 
     @property
+    def moved(self) -> bool:
+        """Whether nothing can be told of any row since the cores were moved."""
+        return bool(self.rows) and all(row.moved for row in self.rows)
+
+    @property
     def counts(self) -> str:
         """How many rows have each verdict, in words."""
         counts = Counter(row.verdict.value for row in self.rows)
@@ -220,8 +237,8 @@ def compare(
         starts = max(1, base.header.sweep.starts) if interleaved else 0
         known, remarks = _estimates(pairs, starts, assume)
         rows, wholes = _judged_rows(pairs, known, margin, confidence)
-        for why, count in Counter(row.remark for row in rows if row.remark).items():
-            remarks.append(f"unknown rows ({count}): {why}, or state how much each time varies (--assume 5%)")
+        unknown = [row for row in rows if row.verdict is Verdict.UNKNOWN]
+        remarks += [f"unknown rows ({count}): {why}" for why, count in Counter(row.remark for row in unknown).items()]
     return Comparison(
         base=base,
         new=new,
@@ -250,7 +267,7 @@ def _timed(result: Observed) -> bool:
 
 
 T = TypeVar("T")
-Known = tuple[Estimate, tuple[float, int]]
+Known = tuple[Estimate, tuple[float, float]]
 """A ratio with its own errors, and the scatter between the runs near its size."""
 
 
@@ -261,16 +278,18 @@ def _estimates(
 
     `starts` are those of an interleaved run's ranks; 0 for runs that were measured one after the other.
     """
-    sampled = [(base, new) for base, new in pairs if min(len(base.times), len(new.times)) >= FEWEST]
+    still = [pair for pair in pairs if starts or not _moved(*pair)]
+    sampled = [(base, new) for base, new in still if min(len(base.times), len(new.times)) >= FEWEST]
     known, remarks = _from_samples(sampled, starts)
-    rest = [(base, new) for base, new in pairs if id(base) not in known]
+    rest = [(base, new) for base, new in still if id(base) not in known]
     if rest and assume is not None:
         error = assume * math.sqrt(2)
         known |= {id(base): (Estimate(_log(base, new), error, error, _SURE), (0.0, 0)) for base, new in rest}
         remarks.append(f"rows without samples ({len(rest)}): intervals come from --assume, {assume:.1%} of each time")
     elif means := [(base, new) for base, new in rest if _are_means(base, new)]:
-        known |= _from_means(means)
-        remarks.append(_without_samples([known[id(base)][0] for base, _ in means]))
+        found, more = _from_means(means)
+        known |= found
+        remarks += more
     return known, remarks
 
 
@@ -295,13 +314,21 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
     return known, remarks
 
 
-def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, Known]:
-    errors = of_means(_by_size((base, _log(base, new)) for base, new in means))
-    known = {}
-    for base, new in means:
-        error, freedom = errors[base.case.nbytes]
-        known[id(base)] = Estimate(_log(base, new), error, error, freedom), (0.0, 0)
-    return known
+def _from_means(means: Sequence[tuple[Observed, Observed]]) -> tuple[dict[int, Known], list[str]]:
+    logs = [(base, _log(base, new)) for base, new in means]
+    errors, outliers = of_means(_by_size(logs))
+    known = {id(base): (between_rounds(_log(base, new), base, new), errors[base.case.nbytes]) for base, new in means}
+    remarks = [_without_samples([errors[base.case.nbytes] for base, _ in means])]
+    curves = by_key((base for base, _ in means), _curve_of)
+    far = [(name, nbytes) for (_, name), sizes in zip(curves, outliers, strict=True) for nbytes in sorted(sizes)]
+    named = [f"{name} at {format_size(nbytes)}" for name, nbytes in dict.fromkeys(far)]
+    if named:
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        remarks.append(
+            f"{', '.join(named[:_NAMED])}{more}: the ratio stands out from its neighbours, which is a change and no "
+            "scatter"
+        )
+    return known, remarks
 
 
 def _by_size(rows: Iterable[tuple[Observed, T]]) -> list[list[tuple[int, T]]]:
@@ -320,11 +347,16 @@ def _judged_rows(
     for base, new in pairs:
         if found := known.get(id(base)):
             estimate, extra = found
-            row = judged(base, new, estimate.log, estimate.interval(single, *extra), margin)
-            rows.append(replace(row, limit=estimate.interval(2 * confidence - 1, *extra)[1]))
+            alone = estimate.interval(2 * confidence - 1, *extra)
+            rows.append(judged(base, new, estimate.log, estimate.interval(single, *extra), margin, alone))
         else:
-            rows.append(_unknown(base, new))
-    return rows, [together([(row, known[id(row)][0]) for row in curve], single, margin) for curve in curves]
+            rows.append(_unknown(base, new, _why_unknown(base, new)))
+    by_base = {id(row.base): row for row in rows}
+    wholes = []
+    for curve in curves:
+        whole = together([(result, known[id(result)][0]) for result in curve], single, margin)
+        wholes.append(_agreeing(whole, [by_base[id(result)] for result in curve], margin))
+    return rows, wholes
 
 
 def _rounds_match(base: Measurement, new: Measurement) -> bool:
@@ -357,9 +389,37 @@ def _barriers(base: Observed, new: Observed) -> float:
     return 1.0
 
 
-def judged(base: Observed, new: Observed, log: float, interval: tuple[float, float], margin: float) -> Row:
-    """Return the row of a ratio that is given as a logarithm."""
-    return Row(base, new, *_figures(base, new), math.exp(log), interval, verdict(interval, margin))
+def _moved(base: Observed, new: Observed) -> bool:
+    """Return whether a barrier shows that the cores were at other distances in the second run."""
+    return abs(math.log(_barriers(base, new))) > _MOVED
+
+
+def judged(
+    base: Observed,
+    new: Observed,
+    log: float,
+    interval: tuple[float, float],
+    margin: float,
+    alone: tuple[float, float] = (0.0, math.inf),
+) -> Row:
+    """Return the row of a ratio that is given as a logarithm; `alone` are the limits that hold for this row by itself.
+
+    To be the same is no alarm that many rows would raise by chance, so a row needs only its own limits for that: two
+    one-sided tests (D. Schuirmann, 1987).
+    """
+    if interval[1] > _WIDEST * interval[0]:
+        return _unknown(base, new, "times vary so much that the interval is wider than 1000 to 1; measure more")
+    same = verdict(alone, margin) is Verdict.SAME
+    return Row(
+        base,
+        new,
+        *_figures(base, new),
+        math.exp(log),
+        interval,
+        Verdict.SAME if same else verdict(interval, margin),
+        limit=alone[1],
+        within=max(alone[1], 1 / max(alone[0], 1e-300)) - 1,
+    )
 
 
 def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
@@ -384,6 +444,20 @@ def together(curve: Sequence[tuple[Observed, Estimate]], confidence: float, marg
     first = curve[0][0]
     ratio = math.exp(centre)
     return Together(first.case.kind, first.implementation, len(curve), ratio, interval, verdict(interval, margin))
+
+
+def _agreeing(whole: Together, rows: Sequence[Row], margin: float) -> Together:
+    """Return what all sizes say together, such that it holds with what each of them says.
+
+    Intervals of all rows hold at once, so the mean lies between the means of their ends: also where a change that is
+    larger at some sizes than at others makes the spread of the ratios wide.
+    """
+    ends = [fmean(map(math.log, ends)) for ends in zip(*(row.interval for row in rows), strict=True)]
+    interval = max(whole.interval[0], math.exp(ends[0])), min(whole.interval[1], math.exp(ends[1]))
+    verdicts = {row.verdict for row in rows}
+    one = verdicts.pop() if len(verdicts) == 1 else Verdict.INCONCLUSIVE
+    agreed = one if one in (Verdict.SLOWER, Verdict.FASTER) else verdict(interval, margin)
+    return replace(whole, interval=interval, verdict=agreed)
 
 
 def _independent(logs: Sequence[float]) -> float:
@@ -425,28 +499,37 @@ def _log(base: Observed, new: Observed) -> float:
     return math.log(after / before)
 
 
-def _unknown(base: Observed, new: Observed) -> Row:
+def _unknown(base: Observed, new: Observed, why: str) -> Row:
     """Return a row whose ratio has no interval, and why."""
     before, after = _figures(base, new)
-    kinds = sorted(_logged(base, new))
-    why = f"fewer than {FEWEST} samples; measure more"
-    if len(kinds) > 1:
-        why = f"a {kinds[0]} and a {kinds[1]} are no pair; give logs of one statistic"
     return Row(base, new, before, after, after / before, (math.nan, math.nan), Verdict.UNKNOWN, why)
+
+
+def _why_unknown(base: Observed, new: Observed) -> str:
+    """Return why nothing is known of a ratio, and what to do."""
+    if _moved(base, new):
+        return (
+            "a barrier of the ranks takes another time in NEW: the machine changed (perhaps a hypervisor moved virtual "
+            f"cores), and nothing can be told; measure again, or in turn ({_IN_TURN})"
+        )
+    kinds = sorted(_logged(base, new))
+    if len(kinds) > 1:
+        return f"a {kinds[0]} and a {kinds[1]} are no pair; give logs of one statistic, or {_STATE}"
+    return f"fewer than {FEWEST} samples; measure more, or {_STATE}"
 
 
 # Remarks on what a comparison cannot tell.
 
 
-def _without_samples(estimates: Sequence[Estimate]) -> str:
-    """Return what the intervals of logs rest on."""
-    rows = f"rows without samples ({len(estimates)})"
-    if max(estimate.freedom for estimate in estimates) == PUBLISHED.freedom:
+def _without_samples(errors: Sequence[tuple[float, float]]) -> str:
+    """Return what the intervals of logs rest on, given the error of each row and its degrees of freedom."""
+    rows = f"rows without samples ({len(errors)})"
+    if max(freedom for _, freedom in errors) == PUBLISHED.freedom:
         return (
             f"{rows}: so few sizes do not show how much times vary, so intervals come from published repeats "
             f"({PUBLISHED.deviation:.1%}, hardly known), or from what you state (--assume 5%)"
         )
-    typical = math.expm1(median(estimate.error for estimate in estimates))
+    typical = math.expm1(median(error for error, _ in errors))
     return (
         f"{rows}: intervals come from how far the ratios of neighbouring sizes scatter, {typical:.1%} "
         "(or state how much each time varies: --assume 5%)"
