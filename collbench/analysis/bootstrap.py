@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, combinations_with_replacement
 from statistics import fmean, median, variance
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from collbench.results import Measurement, Observed
-from collbench.stats import PRIOR, Pool, Spread, percentile, student
+from collbench.stats import FADING, PRIOR, Pool, Spread, percentile, student
 
 T = TypeVar("T")
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
@@ -150,22 +150,40 @@ def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
     return Estimate(log, below, above, some + others - 2)
 
 
-def between_starts(base: Measurement, new: Measurement) -> Estimate | None:
-    """Return the ratio of two rows whose ranks were started several times, by how far their starts are apart.
+def between_starts(curve: Sequence[tuple[Measurement, Measurement]]) -> list[Estimate | None]:
+    """Return the ratios of rows whose ranks were started several times, by how far their starts are apart.
 
-    A row of a single start is taken to vary from start to start as the other row does.  None where neither row has
-    several starts: then only `separate` can tell.
+    A curve is of pairs by size.  Starts of both runs and of sizes nearby say the same, as in `Pool`; a pair whose own
+    are _FAR apart speaks for itself alone.  A row of a single start is taken to vary as those of the other run.  None
+    where neither row has several starts: then only `separate` can tell.
     """
-    known = [row.spread for row in (base, new) if row.spread]
-    if not known:
-        return None
-    # Both runs have started the same ranks, so their starts say one thing; what is usual of starts counts once.
-    again = len(known) - 1
-    freedom = max(1.0, sum(spread.freedom for spread in known) - again * PRIOR.freedom)
-    squares = sum(spread.freedom * spread.deviation**2 for spread in known) - again * PRIOR.freedom * PRIOR.deviation**2
-    both = Spread(math.sqrt(max(0.0, squares) / freedom), freedom)
-    error = math.hypot(*(both.error(len(row.rounds) if row.spread else 1) for row in (base, new)))
-    return Estimate(math.log(new.typical / base.typical), error, error, freedom, shared=error)
+    apart = [_starts_apart(pair) for pair in curve]
+    means = [squares / freedom for squares, freedom in apart if freedom]
+    usual = max(PRIOR.deviation**2 / 4, median(means)) if means else 0.0
+    estimates: list[Estimate | None] = []
+    for place, (base, new) in enumerate(curve):
+        squares, freedom = PRIOR.freedom * PRIOR.deviation**2, PRIOR.freedom
+        own_squares, own_freedom = apart[place]
+        alone = own_squares > _FAR * usual * own_freedom
+        for other, (more, degrees) in enumerate(apart):
+            if other == place or (not alone and more <= _FAR * usual * degrees):
+                weight = FADING ** abs(other - place)
+                squares, freedom = squares + weight * more, freedom + weight * degrees
+            if alone and other != place:
+                pass
+        spread = Spread(math.sqrt(squares / freedom), freedom)
+        error = math.hypot(*(spread.error(len(row.rounds) or 1) for row in (base, new)))
+        estimate = Estimate(math.log(new.typical / base.typical), error, error, freedom, shared=error)
+        estimates.append(estimate if own_freedom else None)
+    return estimates
+
+
+def _starts_apart(pair: tuple[Measurement, Measurement]) -> tuple[float, int]:
+    """Return the sum of squared distances of both rows' starts from their means, and its degrees of freedom."""
+    starts = [row.round_times for row in pair if row.spread]
+    return sum((len(times) - 1) * variance(map(math.log, times)) for times in starts), sum(map(len, starts)) - len(
+        starts
+    )
 
 
 def between_rounds(log: float, base: Observed, new: Observed) -> Estimate:
@@ -335,6 +353,17 @@ def _excess(distances: Sequence[tuple[int, float, float]], reach: float) -> tupl
     return math.sqrt(high), places
 
 
+class Scatters(NamedTuple):
+    """Scatter near a size, as a standard deviation of logarithms with its degrees of freedom, by what it is for.
+
+    Of the many sizes one seems calm by chance.  So a row that is to be told from all others, where none may be called
+    wrongly, has the rougher of all sizes and those near it; a limit of that row alone, those near it.
+    """
+
+    among_all: tuple[float, float] = (0.0, 0)
+    alone: tuple[float, float] = (0.0, 0)
+
+
 PUBLISHED = Spread(0.013, 1)
 """How far ratios of two logs of one machine scatter before any was seen, as a standard deviation of logarithms, and how
 many degrees of freedom that is worth: fitted to 139 published repeats (docs/analysis.md)."""
@@ -344,37 +373,46 @@ published repeats of one node one has a size that is (docs/analysis.md)."""
 _BESIDE = 2  # sizes to either side that a ratio of means is held against: a step of three sizes is none that stands out
 
 
-def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, tuple[float, float]], list[set[int]]]:
-    """Return the standard error of a ratio of two means at each size, with its degrees of freedom, and the outliers.
+def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, Scatters], list[set[int]]]:
+    """Return the scatter of ratios of two means at each size, and the outliers.
 
-    A curve is (nbytes, logarithm of the ratio) by size.  A ratio is held against the median of the sizes near it, which
-    neither an outlier nor a step moves; a size counts once.  Outliers, a set of sizes for each curve, are not counted.
-    PUBLISHED is added to the others (a moderated variance: G. Smyth, 2004).  The rougher of all sizes and those near a
-    size is taken.
+    A curve is (nbytes, logarithm of the ratio) by size; a size counts once.  Outliers, a set of sizes for each curve,
+    are not counted.  PUBLISHED is added to the others (a moderated variance: G. Smyth, 2004).
     """
     found: dict[int, list[float]] = {nbytes: [] for curve in curves for nbytes, _ in curve}
     outliers: list[set[int]] = []
     for curve in curves:
-        off = dict(zip((nbytes for nbytes, _ in curve), _off([log for _, log in curve]), strict=True))
-        far = max(STANDS_OUT, FAR_OUT * median(off.values()) / _NORMAL_MEDIAN)
-        outliers.append({nbytes for nbytes, distance in off.items() if distance > far})
-        for nbytes in off.keys() - outliers[-1]:
-            found[nbytes].append(off[nbytes] ** 2)
+        off = _from_median([log for _, log in curve])
+        far = max(STANDS_OUT, FAR_OUT * median(off) / _NORMAL_MEDIAN)
+        outliers.append({nbytes for (nbytes, _), distance in zip(curve, off, strict=True) if distance > far})
+        rest = [(nbytes, log) for nbytes, log in curve if nbytes not in outliers[-1]]
+        logs = [log for _, log in rest]
+        for (nbytes, _), distances in zip(rest, zip(_from_median(logs), _from_nearer(logs), strict=True), strict=True):
+            found[nbytes].append(max(distances) ** 2)
     sizes = sorted(found)
     # Of two sizes each is as far from the middle as the other: that may as well be a change.
     squares = [fmean(found[nbytes]) if found[nbytes] and len(sizes) > 2 else None for nbytes in sizes]
     everywhere = _moderated(squares)
     near = [_moderated(_around(squares, place, NEAR)) for place, _ in enumerate(sizes)]
-    return {nbytes: max(everywhere, here) for nbytes, here in zip(sizes, near, strict=True)}, outliers
+    return {nbytes: Scatters(max(everywhere, here), here) for nbytes, here in zip(sizes, near, strict=True)}, outliers
 
 
-def _off(logs: Sequence[float]) -> list[float]:
-    """Return how far each is from the median of those beside it and itself, as errors that are as far from nothing."""
-    off = []
-    for place, log in enumerate(logs):
-        around = _around(logs, place, _BESIDE)
-        off.append(abs(log - median(around)) / math.sqrt(1 - 2 / 3 / len(around)))  # by simulation, within 3 %
-    return off
+def _from_median(logs: Sequence[float]) -> list[float]:
+    """Return how far each is from the median of itself and those beside it, which no outlier and no step moves.
+
+    In units of the deviation of independent errors (by simulation, within 3 %).
+    """
+    reach = min(_BESIDE, (len(logs) - 1) // 2)  # of an odd number the median is never between both sides of a step
+    around = [_around(logs, place, reach) for place, _ in enumerate(logs)]
+    far = [abs(log - median(beside)) for log, beside in zip(logs, around, strict=True)]
+    return [distance / math.sqrt(1 - 2 / 3 / len(beside)) for distance, beside in zip(far, around, strict=True)]
+
+
+def _from_nearer(logs: Sequence[float]) -> list[float]:
+    """Return how far each is from the nearer of its neighbours, likewise: by medians, what swings to and fro is calm."""
+    around = [_around(logs, place, 1) for place, _ in enumerate(logs)]
+    far = [sorted(abs(log - other) for other in beside) for log, beside in zip(logs, around, strict=True)]
+    return [distances[:2][-1] / 0.945 for distances in far]
 
 
 def _around(values: Sequence[T], place: int, reach: int) -> Sequence[T]:

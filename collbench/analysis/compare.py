@@ -8,7 +8,7 @@ by the number of rows and curves that have an interval).  The rules are in docs/
 import html
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
@@ -20,6 +20,7 @@ from collbench.analysis.bootstrap import (
     PUBLISHED,
     Estimate,
     Scatter,
+    Scatters,
     between_rounds,
     between_starts,
     of_means,
@@ -267,7 +268,7 @@ def _timed(result: Observed) -> bool:
 
 
 T = TypeVar("T")
-Known = tuple[Estimate, tuple[float, float]]
+Known = tuple[Estimate, Scatters]
 """A ratio with its own errors, and the scatter between the runs near its size."""
 
 
@@ -284,7 +285,7 @@ def _estimates(
     rest = [(base, new) for base, new in still if id(base) not in known]
     if rest and assume is not None:
         error = assume * math.sqrt(2)
-        known |= {id(base): (Estimate(_log(base, new), error, error, _SURE), (0.0, 0)) for base, new in rest}
+        known |= {id(base): (Estimate(_log(base, new), error, error, _SURE), Scatters()) for base, new in rest}
         remarks.append(f"rows without samples ({len(rest)}): intervals come from --assume, {assume:.1%} of each time")
     elif means := [(base, new) for base, new in rest if _are_means(base, new)]:
         found, more = _from_means(means)
@@ -304,13 +305,14 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
             estimates = with_starts(estimates, rounds, [_curve_of(base) for base, _ in sampled])
         extra, remarks = Scatter(), ["both were measured in turn, round by round, so that drift of the machine cancels"]
     else:
-        estimates = [_separate(base, new) for base, new in sampled]
+        estimates = _separate(sampled)
         points = zip((base for base, _ in sampled), estimates, strict=True)
         extra = scatter(_by_size(points))
         remarks = list(_unlike_machines(sampled, extra.everywhere[0]))
-    known = {
-        id(base): (estimate, extra.at(base.case.nbytes)) for (base, _), estimate in zip(sampled, estimates, strict=True)
-    }
+    known: dict[int, Known] = {}
+    for (base, _), estimate in zip(sampled, estimates, strict=True):
+        here = extra.at(base.case.nbytes)
+        known[id(base)] = estimate, Scatters(here, here)
     return known, remarks
 
 
@@ -318,7 +320,7 @@ def _from_means(means: Sequence[tuple[Observed, Observed]]) -> tuple[dict[int, K
     logs = [(base, _log(base, new)) for base, new in means]
     errors, outliers = of_means(_by_size(logs))
     known = {id(base): (between_rounds(_log(base, new), base, new), errors[base.case.nbytes]) for base, new in means}
-    remarks = [_without_samples([errors[base.case.nbytes] for base, _ in means])]
+    remarks = [_without_samples([errors[base.case.nbytes].among_all for base, _ in means])]
     curves = by_key((base for base, _ in means), _curve_of)
     far = [(name, nbytes) for (_, name), sizes in zip(curves, outliers, strict=True) for nbytes in sorted(sizes)]
     named = [f"{name} at {format_size(nbytes)}" for name, nbytes in dict.fromkeys(far)]
@@ -343,19 +345,21 @@ def _judged_rows(
 ) -> tuple[list[Row], list[Together]]:
     curves = by_curve([base for base, _ in pairs if id(base) in known])
     single = 1 - (1 - confidence) / max(1, len(known) + len(curves))
-    rows = []
+    rows, intervals = [], {}
     for base, new in pairs:
         if found := known.get(id(base)):
             estimate, extra = found
-            alone = estimate.interval(2 * confidence - 1, *extra)
-            rows.append(judged(base, new, estimate.log, estimate.interval(single, *extra), margin, alone))
+            intervals[id(base)] = estimate.interval(single, *extra.among_all)
+            alone = estimate.interval(2 * confidence - 1, *extra.alone)
+            rows.append(judged(base, new, estimate.log, intervals[id(base)], margin, alone))
         else:
             rows.append(_unknown(base, new, _why_unknown(base, new)))
-    by_base = {id(row.base): row for row in rows}
+    verdicts = {id(row.base): row.verdict for row in rows}
     wholes = []
     for curve in curves:
-        whole = together([(result, known[id(result)][0]) for result in curve], single, margin)
-        wholes.append(_agreeing(whole, [by_base[id(result)] for result in curve], margin))
+        whole = together([(row, known[id(row)][0]) for row in curve], single, margin)
+        said = {verdicts[id(row)] for row in curve}
+        wholes.append(_agreeing(whole, [intervals[id(row)] for row in curve], said, margin))
     return rows, wholes
 
 
@@ -372,14 +376,20 @@ def _curve_of(row: Observed) -> tuple[Case, str]:
     return row.case.kind, row.implementation
 
 
-def _separate(base: Observed, new: Observed) -> Estimate:
-    """The ratio of two rows that were not interleaved; less sure where a barrier shows that the machine changed."""
-    if not isinstance(base, Measurement) or not isinstance(new, Measurement):
-        return separate(base.times, new.times)
-    estimate = between_starts(base, new) or separate(base.times, new.times)
-    moved = _FELT * max(0.0, abs(math.log(_barriers(base, new))) - _SAME_PLACE)
-    below, above, shared = (math.hypot(end, moved) for end in (estimate.below, estimate.above, estimate.shared))
-    return replace(estimate, below=below, above=above, shared=shared)
+def _separate(pairs: Sequence[tuple[Observed, Observed]]) -> list[Estimate]:
+    """The ratios of rows that were not interleaved; less sure where a barrier shows that the machine changed."""
+    measured = [(b, n) for b, n in pairs if isinstance(b, Measurement) and isinstance(n, Measurement)]
+    known: dict[int, Estimate] = {}
+    for curve in by_key(measured, lambda pair: _curve_of(pair[0])).values():
+        curve.sort(key=lambda pair: pair[0].case.nbytes)
+        known |= {id(base): e for (base, _), e in zip(curve, between_starts(curve), strict=True) if e}
+    estimates = []
+    for base, new in pairs:
+        estimate = known.get(id(base)) or separate(base.times, new.times)
+        moved = _FELT * max(0.0, abs(math.log(_barriers(base, new))) - _SAME_PLACE)
+        below, above, shared = (math.hypot(end, moved) for end in (estimate.below, estimate.above, estimate.shared))
+        estimates.append(replace(estimate, below=below, above=above, shared=shared))
+    return estimates
 
 
 def _barriers(base: Observed, new: Observed) -> float:
@@ -402,24 +412,18 @@ def judged(
     margin: float,
     alone: tuple[float, float] = (0.0, math.inf),
 ) -> Row:
-    """Return the row of a ratio that is given as a logarithm; `alone` are the limits that hold for this row by itself.
+    """Return the row of a ratio that is given as a logarithm.
 
-    To be the same is no alarm that many rows would raise by chance, so a row needs only its own limits for that: two
-    one-sided tests (D. Schuirmann, 1987).
+    `interval` holds together with those of all rows, `alone` are the limits of this row.  A row is the same by its own
+    limits, which are its interval then: no number of rows makes that a false alarm (two one-sided tests: D. Schuirmann,
+    1987).
     """
     if interval[1] > _WIDEST * interval[0]:
-        return _unknown(base, new, "times vary so much that the interval is wider than 1000 to 1; measure more")
+        return _unknown(base, new, "the interval is wider than 1000 to 1, so much do times vary; measure more")
     same = verdict(alone, margin) is Verdict.SAME
-    return Row(
-        base,
-        new,
-        *_figures(base, new),
-        math.exp(log),
-        interval,
-        Verdict.SAME if same else verdict(interval, margin),
-        limit=alone[1],
-        within=max(alone[1], 1 / max(alone[0], 1e-300)) - 1,
-    )
+    shown = alone if same else interval
+    within = max(alone[1], 1 / max(alone[0], 1e-300)) - 1
+    return Row(base, new, *_figures(base, new), math.exp(log), shown, verdict(shown, margin), "", alone[1], within)
 
 
 def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
@@ -446,18 +450,17 @@ def together(curve: Sequence[tuple[Observed, Estimate]], confidence: float, marg
     return Together(first.case.kind, first.implementation, len(curve), ratio, interval, verdict(interval, margin))
 
 
-def _agreeing(whole: Together, rows: Sequence[Row], margin: float) -> Together:
-    """Return what all sizes say together, such that it holds with what each of them says.
+def _agreeing(whole: Together, intervals: Sequence[tuple[float, float]], said: Set[Verdict], margin: float) -> Together:
+    """Return what all sizes say together, such that it agrees with what each of them says.
 
-    Intervals of all rows hold at once, so the mean lies between the means of their ends: also where a change that is
+    Intervals of all rows hold at once, so the mean lies between the means of their ends, also where a change that is
     larger at some sizes than at others makes the spread of the ratios wide.
     """
-    ends = [fmean(map(math.log, ends)) for ends in zip(*(row.interval for row in rows), strict=True)]
-    interval = max(whole.interval[0], math.exp(ends[0])), min(whole.interval[1], math.exp(ends[1]))
-    verdicts = {row.verdict for row in rows}
-    one = verdicts.pop() if len(verdicts) == 1 else Verdict.INCONCLUSIVE
-    agreed = one if one in (Verdict.SLOWER, Verdict.FASTER) else verdict(interval, margin)
-    return replace(whole, interval=interval, verdict=agreed)
+    low, high = (math.exp(fmean(map(math.log, ends))) for ends in zip(*intervals, strict=True))
+    interval = max(whole.interval[0], low), min(whole.interval[1], high)
+    if len(said) == 1 and said <= {Verdict.SLOWER, Verdict.FASTER}:
+        return replace(whole, interval=interval, verdict=next(iter(said)))
+    return replace(whole, interval=interval, verdict=verdict(interval, margin))
 
 
 def _independent(logs: Sequence[float]) -> float:
