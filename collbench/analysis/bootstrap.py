@@ -153,28 +153,25 @@ def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
 def between_starts(curve: Sequence[tuple[Measurement, Measurement]]) -> list[Estimate | None]:
     """Return the ratios of rows whose ranks were started several times, by how far their starts are apart.
 
-    A curve is of pairs by size.  Starts of both runs and of sizes nearby say the same, as in `Pool`; a pair whose own
-    are _FAR apart speaks for itself alone.  A row of a single start is taken to vary as those of the other run.  None
-    where neither row has several starts: then only `separate` can tell.
+    A curve is of pairs by size.  As in `Pool` sizes nearby say the same, here smaller and larger ones, and so do the
+    starts of both runs; a pair that is far rougher speaks for itself alone.  A row of a single start is taken to vary
+    as those of the other run.  None where neither row has several starts: then only `separate` can tell.
     """
     apart = [_starts_apart(pair) for pair in curve]
-    means = [squares / freedom for squares, freedom in apart if freedom]
-    usual = max(PRIOR.deviation**2 / 4, median(means)) if means else 0.0
+    rough = [squares / freedom for squares, freedom in apart if freedom]
+    most = _FAR * max(PRIOR.deviation**2 / _FAR, median(rough or [0.0]))
     estimates: list[Estimate | None] = []
     for place, (base, new) in enumerate(curve):
+        calm = apart[place][0] <= most * apart[place][1]
         squares, freedom = PRIOR.freedom * PRIOR.deviation**2, PRIOR.freedom
-        own_squares, own_freedom = apart[place]
-        alone = own_squares > _FAR * usual * own_freedom
         for other, (more, degrees) in enumerate(apart):
-            if other == place or (not alone and more <= _FAR * usual * degrees):
+            if other == place or (calm and more <= most * degrees):
                 weight = FADING ** abs(other - place)
                 squares, freedom = squares + weight * more, freedom + weight * degrees
-            if alone and other != place:
-                pass
         spread = Spread(math.sqrt(squares / freedom), freedom)
-        error = math.hypot(*(spread.error(len(row.rounds) or 1) for row in (base, new)))
-        estimate = Estimate(math.log(new.typical / base.typical), error, error, freedom, shared=error)
-        estimates.append(estimate if own_freedom else None)
+        error = math.hypot(*(spread.error(len(row.rounds) if row.spread else 1) for row in (base, new)))
+        ratio = Estimate(math.log(new.typical / base.typical), error, error, freedom, shared=error)
+        estimates.append(ratio if apart[place][1] else None)
     return estimates
 
 
@@ -409,7 +406,7 @@ def _from_median(logs: Sequence[float]) -> list[float]:
 
 
 def _from_nearer(logs: Sequence[float]) -> list[float]:
-    """Return how far each is from the nearer of its neighbours, likewise: by medians, what swings to and fro is calm."""
+    """Return how far each is from its nearer neighbour, likewise: by medians, what swings to and fro is calm."""
     around = [_around(logs, place, 1) for place, _ in enumerate(logs)]
     far = [sorted(abs(log - other) for other in beside) for log, beside in zip(logs, around, strict=True)]
     return [distances[:2][-1] / 0.945 for distances in far]
