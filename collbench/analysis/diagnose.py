@@ -32,7 +32,7 @@ from collbench.cases import Case
 from collbench.errors import CollbenchError, Unsupported
 from collbench.model.equation import Floats
 from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, regime, smoothed
-from collbench.model.predict import COPIED_BAND, COPIES, curve
+from collbench.model.predict import COPIES, curve
 from collbench.platforms import platforms
 from collbench.platforms.gpu import nccl
 from collbench.results import Observed, Prediction, family
@@ -177,11 +177,9 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
         expected = tuple(expect(used, [row.case for row in rows], family(name)))
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
-    if name.startswith(COPIES):
-        return _held_against_a_link(Diagnosis(name, rows, expected, Health.AS_EXPECTED))
-    if refuted := _more_than_links_carry(used, rows):
-        return Diagnosis(name, rows, expected, Health.FASTER, refuted)
-    if len(rows) < FEWEST:
+    if not name.startswith(COPIES) and (refuted := _more_than_links_carry(used, rows)):
+        return Diagnosis(name, rows, expected, Health.UNKNOWN, refuted)
+    if len(rows) < FEWEST or name.startswith(COPIES):
         return _held_against_bands(Diagnosis(name, rows, expected, Health.AS_EXPECTED))
     compared = ComparedCurve(rows, expected, used)
     health, remark, limit = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(used))
@@ -191,50 +189,41 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     return replace(diagnosis, reasons=tuple(explain(compared, facts, expect)))
 
 
-def _held_against_a_link(copies: Diagnosis) -> Diagnosis:
-    """Judge copies between two GPUs by their bands: a size is enough, since a row is the slowest of all pairs."""
-    ratios = [row.typical / link.seconds for row, link in zip(copies.measured, copies.expected, strict=True)]
-    (low, high), off = COPIED_BAND, max(ratios)
-    if low <= off <= high:
-        return replace(copies, off=off, limit=high)
-    note = copies.measured[ratios.index(off)].note
-    remark = f"{off:.2f}x the time of such a link; healthy ones take {low} to {high}x; {note}"
-    return replace(copies, speed=Health.SLOW if off > high else Health.FASTER, remark=remark, off=off, limit=high)
-
-
 def _held_against_bands(few: Diagnosis) -> Diagnosis:
-    """Judge each of a few sizes by its band: one that is far above is slow, and one just outside tells nothing."""
-    ratios = [row.typical / other.seconds for row, other in zip(few.measured, few.expected, strict=True)]
-    bands = [(other.band[0] / other.seconds, other.band[1] / other.seconds) for other in few.expected]
-    over = [ratio / high for ratio, (_, high) in zip(ratios, bands, strict=True)]
-    under = [low / ratio for ratio, (low, _) in zip(ratios, bands, strict=True)]
-    worst = max(range(len(ratios)), key=lambda place: max(over[place], under[place]))
-    (low, high), off = bands[worst], ratios[worst]
-    size = format_size(few.measured[worst].case.nbytes)
-    remark = f"{size} takes {off:.2f}x the expected time; of healthy ones nine in ten take {low:.2f} to {high:.2f}x"
-    if max(over) > FAR or max(under) > FAR:
-        speed = Health.SLOW if max(over) > FAR else Health.FASTER
-        return replace(few, speed=speed, remark=remark, off=off)
-    if max(*over, *under) > 1:
-        return replace(few, speed=Health.UNKNOWN, remark=f"{remark}; measure {FEWEST} sizes or more", off=off)
-    return replace(few, off=off, limit=FAR * max(high for _, high in bands))
+    """Judge few sizes, or copies between two GPUs, by their bands: the one that is farthest outside speaks for all.
+
+    Beyond a band by FAR it is slow or faster, and just outside it tells nothing.  A row of copies is the slowest of all
+    pairs of GPUs, so there the band alone decides.
+    """
+    far = 1.0 if few.implementation.startswith(COPIES) else FAR
+    pairs = list(zip(few.measured, few.expected, strict=True))
+    row, other = max(pairs, key=lambda pair: max(pair[0].typical / pair[1].high, pair[1].low / pair[0].typical))
+    off, low, high = (seconds / other.seconds for seconds in (row.typical, other.low, other.high))
+    judged = replace(few, off=off, limit=far * high)
+    if low <= off <= high:
+        return judged
+    size = format_size(row.case.nbytes)
+    remark = f"{size} takes {off:.2f}x the expected time, healthy ones {low:.2f} to {high:.2f}x"
+    remark = "; ".join(filter(None, (remark, str(row.note.brief))))
+    if low / far <= off <= far * high:
+        return replace(judged, speed=Health.UNKNOWN, remark=f"{remark}; measure {FEWEST} sizes or more")
+    return replace(judged, speed=Health.SLOW if off > high else Health.FASTER, remark=remark)
 
 
 def _more_than_links_carry(system: System, rows: Sequence[Observed]) -> str:
     """Say what refutes the system: more bytes in a second than its busiest link carries, whatever the algorithm."""
-    shares = {}
+    fullest, words = OVERFULL, ""
+    of_data_sheet = system.spec_rate or system.nodes > 1  # else what NCCL takes for a link, which is less
     for row in rows:
-        if row.case.ranks > 1 and row.case.collective.parts == 1:
-            limit = link_roofline(system, row.case)
-            shares[limit.seconds(row.case.nbytes) / row.typical] = row.case.nbytes, limit
-    if max(shares, default=0.0) <= OVERFULL:
-        return ""
-    share = max(shares)
-    nbytes, limit = shares[share]
-    return (
-        f"at {format_size(nbytes)} {limit.where} would carry {share:.0%} of their {format_rate(limit.line)} GB/s: the "
-        "ranks ran on another machine, or on other nodes of it; name it with --on and --nodes"
-    )
+        if row.case.ranks < 2 or row.case.collective.parts > 1 or not of_data_sheet:
+            continue
+        limit = link_roofline(system, row.case)
+        share = limit.seconds(row.case.nbytes) / row.typical
+        if share > fullest:
+            line = f"{share:.0%} of their {format_rate(limit.line)} GB/s"
+            fullest, words = share, f"at {format_size(row.case.nbytes)} {limit.where} would carry {line}"
+    fix = "the ranks ran on another machine, or on other nodes of it; name it with --on and --nodes"
+    return f"{words}: {fix}" if words else ""
 
 
 def settings(facts: RunFacts) -> list[str]:

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeGuard
 from collbench.algorithms import is_library, libraries
 from collbench.analysis.crossover import handicaps, library_of
 from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
+from collbench.analysis.verdict import scatter_in_words
 from collbench.errors import UsageError
 from collbench.plots.style import COLORS, COLOURED, TOLD_APART
 from collbench.results import Measurement, Prediction, Reported, Result, Timed
@@ -102,6 +103,8 @@ class Panel:
             concerned["wrong results not drawn"] = set(self.wrong)
         everybody = {line.implementation for line, _ in self.points}
         remarks = handicaps((*self.results, *self.libraries))
+        if scatter := scatter_in_words(self.results):
+            remarks.append(f"{scatter}: the medians are drawn")
         for note, names in concerned.items():
             remarks.append(note if names == everybody else f"{', '.join(sorted(names))}: {note}")
         if self.expectation:

@@ -130,6 +130,11 @@ class Reported(Observed):
         return self.rounds or (self.typical,)
 
     @property
+    def band(self) -> tuple[float, float]:
+        """The fastest and the slowest round, where there are several; else the interval."""
+        return (min(self.rounds), max(self.rounds)) if self.rounds else super().band
+
+    @property
     def worst(self) -> Self:
         """The result by its slowest round; itself where there is one."""
         return replace(self, seconds=max(self.rounds), samples=()) if self.rounds else self
