@@ -21,14 +21,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, combinations_with_replacement
 from statistics import fmean, median, variance
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from collbench.results import Measurement, Observed
-from collbench.stats import FADING, PRIOR, Pool, Spread, percentile, student
+from collbench.results import Measurement, Observed, by_key
+from collbench.stats import FADING, PRIOR, Spread, percentile, student
 
 T = TypeVar("T")
+Sizes = tuple[float, float]  # a scatter, and the number of sizes that it is known from
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 DRAWS = 1000
@@ -37,7 +38,6 @@ _BLOCKS = (7, 100)  # the fewest, as long as there are as many samples, and the 
 _LEVELS = 401  # order statistics among which a resampled median is looked for: beyond, they are closer than it is known
 _REMEMBERED = 2.0  # autocorrelation times that a block lasts
 _SEED = 20250
-_NORMAL_MEDIAN = 0.6745  # of the distances of normal errors, over their deviation
 _UNTHREADED = 200_000  # multiplications of a product; OpenBLAS starts threads beyond 262,144
 
 
@@ -116,6 +116,8 @@ class Estimate:
     above: float
     freedom: float  # degrees
     shared: float = 0.0  # the part of the error that all sizes of a curve may have in common
+    scatter: Sizes = (0.0, 0)  # between the runs, of all sizes or those near it, where rougher
+    near: Sizes = (0.0, 0)  # of sizes near it alone: of many sizes, some are calm by chance
 
     @property
     def error(self) -> float:
@@ -150,37 +152,36 @@ def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
     return Estimate(log, below, above, some + others - 2)
 
 
-def between_starts(curve: Sequence[tuple[Measurement, Measurement]]) -> list[Estimate | None]:
-    """Return the ratios of rows whose ranks were started several times, by how far their starts are apart.
+def between_starts(base: Measurement, new: Measurement, spread: Spread) -> Estimate:
+    """Return the ratio of two rows whose ranks were started several times, by how far starts are apart.
 
-    A curve is of pairs by size.  As in `Pool` sizes nearby say the same, here smaller and larger ones, and so do the
-    starts of both runs; a pair that is far rougher speaks for itself alone.  A row of a single start is taken to vary
-    as those of the other run.  None where neither row has several starts: then only `separate` can tell.
+    A row of a single start is taken to vary from start to start as the other row does.
     """
-    apart = [_starts_apart(pair) for pair in curve]
-    rough = [squares / freedom for squares, freedom in apart if freedom]
-    most = _FAR * max(PRIOR.deviation**2 / _FAR, median(rough or [0.0]))
-    estimates: list[Estimate | None] = []
-    for place, (base, new) in enumerate(curve):
-        calm = apart[place][0] <= most * apart[place][1]
-        squares, freedom = PRIOR.freedom * PRIOR.deviation**2, PRIOR.freedom
-        for other, (more, degrees) in enumerate(apart):
-            if other == place or (calm and more <= most * degrees):
-                weight = FADING ** abs(other - place)
-                squares, freedom = squares + weight * more, freedom + weight * degrees
-        spread = Spread(math.sqrt(squares / freedom), freedom)
-        error = math.hypot(*(spread.error(len(row.rounds) if row.spread else 1) for row in (base, new)))
-        ratio = Estimate(math.log(new.typical / base.typical), error, error, freedom, shared=error)
-        estimates.append(ratio if apart[place][1] else None)
-    return estimates
+    error = math.hypot(*(spread.error(len(row.rounds) if row.spread else 1) for row in (base, new)))
+    return Estimate(math.log(new.typical / base.typical), error, error, spread.freedom, shared=error)
 
 
-def _starts_apart(pair: tuple[Measurement, Measurement]) -> tuple[float, int]:
-    """Return the sum of squared distances of both rows' starts from their means, and its degrees of freedom."""
-    starts = [row.round_times for row in pair if row.spread]
-    return sum((len(times) - 1) * variance(map(math.log, times)) for times in starts), sum(map(len, starts)) - len(
-        starts
-    )
+def start_spreads(logs: Sequence[tuple[object, Sequence[Sequence[float]]]]) -> list[Spread]:
+    """Return how far starts are apart at each row, given its curve and the logarithms by start of one run or of two.
+
+    As in `Pool` the sizes nearby say the same, here the smaller and the larger ones, but for those that are far
+    rougher, which speak for themselves alone.
+    """
+    apart = [
+        (curve, sum((len(run) - 1) * variance(run) for run in runs), sum(len(run) - 1 for run in runs))
+        for curve, runs in logs
+    ]
+    spreads: dict[int, Spread] = {}
+    for places in by_key(range(len(apart)), lambda place: apart[place][0]).values():
+        most = max(PRIOR.deviation**2, _FAR * median(apart[place][1] / apart[place][2] for place in places))
+        for at, place in enumerate(places):
+            squares, freedom = PRIOR.freedom * PRIOR.deviation**2, PRIOR.freedom
+            calm = apart[place][1] <= most * apart[place][2]
+            for away, (_, more, degrees) in ((abs(other - at), apart[places[other]]) for other in range(len(places))):
+                if not away or (calm and more <= most * degrees):
+                    squares, freedom = squares + FADING**away * more, freedom + FADING**away * degrees
+            spreads[place] = Spread(math.sqrt(squares / freedom), freedom)
+    return [spreads[place] for place in range(len(apart))]
 
 
 def between_rounds(log: float, base: Observed, new: Observed) -> Estimate:
@@ -250,11 +251,10 @@ def with_starts(estimates: Sequence[Estimate], rows: Sequence[Paired], curves: S
     The arms of an interleaved run have ranks of their own: what their starts do to a ratio does not cancel.  Rows of
     one curve are in the order of their sizes.
     """
-    pools: dict[object, Pool] = {}
+    means = [[fmean(row.logs[start :: row.starts]) for start in range(row.starts)] for row in rows]
     wider = []
-    for estimate, row, curve in zip(estimates, rows, curves, strict=True):
-        by_start = [row.logs[start :: row.starts] for start in range(row.starts)]
-        spread = pools.setdefault(curve, Pool()).add([math.exp(fmean(logs)) for logs in by_start])
+    spreads = start_spreads([(curve, [logs]) for curve, logs in zip(curves, means, strict=True)])
+    for estimate, row, spread in zip(estimates, rows, spreads, strict=True):
         error = spread.error(row.starts)
         both = math.hypot(estimate.error, error)
         freedom = both**4 / (estimate.error**4 / estimate.freedom + error**4 / spread.freedom)
@@ -350,17 +350,6 @@ def _excess(distances: Sequence[tuple[int, float, float]], reach: float) -> tupl
     return math.sqrt(high), places
 
 
-class Scatters(NamedTuple):
-    """Scatter near a size, as a standard deviation of logarithms with its degrees of freedom, by what it is for.
-
-    Of the many sizes one seems calm by chance.  So a row that is to be told from all others, where none may be called
-    wrongly, has the rougher of all sizes and those near it; a limit of that row alone, those near it.
-    """
-
-    among_all: tuple[float, float] = (0.0, 0)
-    alone: tuple[float, float] = (0.0, 0)
-
-
 PUBLISHED = Spread(0.013, 1)
 """How far ratios of two logs of one machine scatter before any was seen, as a standard deviation of logarithms, and how
 many degrees of freedom that is worth: fitted to 139 published repeats (docs/analysis.md)."""
@@ -370,8 +359,8 @@ published repeats of one node one has a size that is (docs/analysis.md)."""
 _BESIDE = 2  # sizes to either side that a ratio of means is held against: a step of three sizes is none that stands out
 
 
-def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, Scatters], list[set[int]]]:
-    """Return the scatter of ratios of two means at each size, and the outliers.
+def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, tuple[Sizes, Sizes]], list[set[int]]]:
+    """Return the scatter of ratios of two means at each size, of all sizes and of those near it, and the outliers.
 
     A curve is (nbytes, logarithm of the ratio) by size; a size counts once.  Outliers, a set of sizes for each curve,
     are not counted.  PUBLISHED is added to the others (a moderated variance: G. Smyth, 2004).
@@ -380,18 +369,18 @@ def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, S
     outliers: list[set[int]] = []
     for curve in curves:
         off = _from_median([log for _, log in curve])
-        far = max(STANDS_OUT, FAR_OUT * median(off) / _NORMAL_MEDIAN)
+        far = max(STANDS_OUT, FAR_OUT * median(off) / 0.6745)  # the median of normal distances
         outliers.append({nbytes for (nbytes, _), distance in zip(curve, off, strict=True) if distance > far})
         rest = [(nbytes, log) for nbytes, log in curve if nbytes not in outliers[-1]]
         logs = [log for _, log in rest]
-        for (nbytes, _), distances in zip(rest, zip(_from_median(logs), _from_nearer(logs), strict=True), strict=True):
+        for (nbytes, _), *distances in zip(rest, _from_median(logs), _from_nearer(logs), strict=True):
             found[nbytes].append(max(distances) ** 2)
     sizes = sorted(found)
     # Of two sizes each is as far from the middle as the other: that may as well be a change.
     squares = [fmean(found[nbytes]) if found[nbytes] and len(sizes) > 2 else None for nbytes in sizes]
     everywhere = _moderated(squares)
     near = [_moderated(_around(squares, place, NEAR)) for place, _ in enumerate(sizes)]
-    return {nbytes: Scatters(max(everywhere, here), here) for nbytes, here in zip(sizes, near, strict=True)}, outliers
+    return {nbytes: (max(everywhere, here), here) for nbytes, here in zip(sizes, near, strict=True)}, outliers
 
 
 def _from_median(logs: Sequence[float]) -> list[float]:
@@ -401,14 +390,13 @@ def _from_median(logs: Sequence[float]) -> list[float]:
     """
     reach = min(_BESIDE, (len(logs) - 1) // 2)  # of an odd number the median is never between both sides of a step
     around = [_around(logs, place, reach) for place, _ in enumerate(logs)]
-    far = [abs(log - median(beside)) for log, beside in zip(logs, around, strict=True)]
-    return [distance / math.sqrt(1 - 2 / 3 / len(beside)) for distance, beside in zip(far, around, strict=True)]
+    unit = math.sqrt(1 - 2 / 3 / (2 * reach + 1))
+    return [abs(log - median(beside)) / unit for log, beside in zip(logs, around, strict=True)]
 
 
 def _from_nearer(logs: Sequence[float]) -> list[float]:
     """Return how far each is from its nearer neighbour, likewise: by medians, what swings to and fro is calm."""
-    around = [_around(logs, place, 1) for place, _ in enumerate(logs)]
-    far = [sorted(abs(log - other) for other in beside) for log, beside in zip(logs, around, strict=True)]
+    far = [sorted(abs(log - other) for other in _around(logs, place, 1)) for place, log in enumerate(logs)]
     return [distances[:2][-1] / 0.945 for distances in far]
 
 

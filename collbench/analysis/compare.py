@@ -8,11 +8,10 @@ by the number of rows and curves that have an interval).  The rules are in docs/
 import html
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import pairwise
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import TypeVar
 
 from collbench.analysis.bootstrap import (
@@ -20,7 +19,6 @@ from collbench.analysis.bootstrap import (
     PUBLISHED,
     Estimate,
     Scatter,
-    Scatters,
     between_rounds,
     between_starts,
     of_means,
@@ -28,6 +26,7 @@ from collbench.analysis.bootstrap import (
     pooled,
     scatter,
     separate,
+    start_spreads,
     with_starts,
 )
 from collbench.analysis.matching import Difference, Selected, Unmatched, differences, latest, unmatched
@@ -35,7 +34,6 @@ from collbench.cases import Case
 from collbench.results import Measurement, Observed, Prediction, Reported, by_key
 from collbench.runfile.flat import html_table
 from collbench.runfile.store import Run
-from collbench.stats import student
 from collbench.units import format_size
 
 MARGIN = 0.05
@@ -45,6 +43,7 @@ CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median
 FEWEST_SIZES = 4  # that a mean over sizes is made of
 _IN_TURN = "sweep --ab measures both in turn, so that this cancels"
 _STATE = "state how much each time varies (--assume 5%)"
+_ALIKE = 1.3  # as many sizes count as one, whose errors are correlated (by simulation, docs/analysis.md)
 _NAMED = 6  # sizes that stand out
 _SURE = 10**6  # degrees of freedom of what the user states
 NOTABLE = 0.02  # scatter between runs from which on it is said
@@ -268,13 +267,11 @@ def _timed(result: Observed) -> bool:
 
 
 T = TypeVar("T")
-Known = tuple[Estimate, Scatters]
-"""A ratio with its own errors, and the scatter between the runs near its size."""
 
 
 def _estimates(
     pairs: Sequence[tuple[Observed, Observed]], starts: int, assume: float | None
-) -> tuple[dict[int, Known], list[str]]:
+) -> tuple[dict[int, Estimate], list[str]]:
     """Return what is known of each ratio, by the identity of its first row, and remarks on how.
 
     `starts` are those of an interleaved run's ranks; 0 for runs that were measured one after the other.
@@ -285,7 +282,7 @@ def _estimates(
     rest = [(base, new) for base, new in still if id(base) not in known]
     if rest and assume is not None:
         error = assume * math.sqrt(2)
-        known |= {id(base): (Estimate(_log(base, new), error, error, _SURE), Scatters()) for base, new in rest}
+        known |= {id(base): Estimate(_log(base, new), error, error, _SURE) for base, new in rest}
         remarks.append(f"rows without samples ({len(rest)}): intervals come from --assume, {assume:.1%} of each time")
     elif means := [(base, new) for base, new in rest if _are_means(base, new)]:
         found, more = _from_means(means)
@@ -294,7 +291,7 @@ def _estimates(
     return known, remarks
 
 
-def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> tuple[dict[int, Known], list[str]]:
+def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> tuple[dict[int, Estimate], list[str]]:
     rounds = []
     for base, new in sampled:
         if isinstance(base, Measurement) and isinstance(new, Measurement) and _rounds_match(base, new):
@@ -309,27 +306,25 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
         points = zip((base for base, _ in sampled), estimates, strict=True)
         extra = scatter(_by_size(points))
         remarks = list(_unlike_machines(sampled, extra.everywhere[0]))
-    known: dict[int, Known] = {}
+    known = {}
     for (base, _), estimate in zip(sampled, estimates, strict=True):
         here = extra.at(base.case.nbytes)
-        known[id(base)] = estimate, Scatters(here, here)
+        known[id(base)] = replace(estimate, scatter=here, near=here)
     return known, remarks
 
 
-def _from_means(means: Sequence[tuple[Observed, Observed]]) -> tuple[dict[int, Known], list[str]]:
-    logs = [(base, _log(base, new)) for base, new in means]
-    errors, outliers = of_means(_by_size(logs))
-    known = {id(base): (between_rounds(_log(base, new), base, new), errors[base.case.nbytes]) for base, new in means}
-    remarks = [_without_samples([errors[base.case.nbytes].among_all for base, _ in means])]
+def _from_means(means: Sequence[tuple[Observed, Observed]]) -> tuple[dict[int, Estimate], list[str]]:
+    errors, outliers = of_means(_by_size((base, _log(base, new)) for base, new in means))
+    known = {}
+    for base, new in means:
+        everywhere, near = errors[base.case.nbytes]
+        known[id(base)] = replace(between_rounds(_log(base, new), base, new), scatter=everywhere, near=near)
+    remarks = [_without_samples([estimate.scatter for estimate in known.values()])]
     curves = by_key((base for base, _ in means), _curve_of)
     far = [(name, nbytes) for (_, name), sizes in zip(curves, outliers, strict=True) for nbytes in sorted(sizes)]
-    named = [f"{name} at {format_size(nbytes)}" for name, nbytes in dict.fromkeys(far)]
-    if named:
+    if named := [f"{name} at {format_size(nbytes)}" for name, nbytes in dict.fromkeys(far)]:
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        remarks.append(
-            f"{', '.join(named[:_NAMED])}{more}: the ratio stands out from its neighbours, which is a change and no "
-            "scatter"
-        )
+        remarks.append(f"{', '.join(named[:_NAMED])}{more} stands out from the sizes beside: a change, and no scatter")
     return known, remarks
 
 
@@ -341,25 +336,24 @@ def _by_size(rows: Iterable[tuple[Observed, T]]) -> list[list[tuple[int, T]]]:
 
 
 def _judged_rows(
-    pairs: Sequence[tuple[Observed, Observed]], known: Mapping[int, Known], margin: float, confidence: float
+    pairs: Sequence[tuple[Observed, Observed]], known: Mapping[int, Estimate], margin: float, confidence: float
 ) -> tuple[list[Row], list[Together]]:
     curves = by_curve([base for base, _ in pairs if id(base) in known])
     single = 1 - (1 - confidence) / max(1, len(known) + len(curves))
-    rows, intervals = [], {}
+    rows = []
     for base, new in pairs:
-        if found := known.get(id(base)):
-            estimate, extra = found
-            intervals[id(base)] = estimate.interval(single, *extra.among_all)
-            alone = estimate.interval(2 * confidence - 1, *extra.alone)
-            rows.append(judged(base, new, estimate.log, intervals[id(base)], margin, alone))
+        if estimate := known.get(id(base)):
+            alone = estimate.interval(2 * confidence - 1, *estimate.near)
+            rows.append(judged(base, new, estimate.log, estimate.interval(single, *estimate.scatter), margin, alone))
         else:
             rows.append(_unknown(base, new, _why_unknown(base, new)))
     verdicts = {id(row.base): row.verdict for row in rows}
     wholes = []
     for curve in curves:
-        whole = together([(row, known[id(row)][0]) for row in curve], single, margin)
+        whole = together([(row, known[id(row)]) for row in curve], single, margin)
         said = {verdicts[id(row)] for row in curve}
-        wholes.append(_agreeing(whole, [intervals[id(row)] for row in curve], said, margin))
+        agreed = said if said in ({Verdict.SLOWER}, {Verdict.FASTER}) else {whole.verdict}
+        wholes.append(replace(whole, verdict=agreed.pop()))
     return rows, wholes
 
 
@@ -378,18 +372,24 @@ def _curve_of(row: Observed) -> tuple[Case, str]:
 
 def _separate(pairs: Sequence[tuple[Observed, Observed]]) -> list[Estimate]:
     """The ratios of rows that were not interleaved; less sure where a barrier shows that the machine changed."""
-    measured = [(b, n) for b, n in pairs if isinstance(b, Measurement) and isinstance(n, Measurement)]
-    known: dict[int, Estimate] = {}
-    for curve in by_key(measured, lambda pair: _curve_of(pair[0])).values():
-        curve.sort(key=lambda pair: pair[0].case.nbytes)
-        known |= {id(base): e for (base, _), e in zip(curve, between_starts(curve), strict=True) if e}
+    started = [pair for pair in pairs if any(isinstance(row, Measurement) and row.spread for row in pair)]
+    logs = [(_curve_of(pair[0]), [_by_start(row) for row in pair if _by_start(row)]) for pair in started]
+    spreads = dict(zip((id(base) for base, _ in started), start_spreads(logs), strict=True))
     estimates = []
     for base, new in pairs:
-        estimate = known.get(id(base)) or separate(base.times, new.times)
+        estimate = separate(base.times, new.times)
+        if isinstance(base, Measurement) and isinstance(new, Measurement) and id(base) in spreads:
+            estimate = between_starts(base, new, spreads[id(base)])
         moved = _FELT * max(0.0, abs(math.log(_barriers(base, new))) - _SAME_PLACE)
         below, above, shared = (math.hypot(end, moved) for end in (estimate.below, estimate.above, estimate.shared))
         estimates.append(replace(estimate, below=below, above=above, shared=shared))
     return estimates
+
+
+def _by_start(row: Observed) -> list[float]:
+    """Return the logarithm of the median of each start; nothing where ranks were started once."""
+    several = isinstance(row, Measurement) and row.spread
+    return [math.log(seconds) for seconds in row.round_times] if several else []
 
 
 def _barriers(base: Observed, new: Observed) -> float:
@@ -435,46 +435,24 @@ def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
 def together(curve: Sequence[tuple[Observed, Estimate]], confidence: float, margin: float) -> Together:
     """Judge all sizes of a curve together, given a result and the estimate of its ratio for each.
 
-    Student's interval of the mean logarithm, with as many degrees of freedom as the sizes are worth.  Their spread has
-    their own errors and what the machine did to each; a change that is larger at some sizes than at others widens it,
-    too.  What the start of a run's ranks did to all sizes alike does not show in that spread, and is added.
+    The mean is as sure as the rows' own errors make it; a change that is larger at some sizes than at others is no
+    error.  What the start of the ranks did to all sizes alike does not become less by their number, and the rest is
+    alike from size to size as well (_ALIKE).  Intervals of all rows hold at once, so that the mean is between the means
+    of their ends at least.
     """
-    logs = [estimate.log for _, estimate in curve]
-    independent, centre = _independent(logs), fmean(logs)
-    freedom = int((independent + len(logs)) / 2) - 1  # by simulation: the spread suffers less from alike sizes
-    shared = math.sqrt(fmean(estimate.shared**2 for _, estimate in curve))
-    reach = student(0.5 + confidence / 2, freedom) * math.hypot(stdev(logs) / math.sqrt(independent), shared)
+    centre = fmean(estimate.log for _, estimate in curve)
+    reaches, own, shared = [], [], []
+    for _, estimate in curve:
+        low, high = estimate.interval(confidence, *estimate.scatter)
+        reaches.append(math.log(high / low) / 2)
+        error = math.hypot(estimate.error, estimate.scatter[0])
+        shared.append(reaches[-1] * estimate.shared / error if error else 0.0)
+        own.append(reaches[-1] ** 2 - shared[-1] ** 2)
+    reach = min(fmean(reaches), math.hypot(fmean(shared), math.sqrt(max(0.0, fmean(own)) * _ALIKE / len(curve))))
     interval = math.exp(centre - reach), math.exp(centre + reach)
     first = curve[0][0]
     ratio = math.exp(centre)
     return Together(first.case.kind, first.implementation, len(curve), ratio, interval, verdict(interval, margin))
-
-
-def _agreeing(whole: Together, intervals: Sequence[tuple[float, float]], said: Set[Verdict], margin: float) -> Together:
-    """Return what all sizes say together, such that it agrees with what each of them says.
-
-    Intervals of all rows hold at once, so the mean lies between the means of their ends, also where a change that is
-    larger at some sizes than at others makes the spread of the ratios wide.
-    """
-    low, high = (math.exp(fmean(map(math.log, ends))) for ends in zip(*intervals, strict=True))
-    interval = max(whole.interval[0], low), min(whole.interval[1], high)
-    if len(said) == 1 and said <= {Verdict.SLOWER, Verdict.FASTER}:
-        return replace(whole, interval=interval, verdict=next(iter(said)))
-    return replace(whole, interval=interval, verdict=verdict(interval, margin))
-
-
-def _independent(logs: Sequence[float]) -> float:
-    """How many independent values say as much: neighbours were measured one after the other, and are alike.
-
-    By the correlation r of neighbours, n (1 - r) / (1 + r); G. Bayley and J. Hammersley (1946).
-    """
-    centre = fmean(logs)
-    apart = [log - centre for log in logs]
-    square = sum(distance**2 for distance in apart)
-    alike = sum(first * second for first, second in pairwise(apart)) / square if square else 0.0
-    # Of few values that are not alike at all, this comes out at -1/n on average.
-    alike = min(0.9, max(0.0, alike + 1 / len(logs)))
-    return max(2.0, len(logs) * (1 - alike) / (1 + alike))
 
 
 def _logged(*results: Observed) -> set[str]:

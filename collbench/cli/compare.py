@@ -53,7 +53,7 @@ EMPTY = "(empty)"
 _DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
 COLUMNS = (
     *("base", "new", "collective", "dtype", "redop", "root", "ranks", "in_place", "nbytes", "implementation"),
-    *("base_seconds", "new_seconds", "ratio", "low", "high", "verdict", "remark"),
+    *("base_seconds", "new_seconds", "ratio", "low", "high", "within", "verdict", "remark"),
 )
 
 _OPTIONS = [
@@ -260,7 +260,7 @@ def _fields(row: Row | Together) -> dict[str, Any]:
     judged = {"ratio": row.ratio, "low": low, "high": high, "verdict": row.verdict.value}
     fields = case_fields(row.case) | {"implementation": row.implementation}
     if isinstance(row, Row):
-        judged |= {"remark": row.remark, "within": row.within if math.isfinite(row.within) else None}
+        judged |= {"within": row.within if math.isfinite(row.within) else None, "remark": row.remark}
         return fields | {"base_seconds": row.before, "new_seconds": row.after} | judged
     del fields["nbytes"]
     return fields | {"sizes": row.sizes} | judged

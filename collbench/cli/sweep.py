@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from statistics import median
 from typing import Any
 
 import click
@@ -29,6 +30,7 @@ from collbench.analysis.crossover import (
     rivals,
     winners,
 )
+from collbench.analysis.expectations import FITTED_BARRIER
 from collbench.analysis.roofline import measured_roofline, share
 from collbench.analysis.wires import tradeoffs
 from collbench.api.measuring import measuring_session, predicting_session, resuming_session
@@ -56,8 +58,10 @@ from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
 from collbench.results import Measurement, Result, family
 from collbench.topology.system import System
+from collbench.units import format_seconds
 
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
+MOVED = 2.0  # times as long a barrier, from which on the cores are taken to be at other distances
 FEWEST = 6  # samples that have an interval
 
 _WITH_RESUME = ("resume", "rendezvous", "quiet", "as_json", "percentiles", "plot")
@@ -144,7 +148,7 @@ def _print_below(session: Session, table: "SweepTable", watch: Watch, outputs: O
     facts, found = list(findings(session.results, session.modelled)), tradeoffs(session.results)
     if facts or not found:
         click.echo("\n".join(["", *facts]))
-    lines = [noise(session.results, watch)]
+    lines = [noise(session.results, watch), moved_cores(session.results)]
     if found:
         click.echo("\n".join(results_table.wires_table(found)))
         lines.append(results_table.WIRES_LEGEND)
@@ -236,6 +240,29 @@ def noise(results: Sequence[Result], watch: Watch) -> str:
     helps = [kind.steadier for name, kind in platforms().items() if name in kinds and kind.steadier]
     clauses = [", ".join(counts), *islice(watch.reasons(ranks), 1)]
     return f"noise: {'; '.join(clauses)}; what helps: {', '.join([*helps, '-n 15' if few else '--budget 5'])}"
+
+
+def moved_cores(results: Sequence[Result]) -> str:
+    """Return what barriers tell of cores that are far apart, or were for a part of the sweep; else nothing.
+
+    Ranks that are bound each have a core, so that it was not the scheduler which moved them.
+    """
+    rows = [row for row in results if isinstance(row, Measurement) and row.scheduling and not row.disturbed]
+    bound = [row for row in rows if row.scheduling and all(len(cores) == 1 for cores in row.scheduling.cores)]
+    barriers = [row.barrier for row in bound if row.barrier]
+    if not barriers:
+        return ""
+    least, most = min(barriers), max(barriers)
+    if most > MOVED * least:
+        takes = f"{format_seconds(least)} in some rows and {format_seconds(most)} in others"
+    elif least > MOVED * FITTED_BARRIER and bound[0].case.ranks == 2:
+        takes = f"{format_seconds(median(barriers))}, between near cores some {format_seconds(FITTED_BARRIER)}"
+    else:
+        return ""
+    return (
+        f"cores: a barrier of the ranks takes {takes}: perhaps a hypervisor moved virtual cores; small messages take "
+        "as much longer, and compare tells nothing against runs without that"
+    )
 
 
 def print_end(session: Session, lines: Iterable[str], outputs: Outputs) -> None:
