@@ -118,6 +118,7 @@ class Estimate:
     shared: float = 0.0  # the part of the error that all sizes of a curve may have in common
     scatter: Sizes = (0.0, 0)  # between the runs, of all sizes or those near it, where rougher
     near: Sizes = (0.0, 0)  # of sizes near it alone: of many sizes, some are calm by chance
+    outlier: bool = False  # whether it is so far from the sizes beside that it is not counted for their scatter
 
     @property
     def error(self) -> float:

@@ -238,6 +238,7 @@ def compare(
         known, remarks = _estimates(pairs, starts, assume)
         rows, wholes = _judged_rows(pairs, known, margin, confidence)
         unknown = [row for row in rows if row.verdict is Verdict.UNKNOWN]
+        remarks += _standing_out(row for row in rows if id(row.base) in known and known[id(row.base)].outlier)
         remarks += [f"unknown rows ({count}): {why}" for why, count in Counter(row.remark for row in unknown).items()]
     return Comparison(
         base=base,
@@ -285,9 +286,9 @@ def _estimates(
         known |= {id(base): Estimate(_log(base, new), error, error, _SURE) for base, new in rest}
         remarks.append(f"rows without samples ({len(rest)}): intervals come from --assume, {assume:.1%} of each time")
     elif means := [(base, new) for base, new in rest if _are_means(base, new)]:
-        found, more = _from_means(means)
+        found = _from_means(means)
         known |= found
-        remarks += more
+        remarks.append(_without_samples([estimate.scatter for estimate in found.values()]))
     return known, remarks
 
 
@@ -313,19 +314,16 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
     return known, remarks
 
 
-def _from_means(means: Sequence[tuple[Observed, Observed]]) -> tuple[dict[int, Estimate], list[str]]:
+def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, Estimate]:
     errors, outliers = of_means(_by_size((base, _log(base, new)) for base, new in means))
+    far = dict(zip(by_key((base for base, _ in means), _curve_of), outliers, strict=True))
     known = {}
     for base, new in means:
-        everywhere, near = errors[base.case.nbytes]
-        known[id(base)] = replace(between_rounds(_log(base, new), base, new), scatter=everywhere, near=near)
-    remarks = [_without_samples([estimate.scatter for estimate in known.values()])]
-    curves = by_key((base for base, _ in means), _curve_of)
-    far = [(name, nbytes) for (_, name), sizes in zip(curves, outliers, strict=True) for nbytes in sorted(sizes)]
-    if named := [f"{name} at {format_size(nbytes)}" for name, nbytes in dict.fromkeys(far)]:
-        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        remarks.append(f"{', '.join(named[:_NAMED])}{more} stands out from the sizes beside: a change, and no scatter")
-    return known, remarks
+        scatter_, near = errors[base.case.nbytes]
+        estimate = between_rounds(_log(base, new), base, new)
+        outlier = base.case.nbytes in far[_curve_of(base)]
+        known[id(base)] = replace(estimate, scatter=scatter_, near=near, outlier=outlier)
+    return known
 
 
 def _by_size(rows: Iterable[tuple[Observed, T]]) -> list[list[tuple[int, T]]]:
@@ -515,6 +513,16 @@ def _without_samples(errors: Sequence[tuple[float, float]]) -> str:
         f"{rows}: intervals come from how far the ratios of neighbouring sizes scatter, {typical:.1%} "
         "(or state how much each time varies: --assume 5%)"
     )
+
+
+def _standing_out(outliers: Iterable[Row]) -> list[str]:
+    """Name the sizes of a log that changed, and none beside them."""
+    changed = [row for row in outliers if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
+    names = list(dict.fromkeys(f"{row.implementation} at {format_size(row.case.nbytes)}" for row in changed))
+    if not names:
+        return []
+    named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return [f"{named}: stands out from the sizes beside, which is a change and no scatter"]
 
 
 def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -> Iterator[str]:
