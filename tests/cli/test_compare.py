@@ -204,7 +204,7 @@ def test_a_ratio_has_two_digits_however_wide_its_interval_is(tmp_path: Path) -> 
 
 def test_runs_whose_sizes_differ_are_told_the_nearest(base: Path, tmp_path: Path) -> None:
     for sizes, told in (
-        ((2048, 8192), "no size in common, nearest 4 KiB and 8 KiB"),
+        ((2048, 2**25), "no size in common, nearest 1 KiB and 2 KiB"),
         ((2**25,), "no size in common, nearest 16 MiB and 32 MiB"),
         ((8,), "no size in common, nearest 1 KiB and 8 B"),
     ):
@@ -249,7 +249,7 @@ def test_what_is_inconclusive_is_the_same_within_some_share(tmp_path: Path) -> N
         write(
             tmp_path / str(which),
             *(
-                Measurement(case(nbytes=size), "mpi", "cpu", 1, tuple(1e-6 * np.exp(0.08 * row)))
+                Measurement(case(nbytes=size), "mpi", "cpu", 1, tuple((1e-6 * np.exp(0.08 * row)).tolist()))
                 for size, row in zip(SIZES, rows, strict=True)
             ),
             started=str(which),
