@@ -312,11 +312,13 @@ def scatter(curves: Sequence[Sequence[tuple[int, Estimate]]]) -> Scatter:
     """Return how far ratios of neighbouring sizes scatter beyond their errors.
 
     A curve is (nbytes, estimate) by size; each estimate is compared with the middle of its neighbours, so a change that
-    comes or goes with the size is no scatter.  Implementations of one size were sampled in turn, and what the machine
-    did to one it did to all, so a size counts once.
+    comes or goes with the size is no scatter, and outliers are none.  Implementations of one size were sampled in turn,
+    and what the machine did to one it did to all, so a size counts once.
     """
     distances = []  # a size, how far a ratio is from the middle of its neighbours, and the variance by their errors
-    for curve in curves:
+    for every in curves:
+        far = outliers([(nbytes, estimate.log) for nbytes, estimate in every])
+        curve = [point for point in every if point[0] not in far]
         for (_, left), (nbytes, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False):
             off = abs(middle.log - (left.log + right.log) / 2)
             distances.append((nbytes, off, middle.error**2 + (left.error**2 + right.error**2) / 4))
@@ -367,12 +369,9 @@ def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, t
     are not counted.  PUBLISHED is added to the others (a moderated variance: G. Smyth, 2004).
     """
     found: dict[int, list[float]] = {nbytes: [] for curve in curves for nbytes, _ in curve}
-    outliers: list[set[int]] = []
-    for curve in curves:
-        off = _from_median([log for _, log in curve])
-        far = max(STANDS_OUT, FAR_OUT * median(off) / 0.6745)  # the median of normal distances
-        outliers.append({nbytes for (nbytes, _), distance in zip(curve, off, strict=True) if distance > far})
-        rest = [(nbytes, log) for nbytes, log in curve if nbytes not in outliers[-1]]
+    far = [outliers(curve) for curve in curves]
+    for curve, left_out in zip(curves, far, strict=True):
+        rest = [(nbytes, log) for nbytes, log in curve if nbytes not in left_out]
         logs = [log for _, log in rest]
         for (nbytes, _), *distances in zip(rest, _from_median(logs), _from_nearer(logs), strict=True):
             found[nbytes].append(max(distances) ** 2)
@@ -381,7 +380,16 @@ def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, t
     squares = [fmean(found[nbytes]) if found[nbytes] and len(sizes) > 2 else None for nbytes in sizes]
     everywhere = _moderated(squares)
     near = [_moderated(_around(squares, place, NEAR)) for place, _ in enumerate(sizes)]
-    return {nbytes: (max(everywhere, here), here) for nbytes, here in zip(sizes, near, strict=True)}, outliers
+    return {nbytes: (max(everywhere, here), here) for nbytes, here in zip(sizes, near, strict=True)}, far
+
+
+def outliers(curve: Sequence[tuple[int, float]]) -> set[int]:
+    """Return the sizes whose logarithm is so far from those beside it that it is a change, and no scatter."""
+    logs = [log for _, log in curve]
+    off = _from_median(logs)
+    usual = median(map(max, off, _from_nearer(logs))) / 0.6745  # the median of normal errors
+    far = max(STANDS_OUT, FAR_OUT * usual)
+    return {nbytes for (nbytes, _), distance in zip(curve, off, strict=True) if distance > far}
 
 
 def _from_median(logs: Sequence[float]) -> list[float]:

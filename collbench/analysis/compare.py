@@ -350,8 +350,10 @@ def _judged_rows(
     for curve in curves:
         whole = together([(row, known[id(row)]) for row in curve], single, margin)
         said = {verdicts[id(row)] for row in curve}
-        agreed = said if said in ({Verdict.SLOWER}, {Verdict.FASTER}) else {whole.verdict}
-        wholes.append(replace(whole, verdict=agreed.pop()))
+        if said in ({Verdict.SLOWER}, {Verdict.FASTER}):
+            whole = replace(whole, verdict=said.pop())
+        if whole.interval[1] <= _WIDEST * whole.interval[0]:
+            wholes.append(whole)
     return rows, wholes
 
 
@@ -375,9 +377,10 @@ def _separate(pairs: Sequence[tuple[Observed, Observed]]) -> list[Estimate]:
     spreads = dict(zip((id(base) for base, _ in started), start_spreads(logs), strict=True))
     estimates = []
     for base, new in pairs:
-        estimate = separate(base.times, new.times)
-        if isinstance(base, Measurement) and isinstance(new, Measurement) and id(base) in spreads:
+        if id(base) in spreads and isinstance(base, Measurement) and isinstance(new, Measurement):
             estimate = between_starts(base, new, spreads[id(base)])
+        else:
+            estimate = separate(base.times, new.times)
         moved = _FELT * max(0.0, abs(math.log(_barriers(base, new))) - _SAME_PLACE)
         below, above, shared = (math.hypot(end, moved) for end in (estimate.below, estimate.above, estimate.shared))
         estimates.append(replace(estimate, below=below, above=above, shared=shared))

@@ -243,20 +243,17 @@ def noise(results: Sequence[Result], watch: Watch) -> str:
 
 
 def moved_cores(results: Sequence[Result]) -> str:
-    """Return what barriers tell of cores that are far apart, or were for a part of the sweep; else nothing.
-
-    Ranks that are bound each have a core, so that it was not the scheduler which moved them.
-    """
-    rows = [row for row in results if isinstance(row, Measurement) and row.scheduling and not row.disturbed]
-    bound = [row for row in rows if row.scheduling and all(len(cores) == 1 for cores in row.scheduling.cores)]
-    barriers = [row.barrier for row in bound if row.barrier]
-    if not barriers:
-        return ""
-    least, most = min(barriers), max(barriers)
+    """Return what barriers of ranks that stayed in place tell of cores that are, or were, far apart; else nothing."""
+    calm = [row for row in results if isinstance(row, Measurement) and row.scheduling and not row.disturbed]
+    barriers = [
+        row.barrier for row in calm if row.barrier and row.scheduling and max(map(len, row.scheduling.cores)) == 1
+    ]
+    least, most = min(barriers, default=1.0), max(barriers, default=1.0)
+    near = FITTED_BARRIER if max((result.case.ranks for result in results), default=0) == 2 else least
     if most > MOVED * least:
         takes = f"{format_seconds(least)} in some rows and {format_seconds(most)} in others"
-    elif least > MOVED * FITTED_BARRIER and bound[0].case.ranks == 2:
-        takes = f"{format_seconds(median(barriers))}, between near cores some {format_seconds(FITTED_BARRIER)}"
+    elif barriers and least > MOVED * near:
+        takes = f"{format_seconds(median(barriers))}, between near cores some {format_seconds(near)}"
     else:
         return ""
     return (
