@@ -116,7 +116,7 @@ class CheckResult:
     disturbed: int = 0  # rows that were not counted, since their ranks were off their cores
     rows: int = 0  # that were measured
     shared: bool = False  # whether another program ran on the cores of the ranks
-    nodes: int = 1
+    nodes: int = 1  # 0: not known
     rounds: int = 1
     seconds: float = math.nan  # that it took
     hint: str = ""  # what to do for a better answer
@@ -280,7 +280,7 @@ def _judge_curve(
         calm = any(not row.disturbed for rows in cases.values() for row in rows)
         why = "no system is like this machine, and no earlier good run of it is stored"
         if expectation.name:
-            why = f"{expectation.name} has none of these sizes (-b, -e and -f say which are measured)"
+            why = f"{expectation.name} has none of these sizes on as many GPUs (-b, -e and -f say which are measured)"
         why = why if calm else "ranks were off their cores in every round"
         return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
     error = max(found.error for found in known.values())

@@ -11,7 +11,7 @@ from collbench.analysis.compare import compare as compare_runs
 from collbench.analysis.diagnose import Diagnosis, RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.fit import measured
-from collbench.analysis.machine import machine, sized, stated_nodes
+from collbench.analysis.machine import placed, sized
 from collbench.analysis.matching import selection
 from collbench.analysis.verdict import Correctness, Health, status
 from collbench.api.requests import Names, split_names
@@ -173,15 +173,10 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
     correctness = Correctness.of(whole_run.results)
     if not curves and not correctness.faults:
         raise UsageError(f"nothing to diagnose: {why_none([whole_run])}")
-    whole, why = None, ""
-    try:
-        whole = machine(whole_run, on)
-    except UsageError as error:
-        if on:
-            raise
-        why = str(error)
-    nodes = nodes or stated_nodes(whole, whole_run)
+    whole, nodes, why = placed(whole_run, on, nodes)
     facts = RunFacts.of(whole_run, why)
+    if whole and why:
+        facts = replace(facts, caveats=(*facts.caveats, why))
     every: dict[object, list[Result]] = {}  # also what is wrong
     for result in whole_run.cases:
         if result.case.nbytes > 0:

@@ -264,7 +264,7 @@ def _labels(size: CheckedSize, result: CheckResult) -> str:
     pairs = {
         "slurm_job_id": os.environ.get("SLURM_JOB_ID", "unknown"),
         "node": socket.gethostname(),
-        "n_nodes": str(result.nodes),
+        "n_nodes": str(result.nodes or "unknown"),
         "nranks": str(case.ranks),
         "collective": next((name for name in _INSPECTOR.split() if name.lower() == collective), collective),
         "message_size": message_size(case.nbytes),
