@@ -168,21 +168,24 @@ def start_spreads(logs: Sequence[tuple[object, Sequence[Sequence[float]]]]) -> l
     As in `Pool` the sizes nearby say the same, here the smaller and the larger ones, but for those that are far
     rougher, which speak for themselves alone.
     """
-    apart = [
-        (curve, sum((len(run) - 1) * variance(run) for run in runs), sum(len(run) - 1 for run in runs))
-        for curve, runs in logs
-    ]
+    apart = [_apart(runs) for _, runs in logs]
     spreads: dict[int, Spread] = {}
-    for places in by_key(range(len(apart)), lambda place: apart[place][0]).values():
-        most = max(PRIOR.deviation**2, _FAR * median(apart[place][1] / apart[place][2] for place in places))
-        for at, place in enumerate(places):
+    for places in by_key(range(len(logs)), lambda place: logs[place][0]).values():
+        most = max(PRIOR.deviation**2, _FAR * median(apart[place][0] / max(1, apart[place][1]) for place in places))
+        calm = [place for place in places if apart[place][0] <= most * apart[place][1]]
+        for place in places:
             squares, freedom = PRIOR.freedom * PRIOR.deviation**2, PRIOR.freedom
-            calm = apart[place][1] <= most * apart[place][2]
-            for away, (_, more, degrees) in ((abs(other - at), apart[places[other]]) for other in range(len(places))):
-                if not away or (calm and more <= most * degrees):
-                    squares, freedom = squares + FADING**away * more, freedom + FADING**away * degrees
+            for other in calm if place in calm else [place]:
+                weight = FADING ** abs(places.index(other) - places.index(place))
+                squares, freedom = squares + weight * apart[other][0], freedom + weight * apart[other][1]
             spreads[place] = Spread(math.sqrt(squares / freedom), freedom)
-    return [spreads[place] for place in range(len(apart))]
+    return [spreads[place] for place in range(len(logs))]
+
+
+def _apart(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Return the squared distances of each run's logarithms from their mean, summed, and their degrees of freedom."""
+    several = [run for run in runs if len(run) > 1]
+    return sum((len(run) - 1) * variance(run) for run in several), sum(len(run) - 1 for run in several)
 
 
 def between_rounds(log: float, base: Observed, new: Observed) -> Estimate:
@@ -190,11 +193,10 @@ def between_rounds(log: float, base: Observed, new: Observed) -> Estimate:
 
     A figure without rounds is taken to vary from round to round as the other does; without any, nothing is known here.
     """
-    rounds = [row.round_times for row in (base, new)]
-    freedom = sum(map(len, rounds)) - 2
-    squares = sum((len(times) - 1) * variance(map(math.log, times)) for times in rounds if len(times) > 1)
-    spread = Spread(math.sqrt(squares / freedom) if freedom else 0.0, max(1, freedom))
-    error = math.hypot(*(spread.error(len(times)) for times in rounds))
+    rounds = [[math.log(seconds) for seconds in row.round_times] for row in (base, new)]
+    squares, freedom = _apart(rounds)
+    spread = Spread(math.sqrt(squares / max(1, freedom)), max(1, freedom))
+    error = math.hypot(*(spread.error(len(logs)) for logs in rounds))
     return Estimate(log, error, error, spread.freedom)
 
 

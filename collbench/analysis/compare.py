@@ -50,6 +50,8 @@ NOTABLE = 0.02  # scatter between runs from which on it is said
 _SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
 _MOVED = math.log(1.5)  # of a barrier's time, beyond which the cores are at other distances, and nothing can be told
 _WIDEST = 1000.0  # times its lower end that an interval may reach
+Span = tuple[float, float]
+EVERYTHING: Span = (0.0, math.inf)
 _FELT = 3.0
 """Times as much as a barrier other operations may feel of a change of the machine: once MPI took 35 % longer in a whole
 run, and barriers 9 % (docs/log.md)."""
@@ -405,19 +407,11 @@ def _moved(base: Observed, new: Observed) -> bool:
     return abs(math.log(_barriers(base, new))) > _MOVED
 
 
-def judged(
-    base: Observed,
-    new: Observed,
-    log: float,
-    interval: tuple[float, float],
-    margin: float,
-    alone: tuple[float, float] = (0.0, math.inf),
-) -> Row:
+def judged(base: Observed, new: Observed, log: float, interval: Span, margin: float, alone: Span = EVERYTHING) -> Row:
     """Return the row of a ratio that is given as a logarithm.
 
     `interval` holds together with those of all rows, `alone` are the limits of this row.  A row is the same by its own
-    limits, which are its interval then: no number of rows makes that a false alarm (two one-sided tests: D. Schuirmann,
-    1987).
+    limits, which are its interval then (two one-sided tests: D. Schuirmann, 1987).
     """
     if interval[1] > _WIDEST * interval[0]:
         return _unknown(base, new, "the interval is wider than 1000 to 1, so much do times vary; measure more")
@@ -522,10 +516,8 @@ def _standing_out(outliers: Iterable[Row]) -> list[str]:
     """Name the sizes of a log that changed, and none beside them."""
     changed = [row for row in outliers if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
     names = list(dict.fromkeys(f"{row.implementation} at {format_size(row.case.nbytes)}" for row in changed))
-    if not names:
-        return []
     named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    return [f"{named}: stands out from the sizes beside, which is a change and no scatter"]
+    return [f"{named}: stands out from the sizes beside, which is a change and no scatter"] * bool(names)
 
 
 def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -> Iterator[str]:

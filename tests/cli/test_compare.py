@@ -191,9 +191,7 @@ def test_logs_without_samples_have_verdicts_and_one_note(tmp_path: Path) -> None
 def test_a_ratio_has_two_digits_however_wide_its_interval_is(tmp_path: Path) -> None:
     """149 to 222 ns is 1.5 times as much, not once."""
     rows = {
-        name: [
-            Measurement(case(), "mpi", "cpu", 1, tuple(seconds * (1 + 0.12 * place) for place in (-2, -1, 0, 0, 1, 2)))
-        ]
+        name: [Measurement(case(), "mpi", "cpu", 1, tuple(seconds * 2.0**place for place in (-2, -1, 0, 0, 1, 2)))]
         for name, seconds in (("a", 149e-9), ("b", 222e-9), ("c", 14.2e-9))
     }
     base, slow, fast = (write(tmp_path / name, *one) for name, one in rows.items())
