@@ -414,7 +414,7 @@ def judged(base: Observed, new: Observed, log: float, interval: Span, margin: fl
     limits, which are its interval then (two one-sided tests: D. Schuirmann, 1987).
     """
     if interval[1] > _WIDEST * interval[0]:
-        return _unknown(base, new, "the interval is wider than 1000 to 1, so much do times or rounds differ; measure more")
+        return _unknown(base, new, "the interval is wider than 1000 to 1, so much do times differ; measure more")
     same = verdict(alone, margin) is Verdict.SAME
     shown = alone if same else interval
     within = max(alone[1], 1 / max(alone[0], 1e-300)) - 1
