@@ -38,6 +38,7 @@ _BLOCKS = (7, 100)  # the fewest, as long as there are as many samples, and the 
 _LEVELS = 401  # order statistics among which a resampled median is looked for: beyond, they are closer than it is known
 _REMEMBERED = 2.0  # autocorrelation times that a block lasts
 _SEED = 20250
+_FARTHEST = 300.0  # of an interval's end, as a logarithm: what is beyond has no floating-point number
 _UNTHREADED = 200_000  # multiplications of a product; OpenBLAS starts threads beyond 262,144
 
 
@@ -134,10 +135,8 @@ class Estimate:
         parts = self.error**4 / self.freedom + (scatter**4 / places if places else 0)
         freedom = max(1, int(both**2 / parts)) if parts else int(self.freedom)
         reach = student(0.5 + confidence / 2, freedom)
-        return (
-            math.exp(self.log - reach * math.hypot(self.below, scatter)),
-            math.exp(self.log + reach * math.hypot(self.above, scatter)),
-        )
+        below, above = (min(_FARTHEST, reach * math.hypot(end, scatter)) for end in (self.below, self.above))
+        return math.exp(self.log - below), math.exp(self.log + above)
 
 
 def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:

@@ -50,6 +50,7 @@ _ROW = Table(
     {"name": ""},
 )
 EMPTY = "(empty)"
+_TELLING = 10.0  # times as much or as little, below which it is told within what rows are the same
 _DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
 COLUMNS = (
     *("base", "new", "collective", "dtype", "redop", "root", "ranks", "in_place", "nbytes", "implementation"),
@@ -225,8 +226,8 @@ def _tail(comparison: Comparison) -> Iterator[str]:
             yield f"  {len(others) - _UNMATCHED} more (--format json has all)"
     yield from ("", f"rows: {comparison.counts}")
     unsure = sorted(row.within for row in comparison.rows if row.verdict is Verdict.INCONCLUSIVE)
-    if unsure and math.isfinite(unsure[-1]):
-        half, every = (f"{100 * share:.2g} %" for share in (median(unsure), unsure[-1]))
+    if unsure and unsure[-1] < _TELLING:
+        half, every = (f"{significant(100 * share, 2)} %" for share in (median(unsure), unsure[-1]))
         yield f"inconclusive rows: half are surely within {half} of 1, all within {every}"
 
 

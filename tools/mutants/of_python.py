@@ -203,8 +203,8 @@ COMPARE = (
         "analysis/bootstrap.py",
         (
             "the errors of both sides swapped",
-            "math.exp(self.log - reach * math.hypot(self.below, scatter))",
-            "math.exp(self.log - reach * math.hypot(self.above, scatter))",
+            "for end in (self.below, self.above))",
+            "for end in (self.above, self.below))",
         ),
         (
             "means for medians",

@@ -135,6 +135,14 @@ def test_rounds_of_a_case_widen_its_interval_alone() -> None:
             assert others == {Verdict.SAME} or verdict is Verdict.INCONCLUSIVE, (rounds, sides)
 
 
+def test_rounds_that_are_thousands_of_times_apart_end_in_no_error() -> None:
+    for times in (4.0, 1e4, 1e9):
+        rounds = {place: [1.0, times] for place in range(24)}
+        found = compare(log(CALM, rounds), log(CALM))
+        assert {row.verdict for row in found.rows} == {Verdict.UNKNOWN}, times
+        assert not found.together, times
+
+
 def test_scatter_is_that_of_medians_and_neighbours_and_of_published_repeats() -> None:
     """To and fro by 2 %, a size is 4 % from its neighbours; seven of them, with one degree of freedom of 1.3 %."""
     swing = [(8 << place, 0.02 * (-1) ** place) for place in range(13)]
