@@ -377,13 +377,15 @@ def _separate(pairs: Sequence[tuple[Observed, Observed]]) -> list[Estimate]:
     started = [pair for pair in pairs if any(isinstance(row, Measurement) and row.spread for row in pair)]
     logs = [(_curve_of(pair[0]), [_by_start(row) for row in pair if _by_start(row)]) for pair in started]
     spreads = dict(zip((id(base) for base, _ in started), start_spreads(logs), strict=True))
+    # A single row's barrier varies by a quarter where cores are far apart; what stays shows in most rows.
+    typical = median([_barriers(base, new) for base, new in pairs] or [1.0])
+    moved = _FELT * max(0.0, abs(math.log(typical)) - _SAME_PLACE)
     estimates = []
     for base, new in pairs:
         if id(base) in spreads and isinstance(base, Measurement) and isinstance(new, Measurement):
             estimate = between_starts(base, new, spreads[id(base)])
         else:
             estimate = separate(base.times, new.times)
-        moved = _FELT * max(0.0, abs(math.log(_barriers(base, new))) - _SAME_PLACE)
         below, above, shared = (math.hypot(end, moved) for end in (estimate.below, estimate.above, estimate.shared))
         estimates.append(replace(estimate, below=below, above=above, shared=shared))
     return estimates
