@@ -86,7 +86,7 @@ PRIOR = Spread(0.04, 2)
 freedom that is worth: chosen by 28 sweeps and tried on 28 others (docs/log.md).  Sweeps minutes apart differ by a
 little more than the starts of one sweep, which take turns; this holds that too."""
 
-_FADING = 0.8  # weight of a size's own starts against those of the next smaller size
+FADING = 0.8  # weight of a size's own starts against those of the next smaller size
 
 
 @dataclass
@@ -104,8 +104,8 @@ class Pool:
     def add(self, seconds: Sequence[float]) -> Spread:
         """Add the medians of the starts of the next size, and return how far its starts are apart."""
         degrees = len(seconds) - 1
-        self.squares = _FADING * self.squares + degrees * variance(map(math.log, seconds))
-        self.freedom = _FADING * self.freedom + degrees
+        self.squares = FADING * self.squares + degrees * variance(map(math.log, seconds))
+        self.freedom = FADING * self.freedom + degrees
         freedom = PRIOR.freedom + self.freedom
         return Spread(math.sqrt((PRIOR.freedom * PRIOR.deviation**2 + self.squares) / freedom), freedom)
 

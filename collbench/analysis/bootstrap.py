@@ -20,14 +20,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, combinations_with_replacement
-from statistics import fmean, median
-from typing import Any
+from statistics import fmean, median, variance
+from typing import Any, TypeVar
 
 import numpy as np
 
-from collbench.results import Measurement
-from collbench.stats import Pool, Spread, percentile, student
+from collbench.results import Measurement, Observed, by_key
+from collbench.stats import FADING, PRIOR, Spread, percentile, student
 
+T = TypeVar("T")
+Sizes = tuple[float, float]  # a scatter, and the number of sizes that it is known from
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 DRAWS = 1000
@@ -36,6 +38,7 @@ _BLOCKS = (7, 100)  # the fewest, as long as there are as many samples, and the 
 _LEVELS = 401  # order statistics among which a resampled median is looked for: beyond, they are closer than it is known
 _REMEMBERED = 2.0  # autocorrelation times that a block lasts
 _SEED = 20250
+_FARTHEST = 300.0  # of an interval's end, as a logarithm: what is beyond has no floating-point number
 _UNTHREADED = 200_000  # multiplications of a product; OpenBLAS starts threads beyond 262,144
 
 
@@ -114,13 +117,16 @@ class Estimate:
     above: float
     freedom: float  # degrees
     shared: float = 0.0  # the part of the error that all sizes of a curve may have in common
+    scatter: Sizes = (0.0, 0)  # between the runs, of all sizes or those near it, where rougher
+    near: Sizes = (0.0, 0)  # of sizes near it alone: of many sizes, some are calm by chance
+    outlier: bool = False  # whether it is so far from the sizes beside that it is not counted for their scatter
 
     @property
     def error(self) -> float:
         """Mean of both sides."""
         return (self.below + self.above) / 2
 
-    def interval(self, confidence: float, scatter: float = 0.0, places: int = 0) -> tuple[float, float]:
+    def interval(self, confidence: float, scatter: float = 0.0, places: float = 0) -> tuple[float, float]:
         """Return the interval of the ratio; `scatter` (in logarithms) is known from so many `places`.
 
         Degrees of freedom of the sum of both errors: F. E. Satterthwaite (1946).
@@ -129,10 +135,8 @@ class Estimate:
         parts = self.error**4 / self.freedom + (scatter**4 / places if places else 0)
         freedom = max(1, int(both**2 / parts)) if parts else int(self.freedom)
         reach = student(0.5 + confidence / 2, freedom)
-        return (
-            math.exp(self.log - reach * math.hypot(self.below, scatter)),
-            math.exp(self.log + reach * math.hypot(self.above, scatter)),
-        )
+        below, above = (min(_FARTHEST, reach * math.hypot(end, scatter)) for end in (self.below, self.above))
+        return math.exp(self.log - below), math.exp(self.log + above)
 
 
 def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
@@ -148,21 +152,51 @@ def separate(base: Sequence[float], new: Sequence[float]) -> Estimate:
     return Estimate(log, below, above, some + others - 2)
 
 
-def between_starts(base: Measurement, new: Measurement) -> Estimate | None:
-    """Return the ratio of two rows whose ranks were started several times, by how far their starts are apart.
+def between_starts(base: Measurement, new: Measurement, spread: Spread) -> Estimate:
+    """Return the ratio of two rows whose ranks were started several times, by how far starts are apart.
 
-    A row of a single start is taken to vary from start to start as the other row does.  None where neither row has
-    several starts: then only `separate` can tell.
+    A row of a single start is taken to vary from start to start as the other row does.
     """
-    known = base.spread or new.spread
-    if not known:
-        return None
-    spreads = [(row.spread or known, len(row.rounds) if row.spread else 1) for row in (base, new)]
-    squares = [spread.error(starts) ** 2 for spread, starts in spreads]
-    error = math.sqrt(sum(squares))
-    parts = sum(square**2 / spread.freedom for square, (spread, _) in zip(squares, spreads, strict=True))
-    freedom = sum(squares) ** 2 / parts if parts else min(spread.freedom for spread, _ in spreads)
-    return Estimate(math.log(new.typical / base.typical), error, error, freedom, shared=error)
+    error = math.hypot(*(spread.error(len(row.rounds) if row.spread else 1) for row in (base, new)))
+    return Estimate(math.log(new.typical / base.typical), error, error, spread.freedom, shared=error)
+
+
+def start_spreads(logs: Sequence[tuple[object, Sequence[Sequence[float]]]]) -> list[Spread]:
+    """Return how far starts are apart at each row, given its curve and the logarithms by start of one run or of two.
+
+    As in `Pool` the sizes nearby say the same, here the smaller and the larger ones, but for those that are far
+    rougher, which speak for themselves alone.
+    """
+    apart = [_apart(runs) for _, runs in logs]
+    spreads: dict[int, Spread] = {}
+    for places in by_key(range(len(logs)), lambda place: logs[place][0]).values():
+        most = max(PRIOR.deviation**2, _FAR * median(apart[place][0] / max(1, apart[place][1]) for place in places))
+        calm = [place for place in places if apart[place][0] <= most * apart[place][1]]
+        for place in places:
+            squares, freedom = PRIOR.freedom * PRIOR.deviation**2, PRIOR.freedom
+            for other in calm if place in calm else [place]:
+                weight = FADING ** abs(places.index(other) - places.index(place))
+                squares, freedom = squares + weight * apart[other][0], freedom + weight * apart[other][1]
+            spreads[place] = Spread(math.sqrt(squares / freedom), freedom)
+    return [spreads[place] for place in range(len(logs))]
+
+
+def _apart(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Return the squared distances of each run's logarithms from their mean, summed, and their degrees of freedom."""
+    several = [run for run in runs if len(run) > 1]
+    return sum((len(run) - 1) * variance(run) for run in several), sum(len(run) - 1 for run in several)
+
+
+def between_rounds(log: float, base: Observed, new: Observed) -> Estimate:
+    """Return a ratio of figures that have no samples, with the error that the rounds of either show.
+
+    A figure without rounds is taken to vary from round to round as the other does; without any, nothing is known here.
+    """
+    rounds = [[math.log(seconds) for seconds in row.round_times] for row in (base, new)]
+    squares, freedom = _apart(rounds)
+    spread = Spread(math.sqrt(squares / max(1, freedom)), max(1, freedom))
+    error = math.hypot(*(spread.error(len(logs)) for logs in rounds))
+    return Estimate(log, error, error, spread.freedom)
 
 
 @dataclass(frozen=True)
@@ -219,11 +253,10 @@ def with_starts(estimates: Sequence[Estimate], rows: Sequence[Paired], curves: S
     The arms of an interleaved run have ranks of their own: what their starts do to a ratio does not cancel.  Rows of
     one curve are in the order of their sizes.
     """
-    pools: dict[object, Pool] = {}
+    means = [[fmean(row.logs[start :: row.starts]) for start in range(row.starts)] for row in rows]
     wider = []
-    for estimate, row, curve in zip(estimates, rows, curves, strict=True):
-        by_start = [row.logs[start :: row.starts] for start in range(row.starts)]
-        spread = pools.setdefault(curve, Pool()).add([math.exp(fmean(logs)) for logs in by_start])
+    spreads = start_spreads([(curve, [logs]) for curve, logs in zip(curves, means, strict=True)])
+    for estimate, row, spread in zip(estimates, rows, spreads, strict=True):
         error = spread.error(row.starts)
         both = math.hypot(estimate.error, error)
         freedom = both**4 / (estimate.error**4 / estimate.freedom + error**4 / spread.freedom)
@@ -280,11 +313,13 @@ def scatter(curves: Sequence[Sequence[tuple[int, Estimate]]]) -> Scatter:
     """Return how far ratios of neighbouring sizes scatter beyond their errors.
 
     A curve is (nbytes, estimate) by size; each estimate is compared with the middle of its neighbours, so a change that
-    comes or goes with the size is no scatter.  Implementations of one size were sampled in turn, and what the machine
-    did to one it did to all, so a size counts once.
+    comes or goes with the size is no scatter, and outliers are none.  Implementations of one size were sampled in turn,
+    and what the machine did to one it did to all, so a size counts once.
     """
     distances = []  # a size, how far a ratio is from the middle of its neighbours, and the variance by their errors
-    for curve in curves:
+    for every in curves:
+        far = outliers([(nbytes, estimate.log) for nbytes, estimate in every])
+        curve = [point for point in every if point[0] not in far]
         for (_, left), (nbytes, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False):
             off = abs(middle.log - (left.log + right.log) / 2)
             distances.append((nbytes, off, middle.error**2 + (left.error**2 + right.error**2) / 4))
@@ -322,30 +357,67 @@ def _excess(distances: Sequence[tuple[int, float, float]], reach: float) -> tupl
 PUBLISHED = Spread(0.013, 1)
 """How far ratios of two logs of one machine scatter before any was seen, as a standard deviation of logarithms, and how
 many degrees of freedom that is worth: fitted to 139 published repeats (docs/analysis.md)."""
+STANDS_OUT, FAR_OUT = math.log(1.5), 10.0
+"""How far from the sizes near it a ratio is a change and no noise: in logarithms, and over the usual distance.  Of 58
+published repeats of one node one has a size that is (docs/analysis.md)."""
+_BESIDE = 2  # sizes to either side that a ratio of means is held against: a step of three sizes is none that stands out
 
 
-def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> dict[int, tuple[float, float]]:
-    """Return the standard error of a ratio of two means at each size, with its degrees of freedom.
+def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, tuple[Sizes, Sizes]], list[set[int]]]:
+    """Return the scatter of ratios of two means at each size, of all sizes and of those near it, and the outliers.
 
-    A curve is (nbytes, logarithm of the ratio) by size.  As in `scatter` a ratio is compared with the middle of its
-    neighbours, and a size counts once.  No sample shows which distance is an outlier, so all count, and PUBLISHED is
-    added to them (a moderated variance: G. Smyth, 2004).  The rougher of all sizes and those near a size is taken.
+    A curve is (nbytes, logarithm of the ratio) by size; a size counts once.  Outliers, a set of sizes for each curve,
+    are not counted.  PUBLISHED is added to the others (a moderated variance: G. Smyth, 2004).
     """
     found: dict[int, list[float]] = {nbytes: [] for curve in curves for nbytes, _ in curve}
-    for curve in curves:
-        for (_, left), (nbytes, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False):
-            found[nbytes].append((middle - (left + right) / 2) ** 2 / 1.5)
+    far = [outliers(curve) for curve in curves]
+    for curve, left_out in zip(curves, far, strict=True):
+        rest = [(nbytes, log) for nbytes, log in curve if nbytes not in left_out]
+        logs = [log for _, log in rest]
+        for (nbytes, _), *distances in zip(rest, _from_median(logs), _from_nearer(logs), strict=True):
+            found[nbytes].append(max(distances) ** 2)
     sizes = sorted(found)
-    squares = [fmean(found[nbytes]) if found[nbytes] else None for nbytes in sizes]
+    # Of two sizes each is as far from the middle as the other: that may as well be a change.
+    squares = [fmean(found[nbytes]) if found[nbytes] and len(sizes) > 2 else None for nbytes in sizes]
     everywhere = _moderated(squares)
-    last = max(0, len(sizes) - 2 * NEAR - 1)  # first of as many sizes as are near any other
-    firsts = [min(max(0, place - NEAR), last) for place, _ in enumerate(sizes)]
-    near = [_moderated(squares[first : first + 2 * NEAR + 1]) for first in firsts]
-    return {nbytes: max(everywhere, here) for nbytes, here in zip(sizes, near, strict=True)}
+    near = [_moderated(_around(squares, place, NEAR)) for place, _ in enumerate(sizes)]
+    return {nbytes: (max(everywhere, here), here) for nbytes, here in zip(sizes, near, strict=True)}, far
+
+
+def outliers(curve: Sequence[tuple[int, float]]) -> set[int]:
+    """Return the sizes whose logarithm is so far from those beside it that it is a change, and no scatter."""
+    logs = [log for _, log in curve]
+    off = _from_median(logs)
+    usual = median(map(max, off, _from_nearer(logs))) / 0.6745  # the median of normal errors
+    far = max(STANDS_OUT, FAR_OUT * usual)
+    return {nbytes for (nbytes, _), distance in zip(curve, off, strict=True) if distance > far}
+
+
+def _from_median(logs: Sequence[float]) -> list[float]:
+    """Return how far each is from the median of itself and those beside it, which no outlier and no step moves.
+
+    In units of the deviation of independent errors (by simulation, within 3 %).
+    """
+    reach = min(_BESIDE, (len(logs) - 1) // 2)  # of an odd number the median is never between both sides of a step
+    around = [_around(logs, place, reach) for place, _ in enumerate(logs)]
+    unit = math.sqrt(1 - 2 / 3 / (2 * reach + 1))
+    return [abs(log - median(beside)) / unit for log, beside in zip(logs, around, strict=True)]
+
+
+def _from_nearer(logs: Sequence[float]) -> list[float]:
+    """Return how far each is from its nearer neighbour, likewise: by medians, what swings to and fro is calm."""
+    far = [sorted(abs(log - other) for other in _around(logs, place, 1)) for place, log in enumerate(logs)]
+    return [distances[:2][-1] / 0.945 for distances in far]
+
+
+def _around(values: Sequence[T], place: int, reach: int) -> Sequence[T]:
+    """Return as many values around that place as around any other, which are on one side at either end."""
+    first = max(0, min(place - reach, len(values) - 2 * reach - 1))
+    return values[first : first + 2 * reach + 1]
 
 
 def _moderated(squares: Sequence[float | None]) -> tuple[float, float]:
-    """Return a standard error and its degrees of freedom, given the squares of sizes that have neighbours."""
+    """Return a standard error and its degrees of freedom, given the squares of sizes that are known."""
     known = [square for square in squares if square is not None]
     freedom = PUBLISHED.freedom + len(known)
     return math.sqrt((PUBLISHED.freedom * PUBLISHED.deviation**2 + sum(known)) / freedom), freedom

@@ -24,7 +24,8 @@ from collbench.analysis.sequential import (
 )
 from collbench.analysis.verdict import FAR, Correctness, Health, but_for, scatter_in_words
 from collbench.cases import Case
-from collbench.results import Measurement, Observed, Result, by_key
+from collbench.results import Observed, Result, by_key
+from collbench.runfile.rounds import joined
 from collbench.units import format_rate, format_seconds, format_size
 
 BANDWIDTH = 64 * 1024
@@ -162,16 +163,6 @@ class CheckResult:
         return ", ".join([right, *words])
 
 
-def worst_of_each(results: Iterable[Result]) -> list[Result]:
-    """Return a result for each case and implementation: the first that is wrong or failed, else an undisturbed one."""
-    found: dict[tuple[Case, str], Result] = {}
-    for result in results:
-        known = found.setdefault((result.case, result.implementation), result)
-        if not known.outcome.bad and (result.outcome.bad or known.disturbed):
-            found[result.case, result.implementation] = result
-    return list(found.values())
-
-
 def shares_cores(results: Iterable[Result]) -> bool:
     """Return whether another program ran on the cores of the ranks in most rows; False where that is not known."""
     switches = [row.scheduling.switches for row in results if row.scheduling]
@@ -189,18 +180,10 @@ def unsure(curve: CheckedCurve) -> CheckedCurve:
     return replace(curve, sizes=tuple(undecided), status=Status.UNKNOWN, remark=remark)
 
 
-def joined(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
+def by_case(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
     """Return rows that are right by case and implementation, in their order."""
-    return by_key(
-        (row for row in rows if row.right and row.case.nbytes > 0), lambda row: (row.case, row.implementation)
-    )
-
-
-def one_row(rows: Sequence[Observed]) -> Observed:
-    """Return the rounds of a case as one row."""
-    calm = [row for row in rows if not row.disturbed] or list(rows)
-    measured = [row for row in calm if isinstance(row, Measurement)]
-    return measured[-1].joined(measured) if len(measured) > 1 else calm[-1]
+    right = (row for row in rows if row.right and row.case.nbytes > 0)
+    return by_key(right, lambda row: (row.case, row.implementation))
 
 
 def judge_rounds(rows: Iterable[Observed], expectation: Expectation, test: SequentialTest) -> list[CheckedCurve]:
@@ -212,7 +195,7 @@ def judge_rounds(rows: Iterable[Observed], expectation: Expectation, test: Seque
         test: Its `sizes` are set here: false alarms are shared by all sizes.
 
     """
-    cases = joined(rows)
+    cases = by_case(rows)
     test = replace(test, sizes=max(1, len(cases)))
     curves = by_key(cases, lambda key: (key[0].kind, key[1])).values()
     return [_judge_curve({key: cases[key] for key in keys}, expectation, test) for keys in curves]
@@ -263,7 +246,7 @@ def _judge_curve(
     scatter = dict(zip(known, deviations([found.logs for found in known.values()], prior), strict=True))
     sizes = []
     for key, found in held.items():
-        row = one_row(cases[key])
+        row = joined(cases[key])
         if not found:
             none = Decision.UNDECIDED if row.disturbed else Decision.NOT_COMPARED
             sizes.append(CheckedSize(row, math.nan, none, 0))

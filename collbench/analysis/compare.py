@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import pairwise
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import TypeVar
 
 from collbench.analysis.bootstrap import (
@@ -20,12 +19,14 @@ from collbench.analysis.bootstrap import (
     PUBLISHED,
     Estimate,
     Scatter,
+    between_rounds,
     between_starts,
     of_means,
     paired,
     pooled,
     scatter,
     separate,
+    start_spreads,
     with_starts,
 )
 from collbench.analysis.matching import Difference, Selected, Unmatched, differences, latest, unmatched
@@ -33,7 +34,7 @@ from collbench.cases import Case
 from collbench.results import Measurement, Observed, Prediction, Reported, by_key
 from collbench.runfile.flat import html_table
 from collbench.runfile.store import Run
-from collbench.stats import student
+from collbench.units import format_size
 
 MARGIN = 0.05
 CONFIDENCE = 0.95
@@ -41,9 +42,16 @@ CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median
 """What a log's figure is compared with, of the other run's samples."""
 FEWEST_SIZES = 4  # that a mean over sizes is made of
 _IN_TURN = "sweep --ab measures both in turn, so that this cancels"
+_STATE = "state how much each time varies (--assume 5%)"
+_ALIKE = 1.3  # as many sizes count as one, whose errors are correlated (by simulation, docs/analysis.md)
+_NAMED = 6  # sizes that stand out
 _SURE = 10**6  # degrees of freedom of what the user states
 NOTABLE = 0.02  # scatter between runs from which on it is said
 _SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
+_MOVED = math.log(1.5)  # of a barrier's time, beyond which the cores are at other distances, and nothing can be told
+_WIDEST = 1000.0  # times its lower end that an interval may reach
+Span = tuple[float, float]
+EVERYTHING: Span = (0.0, math.inf)
 _FELT = 3.0
 """Times as much as a barrier other operations may feel of a change of the machine: once MPI took 35 % longer in a whole
 run, and barriers 9 % (docs/log.md)."""
@@ -94,6 +102,7 @@ class Row(Judged):
     verdict: Verdict
     remark: str = ""
     limit: float = math.inf  # that the ratio of this row alone stays below with the comparison's confidence
+    within: float = math.inf  # share that the ratio of this row alone differs from 1 by at most, likewise
 
     @property
     def case(self) -> Case:
@@ -104,6 +113,11 @@ class Row(Judged):
     def implementation(self) -> str:
         """The same in both runs."""
         return self.base.implementation
+
+    @property
+    def moved(self) -> bool:
+        """Whether nothing is known since the ranks' cores are at other distances in NEW, as a barrier tells."""
+        return self.verdict is Verdict.UNKNOWN and _moved(self.base, self.new)
 
     @property
     def sampled(self) -> bool:
@@ -165,6 +179,11 @@ class Comparison:
         return f"<p>{html.escape(repr(self))}</p>{html_table(records)}"
 
     @property
+    def moved(self) -> bool:
+        """Whether nothing can be told of any row since the cores were moved."""
+        return bool(self.rows) and all(row.moved for row in self.rows)
+
+    @property
     def counts(self) -> str:
         """How many rows have each verdict, in words."""
         counts = Counter(row.verdict.value for row in self.rows)
@@ -220,8 +239,9 @@ def compare(
         starts = max(1, base.header.sweep.starts) if interleaved else 0
         known, remarks = _estimates(pairs, starts, assume)
         rows, wholes = _judged_rows(pairs, known, margin, confidence)
-        for why, count in Counter(row.remark for row in rows if row.remark).items():
-            remarks.append(f"unknown rows ({count}): {why}, or state how much each time varies (--assume 5%)")
+        unknown = [row for row in rows if row.verdict is Verdict.UNKNOWN]
+        remarks += _standing_out(row for row in rows if id(row.base) in known and known[id(row.base)].outlier)
+        remarks += [f"unknown rows ({count}): {why}" for why, count in Counter(row.remark for row in unknown).items()]
     return Comparison(
         base=base,
         new=new,
@@ -250,31 +270,31 @@ def _timed(result: Observed) -> bool:
 
 
 T = TypeVar("T")
-Known = tuple[Estimate, tuple[float, int]]
-"""A ratio with its own errors, and the scatter between the runs near its size."""
 
 
 def _estimates(
     pairs: Sequence[tuple[Observed, Observed]], starts: int, assume: float | None
-) -> tuple[dict[int, Known], list[str]]:
+) -> tuple[dict[int, Estimate], list[str]]:
     """Return what is known of each ratio, by the identity of its first row, and remarks on how.
 
     `starts` are those of an interleaved run's ranks; 0 for runs that were measured one after the other.
     """
-    sampled = [(base, new) for base, new in pairs if min(len(base.times), len(new.times)) >= FEWEST]
+    still = [pair for pair in pairs if starts or not _moved(*pair)]
+    sampled = [(base, new) for base, new in still if min(len(base.times), len(new.times)) >= FEWEST]
     known, remarks = _from_samples(sampled, starts)
-    rest = [(base, new) for base, new in pairs if id(base) not in known]
+    rest = [(base, new) for base, new in still if id(base) not in known]
     if rest and assume is not None:
         error = assume * math.sqrt(2)
-        known |= {id(base): (Estimate(_log(base, new), error, error, _SURE), (0.0, 0)) for base, new in rest}
+        known |= {id(base): Estimate(_log(base, new), error, error, _SURE) for base, new in rest}
         remarks.append(f"rows without samples ({len(rest)}): intervals come from --assume, {assume:.1%} of each time")
     elif means := [(base, new) for base, new in rest if _are_means(base, new)]:
-        known |= _from_means(means)
-        remarks.append(_without_samples([known[id(base)][0] for base, _ in means]))
+        found = _from_means(means)
+        known |= found
+        remarks.append(_without_samples([estimate.scatter for estimate in found.values()]))
     return known, remarks
 
 
-def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> tuple[dict[int, Known], list[str]]:
+def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> tuple[dict[int, Estimate], list[str]]:
     rounds = []
     for base, new in sampled:
         if isinstance(base, Measurement) and isinstance(new, Measurement) and _rounds_match(base, new):
@@ -285,22 +305,26 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
             estimates = with_starts(estimates, rounds, [_curve_of(base) for base, _ in sampled])
         extra, remarks = Scatter(), ["both were measured in turn, round by round, so that drift of the machine cancels"]
     else:
-        estimates = [_separate(base, new) for base, new in sampled]
+        estimates = _separate(sampled)
         points = zip((base for base, _ in sampled), estimates, strict=True)
         extra = scatter(_by_size(points))
         remarks = list(_unlike_machines(sampled, extra.everywhere[0]))
-    known = {
-        id(base): (estimate, extra.at(base.case.nbytes)) for (base, _), estimate in zip(sampled, estimates, strict=True)
-    }
+    known = {}
+    for (base, _), estimate in zip(sampled, estimates, strict=True):
+        here = extra.at(base.case.nbytes)
+        known[id(base)] = replace(estimate, scatter=here, near=here)
     return known, remarks
 
 
-def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, Known]:
-    errors = of_means(_by_size((base, _log(base, new)) for base, new in means))
+def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, Estimate]:
+    errors, outliers = of_means(_by_size((base, _log(base, new)) for base, new in means))
+    far = dict(zip(by_key((base for base, _ in means), _curve_of), outliers, strict=True))
     known = {}
     for base, new in means:
-        error, freedom = errors[base.case.nbytes]
-        known[id(base)] = Estimate(_log(base, new), error, error, freedom), (0.0, 0)
+        scatter_, near = errors[base.case.nbytes]
+        estimate = between_rounds(_log(base, new), base, new)
+        outlier = base.case.nbytes in far[_curve_of(base)]
+        known[id(base)] = replace(estimate, scatter=scatter_, near=near, outlier=outlier)
     return known
 
 
@@ -312,19 +336,27 @@ def _by_size(rows: Iterable[tuple[Observed, T]]) -> list[list[tuple[int, T]]]:
 
 
 def _judged_rows(
-    pairs: Sequence[tuple[Observed, Observed]], known: Mapping[int, Known], margin: float, confidence: float
+    pairs: Sequence[tuple[Observed, Observed]], known: Mapping[int, Estimate], margin: float, confidence: float
 ) -> tuple[list[Row], list[Together]]:
     curves = by_curve([base for base, _ in pairs if id(base) in known])
     single = 1 - (1 - confidence) / max(1, len(known) + len(curves))
     rows = []
     for base, new in pairs:
-        if found := known.get(id(base)):
-            estimate, extra = found
-            row = judged(base, new, estimate.log, estimate.interval(single, *extra), margin)
-            rows.append(replace(row, limit=estimate.interval(2 * confidence - 1, *extra)[1]))
+        if estimate := known.get(id(base)):
+            alone = estimate.interval(2 * confidence - 1, *estimate.near)
+            rows.append(judged(base, new, estimate.log, estimate.interval(single, *estimate.scatter), margin, alone))
         else:
-            rows.append(_unknown(base, new))
-    return rows, [together([(row, known[id(row)][0]) for row in curve], single, margin) for curve in curves]
+            rows.append(_unknown(base, new, _why_unknown(base, new)))
+    verdicts = {id(row.base): row.verdict for row in rows}
+    wholes = []
+    for curve in curves:
+        whole = together([(row, known[id(row)]) for row in curve], single, margin)
+        said = {verdicts[id(row)] for row in curve}
+        if said in ({Verdict.SLOWER}, {Verdict.FASTER}):
+            whole = replace(whole, verdict=said.pop())
+        if whole.interval[1] <= _WIDEST * whole.interval[0]:
+            wholes.append(whole)
+    return rows, wholes
 
 
 def _rounds_match(base: Measurement, new: Measurement) -> bool:
@@ -340,14 +372,29 @@ def _curve_of(row: Observed) -> tuple[Case, str]:
     return row.case.kind, row.implementation
 
 
-def _separate(base: Observed, new: Observed) -> Estimate:
-    """The ratio of two rows that were not interleaved; less sure where a barrier shows that the machine changed."""
-    if not isinstance(base, Measurement) or not isinstance(new, Measurement):
-        return separate(base.times, new.times)
-    estimate = between_starts(base, new) or separate(base.times, new.times)
-    moved = _FELT * max(0.0, abs(math.log(_barriers(base, new))) - _SAME_PLACE)
-    below, above, shared = (math.hypot(end, moved) for end in (estimate.below, estimate.above, estimate.shared))
-    return replace(estimate, below=below, above=above, shared=shared)
+def _separate(pairs: Sequence[tuple[Observed, Observed]]) -> list[Estimate]:
+    """The ratios of rows that were not interleaved; less sure where a barrier shows that the machine changed."""
+    started = [pair for pair in pairs if any(isinstance(row, Measurement) and row.spread for row in pair)]
+    logs = [(_curve_of(pair[0]), [_by_start(row) for row in pair if _by_start(row)]) for pair in started]
+    spreads = dict(zip((id(base) for base, _ in started), start_spreads(logs), strict=True))
+    # A single row's barrier varies by a quarter where cores are far apart; what stays shows in most rows.
+    typical = median([_barriers(base, new) for base, new in pairs] or [1.0])
+    moved = _FELT * max(0.0, abs(math.log(typical)) - _SAME_PLACE)
+    estimates = []
+    for base, new in pairs:
+        if id(base) in spreads and isinstance(base, Measurement) and isinstance(new, Measurement):
+            estimate = between_starts(base, new, spreads[id(base)])
+        else:
+            estimate = separate(base.times, new.times)
+        below, above, shared = (math.hypot(end, moved) for end in (estimate.below, estimate.above, estimate.shared))
+        estimates.append(replace(estimate, below=below, above=above, shared=shared))
+    return estimates
+
+
+def _by_start(row: Observed) -> list[float]:
+    """Return the logarithm of the median of each start; nothing where ranks were started once."""
+    several = isinstance(row, Measurement) and row.spread
+    return [math.log(seconds) for seconds in row.round_times] if several else []
 
 
 def _barriers(base: Observed, new: Observed) -> float:
@@ -357,9 +404,23 @@ def _barriers(base: Observed, new: Observed) -> float:
     return 1.0
 
 
-def judged(base: Observed, new: Observed, log: float, interval: tuple[float, float], margin: float) -> Row:
-    """Return the row of a ratio that is given as a logarithm."""
-    return Row(base, new, *_figures(base, new), math.exp(log), interval, verdict(interval, margin))
+def _moved(base: Observed, new: Observed) -> bool:
+    """Return whether a barrier shows that the cores were at other distances in the second run."""
+    return abs(math.log(_barriers(base, new))) > _MOVED
+
+
+def judged(base: Observed, new: Observed, log: float, interval: Span, margin: float, alone: Span = EVERYTHING) -> Row:
+    """Return the row of a ratio that is given as a logarithm.
+
+    `interval` holds together with those of all rows, `alone` are the limits of this row.  A row is the same by its own
+    limits, which are its interval then (two one-sided tests: D. Schuirmann, 1987).
+    """
+    if interval[1] > _WIDEST * interval[0]:
+        return _unknown(base, new, "the interval is wider than 1000 to 1, so much do times differ; measure more")
+    same = verdict(alone, margin) is Verdict.SAME
+    shown = alone if same else interval
+    within = max(alone[1], 1 / max(alone[0], 1e-300)) - 1
+    return Row(base, new, *_figures(base, new), math.exp(log), shown, verdict(shown, margin), "", alone[1], within)
 
 
 def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
@@ -371,33 +432,24 @@ def by_curve(results: Iterable[Observed]) -> list[list[Observed]]:
 def together(curve: Sequence[tuple[Observed, Estimate]], confidence: float, margin: float) -> Together:
     """Judge all sizes of a curve together, given a result and the estimate of its ratio for each.
 
-    Student's interval of the mean logarithm, with as many degrees of freedom as the sizes are worth.  Their spread has
-    their own errors and what the machine did to each; a change that is larger at some sizes than at others widens it,
-    too.  What the start of a run's ranks did to all sizes alike does not show in that spread, and is added.
+    The mean is as sure as the rows' own errors make it; a change that is larger at some sizes than at others is no
+    error.  What the start of the ranks did to all sizes alike does not become less by their number, and the rest is
+    alike from size to size as well (_ALIKE).  Intervals of all rows hold at once, so that the mean is between the means
+    of their ends at least.
     """
-    logs = [estimate.log for _, estimate in curve]
-    independent, centre = _independent(logs), fmean(logs)
-    freedom = int((independent + len(logs)) / 2) - 1  # by simulation: the spread suffers less from alike sizes
-    shared = math.sqrt(fmean(estimate.shared**2 for _, estimate in curve))
-    reach = student(0.5 + confidence / 2, freedom) * math.hypot(stdev(logs) / math.sqrt(independent), shared)
+    centre = fmean(estimate.log for _, estimate in curve)
+    reaches, own, shared = [], [], []
+    for _, estimate in curve:
+        low, high = estimate.interval(confidence, *estimate.scatter)
+        reaches.append(math.log(high / low) / 2)
+        error = math.hypot(estimate.error, estimate.scatter[0])
+        shared.append(reaches[-1] * estimate.shared / error if error else 0.0)
+        own.append(reaches[-1] ** 2 - shared[-1] ** 2)
+    reach = min(fmean(reaches), math.hypot(fmean(shared), math.sqrt(max(0.0, fmean(own)) * _ALIKE / len(curve))))
     interval = math.exp(centre - reach), math.exp(centre + reach)
     first = curve[0][0]
     ratio = math.exp(centre)
     return Together(first.case.kind, first.implementation, len(curve), ratio, interval, verdict(interval, margin))
-
-
-def _independent(logs: Sequence[float]) -> float:
-    """How many independent values say as much: neighbours were measured one after the other, and are alike.
-
-    By the correlation r of neighbours, n (1 - r) / (1 + r); G. Bayley and J. Hammersley (1946).
-    """
-    centre = fmean(logs)
-    apart = [log - centre for log in logs]
-    square = sum(distance**2 for distance in apart)
-    alike = sum(first * second for first, second in pairwise(apart)) / square if square else 0.0
-    # Of few values that are not alike at all, this comes out at -1/n on average.
-    alike = min(0.9, max(0.0, alike + 1 / len(logs)))
-    return max(2.0, len(logs) * (1 - alike) / (1 + alike))
 
 
 def _logged(*results: Observed) -> set[str]:
@@ -425,32 +477,49 @@ def _log(base: Observed, new: Observed) -> float:
     return math.log(after / before)
 
 
-def _unknown(base: Observed, new: Observed) -> Row:
+def _unknown(base: Observed, new: Observed, why: str) -> Row:
     """Return a row whose ratio has no interval, and why."""
     before, after = _figures(base, new)
-    kinds = sorted(_logged(base, new))
-    why = f"fewer than {FEWEST} samples; measure more"
-    if len(kinds) > 1:
-        why = f"a {kinds[0]} and a {kinds[1]} are no pair; give logs of one statistic"
     return Row(base, new, before, after, after / before, (math.nan, math.nan), Verdict.UNKNOWN, why)
+
+
+def _why_unknown(base: Observed, new: Observed) -> str:
+    """Return why nothing is known of a ratio, and what to do."""
+    if _moved(base, new):
+        return (
+            "a barrier of the ranks takes another time in NEW: the machine changed (perhaps a hypervisor moved virtual "
+            f"cores), and nothing can be told; measure again, or in turn ({_IN_TURN})"
+        )
+    kinds = sorted(_logged(base, new))
+    if len(kinds) > 1:
+        return f"a {kinds[0]} and a {kinds[1]} are no pair; give logs of one statistic, or {_STATE}"
+    return f"fewer than {FEWEST} samples; measure more, or {_STATE}"
 
 
 # Remarks on what a comparison cannot tell.
 
 
-def _without_samples(estimates: Sequence[Estimate]) -> str:
-    """Return what the intervals of logs rest on."""
-    rows = f"rows without samples ({len(estimates)})"
-    if max(estimate.freedom for estimate in estimates) == PUBLISHED.freedom:
+def _without_samples(errors: Sequence[tuple[float, float]]) -> str:
+    """Return what the intervals of logs rest on, given the error of each row and its degrees of freedom."""
+    rows = f"rows without samples ({len(errors)})"
+    if max(freedom for _, freedom in errors) == PUBLISHED.freedom:
         return (
             f"{rows}: so few sizes do not show how much times vary, so intervals come from published repeats "
             f"({PUBLISHED.deviation:.1%}, hardly known), or from what you state (--assume 5%)"
         )
-    typical = math.expm1(median(estimate.error for estimate in estimates))
+    typical = math.expm1(median(error for error, _ in errors))
     return (
         f"{rows}: intervals come from how far the ratios of neighbouring sizes scatter, {typical:.1%} "
         "(or state how much each time varies: --assume 5%)"
     )
+
+
+def _standing_out(outliers: Iterable[Row]) -> list[str]:
+    """Name the sizes of a log that changed, and none beside them."""
+    changed = [row for row in outliers if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
+    names = list(dict.fromkeys(f"{row.implementation} at {format_size(row.case.nbytes)}" for row in changed))
+    named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return [f"{named}: stands out from the sizes beside, which is a change and no scatter"] * bool(names)
 
 
 def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -> Iterator[str]:

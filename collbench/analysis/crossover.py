@@ -62,15 +62,13 @@ class Advantage:
         return 1 if self.ratio > 1 else -1
 
     def __str__(self) -> str:
-        """`3.5x at 8 B`, with as many digits as its interval leaves."""
+        """`3.5x at 8 B`."""
         return f"{self.times} at {format_size(self.nbytes)}"
 
     @property
     def times(self) -> str:
-        """`3.5x`, `120x`: never with an exponent."""
-        known = not self.expected and self.low > 0 and math.isfinite(self.high)
-        digits = 1 if known and math.sqrt(self.high / self.low) >= 1.3 else 2
-        return f"{float(f'{self.ratio:.{digits}g}'):g}x"
+        """`3.5x`, `120x`: with two digits, so that 1.49 is not 1, and never with an exponent."""
+        return f"{float(f'{self.ratio:.2g}'):g}x"
 
 
 def span(row: Timed) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 from collbench.analysis.compare import Comparison, Row, Together
 from collbench.analysis.matching import Unmatched
 from collbench.errors import writing
+from collbench.results import Measurement
 from collbench.units import format_seconds, format_size, printable
 
 PASSED, REGRESSION, INCONCLUSIVE = 0, 3, 4
@@ -53,6 +54,10 @@ def _count(count: int, what: str) -> str:
 
 def _advice(hidden: Sequence[Row | Unmatched]) -> str:
     """Return what makes such rows conclusive; a log cannot be measured longer."""
+    if any(isinstance(row, Row) and row.moved for row in hidden):
+        return "measure again while the machine is as in BASE, or both in turn (sweep --ab)"
+    if any(isinstance(row, Row) and isinstance(row.new, Measurement) and row.new.spread for row in hidden):
+        return "start the ranks more often (sweep --starts 9), or allow more (--margin)"
     if all(isinstance(row, Unmatched) or row.sampled for row in hidden):
         return "measure longer (sweep --budget), or allow more (--margin)"
     return "allow more (--margin 10%), or state how much each time varies (--assume 2%)"

@@ -1,6 +1,7 @@
 """Which rows of two runs are compared, which cannot be, and what the runs' headers say differently."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -143,6 +144,15 @@ def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatc
             if isinstance(later, Measurement):
                 reason = later.wrong or str(later.scheduling or "")
             yield Unmatched(*key, *states, reason)
+
+
+def nearest_sizes(base: Run, new: Run) -> tuple[int, int] | None:
+    """Return the two sizes nearest to each other of runs that differ by their sizes alone; None of any others."""
+    before, after = ({(case.kind, name, case.nbytes) for case, name in latest(run, None)} for run in (base, new))
+    sizes = [(one[2], other[2]) for one in before for other in after if one[:2] == other[:2] and one[2] and other[2]]
+    if before & after or not sizes:
+        return None
+    return min(sizes, key=lambda pair: (abs(math.log(pair[0] / pair[1])), pair))
 
 
 def _state(result: Result | None, run: Run) -> str:

@@ -11,13 +11,11 @@ from collbench.analysis.check import (
     CheckedCurve,
     CheckResult,
     Status,
-    joined,
+    by_case,
     judge_by_model,
     judge_rounds,
-    one_row,
     shares_cores,
     unsure,
-    worst_of_each,
 )
 from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
@@ -37,6 +35,7 @@ from collbench.results.base import Observed
 from collbench.runfile import baselines
 from collbench.runfile.baselines import store
 from collbench.runfile.header import Header
+from collbench.runfile.rounds import joined, one_of_each
 from collbench.runfile.store import Run, read
 from collbench.topology import files
 from collbench.topology.system import System
@@ -75,7 +74,7 @@ class Rounds:
     @property
     def correctness(self) -> Correctness:
         """Whether all sizes were right in all rounds."""
-        return Correctness.of(worst_of_each(self.results))
+        return Correctness.of(one_of_each(self.results))
 
 
 def check(
@@ -285,8 +284,8 @@ class Judge:
         if self.expectation:
             return judge_rounds(rows, self.expectation, self.test)
         curves: dict[object, list[Observed]] = {}
-        for (case, implementation), same in joined(rows).items():
-            curves.setdefault((case.kind, implementation), []).append(one_row(same))
+        for (case, implementation), same in by_case(rows).items():
+            curves.setdefault((case.kind, implementation), []).append(joined(same))
         judged = []
         for curve in curves.values():
             part = sized(self.system, curve[0].case.ranks, self.nodes) if self.system else None

@@ -8,15 +8,16 @@ For example:
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
 
 from collbench.analysis import gate
-from collbench.analysis.compare import Comparison, Row, Together, compare
+from collbench.analysis.compare import Comparison, Row, Together, Verdict, compare
 from collbench.analysis.interconnects import Table as Interconnects
 from collbench.analysis.interconnects import of_runs, tables
-from collbench.analysis.matching import Unmatched, several_machines
+from collbench.analysis.matching import Unmatched, nearest_sizes, several_machines
 from collbench.api.reading import contents, selected
 from collbench.cli import interconnects
 from collbench.cli.options import (
@@ -35,11 +36,12 @@ from collbench.plots import ratios
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields
-from collbench.units import digits, format_seconds, printable, significant
+from collbench.units import digits, format_seconds, format_size, printable, significant
 
 LEGEND = (
     "ratio: time of NEW over BASE, above 1 is slower; all intervals hold together with {confidence:.3g} % confidence\n"
-    "same: the interval lies within {margin:.3g} % of 1; slower: above 1; faster: below 1; inconclusive: none of these"
+    "same: the interval of the row alone lies within {margin:.3g} % of 1; slower: above 1; faster: below 1; "
+    "inconclusive: none of these"
 )
 _TOGETHER = "all: the geometric mean of the ratios at all sizes"
 _ROW = Table(
@@ -48,10 +50,11 @@ _ROW = Table(
     {"name": ""},
 )
 EMPTY = "(empty)"
+_TELLING = 10.0  # times as much or as little, below which it is told within what rows are the same
 _DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
 COLUMNS = (
     *("base", "new", "collective", "dtype", "redop", "root", "ranks", "in_place", "nbytes", "implementation"),
-    *("base_seconds", "new_seconds", "ratio", "low", "high", "verdict", "remark"),
+    *("base_seconds", "new_seconds", "ratio", "low", "high", "within", "verdict", "remark"),
 )
 
 _OPTIONS = [
@@ -128,6 +131,12 @@ def _refuse(comparisons: Sequence[Comparison]) -> None:
         if comparison.rows or any(row.regression for row in comparison.unmatched):
             continue
         base, new = comparison.base, comparison.new
+        if nearest := nearest_sizes(base, new):
+            one, other = map(format_size, nearest)
+            raise UsageError(
+                f"nothing to compare: {base.path} and {new.path} have no size in common, nearest {one} and {other}; "
+                "measure one with the sizes of the other (-b, -e, -f, -m)"
+            )
         why = [f"{name} holds {', '.join(contents([run])) or 'no results'}" for name, run in _named(comparison)]
         raise UsageError(
             f"nothing to compare: {base.path} and {new.path} have no case in common with a time in both; "
@@ -148,7 +157,7 @@ def _table(comparisons: Sequence[Comparison], machines: Sequence[Interconnects])
     if machines:
         click.echo("different machines: who is fastest, each by its library")
         interconnects.show(machines)
-    if any(comparison.rows for comparison in comparisons):
+    if any(comparison.rows and not comparison.moved for comparison in comparisons):
         click.echo("\n".join(legend(comparisons)))
 
 
@@ -173,7 +182,12 @@ def _head(comparison: Comparison) -> Iterator[str]:
 
 
 def rows(comparison: Comparison) -> Iterator[str]:
-    """Yield the table of each kind of case: what every row is in both runs, the ratio, and the verdict."""
+    """Yield the table of each kind of case: what every row is in both runs, the ratio, and the verdict.
+
+    There is none where the cores were moved, of which a remark tells.
+    """
+    if comparison.moved:
+        return
     judged: tuple[Row | Together, ...] = (*comparison.rows, *comparison.together)
     for title in dict.fromkeys(row.case.title for row in comparison.rows):
         yield from ("", title, _ROW.heading())
@@ -196,10 +210,10 @@ def _row(row: Row | Together) -> str:
 
 
 def _ratio(row: Row | Together) -> str:
-    """Return the ratio with three decimals, or with the digits that a wide interval leaves."""
+    """Return the ratio with three decimals, or with the digits that a wide interval leaves, but with two at least."""
     low, high = row.interval
     halfwidth = (high - low) / 2 / row.ratio if row.ratio else 0.0
-    return significant(row.ratio, digits(halfwidth)) if 0.1 < halfwidth < math.inf else f"{row.ratio:.3f}"
+    return significant(row.ratio, max(2, digits(halfwidth))) if 0.1 < halfwidth < math.inf else f"{row.ratio:.3f}"
 
 
 def _tail(comparison: Comparison) -> Iterator[str]:
@@ -211,6 +225,10 @@ def _tail(comparison: Comparison) -> Iterator[str]:
         if len(others) > _UNMATCHED:
             yield f"  {len(others) - _UNMATCHED} more (--format json has all)"
     yield from ("", f"rows: {comparison.counts}")
+    unsure = sorted(row.within for row in comparison.rows if row.verdict is Verdict.INCONCLUSIVE)
+    if unsure and unsure[-1] < _TELLING:
+        half, every = (f"{significant(100 * share, 2)} %" for share in (median(unsure), unsure[-1]))
+        yield f"inconclusive rows: half are surely within {half} of 1, all within {every}"
 
 
 def _document(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> dict[str, Any]:
@@ -243,7 +261,8 @@ def _fields(row: Row | Together) -> dict[str, Any]:
     judged = {"ratio": row.ratio, "low": low, "high": high, "verdict": row.verdict.value}
     fields = case_fields(row.case) | {"implementation": row.implementation}
     if isinstance(row, Row):
-        return fields | {"base_seconds": row.before, "new_seconds": row.after} | judged | {"remark": row.remark}
+        judged |= {"within": row.within if math.isfinite(row.within) else None, "remark": row.remark}
+        return fields | {"base_seconds": row.before, "new_seconds": row.after} | judged
     del fields["nbytes"]
     return fields | {"sizes": row.sizes} | judged
 

@@ -132,7 +132,7 @@ def cells_of(result: Timed, library: Timed | None = None) -> dict[str, str]:
     ratio = ""
     if library and library is not result:
         speedup = library.typical / result.typical
-        count = digits(math.hypot(_relative_halfwidth(result), _relative_halfwidth(library)))
+        count = max(2, digits(math.hypot(_relative_halfwidth(result), _relative_halfwidth(library))))
         ratio = f"{significant(speedup, count, 2)}x" if speedup >= 0.01 else f"{speedup:.1g}x"
     return {
         "size": format_size(result.case.nbytes),

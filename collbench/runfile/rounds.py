@@ -8,7 +8,7 @@ after what differs, `nccl@iters 100`.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from collbench.cases import Case
 from collbench.results import Explanation, Measurement, Observed, Prediction, Reported, Result, by_key
@@ -19,7 +19,7 @@ Key = tuple[Case, str]
 _PRINTED = ("algo", "proto")  # columns in which rccl-tests says how the library did it
 
 
-def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest]) -> tuple[Result, ...]:
+def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = ()) -> tuple[Result, ...]:
     """Return one result for each case and implementation, given the tests of an imported run.
 
     A row that is wrong or failed stands for its case whatever the others say.  Else the rounds that have a time are
@@ -29,7 +29,7 @@ def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest]) -> tupl
     if len({(result.case, result.implementation) for result in results}) == len(results):
         return results
     rounds = by_key(_named_apart(results, tests), _key)
-    return tuple(row for rows in rounds.values() for row in (_joined(rows) if _repeatable(rows[0]) else rows))
+    return tuple(row for rows in rounds.values() for row in ([_one(rows)] if _repeatable(rows[0]) else rows))
 
 
 def _key(result: Result) -> Key:
@@ -40,21 +40,26 @@ def _repeatable(result: Result) -> bool:
     return not result.case.step and not result.case.job and not isinstance(result, Explanation | Prediction)
 
 
-def _joined(rows: Sequence[Result]) -> list[Result]:
+def _one(rows: Sequence[Result]) -> Result:
     bad = [row for row in rows if row.outcome.bad]
     timed = [row for row in rows if isinstance(row, Observed) and row.right]
     if bad or not timed:
-        return [bad[0] if bad else rows[-1]]
-    calm = [row for row in timed if not row.disturbed] or timed
+        return bad[0] if bad else rows[-1]
+    return cast(Result, joined(timed))
+
+
+def joined(rows: Sequence[Observed]) -> Observed:
+    """Return the rounds of a case, which are right, as one row, without disturbed ones if there are others."""
+    calm = [row for row in rows if not row.disturbed] or rows
     measured = [row for row in calm if isinstance(row, Measurement)]
     reported = [row for row in calm if isinstance(row, Reported)]
     if len(measured) > 1:
-        return [measured[-1].joined(measured)]
+        return measured[-1].joined(measured)
     if len(reported) > 1:
         seconds = tuple(row.seconds for row in reported)
         samples = tuple(sample for row in reported for sample in row.samples)
-        return [replace(reported[-1], seconds=median(seconds), samples=samples, rounds=seconds)]
-    return [calm[-1]]
+        return replace(reported[-1], seconds=median(seconds), samples=samples, rounds=seconds)
+    return calm[-1]
 
 
 def _named_apart(results: Sequence[Result], tests: Sequence[ForeignTest]) -> list[Result]:

@@ -77,7 +77,7 @@ def test_wins_losses_and_ties_are_said_by_ranges_of_size() -> None:
         assert in_words(against_mpi(times)) == (words if words == level else f"ring {words}"), microseconds
 
 
-def test_a_ratio_whose_intervals_overlap_is_no_fact_and_one_has_as_many_digits_as_they_leave() -> None:
+def test_a_ratio_whose_intervals_overlap_is_no_fact_and_one_has_two_digits() -> None:
     """10 % faster: told where the noise is small, and nowhere in the words where it is not."""
     times = {8: 1e-6, 1024: 2e-6, 65536: 80e-6}
     slower = {nbytes: seconds * 1.1 for nbytes, seconds in times.items()}
@@ -90,7 +90,11 @@ def test_a_ratio_whose_intervals_overlap_is_no_fact_and_one_has_as_many_digits_a
         )
         assert in_words(contest).startswith(words), halfwidth
         assert ranges == [(8, 65536, names)], halfwidth
-    for factor, halfwidth, told in ((3.4, 0.0, "3.4x at 8 B"), (3.4, 0.3, ": 3x at 8 B"), (123.4, 0.0, "120x at 8 B")):
+    for factor, halfwidth, told in (
+        (3.4, 0.0, "3.4x at 8 B"),
+        (3.4, 0.3, ": 3.4x at 8 B"),
+        (123.4, 0.0, "120x at 8 B"),
+    ):
         rows = [*curve("mpi", {8: factor, 9: factor}, halfwidth), *curve("ring", {8: 1.0, 9: 1.0}, halfwidth)]
         assert told in in_words(contests(rows, ["mpi"])[0]), (factor, halfwidth)
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -185,6 +186,80 @@ def test_logs_without_samples_have_verdicts_and_one_note(tmp_path: Path) -> None
         assert sum(line.startswith("note:") for line in lines) == 1
         assert ("--assume" in lines[-1]) is (status == 4)
         assert "--budget" not in outcome.stdout
+
+
+def test_a_ratio_has_two_digits_however_wide_its_interval_is(tmp_path: Path) -> None:
+    """149 to 222 ns is 1.5 times as much, not once."""
+    rows = {
+        name: [Measurement(case(), "mpi", "cpu", 1, tuple(seconds * 2.0**place for place in (-2, -1, 0, 0, 1, 2)))]
+        for name, seconds in (("a", 149e-9), ("b", 222e-9), ("c", 14.2e-9))
+    }
+    base, slow, fast = (write(tmp_path / name, *one) for name, one in rows.items())
+    for new, ratio in ((slow, "1.5x"), (fast, "0.095x")):
+        (line,) = [line for line in compare(base, new).stdout.splitlines() if "  mpi  " in line]
+        assert ratio in line.split(), line
+
+
+def test_runs_whose_sizes_differ_are_told_the_nearest(base: Path, tmp_path: Path) -> None:
+    for sizes, told in (
+        ((2048, 2**25), "no size in common, nearest 1 KiB and 2 KiB"),
+        ((2**25,), "no size in common, nearest 16 MiB and 32 MiB"),
+        ((8,), "no size in common, nearest 1 KiB and 8 B"),
+    ):
+        new = write(tmp_path / str(sizes[0]), *(sampled(nbytes=nbytes) for nbytes in sizes))
+        assert told in refusal(compare(base, new)), sizes
+        assert compare(base, new, "--gate").return_value == 4, sizes
+    for other in (sampled("nccl", nbytes=8192), sampled(collective="broadcast", nbytes=8192)):
+        assert "no size in common" not in refusal(compare(base, write(tmp_path / other.case.title, other)))
+
+
+def swept(folder: Path, *barriers: float, factor: float = 1.0) -> Path:
+    """A run of `mpi` in whose rows a barrier took so long."""
+    rows = [
+        replace(sampled(factor=factor, nbytes=size), barrier=each) for size, each in zip(SIZES, barriers, strict=True)
+    ]
+    return write(folder, *rows, started=f"2026-01-01T00:00:{len(folder.name):02}+00:00")
+
+
+def test_runs_between_which_cores_were_moved_are_one_line_and_no_table(tmp_path: Path) -> None:
+    base = swept(tmp_path / "base", *[1.3e-7] * 5)
+    for name, barriers in (("moved", [3.9e-7] * 5), ("nearer", [4e-8] * 5)):
+        new = swept(tmp_path / name, *barriers, factor=3.0)
+        outcome = compare(base, new, "--gate")
+        assert outcome.return_value == 4, name
+        lines = outcome.stdout.splitlines()
+        assert sum("hypervisor" in line for line in lines) == 1, name
+        assert not any("  mpi  " in line or "inconclusive: none of these" in line for line in lines), name
+        assert "rows: 5 unknown" in lines, name
+        assert "--ab" in lines[-1], name
+        (found,) = json.loads(compare(base, new, "--format", "json").stdout)["comparisons"]
+        assert [(row["verdict"], row["low"]) for row in found["rows"]] == [("unknown", None)] * 5, name
+    some = compare(base, swept(tmp_path / "some", *[1.3e-7] * 4, 3.9e-7), "--gate")
+    assert some.return_value == 4
+    assert "rows: 4 same, 1 unknown" in some.stdout.splitlines()
+    assert sum("hypervisor" in line for line in some.stdout.splitlines()) == 1
+
+
+def test_what_is_inconclusive_is_the_same_within_some_share(tmp_path: Path) -> None:
+    """Which is told, and with that margin it is."""
+    noise = np.random.default_rng(3).normal(size=(2, 5, 20))
+    base, new = (
+        write(
+            tmp_path / str(which),
+            *(
+                Measurement(case(nbytes=size), "mpi", "cpu", 1, tuple((1e-6 * np.exp(0.08 * row)).tolist()))
+                for size, row in zip(SIZES, rows, strict=True)
+            ),
+            started=str(which),
+        )
+        for which, rows in enumerate(noise)
+    )
+    outcome = compare(base, new)
+    (line,) = [line for line in outcome.stdout.splitlines() if line.startswith("inconclusive rows: half are surely")]
+    widest = line.split()[-2]
+    assert "rows: 5 same" in compare(base, new, "--margin", f"{float(widest) + 0.5}%").stdout.splitlines()
+    (found,) = json.loads(compare(base, new, "--format", "json").stdout)["comparisons"]
+    assert max(row["within"] for row in found["rows"]) == pytest.approx(float(widest) / 100, rel=0.06)
 
 
 def test_junit_tells_regressions_from_what_is_unsure(base: Path, tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collbench.analysis.bootstrap import between_starts
+from collbench.analysis.bootstrap import between_starts, start_spreads
 from collbench.analysis.compare import Verdict, compare
+from collbench.analysis.gate import status
 from collbench.cases import Case, Sampling, Sweep
 from collbench.errors import PlatformError, RanksLost
 from collbench.measure import interleave
@@ -235,12 +236,19 @@ def test_runs_whose_cores_are_at_other_distances_are_not_told_apart() -> None:
     generator = np.random.default_rng(9)
     base = [replace(row, barrier=1e-7) for row in curve(generator, 0.01)]
     slower = [replace(row, seconds=tuple(2 * sample for sample in row.seconds)) for row in curve(generator, 0.01)]
-    for barrier, verdicts in ((2e-7, {Verdict.INCONCLUSIVE}), (1.04e-7, {Verdict.SLOWER}), (None, {Verdict.SLOWER})):
+    for barrier, verdicts in (
+        (2e-7, {Verdict.UNKNOWN}),
+        (1.3e-7, {Verdict.INCONCLUSIVE}),
+        (1.04e-7, {Verdict.SLOWER}),
+        (None, {Verdict.SLOWER}),
+    ):
         moved = [replace(row, barrier=barrier) for row in slower]
         runs = [Run(Path(name), Header(started=name), tuple(rows), True) for name, rows in (("a", base), ("b", moved))]
         found = compare(*runs)
         assert {row.verdict for row in (*found.rows, *found.together)} == verdicts, barrier
-        assert any("the machine changed" in remark for remark in found.remarks) is (barrier == 2e-7), barrier
+        assert any("the machine changed" in remark for remark in found.remarks) is (barrier in (2e-7, 1.3e-7)), barrier
+        assert found.moved is (barrier == 2e-7)
+        assert status([found]) == (4 if barrier in (2e-7, 1.3e-7) else 3), barrier
 
 
 def test_a_change_that_starts_do_not_explain_is_seen() -> None:
@@ -256,11 +264,40 @@ def test_a_change_that_starts_do_not_explain_is_seen() -> None:
 def test_a_single_start_varies_as_those_of_the_other_run() -> None:
     several = replace(measurement(seconds=(1e-6,) * 9), rounds=(3, 3, 3), spread=Spread(0.04, 8))
     single = measurement(seconds=(1.1e-6,) * 9)
-    estimate = between_starts(several, single)
-    assert estimate
+    estimate = between_starts(several, single, Spread(0.04, 8))
     assert estimate.log == pytest.approx(math.log(1.1))
-    assert estimate.error == pytest.approx(1.253 * 0.04 * math.sqrt(1 + 1 / 3))
-    assert between_starts(single, single) is None
+    assert estimate.error == estimate.shared == pytest.approx(1.253 * 0.04 * math.sqrt(1 + 1 / 3))
+
+
+def test_starts_of_both_runs_and_of_sizes_nearby_say_the_same_but_for_rough_ones() -> None:
+    """Two degrees of freedom of either run, fading by a fifth from size to size, and two of what is usual."""
+    calm, rough = [0.0, 0.02, -0.02], [0.0, 0.9, -0.9]
+    squares, usual = 2 * 2 * 0.02**2, PRIOR.freedom * PRIOR.deviation**2
+    three = start_spreads([("a", [calm, calm])] * 3 + [("b", [calm])])
+    for place, weight in ((0, 1 + 0.8 + 0.64), (1, 1 + 2 * 0.8), (2, 1 + 0.8 + 0.64)):
+        assert three[place].freedom == pytest.approx(2 + 4 * weight)
+        assert three[place].deviation == pytest.approx(math.sqrt((usual + weight * squares) / (2 + 4 * weight)))
+    assert three[3].freedom == 2 + 2, "a curve knows nothing of another"
+    first, second, third = start_spreads([("a", [calm, calm]), ("a", [calm, rough]), ("a", [calm, calm])])
+    assert first.deviation == pytest.approx(third.deviation)
+    assert first.deviation < 0.03 < 0.4 < second.deviation
+    assert second.freedom == 2 + 4
+
+
+def test_most_rows_of_two_quiet_equal_runs_are_the_same_and_hardly_any_that_is_slower_by_the_margin() -> None:
+    """Where starts differ by 1 %; where they differ by 4 %, nothing is said to be what it may not be."""
+    generator = np.random.default_rng(11)
+    for deviation, slower, least, most in ((0.008, 1.0, 0.7, 1.0), (0.008, 1.05, 0.0, 0.05), (0.04, 1.05, 0.0, 0.05)):
+        same = []
+        for _ in range(12):
+            base, new = curve(generator, deviation), curve(generator, deviation)
+            new = [replace(row, seconds=tuple(slower * sample for sample in row.seconds)) for row in new]
+            found = compare(
+                *(Run(Path(n), Header(started=n), tuple(rows), True) for n, rows in (("a", base), ("b", new)))
+            )
+            same += [row.verdict is Verdict.SAME for row in found.rows]
+            assert all(row.interval[1] <= 1.05 for row in found.rows if row.verdict is Verdict.SAME)
+        assert least <= sum(same) / len(same) <= most, (deviation, slower)
 
 
 def test_starts_of_the_arms_of_an_interleaved_run_do_not_cancel() -> None:

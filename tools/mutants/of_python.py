@@ -203,8 +203,8 @@ COMPARE = (
         "analysis/bootstrap.py",
         (
             "the errors of both sides swapped",
-            "math.exp(self.log - reach * math.hypot(self.below, scatter))",
-            "math.exp(self.log - reach * math.hypot(self.above, scatter))",
+            "for end in (self.below, self.above))",
+            "for end in (self.above, self.below))",
         ),
         (
             "means for medians",
@@ -229,12 +229,9 @@ COMPARE = (
             "return self.verdict is Verdict.SLOWER and self.ratio > 1 + margin",
             "return self.verdict is Verdict.SLOWER",
         ),
-        ("likeness makes more looks", "(1 - alike) / (1 + alike)", "(1 + alike) / (1 - alike)"),
-        (
-            "one degree of freedom too many",
-            "int((independent + len(logs)) / 2) - 1",
-            "int((independent + len(logs)) / 2)",
-        ),
+        ("more looks than sizes", "* _ALIKE / len(curve)", "/ _ALIKE / len(curve)"),
+        ("what sizes share made less by their number", "math.hypot(fmean(shared), ", "math.hypot(0.0, "),
+        ("a row the same by the interval of all", "same = verdict(alone, margin)", "same = verdict(interval, margin)"),
     ),
     *of(
         "compare",
@@ -246,6 +243,8 @@ COMPARE = (
         "compare",
         "tests/analysis/compare",
         "analysis/bootstrap.py",
+        ("an outlier that counts as scatter", "if distance > far}", "if distance > 1000 * far}"),
+        ("medians alone, by which swings are calm", "max(distances) ** 2", "distances[0] ** 2"),
         ("errors of a middle of two counted as one", "right.error**2) / 4", "right.error**2) / 2"),
         ("a window with one size missing", "place + NEAR + 1]", "place + NEAR]"),
     ),

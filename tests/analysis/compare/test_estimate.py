@@ -211,9 +211,9 @@ def test_scatter_is_that_of_neighbours_and_explains_three_quarters_of_the_distan
     assert found.everywhere == (pytest.approx(math.sqrt((0.4**2 - 0.1**2 * 1.5) / 1.5), rel=1e-3), 11)
     assert found.near[SIZES[-1]][0] == pytest.approx(math.sqrt((0.4**2 / 1.15**2 - 0.1**2 * 1.5) / 1.5), rel=1e-3)
     assert scatter([curve([0.1 * log for log in logs], 0.1)]).everywhere[0] == 0.0  # errors explain as much
-    for signs in ((0, 1, -2, 3), (-3, 2, 0, -1)):  # of 0, 0.15, 0.3 and 0.45 that is 0.3375
-        curves = [curve([0.0, 0.15 * sign, 0.0], first=3 * which) for which, sign in enumerate(signs)]
-        expected = math.sqrt((0.3375**2 - 1.5e-4) / 1.5)
+    for signs in ((0, 1, -2, 3), (-3, 2, 0, -1)):  # of 0, 0.11, 0.22 and 0.33 that is 0.2475
+        curves = [curve([0.0, 0.11 * sign, 0.0], first=3 * which) for which, sign in enumerate(signs)]
+        expected = math.sqrt((0.2475**2 - 1.5e-4) / 1.5)
         assert scatter(curves).everywhere == (pytest.approx(expected, rel=1e-4), 4), signs
 
 

@@ -91,40 +91,55 @@ def test_a_regression_is_slower_by_more_than_the_margin_and_hidden_where_that_ca
     assert Row(base, base, 1e-6, 1e-6, 1.2, (math.nan, math.nan), UNKNOWN, limit=1.02).hides(0.03)
 
 
-def test_a_curve_takes_four_sizes_and_those_that_are_alike_are_worth_fewer_looks() -> None:
-    """Student's interval of the mean logarithm with as many looks as they are worth."""
-    for name, logs, looks, quantile in (
-        # Neighbours on opposite sides: every size is a look; t(0.975; 3) and, of thirteen, t(0.975; 12).
-        ("opposite", [0.01, -0.01] * 2, 4.0, 3.182446),
-        ("opposite, of thirteen", [0.1, -0.1] * 6 + [0.1], 13.0, 2.178813),
-        # Pairs: r = 1/8 + 1/8, so 8 sizes are worth 8 x 0.75 / 1.25 looks; t(0.975; 5).
-        ("in pairs", [0.01, 0.01, -0.01, -0.01] * 2, 4.8, 2.570582),
-        # Two looks and two degrees of freedom: t(0.975; 2).
-        ("two low and two high", [0.0, 0.0, 0.1, 0.1], 2.0, 4.302653),
-        # A straight line: r = 105/168 + 1/8, worth 8/7, which counts as two; t(0.975; 4).
-        ("a line", [0.01 * place for place in range(-7, 8, 2)], 2.0, 2.776445),
-        # A long one: r is 0.9 at most, worth 100 x 0.1 / 1.9; t(0.975; 51).
-        ("a long line", [0.0001 * place for place in range(100)], 100 / 19, 2.007584),
+def test_a_mean_over_four_sizes_or_more_is_as_sure_as_its_rows_whatever_their_ratios() -> None:
+    """By their number, but for what the starts did to all alike; never less than the mean of their intervals."""
+    reach = student(0.975, 5) * 0.1
+    for name, logs, shared, expected in (
+        ("equal", [0.3] * 4, 0.0, reach * math.sqrt(1.3 / 4)),
+        ("of thirteen", [0.3] * 13, 0.0, reach * math.sqrt(1.3 / 13)),
+        ("larger at some sizes", [0.0, 0.0, 1.0, 2.3], 0.0, reach * math.sqrt(1.3 / 4)),
+        ("all of it shared", [0.3] * 4, 0.1, reach),
+        ("half of its square shared", [0.3] * 4, 0.1 * math.sqrt(0.5), reach * math.sqrt(0.5 + 0.5 * 1.3 / 4)),
     ):
-        count = len(logs)
-        curve = [
-            (measurement(nbytes=8 << place % 20), Estimate(log + 0.3, 0.1, 0.1, 5)) for place, log in enumerate(logs)
-        ]
+        estimates = [Estimate(log, 0.1, 0.1, 5, shared=shared) for log in logs]
+        curve = [(measurement(nbytes=8 << place), estimate) for place, estimate in enumerate(estimates)]
         whole = together(curve, 0.95, 0.05)
-        centre, reach = sum(logs) / count, quantile * float(np.std(logs, ddof=1)) / math.sqrt(looks)
-        low, high = math.exp(0.3 + centre - reach), math.exp(0.3 + centre + reach)
-        assert whole.ratio == pytest.approx(math.exp(0.3 + centre)), name
-        assert whole.interval == pytest.approx((low, high), rel=1e-6), name
-        assert (whole.sizes, whole.case, whole.implementation) == (count, case().kind, "mpi"), name
-        assert whole.verdict is (SLOWER if low > 1 else INCONCLUSIVE), name
+        centre = sum(logs) / len(logs)
+        assert whole.ratio == pytest.approx(math.exp(centre)), name
+        assert whole.interval == pytest.approx((math.exp(centre - expected), math.exp(centre + expected))), name
+        assert (whole.sizes, whole.case, whole.implementation) == (len(logs), case().kind, "mpi"), name
+        assert whole.verdict is (SLOWER if centre > expected else INCONCLUSIVE), name
+    errors = [0.001] * 3 + [1.0]  # one that says nothing
+    curve = [(measurement(nbytes=8 << place), Estimate(0.1, e, e, 5)) for place, e in enumerate(errors)]
+    widest = math.log(together(curve, 0.95, 0.05).interval[1]) - 0.1
+    assert widest == pytest.approx(student(0.975, 5) * sum(errors) / 4, rel=1e-3)
     sure = together(
         [(measurement(nbytes=8 << place), Estimate(math.log(1.5), 0, 0, 5)) for place in range(4)], 0.95, 0.05
     )
     assert sure.interval == pytest.approx((1.5, 1.5))
     assert sure.verdict is SLOWER
-    curve = [measurement(nbytes=size) for size in SIZES]
-    assert [len(one) for one in by_curve([*curve, *(measurement("ring", nbytes=size) for size in SIZES[:3])])] == [13]
-    assert by_curve(reversed(curve[:4])) == [curve[:4]]
+    curve_ = [measurement(nbytes=size) for size in SIZES]
+    assert [len(one) for one in by_curve([*curve_, *(measurement("ring", nbytes=size) for size in SIZES[:3])])] == [13]
+    assert by_curve(reversed(curve_[:4])) == [curve_[:4]]
+
+
+def test_all_sizes_together_never_contradict_rows_that_agree() -> None:
+    """However unequal the change is from size to size."""
+    for ratios, told in (
+        ([1.2, 1.3, 1.5, 2.0, 3.0, 4.5], SLOWER),
+        ([1.06, 1.06, 1.1, 1.3, 2.0, 4.0], SLOWER),
+        ([0.9, 0.8, 0.6, 0.4, 0.2, 0.1], FASTER),
+        ([1.0] * 6, SAME),
+        ([1.06] * 6, SLOWER),
+        ([1.0] * 5 + [10.0], SLOWER),
+    ):
+        found = against_one({("mpi", 8 << place): ratio for place, ratio in enumerate(ratios)})
+        (whole,) = found.together
+        assert whole.verdict is told, ratios
+        assert {row.verdict for row in found.rows} & {SLOWER, FASTER} <= {told}, ratios
+    for said, logs in ((SLOWER, [0.02, 0.9, 0.3, 3.4]), (FASTER, [-0.02, -0.9, -0.3, -3.4])):
+        curve = [(measurement(nbytes=8 << place), Estimate(log, 0.004, 0.004, 9)) for place, log in enumerate(logs)]
+        assert together(curve, 0.95, 0.05).verdict is said
 
 
 def test_intervals_are_for_all_rows_and_curves_together_and_scatter_is_told_from_two_per_cent_on() -> None:
@@ -135,9 +150,8 @@ def test_intervals_are_for_all_rows_and_curves_together_and_scatter_is_told_from
         assert row.interval == pytest.approx((row.ratio * math.exp(-reach), row.ratio * math.exp(reach)), rel=1e-6)
         alone = student(0.95, 11) * 0.2 / math.sqrt(1.5)
         assert row.limit == pytest.approx(row.ratio * math.exp(alone), rel=1e-6), "one side, and this row alone"
-    (whole,) = found.together  # 13 looks, as no size is like the one before
-    error = 0.1 * math.sqrt(1 - 1 / 13**2) * math.sqrt(13 / 12) / math.sqrt(13)
-    assert math.log(whole.interval[1] / whole.ratio) == pytest.approx(student(1 - 0.05 / 14 / 2, 12) * error)
+    (whole,) = found.together
+    assert math.log(whole.interval[1] / whole.ratio) == pytest.approx(reach * math.sqrt(1.3 / 13))
     for scatter, told in ((0.0199, False), (0.0201, True)):
         remarks = against_one(swings(scatter * math.sqrt(1.5) / 2)).remarks
         words = ["ratios of neighbouring sizes scatter by 2% more than"] * told
@@ -254,16 +268,7 @@ def test_a_log_is_compared_by_its_own_statistic_and_with_no_other() -> None:
     assert compare(log(1e-6), few).rows[0].verdict is UNKNOWN, "three samples are no mean of a log"
 
 
-def test_intervals_of_logs_are_from_ratios_of_neighbouring_sizes_and_published_repeats() -> None:
-    """13 sizes up and down by 2 %: 11 distances of 4 %, and one degree of freedom of 1.3 %."""
-    swing = [math.exp(0.02 * (-1) ** place) for place in range(13)]
-    found = compare(log(*[1e-5] * 13), log(*[1e-5 * ratio for ratio in swing]))
-    error = math.sqrt((11 * 0.04**2 / 1.5 + 0.013**2) / 12)
-    reach = student(1 - 0.05 / 14 / 2, 12) * error
-    for row in found.rows[3:-3]:  # those at the ends have fewer neighbours, but no rougher ones
-        assert math.log(row.interval[1] / row.ratio) == pytest.approx(reach, rel=0.3)
-    assert math.log(found.rows[6].interval[1] / found.rows[6].ratio) == pytest.approx(reach, rel=0.02)
-    assert "3.2%" in found.remarks[0]
+def test_logs_that_are_slower_everywhere_are_and_two_sizes_have_the_scatter_of_published_repeats() -> None:
     still_more = compare(log(*[1e-5] * 13), log(*[1.3e-5] * 13))
     assert {row.verdict for row in (*still_more.rows, *still_more.together)} == {SLOWER}
     two = compare(log(1e-5, 1e-5), log(1.1e-5, 1.1e-5))

@@ -1,0 +1,182 @@
+"""Logs without samples: what is scatter and what is a change, by the ratios of neighbouring sizes alone."""
+
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from collbench.analysis.bootstrap import PUBLISHED, of_means
+from collbench.analysis.compare import Comparison, Verdict, compare
+from collbench.analysis.gate import status
+from collbench.results import Reported
+from collbench.runfile.header import Header
+from collbench.runfile.store import Run, read
+from tests.conftest import case
+
+DATA = Path(__file__).with_name("data")
+CALM = tuple(1 + 0.003 * (-1) ** (place * place // 2) for place in range(24))
+CHANGED = (Verdict.SLOWER, Verdict.FASTER)
+
+
+def log(ratios: Sequence[float], rounds: Mapping[int, Sequence[float]] | None = None) -> Run:
+    """A mean of each size, so many times 10 us; of some sizes several rounds."""
+    rows = [
+        Reported(case(nbytes=8 << place), "nccl", "gpu", 1e-5 * ratio, "mean of 20")
+        for place, times in enumerate(ratios)
+        for ratio in (rounds or {}).get(place, [times])
+    ]
+    return Run(Path("log.jsonl"), Header(), tuple(rows), True)
+
+
+def against_calm(ratios: Sequence[float]) -> Comparison:
+    return compare(log(CALM[: len(ratios)]), log(ratios))
+
+
+def but(count: int, changed: Mapping[int, float]) -> list[float]:
+    return [changed.get(place, 1.0) for place in range(count)]
+
+
+def test_what_stands_out_is_changed_and_named_and_the_rest_is_the_same() -> None:
+    for count, changed in (
+        (14, {6: 10.0}),
+        (14, {6: 1.6}),
+        (14, {6: 0.1}),  # faster
+        (14, {0: 10.0}),  # with neighbours on one side
+        (14, {13: 3.0}),
+        (14, {3: 10.0, 9: 4.0}),
+        (14, {4: 10.0, 5: 10.0}),
+        (14, {4: 5.0, 6: 5.0}),
+        (14, {4: 5.0, 9: 0.2}),
+        (14, {12: 3.0, 13: 3.0}),
+        (7, {4: 10.0}),
+        (4, {1: 10.0}),
+        (3, {0: 10.0}),
+        (3, {1: 10.0}),
+        (3, {2: 2.0}),
+    ):
+        found = against_calm(but(count, changed))
+        verdicts = {place: row.verdict for place, row in enumerate(found.rows)}
+        slower = {place: Verdict.SLOWER if ratio > 1 else Verdict.FASTER for place, ratio in changed.items()}
+        assert verdicts == dict.fromkeys(range(count), Verdict.SAME) | slower, changed
+        (named,) = [remark for remark in found.remarks if "stands out" in remark]
+        assert named.count("nccl at ") == len(changed), changed
+        assert status([found]) == (3 if max(changed.values()) > 1 else 0), changed
+
+
+def test_a_step_is_a_change_from_that_size_on() -> None:
+    for count in (4, 5, 6, 7, 14):
+        for first in range(1, count):
+            found = against_calm(but(count, dict.fromkeys(range(first, count), 2.0)))
+            expected = [Verdict.SAME] * first + [Verdict.SLOWER] * (count - first)
+            assert [row.verdict for row in found.rows] == expected, (count, first)
+            assert [whole.verdict for whole in found.together] == [Verdict.SLOWER], (count, first)
+
+
+def test_of_one_or_two_sizes_only_a_large_change_is_told() -> None:
+    for ratios, expected in (
+        ([1.0], [Verdict.INCONCLUSIVE]),
+        ([10.0], [Verdict.SLOWER]),
+        ([1.0, 1.0], [Verdict.INCONCLUSIVE] * 2),
+        ([1.0, 10.0], [Verdict.INCONCLUSIVE, Verdict.SLOWER]),
+        ([1.1, 1.2], [Verdict.INCONCLUSIVE] * 2),
+    ):
+        assert [row.verdict for row in against_calm(ratios).rows] == expected, ratios
+
+
+def test_noise_is_no_change_whatever_its_pattern() -> None:
+    """To and fro, in pairs, or with long tails: medians must not make it calm."""
+    tails = np.exp(0.05 * np.random.default_rng(5).standard_t(3, 24))
+    for name, ratios in (
+        ("to and fro", [1.04, 0.96] * 7),
+        ("far to and fro", [1.5, 0.7] * 7),
+        ("to and fro, of four", [1.5, 0.7] * 2),
+        ("long tails", tails.tolist()),
+        ("one size in three", [1.0, 1.2, 1.0] * 5),
+        ("every other size", [1.0, 4.0] * 4),
+    ):
+        found = against_calm(ratios)
+        assert not any(row.verdict in CHANGED for row in found.rows), name
+        assert not any("stands out" in remark for remark in found.remarks), name
+        for row in found.rows:
+            assert (row.verdict is Verdict.UNKNOWN) is math.isnan(row.interval[0]), name
+            assert not row.interval[1] > 1000 * row.interval[0], name
+
+
+def test_an_interval_of_more_than_three_decades_is_none_and_the_row_says_why() -> None:
+    for ratios in ([1.0, 300.0] * 3, [1.0, 300.0] * 4, [1.0, 10.0, 1.0, 10.0, 1.0, 10.0, 1.0]):
+        found = against_calm(ratios)
+        unknown = [row for row in found.rows if row.verdict is Verdict.UNKNOWN]
+        assert unknown, ratios
+        assert all(math.isnan(end) for row in unknown for end in row.interval), ratios
+        assert all("1000 to 1" in row.remark for row in unknown), ratios
+        assert any(remark.startswith(f"unknown rows ({len(unknown)})") for remark in found.remarks), ratios
+        assert status([found]) == 4, ratios
+
+
+def test_rounds_of_a_case_widen_its_interval_alone() -> None:
+    """Four times apart, they tell no change of twice as long; alike, they tell that and what is the same."""
+    for rounds, verdict in (
+        ([0.6, 2.4], Verdict.INCONCLUSIVE),
+        ([2.0, 2.0], Verdict.SLOWER),
+        ([1.0, 1.0], Verdict.SAME),
+    ):
+        for sides in ((None, {5: rounds}), ({5: [1 / each for each in rounds]}, None)):
+            base, new = (log(CALM[:14], one) for one in sides)
+            found = compare(base, new)
+            assert len(found.rows) == 14
+            told = found.rows[5].verdict
+            allowed = {verdict, Verdict.UNKNOWN} if verdict is Verdict.INCONCLUSIVE else {verdict}
+            assert told in allowed, (rounds, sides)
+            others = {row.verdict for place, row in enumerate(found.rows) if place != 5}
+            assert others == {Verdict.SAME} or verdict is Verdict.INCONCLUSIVE, (rounds, sides)
+
+
+def test_rounds_that_are_thousands_of_times_apart_end_in_no_error() -> None:
+    for times in (4.0, 1e4, 1e9):
+        rounds = {place: [1.0, times] for place in range(24)}
+        found = compare(log(CALM, rounds), log(CALM))
+        assert {row.verdict for row in found.rows} == {Verdict.UNKNOWN}, times
+        assert not found.together, times
+
+
+def test_scatter_is_that_of_medians_and_neighbours_and_of_published_repeats() -> None:
+    """To and fro by 2 %, a size is 4 % from its neighbours; seven of them, with one degree of freedom of 1.3 %."""
+    swing = [(8 << place, 0.02 * (-1) ** place) for place in range(13)]
+    errors, outliers = of_means([swing])
+    expected = math.sqrt((7 * (0.04 / 0.945) ** 2 + PUBLISHED.deviation**2) / 8)
+    assert errors[8 << 6][0] == pytest.approx((expected, 8), rel=1e-3)
+    assert outliers == [set()]
+    both, _ = of_means([swing, swing])
+    assert both == errors, "a size of two curves counts once"
+    rough = [(nbytes, log if place < 5 else 0.0) for place, (nbytes, log) in enumerate(swing)]
+    everywhere, near = of_means([rough])[0][8 << 12]
+    assert near[0] < 0.006 < everywhere[0]
+
+
+def imported(name: str, folder: Path) -> Run:
+    command = importlib.import_module("collbench.cli.import").command
+    result = CliRunner().invoke(command, [str(DATA / f"{name}.log"), "-o", str(folder / name)])
+    assert result.exit_code == 0, result.output
+    return read(folder / name)
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "nbytes", "times", "margin"),
+    [("one_size_base", "one_size_10x", 2 << 30, 10, 0.05), ("one_size_of_24_base", "one_size_of_24", 8 << 20, 12, 0.3)],
+)
+def test_one_size_of_a_log_that_is_many_times_slower_is_found_and_nothing_else(
+    base: str, new: str, nbytes: int, times: float, margin: float, tmp_path: Path
+) -> None:
+    """Two logs of eight H100 and two of RTX 6000D over two nodes, whose times of other sizes differ by up to 12 %."""
+    found = compare(imported(base, tmp_path), imported(new, tmp_path), margin)
+    for row in found.rows:
+        expected = Verdict.SLOWER if row.case.nbytes == nbytes else Verdict.SAME
+        assert row.verdict is expected or (margin == 0.3 and row.verdict is Verdict.INCONCLUSIVE), row
+        assert (row.ratio > times - 0.5) is (row.verdict is Verdict.SLOWER), row
+    assert sum(row.verdict is Verdict.SAME for row in found.rows) >= 0.8 * len(found.rows)
+    assert sum("stands out" in remark for remark in found.remarks) == 1
+    assert status([found]) == 3
