@@ -92,7 +92,7 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
     shares = [system.ranks if option.algorithm == "ring" and schedule.rounds else 1 for option in every]
     fills = [_fill(system, *known, schedule, constants) for known in zip(every, later, strict=True)]
     rates = at([rate(system, collective, option, constants) for option in every])
-    if system.nodes == 1:
+    if system.nodes == 1 or system.channels:
         rates = _slower(rates, at([_lane(system, option, schedule, constants) for option in every]) * chosen.channels)
     return Terms(
         issue=issue(system, chosen.channels, constants),
@@ -149,7 +149,7 @@ def _lane(system: System, option: Option, schedule: Schedule, constants: Constan
 
     LL's packets are seen to wait once for the array, however often it goes around.
     """
-    if not _is_ring_of_a_node(system, option):
+    if not (system.channels or _is_ring_of_a_node(system, option)):
         return np.inf
     work = (schedule.steps(system.ranks) + 1) / system.ranks if schedule.rounds and option.protocol != "ll" else 1.0
     return constants[f"lane_{option.protocol}{place(system)}"] / work
@@ -413,7 +413,7 @@ DIRECT_PART = 64 << 10
 def _direct_lanes(system: System, messages: int, constants: Constants) -> Floats:
     """Return the bytes/s of the array that the channels of so many messages pass on, the one to itself included."""
     part = DIRECT_PART if release(system.nccl).p2p_parts else 1
-    most = PCIE_CHANNELS if system.meets_over_pcie else DIRECT_CHANNELS
+    most = min(system.channels or DIRECT_CHANNELS, PCIE_CHANNELS if system.meets_over_pcie else DIRECT_CHANNELS)
     channels = np.clip(SIZES / messages // part, 1, max(1, most / messages)) * messages
     return np.asarray(channels * constants[f"lane_direct{place(system)}"], np.float64)
 
