@@ -175,19 +175,23 @@ class CurveFit:
 
 MOST = 100
 """Sizes that are fitted; of more, so many of them, evenly from the smallest to the largest."""
+SHORTEST, LONGEST = 1e-12, 1e12
+"""Seconds, between which times can be those of operations."""
 
 
 def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
     """Fit the medians of the samples (seconds, a sequence for each of the sizes in bytes); Unfit, saying why."""
-    order = np.argsort(sizes)
-    if len(order) > MOST:  # the time to fit grows with the cube
-        order = order[np.linspace(0, len(order) - 1, MOST).round().astype(int)]
-    size, every = np.asarray(sizes, float)[order], [np.asarray(samples[i], float) for i in order]
-    if len(set(sizes)) < 2:
+    size = np.unique(np.asarray(sizes, float))
+    if len(size) > MOST:  # the time to fit grows with the cube
+        size = size[np.linspace(0, len(size) - 1, MOST).round().astype(int)]
+    if len(size) < 2:
         raise Unfit("a curve needs 2 sizes or more")
+    # Samples of a size that was measured again and again are samples of one size.
+    owners, flat = np.repeat(sizes, [len(sample) for sample in samples]), np.concatenate(samples).astype(float)
+    every = [flat[owners == one] for one in size]
     seconds = np.array([np.median(sample) for sample in every])
-    if not (np.isfinite(seconds).all() and (seconds > 0).all()):
-        raise Unfit("a time is zero or not finite; the clock is too coarse for this size")
+    if not ((seconds > SHORTEST) & (seconds < LONGEST)).all():
+        raise Unfit("a time is zero, negative or absurd; the clock may be too coarse for this size")
     if len(size) < FEWEST:
         return _in_pieces(size, seconds, every, f"three numbers need {FEWEST} sizes")
     (coefficients,), (bend,), (far,) = _describe(size[None], seconds[None])
