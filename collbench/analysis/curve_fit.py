@@ -175,8 +175,6 @@ class CurveFit:
 
 MOST = 100
 """Sizes that are fitted; of more, so many of them, evenly from the smallest to the largest."""
-SHORTEST, LONGEST = 1e-12, 1e12
-"""Seconds, between which times can be those of operations."""
 
 
 def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
@@ -190,7 +188,7 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
     owners, flat = np.repeat(sizes, [len(sample) for sample in samples]), np.concatenate(samples).astype(float)
     every = [flat[owners == one] for one in size]
     seconds = np.array([np.median(sample) for sample in every])
-    if not ((seconds > SHORTEST) & (seconds < LONGEST)).all():
+    if not ((seconds > 1e-12) & (seconds < 1e12)).all():
         raise Unfit("a time is zero, negative or absurd; the clock may be too coarse for this size")
     if len(size) < FEWEST:
         return _in_pieces(size, seconds, every, f"three numbers need {FEWEST} sizes")

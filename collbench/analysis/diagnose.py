@@ -58,7 +58,7 @@ NOISY = 0.10  # how far times scatter on a machine at rest: about neighbours, a 
 NEARER = 0.9  # of the distance to the expected times, the most that may be left under a reason
 HARDLY = math.log(10**6)  # by which a reason may be less likely than the first
 SCATTERING = (320 + 2) / (22 + 1)  # likelihood ratio of times that scatter by NOISY: of 320 healthy curves, 22 do
-UNSET = 0.02  # likelihood ratio of a setting as the reason where others are shown and it is not
+UNSET, OFTEN = 0.02, 3.0  # likelihood ratios: of a setting that is not among those shown, and of one that many have
 LISTED = 3  # reasons
 LARGER = 1.5  # times that large messages take with too few cores for the ranks
 APART = 2.0  # a measured time over the expected one that is worth a remark
@@ -202,7 +202,7 @@ def _held_against_a_link(copies: Diagnosis) -> Diagnosis:
 def settings(facts: RunFacts) -> list[str]:
     """Return the variables of the header that would make a machine slow, whether or not they did."""
     every = chain.from_iterable(hypothesis.evidence(facts.variables.items()) for hypothesis in HYPOTHESES)
-    return list(dict.fromkeys(setting for setting, ratio in every if ratio > 1))
+    return list(dict.fromkeys(setting for setting, ratio in every if ratio > OFTEN))
 
 
 # The verdict.

@@ -1,7 +1,7 @@
 """Reasons why a machine may be slower than expected, a record each.
 
 A hypothesis is the machine with something changed, whose times the model knows as well, or a shape that the times would
-have; and the signs that speak for or against it: variables, what NCCL logged of itself, what the topology says.
+have; and the signs for and against it (signs.toml): variables, what NCCL logged of itself, what the topology says.
 """
 
 import re
@@ -16,7 +16,6 @@ Variables = Mapping[str, str]
 PINNED, CAPPED, SLOWED, DELAYED = 0.05, 0.02, 0.3, 0.03
 """Priors: of a rare setting, of a cap on channels, of a shape that takes a factor or a constant from the times."""
 SIGNS = tomllib.loads(Path(__file__).with_name("signs.toml").read_text(encoding="utf-8"))
-"""Names, patterns of values and likelihood ratios, by hypothesis; how they were counted stands there."""
 OTHERS = re.compile(r";?\b(?:all|reduce|broadcast)[a-z]*:[^;]*", re.IGNORECASE)  # definitions of other collectives
 
 
