@@ -178,13 +178,12 @@ MOST = 100
 
 
 def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
-    """Fit the medians of the samples (seconds, a sequence for each of the sizes in bytes); Unfit, saying why."""
+    """Fit the medians of the samples (seconds, a sequence for each of the sizes in bytes, or several); Unfit, if none."""
     size = np.unique(np.asarray(sizes, float))
     if len(size) > MOST:  # the time to fit grows with the cube
         size = size[np.linspace(0, len(size) - 1, MOST).round().astype(int)]
     if len(size) < 2:
         raise Unfit("a curve needs 2 sizes or more")
-    # Samples of a size that was measured again and again are samples of one size.
     owners, flat = np.repeat(sizes, [len(sample) for sample in samples]), np.concatenate(samples).astype(float)
     every = [flat[owners == one] for one in size]
     seconds = np.array([np.median(sample) for sample in every])
