@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import collbench
 from collbench.analysis.curve_fit import Unfit, fit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
 from collbench.analysis.hypotheses import HYPOTHESES
@@ -20,6 +21,7 @@ from tests.analysis.diagnose.test_diagnose import measured_on, network
 from tests.conftest import case
 from tools import confusion
 
+DATA = Path(__file__).parent / "data"
 H100, B300 = files.load("dgx-h100"), files.load("dgx-b300")
 TWO = H100.of(2)
 EIGHT_CARDS = ",".join(f"mlx5_{card}:1" for card in (0, 1, 2, 4, 5, 6, 7, 11))
@@ -247,3 +249,15 @@ def test_samples_of_a_size_that_comes_again_are_samples_of_one_size() -> None:
     assert again.sizes.tolist() == list(sizes)
     assert again.seconds == pytest.approx(once.seconds)
     assert again.rate == pytest.approx(once.rate)
+
+
+@pytest.mark.parametrize("name", ["22a-h100-doca", "22b-h100-doca-ring-info"])
+def test_a_cluster_whose_channels_use_rdma_is_not_said_to_use_tcp(name: str, tmp_path: Path) -> None:
+    """Though NCCL_SOCKET_IFNAME is set, as on nearly every cluster."""
+    (run,) = collbench.import_(DATA / f"{name}.log", out=tmp_path)
+    diagnosed = collbench.diagnose(run, "azure-nd-h100-v5", nodes=2)
+    for diagnosis, _ in diagnosed.curves:
+        assert diagnosis.speed is Health.SLOW
+        assert first(diagnosis).startswith((CARDS, CHANNELS, LL))
+        assert not any("SOCKET" in fact for reason in diagnosis.reasons for fact in reason.facts)
+    assert not any("SOCKET" in setting for setting in settings(diagnosed.facts))
