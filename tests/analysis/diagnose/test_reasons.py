@@ -7,15 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import collbench
+from collbench import cli
 from collbench.analysis.curve_fit import Unfit, fit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
 from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.verdict import Health
+from collbench.errors import CollbenchError
 from collbench.model.predict import curve
 from collbench.runfile.header import Header
-from collbench.runfile.store import Run
+from collbench.runfile.store import Run, Writer
 from collbench.topology import files
 from tests.analysis.diagnose.test_diagnose import measured_on, network
 from tests.conftest import case
@@ -261,3 +264,23 @@ def test_a_cluster_whose_channels_use_rdma_is_not_said_to_use_tcp(name: str, tmp
         assert first(diagnosis).startswith((CARDS, CHANNELS, LL))
         assert not any("SOCKET" in fact for reason in diagnosis.reasons for fact in reason.facts)
     assert not any("SOCKET" in setting for setting in settings(diagnosed.facts))
+
+
+COMMANDS = ("diagnose {} --on dgx-h100", "diagnose {}", "fit {}", "compare {} {}", "check --run {} --on dgx-h100")
+
+
+@pytest.mark.parametrize("name", ["twice", "slow and right, twice", "one size, five times", "all alike"])
+def test_no_command_shows_a_warning_of_numpy(name: str, tmp_path: Path) -> None:
+    """Nor a traceback; warnings are errors here, which would leave a command as exceptions."""
+    with Writer(tmp_path) as writer:
+        writer.header(Header())
+        for row in confusion.measured(HOSTILE[name], "allreduce", 8):
+            writer.append(row)
+        writer.end("2026-01-01T00:00:00+00:00", 0)
+    for command in COMMANDS:
+        done = CliRunner().invoke(cli.group, command.replace("{}", str(tmp_path)).split())
+        assert done.exception is None or isinstance(done.exception, SystemExit | CollbenchError), (
+            command,
+            done.exception,
+        )
+        assert "Warning" not in done.output, command
