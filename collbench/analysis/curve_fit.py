@@ -178,7 +178,7 @@ MOST = 100
 
 
 def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
-    """Fit the medians of the samples (seconds, a sequence for each of the sizes in bytes, or several); Unfit, if none."""
+    """Fit the medians of samples (seconds, one sequence or several for a size in bytes); Unfit, saying why."""
     size = np.unique(np.asarray(sizes, float))
     if len(size) > MOST:  # the time to fit grows with the cube
         size = size[np.linspace(0, len(size) - 1, MOST).round().astype(int)]
