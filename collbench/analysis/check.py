@@ -22,7 +22,7 @@ from collbench.analysis.sequential import (
     deviations,
     median_variance,
 )
-from collbench.analysis.verdict import Correctness, Health, but_for
+from collbench.analysis.verdict import FAR, Correctness, Health, but_for, scatter_in_words
 from collbench.cases import Case
 from collbench.results import Measurement, Observed, Result, by_key
 from collbench.units import format_rate, format_seconds, format_size
@@ -116,7 +116,7 @@ class CheckResult:
     disturbed: int = 0  # rows that were not counted, since their ranks were off their cores
     rows: int = 0  # that were measured
     shared: bool = False  # whether another program ran on the cores of the ranks
-    nodes: int = 1
+    nodes: int = 1  # 0: not known
     rounds: int = 1
     seconds: float = math.nan  # that it took
     hint: str = ""  # what to do for a better answer
@@ -152,6 +152,8 @@ class CheckResult:
         """How many sizes were right, and how many as expected."""
         found = Counter(size.decision for size in self.sizes)
         right = self.correctness.in_words("sizes")
+        if scatter := scatter_in_words(size.row for size in self.sizes):
+            right += f" ({scatter}, the slowest are judged)"
         if self.status is Status.FAIL and not found[Decision.SLOW]:
             return f"{right}, slow as a whole"
         if found[Decision.AS_EXPECTED] == len(self.sizes):
@@ -270,12 +272,15 @@ def _judge_curve(
         variance = median_variance(scatter[key], len(found.logs), found.rounds)
         own = test if found.slower is None else replace(test, slower=found.slower)
         decision = own.decide(centre, variance, found.error)
+        # Below a floor that somebody set is as it should be; below the time of a good run is something else.
+        if found.slower is None and own.decide(-centre, variance, found.error) is Decision.SLOW:
+            decision = Decision.FASTER
         sizes.append(CheckedSize(row, found.expected, decision, len(found.logs), math.exp(centre)))
     if not known:
         calm = any(not row.disturbed for rows in cases.values() for row in rows)
         why = "no system is like this machine, and no earlier good run of it is stored"
         if expectation.name:
-            why = f"{expectation.name} has none of these sizes (-b, -e and -f say which are measured)"
+            why = f"{expectation.name} has none of these sizes on as many GPUs (-b, -e and -f say which are measured)"
         why = why if calm else "ranks were off their cores in every round"
         return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
     error = max(found.error for found in known.values())
@@ -340,9 +345,17 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
             sizes.append(CheckedSize(row, math.nan, Decision.NOT_COMPARED, 0))
             continue
         expected = diagnosis.expected[place]
-        far = any(size.nbytes == row.case.nbytes for size in diagnosis.exceptions)
-        slow = far or (status is Status.FAIL and row.typical > expected.high)
-        decision = Decision.SLOW if slow else Decision.AS_EXPECTED
+        decision = _by_band(row.typical, expected.band, sensitive=status is Status.FAIL)
         sizes.append(CheckedSize(row, expected.seconds, decision, 1, row.typical / expected.seconds))
     limit = diagnosis.limit or math.nan
     return CheckedCurve(tuple(sizes), status, remark, tuple(diagnosis.likely()), limit)
+
+
+def _by_band(seconds: float, band: tuple[float, float], sensitive: bool) -> Decision:
+    """Return what is said of one size: as expected inside its band, and slow above it if the whole curve is."""
+    low, high = band
+    if seconds > high * (1.0 if sensitive else FAR):
+        return Decision.SLOW
+    if seconds > high:
+        return Decision.UNDECIDED
+    return Decision.FASTER if seconds < low else Decision.AS_EXPECTED

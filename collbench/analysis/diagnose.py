@@ -26,18 +26,19 @@ from collbench.algorithms import implementations
 from collbench.analysis.curve_fit import CurveFit, Unfit, fit
 from collbench.analysis.hypotheses import HYPOTHESES, PINNED, Hypothesis, Variables
 from collbench.analysis.machine import remarks
-from collbench.analysis.verdict import Correctness, Exceptional, Health, but_for, exceptions
+from collbench.analysis.roofline import link_roofline
+from collbench.analysis.verdict import FAR, Correctness, Exceptional, Health, but_for, exceptions, scatter_in_words
 from collbench.cases import Case
 from collbench.errors import CollbenchError, Unsupported
 from collbench.model.equation import Floats
 from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, regime, smoothed
-from collbench.model.predict import COPIED_BAND, COPIES, curve
+from collbench.model.predict import COPIES, curve
 from collbench.platforms import platforms
 from collbench.platforms.gpu import nccl
-from collbench.results import Observed, Prediction
+from collbench.results import Observed, Prediction, family
 from collbench.runfile.store import Run
 from collbench.topology.system import System
-from collbench.units import format_seconds, format_size
+from collbench.units import format_rate, format_seconds, format_size
 
 FEWEST = 3  # sizes that a verdict needs, and a stretch
 SLOW, FAST = 2.8, 3.5
@@ -61,6 +62,8 @@ SCATTERING = (320 + 2) / (22 + 1)  # likelihood ratio of times that scatter by N
 UNSET, OFTEN = 0.02, 3.0  # likelihood ratios: of a setting that is not among those shown, and of one that many have
 LISTED = 3  # reasons
 LARGER = 1.5  # times that large messages take with too few cores for the ranks
+OVERFULL = 1.05
+"""Share of a link's rate that nothing exceeds: times are printed with three digits or more, and rates are rounded."""
 APART = 2.0  # a measured time over the expected one that is worth a remark
 
 Expect = Callable[[System, Sequence[Case], str], list[Prediction]]
@@ -125,6 +128,8 @@ class Diagnosis:
         """The verdict in words: what is wrong before what is slow, and its exceptions."""
         speed = self.speed.value + but_for(self.exceptions, len(self.measured))
         speed += f": {self.remark}" if self.remark else ""
+        scatter = scatter_in_words(self.measured)
+        speed += f"; {scatter}, the slowest are judged" if scatter else ""
         if self.verdict is Health.WRONG:
             return f"{self.verdict.value}: {self.correctness.in_words('sizes', named=False)}; speed: {speed}"
         return speed
@@ -141,6 +146,8 @@ class Diagnosis:
         """What to say of a slow curve without a reason; empty for any other."""
         if self.speed is not Health.SLOW or self.reasons:
             return ""
+        if len(self.measured) < FEWEST and not self.implementation.startswith(COPIES):
+            return f"{FEWEST} sizes or more would tell a reason, from 8 bytes on"
         if self.implementation.startswith(COPIES):
             return "see `nvidia-smi nvlink --status` for links that are down, and `nvidia-smi topo -p2p r` for paths"
         return f"reason unknown: times are {self.off:.2f}x off, and nothing that the model can change explains it"
@@ -166,20 +173,19 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
         The verdict, and if the curve is slow, the reasons.
 
     """
-    rows = tuple(sorted(rows, key=lambda row: row.case.nbytes))
+    rows = tuple(sorted((row.worst for row in rows), key=lambda row: row.case.nbytes))
     name = rows[0].implementation
     if system is None:
         return Diagnosis(name, rows, (), Health.UNKNOWN, facts.no_system)
     used = system.part(rows[0].case.ranks)
     try:
-        expected = tuple(expect(used, [row.case for row in rows], name))
+        expected = tuple(expect(used, [row.case for row in rows], family(name)))
     except CollbenchError as error:
         return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
-    if name.startswith(COPIES):
-        return _held_against_a_link(Diagnosis(name, rows, expected, Health.AS_EXPECTED))
-    if len(rows) < FEWEST:
-        remark = f"{len(rows)} size{'s' if len(rows) > 1 else ''} measured; {FEWEST} are needed"
-        return Diagnosis(name, rows, expected, Health.UNKNOWN, remark)
+    if not name.startswith(COPIES) and (refuted := _more_than_links_carry(used, rows)):
+        return Diagnosis(name, rows, expected, Health.UNKNOWN, refuted)
+    if len(rows) < FEWEST or name.startswith(COPIES):
+        return _held_against_bands(Diagnosis(name, rows, expected, Health.AS_EXPECTED))
     compared = ComparedCurve(rows, expected, used)
     health, remark, limit = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(used))
     diagnosis = Diagnosis(name, rows, expected, health, remark, off=compared.off(compared.healthy), limit=limit)
@@ -188,15 +194,41 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     return replace(diagnosis, reasons=tuple(explain(compared, facts, expect)))
 
 
-def _held_against_a_link(copies: Diagnosis) -> Diagnosis:
-    """Judge copies between two GPUs by their bands: a size is enough, since a row is the slowest of all pairs."""
-    ratios = [row.typical / link.seconds for row, link in zip(copies.measured, copies.expected, strict=True)]
-    (low, high), off = COPIED_BAND, max(ratios)
+def _held_against_bands(few: Diagnosis) -> Diagnosis:
+    """Judge few sizes, or copies between two GPUs, by their bands: the one that is farthest outside speaks for all.
+
+    Beyond a band by FAR it is slow or faster, and just outside it tells nothing.  A row of copies is the slowest of all
+    pairs of GPUs, so there the band alone decides.
+    """
+    far = 1.0 if few.implementation.startswith(COPIES) else FAR
+    pairs = list(zip(few.measured, few.expected, strict=True))
+    row, other = max(pairs, key=lambda pair: max(pair[0].typical / pair[1].high, pair[1].low / pair[0].typical))
+    off, low, high = (seconds / other.seconds for seconds in (row.typical, other.low, other.high))
+    judged = replace(few, off=off, limit=far * high)
     if low <= off <= high:
-        return replace(copies, off=off, limit=high)
-    note = copies.measured[ratios.index(off)].note
-    remark = f"{off:.2f}x the time of such a link; healthy ones take {low} to {high}x; {note}"
-    return replace(copies, speed=Health.SLOW if off > high else Health.FASTER, remark=remark, off=off, limit=high)
+        return judged
+    size = format_size(row.case.nbytes)
+    remark = f"{size} takes {off:.2f}x the expected time, healthy ones {low:.2f} to {high:.2f}x"
+    remark = "; ".join(filter(None, (remark, str(row.note.brief))))
+    if low / far <= off <= far * high:
+        return replace(judged, speed=Health.UNKNOWN, remark=f"{remark}; measure {FEWEST} sizes or more")
+    return replace(judged, speed=Health.SLOW if off > high else Health.FASTER, remark=remark)
+
+
+def _more_than_links_carry(system: System, rows: Sequence[Observed]) -> str:
+    """Say what refutes the system: more bytes in a second than its busiest link carries, whatever the algorithm."""
+    fullest, words = OVERFULL, ""
+    of_data_sheet = system.spec_rate or system.nodes > 1  # else what NCCL takes for a link, which is less
+    for row in rows:
+        if row.case.ranks < 2 or row.case.collective.parts > 1 or not of_data_sheet:
+            continue
+        limit = link_roofline(system, row.case)
+        share = limit.seconds(row.case.nbytes) / row.typical
+        if share > fullest:
+            line = f"{share:.0%} of their {format_rate(limit.line)} GB/s"
+            fullest, words = share, f"at {format_size(row.case.nbytes)} {limit.where} would carry {line}"
+    fix = "the ranks ran on another machine, or on other nodes of it; name it with --on and --nodes"
+    return f"{words}: {fix}" if words else ""
 
 
 def settings(facts: RunFacts) -> list[str]:
@@ -287,7 +319,7 @@ class ComparedCurve:
     def errors(self, system: System) -> ErrorModel:
         """Return how far the model may be off on a machine, at the sizes of the curve."""
         first = self.rows[0]
-        return error_model(self.sizes, error_levels(system, first.case.collective.name, first.implementation))
+        return error_model(self.sizes, error_levels(system, first.case.collective.name, family(first.implementation)))
 
     def off(self, seconds: Sequence[float]) -> float:
         """Return how far the measured times are from others, as a typical ratio.
@@ -393,7 +425,7 @@ def _variants(
         yield from _shaped(hypothesis.shape, compared, usual_errors)
     for changed in hypothesis.changed(compared.system):
         try:
-            predictions = expect(changed, [row.case for row in compared.rows], compared.rows[0].implementation)
+            predictions = expect(changed, [row.case for row in compared.rows], family(compared.rows[0].implementation))
         except CollbenchError:
             continue
         seconds = [prediction.seconds for prediction in predictions]

@@ -23,6 +23,7 @@ from collbench.host import sanitize
 from collbench.platforms import platforms
 from collbench.platforms.cost import FITTED
 from collbench.results import Measurement, Observed, by_key
+from collbench.results.facts import Sharing
 from collbench.units import parse_size
 
 BETWEEN_RUNS = {"cpu": 0.03}
@@ -70,9 +71,8 @@ class Round(NamedTuple):
 
 def rounds(row: Observed) -> list[Round]:
     """Return the rounds of a row: a single one where it was not measured in several."""
-    if isinstance(row, Measurement):
-        return [Round(math.log(median(samples)), row.barrier) for samples in row.by_round() if samples]
-    return [Round(math.log(row.typical), None)]
+    barrier = row.barrier if isinstance(row, Measurement) else None
+    return [Round(math.log(seconds), barrier) for seconds in row.round_times]
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,20 @@ class RunExpectation:
     """The times of a run that was right, of the same case in the same state of the machine."""
 
     name: str
-    known: Mapping[tuple[Case, str], Sequence[Round]]
+    known: Mapping[tuple[Case, str, Sharing | None], Sequence[Round]]
 
     @classmethod
     def of_rows(cls, name: str, rows: Iterable[Observed]) -> "RunExpectation":
         """Return the expectation of these rows, of which only right and undisturbed ones count."""
         right = (row for row in rows if row.right and not row.disturbed and row.typical > 0)
-        known = by_key(right, lambda row: (row.case, row.implementation))
+        known = by_key(right, lambda row: (row.case, row.implementation, row.note.shared))
         return cls(name, {key: [each for row in alike for each in rounds(row)] for key, alike in known.items()})
 
     def of(self, row: Observed) -> Expected | None:
         """Return the median of the rounds in the same state; None where there were none."""
         barrier = row.barrier if isinstance(row, Measurement) else None
-        alike = [each for each in self.known.get((row.case, row.implementation), ()) if _alike(each.barrier, barrier)]
+        known = self.known.get((row.case, row.implementation, row.note.shared), ())
+        alike = [each for each in known if _alike(each.barrier, barrier)]
         if not alike:
             return None
         error = BETWEEN_RUNS.get(row.platform, BETWEEN_OTHERS)

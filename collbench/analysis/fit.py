@@ -12,11 +12,12 @@ from collbench import stats
 from collbench.analysis.crossover import contests
 from collbench.analysis.curve_fit import CONFIDENCE, ERRORS, FEWEST, PIECE, Crossing, CurveFit, Unfit, crossings, fit
 from collbench.analysis.machine import machine, sized
+from collbench.analysis.verdict import scatter_in_words
 from collbench.cases import Case
 from collbench.errors import UsageError, writing
 from collbench.model import nccl_terms
 from collbench.model.equation import Calibration, Terms, calibrate
-from collbench.results import Observed, by_key, observed
+from collbench.results import Observed, Reported, by_key, family, observed
 from collbench.runfile.store import Run
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
@@ -52,9 +53,12 @@ class Curve:
     fit: CurveFit | None = None
     reason: str = ""  # why there is no fit
     held: tuple[HeldBack, ...] = ()
+    scatter: str = ""  # how far rounds of a size are apart
 
     def warnings(self) -> Iterator[str]:
-        """Return what of the fit reaches beyond what was measured."""
+        """Return how far rounds are apart, and what of the fit reaches beyond what was measured."""
+        if self.scatter:
+            yield f"{self.scatter}: the medians are fitted"
         if not self.fit:
             return
         first, last = self.fit.sizes[0], self.fit.sizes[-1]
@@ -75,16 +79,19 @@ def curves(runs: Sequence[Run], held_back: Sequence[int] = ()) -> list[Curve]:
     machines = dict.fromkeys(run.header.topology.name or "?" for run in runs)
     if len(machines) > 1:
         raise UsageError(f"the runs are of different machines ({'; '.join(machines)}); fit each by itself")
-    groups: dict[tuple[Case, str], dict[int, tuple[float, ...]]] = {}
-    for row in measured(runs):
-        sizes = groups.setdefault((row.case.kind, row.implementation), {})
-        sizes[row.case.nbytes] = sizes.get(row.case.nbytes, ()) + row.times
-    return [_fitted(Curve(case, name, sizes), held_back) for (case, name), sizes in groups.items()]
+    found = []
+    for (case, name), rows in by_key(measured(runs), lambda row: (row.case.kind, row.implementation)).items():
+        samples: dict[int, tuple[float, ...]] = {}
+        for row in rows:
+            times = row.rounds if isinstance(row, Reported) and row.rounds else row.times
+            samples[row.case.nbytes] = samples.get(row.case.nbytes, ()) + times
+        found.append(_fitted(Curve(case, name, samples, scatter=scatter_in_words(rows)), held_back))
+    return found
 
 
 def measured(runs: Sequence[Run]) -> list[Observed]:
     """Return rows that were right and have a time; not those of 0 bytes, which other tools print for rounded sizes."""
-    return [result for run in runs for result in observed(run.results) if result.case.nbytes > 0]
+    return [result for run in runs for result in observed(run.cases) if result.case.nbytes > 0]
 
 
 def _fitted(curve: Curve, held_back: Sequence[int]) -> Curve:
@@ -230,7 +237,7 @@ def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None)
         UsageError: The machine is not known, or the runs have too few sizes of the library.
 
     """
-    rows = [row for row in measured(runs) if row.implementation == LIBRARY]
+    rows = [row for row in measured(runs) if family(row.implementation) == LIBRARY]
     system = machine(runs[0], name)
     sizes = {row.case.nbytes for row in rows}
     if len(sizes) < FEWEST:

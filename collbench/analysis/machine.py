@@ -12,41 +12,69 @@ from collbench.topology.system import System, as_system, launched_in_graph
 
 
 def machine(run: Run, name: str | None) -> System:
-    """Return the system of a run, or the one of that name; UsageError, saying why, if the run file does not say."""
-    if name:
-        return as_it_ran(files.load(name), run)
+    """Return the system of a run, or the one of that name; UsageError, saying why, if none is known to be like it."""
+    named = files.load(name) if name else None
     topology = discovered(run)
+    if run.header.topology.shared:
+        why = "ranks that share a GPU have no link between them, so no system says what they should take"
+        raise UsageError(f"several ranks on one GPU: {why}; hold them against a good run: check --reference RUN")
+    if named and not (topology and topology.sliced):
+        return as_it_ran(named, run)
     if not topology or not topology.devices:
         raise UsageError(f"the run file does not say what the machine is; {_how_to_name_it(run)}")
     return as_it_ran(as_system(topology), run)
 
 
+def placed(run: Run, name: str | None, nodes: int | None) -> tuple[System | None, int | None, str]:
+    """Return the system of a run, its nodes, and why one of them is not known; UsageError if no system has the name."""
+    if name:
+        files.load(name)
+    try:
+        system = machine(run, name)
+    except UsageError as error:
+        return None, nodes, str(error)
+    nodes = nodes or stated_nodes(system, run)
+    return system, nodes, "" if nodes else trimmed(run)
+
+
+def trimmed(run: Run) -> str:
+    """Return a sentence on a foreign log that lists some of its ranks only; empty for any other run."""
+    listed = f"{run.header.topology.listed} of {run.header.topology.ranks}"
+    why = f"the list of ranks is trimmed ({listed}): the number of nodes is not known; give --nodes N (NVL72: racks)"
+    return why if run.header.topology.listed else ""
+
+
 def _how_to_name_it(run: Run) -> str:
-    """Return what to give after --on: presets with the GPUs that the header of a foreign log names, if it names any."""
-    topology = run.header.topology
-    named = _NAMED.fullmatch(topology.name)
-    nodes = int(named["nodes"] or 1) if named else 1
-    found = matching(named["gpu"], -(-topology.ranks // nodes), nodes > 1) if named and nodes else []
-    if not named or not found:
-        return "name it with --on SYSTEM (see `collbench list`) or --on FILE.toml"
-    others = f", or with the same GPUs: {', '.join(found[1:])}" if found[1:] else ""
+    """Return what to give after --on: presets with the GPUs that a foreign log names, those that it fills first."""
+    named, ranks = _NAMED.fullmatch(run.header.topology.name), run.header.topology.ranks
+    found: list[tuple[bool, str, int]] = []
+    for name in files.names() if named and ranks else ():
+        system = files.load(name)
+        stated = _nodes_on(system, run)
+        nodes = stated or -(-ranks // system.gpus)
+        if named and _same(named["gpu"], system.gpu) and ranks <= nodes * system.gpus and (system.nics or nodes == 1):
+            found.append((ranks != nodes * system.gpus, name, stated))
+    (_, first, nodes), *others = sorted(found) or [(True, "SYSTEM (see `collbench list`) or --on FILE.toml", 0)]
+    what = f"for {named[0]} " if named and found else ""
     spread = f" --nodes {nodes}" if nodes > 1 else ""
-    return f"for {named[0]} name it with --on {found[0]}{spread}{others}"
+    same = f", or with the same GPUs: {', '.join(name for _, name, _ in others)}" if others else ""
+    unknown = f"; {trimmed(run)}" if trimmed(run) and not nodes else ""
+    return f"{what}name it with --on {first}{spread}{same}{unknown}"
 
 
 _NAMED = re.compile(r"\d+ x (?P<gpu>[\w /-]+?)(?: on (?P<nodes>\d{1,6}) nodes)?")  # as formats/imported.py writes it
 _FORM, _MEMORY = re.compile(r"SXM\d?|PCIE|NVL"), re.compile(r"\d+GB")
 
 
-def matching(gpu: str, of_node: int, network: bool) -> list[str]:
-    """Return the presets of such GPUs, with so many in a node at least; those with just so many first."""
-    systems = [(name, files.load(name)) for name in files.names()]
-    found = [
-        (system.gpus != of_node, name)
-        for name, system in systems
-        if _same(gpu, system.gpu) and system.gpus >= of_node and (system.nics or not network)
-    ]
-    return [name for _, name in sorted(found)]
+def _nodes_on(system: System, run: Run) -> int:
+    """Return how many nodes of a system a run is on, 0 if unknown; of racks the least that hold it, or its fabrics."""
+    record = run.header.topology
+    if not system.is_rack:
+        named = _NAMED.fullmatch(record.name)
+        return max(0, record.nodes or int((named and named["nodes"]) or 0))
+    topology = discovered(run)
+    fabrics = {gpu.fabric for gpu in topology.gpus} if topology else ()
+    return max(-(-record.ranks // system.gpus), record.racks, len(fabrics))
 
 
 def _same(gpu: str, preset: str) -> bool:
@@ -102,12 +130,12 @@ def sized(system: System, ranks: int, nodes: int | None = None) -> System:
     return system.part(ranks // nodes).of(nodes)
 
 
-def stated_nodes(system: System | None, run: Run) -> int | None:
-    """Return the nodes that a foreign log names, where its ranks may lie so on the system; else None."""
-    nodes, ranks = run.header.topology.rest.get("nodes"), run.header.topology.ranks
-    if not run.header.imported.tests or type(nodes) is not int or nodes < 2 or not system or not system.nics:
+def stated_nodes(system: System, run: Run) -> int | None:
+    """Return the nodes that the ranks of a run are spread over, where they may lie so on the system; else None."""
+    nodes, ranks = _nodes_on(system, run), run.header.topology.ranks
+    if not nodes or ranks % nodes or ranks // nodes > system.gpus or (nodes > 1 and not system.nics):
         return None
-    return nodes if ranks % nodes == 0 and ranks // nodes <= system.gpus else None
+    return nodes
 
 
 def remarks(run: Run) -> tuple[str, ...]:

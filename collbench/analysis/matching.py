@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from collbench.cases import Case
 from collbench.collectives import COLLECTIVES, find_collective
 from collbench.errors import UsageError
-from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Result
+from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Result, family
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
 from collbench.units import parse_size, printable
@@ -52,7 +52,10 @@ class Selection:
         """Return whether a row is selected."""
         return (
             (not self.collectives or case.collective.name in self.collectives)
-            and (not self.implementations or implementation in self.implementations)
+            and (
+                not self.implementations
+                or not self.implementations.isdisjoint((implementation, family(implementation)))
+            )
             and (not self.sizes or any(first <= case.nbytes <= last for first, last in self.sizes))
         )
 
@@ -69,8 +72,9 @@ def selection(text: str, implementations: Collection[str]) -> Selection:
     """
     collectives, names, sizes = set(), set(), []
     for word in filter(None, (word.strip() for word in text.split(","))):
-        if word in implementations:
-            names.add(word)
+        meant = {name for name in implementations if word in (name, family(name))}
+        if meant:
+            names |= {word} & meant or meant
             continue
         try:
             collectives.add(find_collective(word).name)
@@ -118,9 +122,9 @@ class Unmatched:
 
 
 def latest(run: Run, selected: Selected) -> dict[Key, Result]:
-    """Return the last result of each case and implementation; neither predictions nor explanations."""
+    """Return the result of each case and implementation; neither predictions nor explanations."""
     found: dict[Key, Result] = {}
-    for result in run.results:
+    for result in run.cases:
         if isinstance(result, Prediction | Explanation):
             continue
         if not selected or selected(result.case, result.implementation):

@@ -11,7 +11,7 @@ from statistics import median
 
 import msgspec
 
-from collbench.analysis.machine import discovered, machine, sized
+from collbench.analysis.machine import machine, sized, stated_nodes
 from collbench.cases import Case
 from collbench.errors import UsageError
 from collbench.model.schedule import SCHEDULES
@@ -133,18 +133,17 @@ def roofline(run: Run, case: Case, name: str | None = None) -> LinkRoofline | Me
         raise UsageError(f"nothing says over which links a {case.collective.name} goes; see --view latency")
     system = described(run)
     if not system:
-        topology = discovered(run)
-        if topology and not topology.gpus:
+        if run.header.topology.platform == "cpu":
             raise UsageError(
                 "ranks on CPUs are bound by memory beyond their caches alone, and no message was that large"
             )
-        if topology and topology.shared:
-            raise UsageError("ranks that share a GPU have no line between them")
-        if topology and topology.sliced:
-            raise UsageError(
-                "MIG slices share a GPU's memory and slot, and no data sheet says what a slice has of them"
-            )
-        system = sized(machine(run, name), case.ranks)
+        whole = machine(run, name)
+        system = sized(whole, case.ranks, stated_nodes(whole, run))
+    return link_roofline(system, case)
+
+
+def link_roofline(system: System, case: Case) -> LinkRoofline:
+    """Return what the links of a system allow at most, by the algorithm that sends least over the busiest one."""
     algorithms = ("ring", "tree", "nvls") if system.adds else ("ring", "tree")
     loads = [traffic(system, case, algorithm) for algorithm in algorithms]
     least = min(loads, key=lambda load: load.per_byte / load.line)

@@ -37,6 +37,7 @@ class Decision(Enum):
     """What is known of one size."""
 
     AS_EXPECTED = "as expected"
+    FASTER = "faster than expected"
     SLOW = "slow"
     UNDECIDED = "undecided"
     NOT_COMPARED = "not compared"  # nothing is expected of it

@@ -22,7 +22,7 @@ from collbench.analysis.check import (
 from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
-from collbench.analysis.machine import machine, sized, stated_nodes
+from collbench.analysis.machine import placed, sized
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
@@ -138,7 +138,8 @@ def check(
     against = Against(expected, on, nodes, slower, renew)
     if run is not None:
         whole = run if isinstance(run, Run) else read(Path(run))
-        rounds = Rounds(whole.header, list(whole.results), 1)
+        rows = whole.cases if whole.header.imported.tests else whole.results
+        rounds = Rounds(whole.header, [row.worst if isinstance(row, Observed) else row for row in rows], 1)
         return Judge.of(against, whole.header, measured=False).verdict(rounds, math.nan)
     sweep = SweepRequest.parse(
         op,
@@ -242,11 +243,11 @@ class Judge:
         if against.expectation:
             return cls(test, against.expectation.name, against.expectation, nodes=against.nodes)
         run = Run(Path("this check"), header, (), True)
-        system, why = _system(run, against.on)
+        system, nodes, why = placed(run, against.on, against.nodes)
         facts = RunFacts.of(run, why)
-        if system or not measured:
+        if system or not measured or against.on:
             name = f"the model of {system.title}" if system else ""
-            return cls(test, name, system=system, nodes=against.nodes or stated_nodes(system, run), facts=facts)
+            return cls(test, name, system=system, nodes=nodes, facts=facts)
         folder = baselines.folder_of(header)
         earlier = [] if against.renew else baselines.read_baseline(folder)
         missing = against.renew or len(earlier) < baselines.MOST
@@ -272,11 +273,12 @@ class Judge:
             curves=tuple(curves),
             shared=shared,
             correctness=rounds.correctness,
-            nodes=self.nodes or nodes_of(rounds.header),
+            nodes=self.nodes or rounds.header.topology.nodes,
             disturbed=sum(row.disturbed for row in rounds.results),
             rows=len(rounds.results),
             rounds=rounds.count,
             seconds=seconds,
+            hint=self.facts.no_system if self.system else "",
         )
 
     def _curves(self, rows: Sequence[Observed]) -> list[CheckedCurve]:
@@ -319,13 +321,6 @@ class Judge:
         return replace(result, hint=f"stored for the next check: {path.parent}") if path else result
 
 
-def nodes_of(header: Header) -> int:
-    """Return how many nodes a run had, as far as its header says."""
-    stated = header.topology.rest.get("nodes")
-    hosts = {gpu.host for gpu in header.topology.gpus}
-    return stated if type(stated) is int else max(1, len(hosts))
-
-
 def read_reference(path: Path) -> Expectation:
     """Return floors, or a run that was right."""
     if path.suffix == ".toml":
@@ -337,13 +332,3 @@ def read_reference(path: Path) -> Expectation:
             f"--reference {path} has no right row with a time; give a run that was right, or floors in TOML"
         )
     return RunExpectation.of_rows(f"the run {path}", rows)
-
-
-def _system(run: Run, on: str | None) -> tuple[System | None, str]:
-    """Return the system of a run, or why it is not known; UsageError where the user named a wrong one."""
-    try:
-        return machine(run, on), ""
-    except UsageError as error:
-        if on:
-            raise
-        return None, str(error)

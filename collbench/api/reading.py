@@ -11,7 +11,7 @@ from collbench.analysis.compare import compare as compare_runs
 from collbench.analysis.diagnose import Diagnosis, RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.fit import measured
-from collbench.analysis.machine import machine, sized, stated_nodes
+from collbench.analysis.machine import placed, sized
 from collbench.analysis.matching import selection
 from collbench.analysis.verdict import Correctness, Health, status
 from collbench.api.requests import Names, split_names
@@ -104,16 +104,16 @@ def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
     """Return which rows `--only` selects, None for all; UsageError where the runs have none of them."""
     if only is None:
         return None
-    names = dict.fromkeys(result.implementation for run in runs for result in run.results)
-    chosen: Selection = selection(only, names)
-    if not any(chosen(result.case, result.implementation) for run in runs for result in run.results):
+    every = [(result.case, result.implementation) for run in runs for result in run.cases]
+    chosen: Selection = selection(only, dict.fromkeys(name for _, name in every))
+    if not any(chosen(case, name) for case, name in every):
         raise UsageError(f"--only {only} leaves nothing of these runs; they hold: {', '.join(contents(runs))}")
     return chosen
 
 
 def contents(runs: Sequence[Run]) -> list[str]:
     """Return what runs have rows of, in words: collectives, implementations, and the range of sizes."""
-    results = [result for run in runs for result in run.results]
+    results = [result for run in runs for result in run.cases]
     words = [result.case.collective.name for result in results] + [result.implementation for result in results]
     sizes = sorted(result.case.nbytes for result in results)
     span = [f"{format_size(sizes[0])} to {format_size(sizes[-1])}"] if sizes else []
@@ -173,17 +173,12 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
     correctness = Correctness.of(whole_run.results)
     if not curves and not correctness.faults:
         raise UsageError(f"nothing to diagnose: {why_none([whole_run])}")
-    whole, why = None, ""
-    try:
-        whole = machine(whole_run, on)
-    except UsageError as error:
-        if on:
-            raise
-        why = str(error)
-    nodes = nodes or stated_nodes(whole, whole_run)
+    whole, nodes, why = placed(whole_run, on, nodes)
     facts = RunFacts.of(whole_run, why)
+    if whole and why:
+        facts = replace(facts, caveats=(*facts.caveats, why))
     every: dict[object, list[Result]] = {}  # also what is wrong
-    for result in whole_run.results:
+    for result in whole_run.cases:
         if result.case.nbytes > 0:
             every.setdefault((result.case.kind, result.implementation), []).append(result)
     diagnosed = []

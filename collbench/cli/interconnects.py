@@ -55,7 +55,7 @@ def side_by_side(
 
     found = _named(names)
     runs = [what for what in found.values() if isinstance(what, Run)]
-    measured = [row for run in runs for row in timed(run.results) if row.case.nbytes]
+    measured = [row for run in runs for row in timed(run.cases) if row.case.nbytes]
     if runs and not measured:
         raise UsageError(why_none(runs))
     request = sweep_request(options, on=",".join(names))
@@ -111,7 +111,7 @@ def _ranks(found: Iterable[System | Run], request: SweepRequest) -> tuple[int | 
         whole = None if request.nodes or request.ranks_per_node else request.ranks
         return whole, "ranks as they were requested"
     systems = [what for what in found if isinstance(what, System)]
-    measured = [{row.case.ranks for row in timed(what.results)} for what in found if isinstance(what, Run)]
+    measured = [{row.case.ranks for row in timed(what.cases)} for what in found if isinstance(what, Run)]
     ranks = common_ranks(systems, measured)
     if ranks is None:
         return None, "each has its own number of ranks, since none is possible on all; --ranks for another"

@@ -15,12 +15,16 @@ from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.formats.source import GREATEST, MOST_RANKS, clean
 from collbench.results import Note, Reported, Result, by_key
+from collbench.results.facts import Sharing
 from collbench.runfile.environment import variables
+from collbench.runfile.header import Device as Gpu
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart, SweepPart, TopologyPart
+from collbench.topology.products import TRAYS
 
 MOST_GUESSED = 4096  # ranks that bandwidths may tell; more are too close together
 SUFFIX = re.compile(r"_(?:perf|test)(?:_[a-z0-9]{1,10})?$")  # all_reduce_perf_mpi: NAME_SUFFIX of nccl-tests' Makefile
 RANKS_TOLERANCE = 0.03  # by which bus bandwidths may differ from those of so many ranks
+BUS_ID = re.compile(r"(?!0[0x:]*$)(?:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}|0x[0-9a-f]{2})")
 ROW_TOLERANCE = 0.1  # by which a row's bandwidth may differ from its size and time: `1e+07` has one digit
 
 
@@ -44,6 +48,19 @@ class Device:
     host: str
     name: str
     group: int = 0
+    number: int = 0  # as its process counts them
+    bus_id: str = ""  # 0000:0a:00, or 0x0a alone as older versions have it
+
+    @property
+    def gpu(self) -> Hashable:
+        """What tells its GPU from others; None where that is not known, as of MIG slices, which have a GPU's bus id.
+
+        A bus number alone tells little: all GH200 of a host have the same, and all GPUs of an Azure machine have 0.
+        """
+        short = self.bus_id.startswith("0x")
+        alike = r"\bMIG\b|\bG[BH]\d" if short else r"\bMIG\b"
+        known = BUS_ID.fullmatch(self.bus_id) and not re.search(alike, self.name)
+        return (self.host, self.bus_id, self.number if short else 0) if known else None
 
 
 @dataclass(frozen=True)
@@ -55,6 +72,10 @@ class Machine:
     platform: str = "gpu"
     host: str = ""
     nodes: int | None = None
+    racks: int = 0  # whose hosts NVLinks join; 0: not known
+    listed: int = 0  # of its ranks, where a list leaves some out
+    shared: Sharing | None = None
+    sharing: tuple[Device, ...] = ()  # of each rank, if ranks share GPUs and all are listed
     versions: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
 
@@ -170,7 +191,7 @@ def make_results(
             except UnfitRow as error:
                 left_out.add(str(error), row.number)
                 continue
-            printed, note = {"row": row.number, **row.printed}, Note.of(row.note)
+            printed, note = {"row": row.number, **row.printed}, Note.of(row.note) | Note(shared=machine.shared)
             about = implementation, machine.platform, row.seconds, statistic, row.wrong, row.samples
             results.append(Reported(case, *about, printed, note=note))
     return tuple(results)
@@ -232,19 +253,30 @@ def require_ranks(name: str, hints: Hints, ranks: int | None, why: str) -> int:
 def machine_of(
     devices: Sequence[Device], ranks: int, platform: str, versions: Mapping[str, str], environment: Mapping[str, str]
 ) -> Machine:
-    """Return the machine of a list of devices, with the variables of the environment that change measurements."""
-    hosts = list(dict.fromkeys(device.host for device in devices))
-    names = Counter(device.name or "GPU" for device in devices)
-    if len(names) == 1:  # the list may be trimmed, or have an entry for each process only
+    """Return the machine of a list of devices; its nodes are unknown if the list lacks ranks, or hosts are trays."""
+    communicator = [device for device in devices if device.group == devices[0].group]
+    whole = len(communicator) >= ranks
+    hosts = list(dict.fromkeys(device.host for device in communicator))
+    trays = len(hosts) > 1 and any(re.search(TRAYS, device.name) for device in devices)
+    nodes = len(hosts) if whole and not trays else 0
+    gpus = {device.gpu or number: device for number, device in enumerate(devices)}
+    shared = Sharing(len(devices), len(gpus)) if len(gpus) < len(devices) else None
+    names = Counter(gpu.name or "GPU" for gpu in gpus.values())
+    if len(names) == 1 and not shared:  # the list may be trimmed
         names = Counter({next(iter(names)): max(ranks, len(devices))})
     what = " + ".join(f"{count} x {name}" for name, count in names.items()) or f"{ranks} x unknown GPU"
+    if shared:
+        what = f"{ranks} ranks{'' if whole else f', {shared.ranks} of them'} sharing {what}"
     relevant = {clean(name): clean(value, 1000) for name, value in variables(environment).items()}
     return Machine(
         ranks=ranks,
         platform=platform,
-        name=what + (f" on {len(hosts)} nodes" if len(hosts) > 1 else ""),
+        name=what + (f" on {nodes} nodes" if nodes > 1 else ""),
         host=hosts[0] if hosts else "",
-        nodes=len(hosts) or None,
+        nodes=nodes or None,
+        listed=0 if whole else len(communicator),
+        shared=shared,
+        sharing=tuple(sorted(devices, key=lambda device: device.rank)) if shared and whole else (),
         versions=tuple(sorted((name, version) for name, version in versions.items() if version)),
         variables=tuple(relevant.items()),
     )
@@ -284,6 +316,7 @@ class Imported:
         machine = first.machine
         reductions = dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)
         names = [part.name for part in fields(ForeignTest)]
+        gpus = {device.gpu or device.rank: device for device in machine.sharing}
         return Header(
             collbench=__version__,
             command=tuple(command),
@@ -295,7 +328,12 @@ class Imported:
                 name=machine.name,
                 platform=machine.platform,
                 ranks=machine.ranks,
-                rest={"nodes": machine.nodes} if machine.nodes else {},
+                shared=bool(machine.shared),
+                gpus=tuple(Gpu(name=gpu.name, host=gpu.host, bus_id=f"{gpu.bus_id}.0") for gpu in gpus.values()),
+                places=tuple(list(gpus).index(device.gpu or device.rank) for device in machine.sharing),
+                nodes=machine.nodes or 0,
+                listed=machine.listed,
+                racks=machine.racks,
             ),
             sweep=SweepPart(
                 collectives=tuple(collective.name for collective in self.collectives),

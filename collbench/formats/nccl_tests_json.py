@@ -139,7 +139,8 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     settings = [setting.partition("=") for setting in as_texts(fields.get("env"))]
     environment = {name: value for name, _, value in settings}
     versions = {library: dotted_version(code)}
-    machine = machine_of(list(map(_device, devices)), ranks, platform, versions, environment)
+    each = max(1, ranks // max(1, len(devices)))  # where an entry stands for a process
+    machine = machine_of([_device(entry, each) for entry in devices] * each, ranks, platform, versions, environment)
     results = make_results(
         source.name,
         _rows(entries, config, word, left_out),
@@ -173,9 +174,10 @@ def _count_ranks(config: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]
     return processes * (whole(config.get("nthreads")) or 0) * (whole(config.get("ngpus")) or 0) or None
 
 
-def _device(entry: Mapping[str, Any]) -> Device:
+def _device(entry: Mapping[str, Any], ranks: int) -> Device:
     host, name = clean(entry.get("hostname") or "", 64), clean(entry.get("device_info") or "", 64)
-    return Device(whole(entry.get("rank")) or 0, host, name)
+    bus_id = clean(entry.get("device_hex") or "", 16).lower() if ranks == 1 else ""  # of the first alone
+    return Device(whole(entry.get("rank")) or 0, host, name, 0, whole(entry.get("device")) or 0, bus_id)
 
 
 def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: LeftOut) -> Iterator[ForeignRow]:

@@ -37,7 +37,7 @@ SETTING = {
 }
 DEVICE = re.compile(
     r"\bRank\s++(\d{1,7})\s++(?:Group\s++(\d{1,7})\s++)?(?:Pid\s++\d{1,10}\s++)?(?:on\s++(\S++)\s++|uses\s++)"
-    r"device\s++\d{1,5}\s++\[[^\]]*+\]\s*+(.*)"
+    r"device\s++(\d{1,5})\s++\[([^\]]*+)\]\s*+(.*)"
 )
 OTHER_LINES = re.compile(
     r"Using devices|Blocking|Per-Iteration|Parallel Init|Reducing maxBytes|GPU memory usage|error:|collbench \d"
@@ -48,6 +48,7 @@ FIGURE = re.compile(r"^collbench \S+: times are of the kind (\w{1,20})$")
 
 LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")
 VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to ([^\s]+?)\.?\s*$")
+FABRIC = re.compile(r" MNNVL busId \S+ fabric UUID (?!0\.0 )(\S+ cliqueId \S+)")
 LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 LOGGER = re.compile(r"\S+:\d+:\d+$")  # host, process and thread in front of NCCL's lines
 GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row's last word, and then a host's name
@@ -230,6 +231,7 @@ class LogSection:
     ended: bool = False
     above: Above = Above()
     variables: dict[str, str] = field(default_factory=dict)  # that NCCL says it heeds
+    fabrics: set[str] = field(default_factory=set)  # of NVLinks beyond a host, as NCCL names them
     figure: str = "mean"  # of what kind its times are
     exported: tuple[str, str, int] | None = None  # implementation, platform and ranks, if collbench wrote it
 
@@ -248,6 +250,7 @@ def sections(source: Source) -> Iterator[LogSection]:
     """Yield the tests of a log, in order; a section without columns holds no table."""
     section, above, half, half_at = LogSection(), Above(), "", 0
     for number_, raw in source.lines():
+        section.fabrics.update(FABRIC.findall(raw))
         line = cells(without_log(bare(raw), section.variables))
         if not line.strip():
             continue
@@ -357,7 +360,7 @@ def _stands_below_rows(line: str) -> bool:
 def _next_section(done: LogSection, line: str, above: Above) -> LogSection:
     """Begin the next test: below a bare header it is of the same kind, unless a command stands between."""
     if not names_columns(line) or above.programs:
-        return LogSection(variables=dict(done.variables), above=done.above)
+        return LogSection(variables=dict(done.variables), fabrics=done.fabrics, above=done.above)
     emptied: dict[str, Any] = {name: [] for name in ("header", "rows", "bad", "errors")}
     devices, variables = list(done.devices), dict(done.variables)
     return replace(done, places="", devices=devices, variables=variables, ended=False, **emptied)
@@ -384,9 +387,9 @@ def _take_line(section: LogSection, line: str) -> None:
         found = {name: pattern.search(text) for name, pattern in SETTING.items()}
         section.settings = {name: int(match[1]) for name, match in found.items() if match}
     elif match := DEVICE.search(text):
-        rank, group, host, name = match.groups()
+        rank, group, host, device, bus_id, name = match.groups()
         host, name = clean(host or "", 64), clean(name, 64)
-        section.devices.append(Device(int(rank), host, name, int(group or 0)))
+        section.devices.append(Device(int(rank), host, name, int(group or 0), int(device), clean(bus_id, 16).lower()))
     elif section.rows and ("error:" in line or "FAILED" in line):
         section.errors.append(text)
     else:

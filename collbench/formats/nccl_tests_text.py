@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from collbench.collectives import Collective, of_nccl_tests
 from collbench.datatypes import find_datatype
@@ -76,6 +77,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     distinct = {(device.group, device.rank): device for device in section.devices}
     versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
     machine = machine_of(list(distinct.values()), ranks, platform, versions, section.variables)
+    machine = replace(machine, racks=len(section.fabrics))
     over = AVERAGES.get(section.above.average, "mean over ranks, unless -a said otherwise")
     statistic = f"{section.figure} of {section.settings.get('iters', 'some')} operations, {over}"
     results = make_results(

@@ -362,8 +362,10 @@ def _band_name(every: Sequence[Curves], known: dict[Line, Look], predicted: bool
     names = []
     for panel, view, lines, _ in every:
         banded = [line for line in lines if line.predicted == predicted and _has_band(known[line])]
-        if any(math.isfinite(view.band(panel, result)[1]) for line in banded for result in lines[line]):
-            names.append("nine in ten, predicted" if predicted else view.interval)
+        results = [result for line in banded for result in lines[line]]
+        repeated = any(isinstance(result, Reported) and result.rounds for result in results)
+        if any(math.isfinite(view.band(panel, result)[1]) for result in results):
+            names.append("nine in ten, predicted" if predicted else "all rounds" if repeated else view.interval)
     if len(set(names)) > 1:
         return f"{names[0]} (right: {names[-1].removesuffix(' interval')})"
     return names[0] if names else ""

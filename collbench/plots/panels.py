@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeGuard
 from collbench.algorithms import is_library, libraries
 from collbench.analysis.crossover import handicaps, library_of
 from collbench.analysis.roofline import LinkRoofline, MemoryRoofline, roofline
+from collbench.analysis.verdict import scatter_in_words
 from collbench.errors import UsageError
 from collbench.plots.style import COLORS, COLOURED, TOLD_APART
 from collbench.results import Measurement, Prediction, Reported, Result, Timed
@@ -102,6 +103,8 @@ class Panel:
             concerned["wrong results not drawn"] = set(self.wrong)
         everybody = {line.implementation for line, _ in self.points}
         remarks = handicaps((*self.results, *self.libraries))
+        if scatter := scatter_in_words(self.results):
+            remarks.append(f"{scatter}: the medians are drawn")
         for note, names in concerned.items():
             remarks.append(note if names == everybody else f"{', '.join(sorted(names))}: {note}")
         if self.expectation:
@@ -178,7 +181,7 @@ def _joined(one: Panel, other: Panel) -> Panel:
 def _panels_of(run: Run, machine: str | None) -> Iterator[tuple[Combination, Panel]]:
     """Yield the panels of a run; results of several numbers of ranks have a panel each."""
     parts: dict[tuple[Combination, int], list[Drawn]] = {}
-    for result in run.results:
+    for result in run.cases:
         if _drawable(result):
             case = result.case
             redop = case.redop.name if case.collective.reduces else ""

@@ -11,7 +11,7 @@ import msgspec
 from collbench.analysis.curve_fit import CurveFit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
 from collbench.analysis.fit import Curve, curves
-from collbench.analysis.machine import as_it_ran, machine, sized
+from collbench.analysis.machine import machine, sized, stated_nodes, trimmed
 from collbench.analysis.verdict import Health, but_for
 from collbench.cases import Case
 from collbench.errors import CollbenchError
@@ -65,15 +65,19 @@ def analysed(safe: SafeRun, system_name: str | None) -> AnalysedRun:
 
     """
     system, why_not = _system_of(safe.run, system_name)
-    rows = by_key(observed(safe.run.results), lambda result: (result.case.kind, result.implementation))
+    rows = by_key(observed(safe.run.cases), lambda result: (result.case.kind, result.implementation))
     judged = dict(list(rows.items())[:_MOST_CURVES])
-    few = tuple(result for result in safe.run.results if (result.case.kind, result.implementation) in judged)
+    few = tuple(result for result in safe.run.cases if (result.case.kind, result.implementation) in judged)
     fits = curves([replace(safe.run, results=few)])
     try:
         facts = RunFacts.of(safe.run, why_not)
         notes = [*facts.caveats, *(f"{setting} was set" for setting in settings(facts))]
     except Exception:  # any type may stand in a foreign header
         facts, notes = RunFacts({}, (), why_not), []
+    nodes = stated_nodes(system, safe.run) if system else 0
+    if system and nodes:
+        system = sized(system, safe.run.header.topology.ranks, nodes)
+    notes += [trimmed(safe.run)] if nodes is None and trimmed(safe.run) else []
     fit_of = {(curve.case, curve.implementation): curve.fit for curve in fits}
     verdicts = [
         _verdict(kind, samples, system, facts, fit_of.get((kind, name))) for (kind, name), samples in judged.items()
@@ -87,17 +91,17 @@ def _system_of(run: Run, name: str | None) -> tuple[System | None, str]:
     """Return the machine as a System, as named, described or discovered; else None, and why."""
     topology = run.header.topology
     if name:
-        return as_it_ran(files.load(name), run), ""
+        files.load(name)
     what = "system" if topology.model else "topology"
     try:
-        if topology.model:
+        if topology.model and not name:
             # Read like a user's file, so that it is no odder than those.  A calibration would name a file of the
             # machine that the run comes from.
             system = replace(msgspec.convert(topology.system, System), calibration="")
             return files.parse(tomllib.loads(to_toml(system)), Path("the header")), ""
-        if len(topology.gpus) > _MOST_GPUS:
+        if len(topology.gpus) > _MOST_GPUS and not name:
             return None, f"more than {_MOST_GPUS} GPUs in one header"
-        return machine(run, None), ""
+        return machine(run, name), ""
     except CollbenchError as error:
         return None, safe_text(str(error))
     except Exception as error:

@@ -174,7 +174,7 @@ def _tests(result: CheckResult) -> Iterator[_Test]:
     """Yield the verdict first: it may be FAIL by all sizes together, and UNKNOWN without any size."""
     whole = {Status.OK: "passed", Status.WARN: "passed", Status.FAIL: "failed", Status.UNKNOWN: "other"}
     yield _Test("verdict", whole[result.status], printable(result.line), _number(result.seconds) or 0.0)
-    states = {Decision.AS_EXPECTED: "passed", Decision.SLOW: "failed"}  # others are undecided
+    states = {Decision.AS_EXPECTED: "passed", Decision.FASTER: "passed", Decision.SLOW: "failed"}
     for row in result.correctness.faults:
         yield _Test(_name(row), "failed", printable(row.problem), 0.0)
     for size in result.sizes:
@@ -264,7 +264,7 @@ def _labels(size: CheckedSize, result: CheckResult) -> str:
     pairs = {
         "slurm_job_id": os.environ.get("SLURM_JOB_ID", "unknown"),
         "node": socket.gethostname(),
-        "n_nodes": str(result.nodes),
+        "n_nodes": str(result.nodes or "unknown"),
         "nranks": str(case.ranks),
         "collective": next((name for name in _INSPECTOR.split() if name.lower() == collective), collective),
         "message_size": message_size(case.nbytes),

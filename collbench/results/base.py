@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from collbench import stats
 from collbench.cases import Case
@@ -154,6 +154,16 @@ class Observed(Timed):
     def typical(self) -> float:
         """The median of all times that are known, which may be a single mean."""
         return self.percentile(50)
+
+    @property
+    def round_times(self) -> tuple[float, ...]:
+        """Seconds of an operation in each round; of a result that was not repeated, one figure."""
+        return (self.typical,)
+
+    @property
+    def worst(self) -> Self:
+        """The result by its slowest round, where another tool repeated it: no median may hide that one."""
+        return self
 
     @property
     def figure(self) -> str:

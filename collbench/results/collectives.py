@@ -56,6 +56,11 @@ class Measurement(Observed):
         ends = list(accumulate(self.rounds or (len(self.seconds),), initial=0))
         return [self.seconds[first:last] for first, last in pairwise(ends)]
 
+    @property
+    def round_times(self) -> tuple[float, ...]:
+        """The median of each round."""
+        return tuple(median(samples) for samples in self.by_round() if samples)
+
     def joined(self, results: Sequence[Self]) -> Self:
         """Return all rounds of one implementation as one result; this is the last round."""
         floors = [result.floor for result in results if result.floor is not None]
@@ -91,6 +96,7 @@ class Reported(Observed):
     wrong_elements: int | None = None  # that the tool found; None if it did not look
     samples: tuple[Seconds, ...] = ()  # of single operations, if it printed those too
     printed: Mapping[str, Any] = field(default_factory=dict, hash=False)  # fields as printed, by the format's names
+    rounds: tuple[Seconds, ...] = ()  # of the case, of which `seconds` is the median, where it has several rows
 
     @property
     def wrong(self) -> str:
@@ -117,6 +123,21 @@ class Reported(Observed):
     def times(self) -> tuple[float, ...]:
         """The samples, or the one figure that was printed."""
         return self.samples or (self.seconds,)
+
+    @property
+    def round_times(self) -> tuple[float, ...]:
+        """Its rounds, or the one figure."""
+        return self.rounds or (self.typical,)
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The fastest and the slowest round, where there are several; else the interval."""
+        return (min(self.rounds), max(self.rounds)) if self.rounds else super().band
+
+    @property
+    def worst(self) -> Self:
+        """The result by its slowest round; itself where there is one."""
+        return replace(self, seconds=max(self.rounds), samples=()) if self.rounds else self
 
 
 @dataclass(frozen=True)

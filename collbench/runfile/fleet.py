@@ -136,12 +136,11 @@ def _measured(name: str, path: Path) -> Node:
     """Return what a run says; no check has compared it with anything: it is UNKNOWN, or FAIL where a row is bad."""
     run = read(path)
     bad = next((result.problem for result in run.results if result.outcome.bad), "")
-    rounds: dict[Curve, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in observed(run.results):
+    curves: dict[Curve, dict[int, float]] = defaultdict(dict)
+    for row in observed(run.cases):
         fields = case_fields(row.case)
         words = (fields[word] for word in Curve._fields[1:-1])
-        rounds[_curve(run.header.topology.name, *words, row.implementation)][row.case.nbytes].append(row.typical)
-    curves = {curve: {size: median(times) for size, times in sizes.items()} for curve, sizes in rounds.items()}
+        curves[_curve(run.header.topology.name, *words, row.implementation)][row.case.nbytes] = median(row.round_times)
     return Node(name, FAIL if bad else UNKNOWN, bad, path.stat().st_mtime, curves)
 
 

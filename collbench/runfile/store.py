@@ -17,6 +17,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any, Self
@@ -28,6 +29,7 @@ from collbench.results import Outcome, Result
 from collbench.runfile.earlier import upgraded
 from collbench.runfile.flat import html_table, record
 from collbench.runfile.header import Header
+from collbench.runfile.rounds import one_of_each
 from collbench.runfile.schema import to_line, to_result
 
 FORMAT = 2
@@ -56,6 +58,11 @@ class Run:
     def _repr_html_(self) -> str:
         """Return the run as notebooks show it."""
         return f"<p>{escape(repr(self)[1:-1])}</p>{html_table(self.rows())}"
+
+    @cached_property
+    def cases(self) -> tuple[Result, ...]:
+        """One result for each case and implementation: rounds joined, and curves of other settings named apart."""
+        return one_of_each(self.results, self.header.imported.tests)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return flat records in bytes, seconds and bytes per second (flat.py), None for what is not known."""

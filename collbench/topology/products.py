@@ -53,6 +53,8 @@ NCCL takes an NVLink of capability 100 or more for the same (topo.h of 2.30: ncc
 GB10 hangs on its CPU by NVLink-C2C, which no other GPU reaches: it has no NVLink here, and a slot stands for C2C.
 """
 
+TRAYS = r"\bGB[23]00\b"
+"""A pattern of names of GPUs whose hosts are trays of a rack: its NVLinks join them, so the rack is the node."""
 ADDING = tuple(arch for arch, gpus in ARCHITECTURES.items() if gpus.adds)
 
 SOCKET_RATES = {"intel": 10e9, "amd": 16e9, "arm": 6e9, "power": 32e9}

@@ -285,7 +285,8 @@ def as_system(topology: Topology) -> System:
         alone = f"{len(gpus)} or fewer have a GPU each"
         raise UsageError(f"several ranks on one GPU, as no system has ({topology.name}); {alone}")
     if topology.sliced:
-        raise UsageError(f"{topology.name}: no system has MIG slices, which share a GPU's memory and slot; {_WHOLE}")
+        why = "no system has MIG slices, as MIG slices share a GPU's memory and slot"
+        raise UsageError(f"{topology.name}: {why}; {_WHOLE}")
     if len({gpu.host for gpu in gpus}) > 1:
         raise UsageError(f"{topology.name}: the network between the nodes is not discovered; {FILE}")
     if len(gpus) > 1 and not topology.links:

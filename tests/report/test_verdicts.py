@@ -21,13 +21,15 @@ from collbench.analysis.sequential import Decision
 from collbench.api.checking import check
 from collbench.datatypes import DATATYPES
 from collbench.errors import StorageError
+from collbench.model.predict import curve as predicted
 from collbench.reports import verdicts
 from collbench.results import Mismatch, Note
 from collbench.results.facts import Sharing
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
+from collbench.topology.files import load
 from collbench.units import printable
-from tests.conftest import measurement
+from tests.conftest import case, measurement
 
 HOSTILE = "| FAIL |\"'=<b>&`*_[x](y)\\\n\x00\x1b\u2028\ud800\uffff $(id) https://a.example WWW.b.example c@d.example é"
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -41,6 +43,39 @@ def size(
     row = measurement(name, (seconds,) * 7, nbytes=nbytes, ranks=8, dtype=DATATYPES[dtype])
     decision = Decision.SLOW if share > 1.1 else Decision.UNDECIDED if math.isnan(share) else Decision.AS_EXPECTED
     return CheckedSize(row, seconds / share, decision, 3, share)
+
+
+H100 = load("dgx-h100")
+
+
+@pytest.mark.parametrize("times", [0.4, 1.0, 1.5, 26.0])
+@pytest.mark.parametrize("sizes", [1, 2, 7])
+def test_a_size_is_called_as_expected_inside_its_band_only_in_every_output(times: float, sizes: int) -> None:
+    expected = predicted(H100, [case(nbytes=8 * GIB >> place, ranks=8) for place in range(sizes)])
+    seconds = [times * expected[0].seconds, *(other.seconds for other in expected[1:])]
+    rows = [
+        measurement("nccl", (took,), nbytes=at.case.nbytes, ranks=8) for at, took in zip(expected, seconds, strict=True)
+    ]
+    result = check(run=Run(Path("run"), Header(), tuple(rows), True), on="dgx-h100")
+    assert result
+    inside = expected[0].low <= seconds[0] <= expected[0].high
+    (odd,) = (checked for checked in result.sizes if checked.row.case.nbytes == 8 * GIB)
+    assert (odd.decision is Decision.AS_EXPECTED) == inside
+    assert (odd.decision is Decision.SLOW) == (times == 26)
+    assert (result.status is Status.OK) == inside or (sizes > 2 and times < 2)
+    assert ("right and as expected" in result.line) == inside
+    whole, *tests = ElementTree.fromstring(OUTPUTS["junit"].text(result)).iter("testcase")
+    ctrf = json.loads(OUTPUTS["ctrf"].text(result))["results"]["tests"]
+    (case_of_odd,) = (test for test in tests if ", 8 GiB," in test.attrib["name"])
+    (entry,) = (test for test in ctrf if ", 8 GiB," in test["name"])
+    (row,) = (line for line in OUTPUTS["summary"].text(result).splitlines() if ", 8 GiB," in line)
+    (record,) = (each for each in verdicts.document(result)["curves"][0]["sizes"] if each["nbytes"] == 8 * GIB)
+    assert ("as expected" in row, record["verdict"] == "as expected", "as expected" in entry["message"]) == (
+        inside,
+    ) * 3
+    failed = times == 26
+    assert (case_of_odd.find("failure") is not None, entry["status"] == "failed", "failed" in row) == (failed,) * 3
+    assert (whole.find("failure") is not None) == (result.status is Status.FAIL)
 
 
 def test_ranks_that_share_a_gpu_are_told_the_bandwidth_of_the_array() -> None:

@@ -379,7 +379,7 @@ def test_a_row_that_is_missing_hides_a_regression_only_where_the_run_was_cut_off
     assert len(compare(both, replace(one, complete=False)).hidden) == 1
     assert not compare(one, both).hidden
     (row,) = compare(of(measurement()), of(measurement(), measurement(seconds=(2e-6,) * 7))).rows
-    assert row.ratio == pytest.approx(2.0)
+    assert row.ratio == pytest.approx(1.5)  # rounds of one case, of which none is chosen
 
 
 def test_predictions_are_not_compared_and_that_is_said_of_the_run_that_holds_them() -> None:

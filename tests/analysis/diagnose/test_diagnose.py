@@ -169,15 +169,40 @@ def test_what_was_set_decides_between_reasons() -> None:
     assert dict(HYPOTHESES[0].evidence([("NCCL_P2P_DISABLE", "1")])) == {"NCCL_P2P_DISABLE=1": 1000}
 
 
+@pytest.mark.parametrize("sizes", [1, 2])
+@pytest.mark.parametrize(
+    ("times", "health"),
+    [
+        (1.0, Health.AS_EXPECTED),
+        (26.0, Health.SLOW),
+        (2.0, Health.SLOW),
+        (1.4, Health.UNKNOWN),
+        (0.2, Health.FASTER),
+    ],  # at 8 KiB and 16 KiB, where no link is full
+)
+def test_one_or_two_sizes_are_judged_by_their_bands(sizes: int, times: float, health: Health) -> None:
+    healthy = measured_on(H100, SIZES[10:12])
+    rows = [replace(row, seconds=tuple(times * each for each in row.seconds)) for row in healthy]
+    assert diagnose(rows[:sizes], H100, QUIET).verdict is health
+    assert diagnose([*healthy[: sizes - 1], rows[-1]], H100, QUIET).verdict is health
+
+
+def test_a_link_that_would_carry_more_than_it_can_refutes_the_system() -> None:
+    slow_cards = network(H100.of(4), rate=5e9)
+    found = diagnose(measured_on(H100.of(4)), slow_cards, QUIET)
+    assert (found.verdict, found.reasons) == (Health.UNKNOWN, ())
+    assert "network cards" in found.remark
+    assert "network cards" not in diagnose(measured_on(slow_cards), slow_cards, QUIET).remark
+    assert diagnose(measured_on(H100), H100, QUIET).verdict is Health.AS_EXPECTED
+
+
 def test_unknown_faster_and_slow_without_a_reason_are_answers() -> None:
     rows = measured_on(H100)
     assert diagnose(rows, None, RunFacts({}, (), "no header")).remark == "no header"
-    few = diagnose(rows[:2], H100, QUIET)
-    assert (few.verdict, few.remark) == (Health.UNKNOWN, "2 sizes measured; 3 are needed")
     foreign = diagnose([replace(row, implementation="mpi") for row in rows], H100, QUIET)
     assert foreign.verdict is Health.UNKNOWN
     assert "mpi has no model" in foreign.remark
-    assert diagnose(measured_on(H100, times=0.4), H100, QUIET).verdict is Health.FASTER
+    assert diagnose(measured_on(H100, SIZES[:16], times=0.3), H100, QUIET).verdict is Health.FASTER
     found = diagnose(measured_on(H100, times=30), H100, QUIET)
     assert (found.verdict, found.reasons) == (Health.SLOW, ())
 

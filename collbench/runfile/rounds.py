@@ -1,0 +1,96 @@
+"""One result for each case and implementation of a run, where the file has several rows of it.
+
+Rows that were made alike are rounds of one measurement, and become one row.  Rows that another tool made with other
+settings, of another file or program, or with other protocols, are curves of their own: the implementation is named
+after what differs, `nccl@iters 100`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from collbench.cases import Case
+from collbench.results import Explanation, Measurement, Observed, Prediction, Reported, Result, by_key
+from collbench.runfile.header import ForeignTest
+from collbench.units import printable
+
+Key = tuple[Case, str]
+_PRINTED = ("algo", "proto")  # columns in which rccl-tests says how the library did it
+
+
+def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest]) -> tuple[Result, ...]:
+    """Return one result for each case and implementation, given the tests of an imported run.
+
+    A row that is wrong or failed stands for its case whatever the others say.  Else the rounds that have a time are
+    joined, without disturbed ones if there are others.  Explanations, predictions and steps stay as they are.
+    """
+    results = tuple(results)
+    if len({(result.case, result.implementation) for result in results}) == len(results):
+        return results
+    rounds = by_key(_named_apart(results, tests), _key)
+    return tuple(row for rows in rounds.values() for row in (_joined(rows) if _repeatable(rows[0]) else rows))
+
+
+def _key(result: Result) -> Key:
+    return result.case, result.implementation
+
+
+def _repeatable(result: Result) -> bool:
+    return not result.case.step and not result.case.job and not isinstance(result, Explanation | Prediction)
+
+
+def _joined(rows: Sequence[Result]) -> list[Result]:
+    bad = [row for row in rows if row.outcome.bad]
+    timed = [row for row in rows if isinstance(row, Observed) and row.right]
+    if bad or not timed:
+        return [bad[0] if bad else rows[-1]]
+    calm = [row for row in timed if not row.disturbed] or timed
+    measured = [row for row in calm if isinstance(row, Measurement)]
+    reported = [row for row in calm if isinstance(row, Reported)]
+    if len(measured) > 1:
+        return [measured[-1].joined(measured)]
+    if len(reported) > 1:
+        seconds = tuple(row.seconds for row in reported)
+        samples = tuple(sample for row in reported for sample in row.samples)
+        return [replace(reported[-1], seconds=median(seconds), samples=samples, rounds=seconds)]
+    return [calm[-1]]
+
+
+def _named_apart(results: Sequence[Result], tests: Sequence[ForeignTest]) -> list[Result]:
+    """Return the results, those of another tool with a name of their own where tests differ that hold the same case."""
+    curves = by_key(results, lambda result: (result.case.kind, result.implementation))
+    names: dict[int, str] = {}
+    for rows in curves.values():
+        by_test = by_key((row for row in rows if isinstance(row, Reported)), _test_of)
+        settings = {test: _settings(tests, test, alike) for test, alike in by_test.items()}
+        if len({tuple(facts.items()) for facts in settings.values()}) > 1 and _overlap(by_test.values()):
+            for test, facts in settings.items():
+                words = [word for name, word in facts.items() if len({other[name] for other in settings.values()}) > 1]
+                name = printable(f"{rows[0].implementation}@{', '.join(filter(None, words)) or 'as usual'}")
+                names |= dict.fromkeys(map(id, by_test[test]), name)
+    return [replace(row, implementation=names[id(row)]) if id(row) in names else row for row in results]
+
+
+def _overlap(tests: Iterable[Sequence[Reported]]) -> bool:
+    """Return whether several tests have the same case."""
+    sizes = [{row.case for row in rows} for rows in tests]
+    return len(set().union(*sizes)) < sum(map(len, sizes))
+
+
+def _test_of(row: Reported) -> int:
+    test = row.printed.get("test")
+    return test if type(test) is int else 0
+
+
+def _settings(tests: Sequence[ForeignTest], number: int, rows: Sequence[Reported]) -> Mapping[str, str]:
+    """Return in words how a test was made: its file, its program by the prefix of its lines, settings, protocols."""
+    test = tests[number] if 0 <= number < len(tests) else ForeignTest()
+    every = {name for one in tests for name in one.sweep}
+    printed: list[Any] = [row.printed.get(name) for row in rows for name in _PRINTED]
+    return {
+        "file": test.file,
+        "prefix": str(test.layout.get("prefix", "")),
+        **{name: f"{name} {test.sweep[name]}" if name in test.sweep else "" for name in sorted(every)},
+        "protocols": "/".join(sorted({str(word) for word in printed if word})),
+    }
