@@ -9,7 +9,7 @@ from collbench.analysis.strategies import Effort, GeometricMean, Ranking
 from collbench.lesson import elsewhere
 from collbench.runfile.store import read
 from tests.conftest import ROOT
-from tools import lesson, lesson_page
+from tools import lesson, lesson_chapters, lesson_page, lesson_places
 from tools.lesson_scaling import RESULTS, raced, wires
 
 
@@ -17,10 +17,11 @@ def test_the_text_of_the_lesson_is_what_its_page_says_of_the_committed_runs() ->
     assert lesson.WRITTEN.read_text(encoding="utf-8") == lesson_page.page(), "python -m tools.lesson"
 
 
-def test_the_package_brings_the_times_of_the_committed_run_of_a_gpu() -> None:
+def test_the_package_brings_the_times_of_other_machines_and_the_chapters_on_training_steps() -> None:
     """Its page has no results/ to look into."""
-    assert lesson.ASSET.read_text(encoding="utf-8") == lesson.shipped(), "python -m tools.lesson"
-    assert elsewhere.source(lesson.SHIPPED) == "measured on one H100 shared by 4 ranks"
+    assert lesson_places.ASSET.read_text(encoding="utf-8") == lesson_places.written(), "python -m tools.lesson"
+    assert elsewhere.places()["one-h100"].source == "measured on one H100 shared by 4 ranks"
+    assert lesson_chapters.ASSET.read_text(encoding="utf-8") == lesson_chapters.written(), "python -m tools.lesson"
 
 
 def test_every_number_is_what_its_run_says_and_names_its_run() -> None:

@@ -1,4 +1,4 @@
-"""The numbers of runs in pages, docs/lesson.md, and times of a GPU that the package brings, from the committed runs.
+"""The numbers of runs in pages, docs/lesson.md, and what the package brings of committed runs: times, chapters.
 
 `python -m tools.lesson` writes all of them anew.
 
@@ -15,12 +15,11 @@ from pathlib import Path
 
 from collbench.algorithms import implementations, is_library
 from collbench.cases import Case
-from collbench.lesson import ASSETS
 from collbench.lesson.numbers import Numbers, ratio
 from collbench.results import family
 from collbench.runfile.store import read
 from collbench.units import format_seconds, format_size
-from tools import ROOT, lesson_page, lesson_scaling
+from tools import ROOT, lesson_chapters, lesson_page, lesson_places, lesson_scaling
 from tools.model import closed_forms as forms
 
 WRITTEN = ROOT / "docs" / "lesson.md"  # from the texts of `collbench lesson`
@@ -45,7 +44,6 @@ LIBRARY_SIZES = (8, 2**11, 2**17, 2**23, 2**27)
 TEXTBOOK_SIZES = (2**10, 2**20, 2**26, 2**30)
 TWO_CORES, ONE_GPU = ROOT / "results" / "cpu-2-ranks", ROOT / "results" / "nvidia-h100-1-gpu-4-ranks"
 GPU_SIZES = (8, 2**15, 2**19, 2**21, 2**27)
-SHIPPED, ASSET = "one-h100", ASSETS / "measured.toml"  # the place's name in the lesson's texts
 
 
 @cache
@@ -134,25 +132,6 @@ def _over_the_library(measured: Numbers, name: str, size: int) -> str:
     return f"{'' if name else f'`{found}` '}{format_seconds(seconds)}{faster}"
 
 
-def shipped() -> str:
-    """The text of collbench/lesson/assets/measured.toml: times of the run on one GPU, where results/ is not at hand."""
-    run, measured = read(ONE_GPU), numbers(ONE_GPU).curves()
-    sizes = list(measured[numbers(ONE_GPU).library])
-    lines = [
-        "# All-reduces that were measured elsewhere, as medians in microseconds; `python -m tools.lesson` writes this.",
-        f"[{SHIPPED}]",
-        f'name = "one H100 shared by {run.header.topology.ranks} ranks"',
-        f'run = "results/{ONE_GPU.name}"',
-        f"ranks = {run.header.topology.ranks}",
-        f"bytes = {sizes}",
-        f"[{SHIPPED}.microseconds]",
-    ]
-    for name, times in measured.items():
-        if name != "auto":
-            lines.append(f"{name} = {[float(f'{1e6 * seconds:.7g}') for seconds in times.values()]}")
-    return "\n".join(lines) + "\n"
-
-
 BLOCKS = {"textbook": textbook, "libraries": several_libraries} | lesson_scaling.BLOCKS
 BLOCKS |= {"two_machines": two_machines, "on_a_gpu": on_a_gpu}
 BLOCK = re.compile(r"(<!-- (\w+) -->\n)(?:(?!<!--).)*(<!-- end -->)", re.DOTALL)
@@ -167,7 +146,8 @@ def rewritten(text: str, root: Path = ROOT) -> str:
 
 
 if __name__ == "__main__":
-    ASSET.write_text(shipped())  # which the page's texts read
+    lesson_places.ASSET.write_text(lesson_places.written())  # which the page's texts read
+    lesson_chapters.ASSET.write_text(lesson_chapters.written())
     WRITTEN.write_text(lesson_page.page())
     for page in PAGES:
         page.write_text(rewritten(page.read_text()))

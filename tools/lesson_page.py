@@ -29,8 +29,8 @@ class Linked(Renderer):
         """Return what a title says; the name of an implementation stays a word."""
         said, (kind, _, rest) = super().value(title), title.partition(":")
         place, _, there = rest.partition(":")
-        if kind == "m" and place in elsewhere.measured():
-            return f'[{said}](../{elsewhere.measured()[place]["run"]} "{there}")'
+        if kind == "m" and (run := elsewhere.places()[place].run):
+            return f'[{said}](../{run} "{there}")'
         if title in self.facts or title.startswith(("p:", "m:", "best at")):
             return said
         run = EXPLAINED if title.partition(" of ")[0] in PARTS else TIMED

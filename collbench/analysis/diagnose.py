@@ -374,7 +374,6 @@ def explain(compared: ComparedCurve, facts: RunFacts, expect: Expect) -> Iterato
         best, _ = variants[likelihoods.index(max(likelihoods))]
         # Variants are as likely as each other, so the mean of their likelihoods counts.
         weight = float(np.logaddexp.reduce(likelihoods)) - math.log(len(likelihoods)) - something_else
-        # Signs go together, so that only the strongest counts.
         unseen = UNSET if hypothesis.prior == PINNED and facts.variables else 1.0
         weight += math.log(hypothesis.prior * max(evidence.values(), default=unseen))
         reasons.append(Reason(hypothesis, compared.off(best), weight, tuple(evidence)))

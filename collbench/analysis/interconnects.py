@@ -6,7 +6,7 @@ interconnect: its best time, and the ratio to the first interconnect's.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ from collbench.results import Prediction, Timed, timed
 from collbench.runfile.schema import case_fields
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
-from collbench.units import format_size
 
 
 def common_ranks(systems: Sequence[System], measured: Iterable[set[int]] = ()) -> int | None:
@@ -116,34 +115,6 @@ def ranking(named: Sequence[tuple[Timed, str]]) -> Ranking:
     return Ranking((name, *tied), surely)
 
 
-class WinningRange(NamedTuple):
-    """Neighbouring sizes with the same ranking."""
-
-    first: int
-    last: int
-    ranking: Ranking
-
-    def __str__(self) -> str:
-        """Return `likely dgx-h100 8 B to 2 KiB`."""
-        return f"{self.ranking} {format_span(self.first, self.last)}"
-
-
-class Change(NamedTuple):
-    """Sizes between which the fastest becomes another: at both it is known which is, between them not."""
-
-    after: int
-    before: int
-    old: str
-    new: str
-    surely: bool
-
-    def __str__(self) -> str:
-        """Return `between 1 KiB and 4 KiB the fastest changes from a to b`."""
-        likely = "" if self.surely else "likely "
-        where = f"between {format_size(self.after)} and {format_size(self.before)}"
-        return f"{where} the {likely}fastest changes from {self.old} to {self.new}"
-
-
 class Cell(NamedTuple):
     """An interconnect at a size: its best row, and its advantage over the first interconnect's."""
 
@@ -195,23 +166,13 @@ class Table:
         return f"not the same number of ranks: {', '.join(each)}"
 
     @property
-    def winning_ranges(self) -> tuple[WinningRange, ...]:
-        """The fastest interconnects by range of sizes."""
-        alike = groupby(self.lines, lambda line: (set(line.ranking.names), line.ranking.surely))
-        ranges = [list(lines) for _, lines in alike]
-        return tuple(WinningRange(lines[0].nbytes, lines[-1].nbytes, lines[0].ranking) for lines in ranges)
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """Where the fastest becomes another; sizes at which several are not distinguishable lie between."""
-        single = [winning for winning in self.winning_ranges if len(winning.ranking.names) == 1]
+    def winning_ranges(self) -> list[str]:
+        """The fastest interconnects by range of sizes: `likely dgx-h100 8 B to 2 KiB`."""
         found = []
-        for before, after in pairwise(single):
-            (old,), (new,) = before.ranking.names, after.ranking.names
-            if old != new:
-                surely = before.ranking.surely and after.ranking.surely
-                found.append(Change(before.last, after.first, old, new, surely))
-        return tuple(found)
+        for _, alike in groupby(self.lines, lambda line: (set(line.ranking.names), line.ranking.surely)):
+            first, *more = alike
+            found.append(f"{first.ranking} {format_span(first.nbytes, (more or [first])[-1].nbytes)}")
+        return found
 
     @property
     def contests(self) -> tuple[Contest, ...]:
@@ -228,8 +189,8 @@ class Table:
     def verdict(self) -> list[str]:
         """Return which is fastest where, in sentences; as a fact only where intervals and bands do not overlap."""
         expected = any(isinstance(cell.row, Prediction) for line in self.lines for cell in line.cells if cell)
-        fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(map(str, self.winning_ranges))}"
-        return [fastest, *map(str, self.changes), *map(in_words, self.contests)]
+        fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(self.winning_ranges)}"
+        return [fastest, *map(in_words, self.contests)]
 
 
 def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) -> list[Table]:

@@ -76,13 +76,9 @@ def event_length(values: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class ExpectedMaximum:
-    """Seconds that the slowest of so many ranks is expected to take, with a 95 % interval."""
+class ExpectedMaximum(Estimate):
+    """Seconds that the slowest of several ranks is expected to take, with a 95 % interval."""
 
-    ranks: int
-    value: float
-    low: float
-    high: float
     at_least: bool  # the draws reach beyond the largest sample, so that it may be more
 
 
@@ -113,7 +109,7 @@ def expected_maximum(samples: Floats, ranks: int) -> ExpectedMaximum:
     low, high = np.quantile(_expectations(values, counts @ drawn.T.astype(float), ranks), [0.025, 0.975])
     value = float(_expectations(values, ends[:, None].astype(float), ranks)[0])
     beyond = ranks * _ENOUGH > len(order)
-    return ExpectedMaximum(ranks, value, min(float(low), value), max(float(high), value), beyond)
+    return ExpectedMaximum(value, min(float(low), value), max(float(high), value), beyond)
 
 
 def _expectations(values: Floats, reached: Floats, ranks: int) -> Floats:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from statistics import fmean, stdev
-from typing import NamedTuple
 
 from collbench.measure.strategies import strategies
 from collbench.results import Result, Trained
@@ -25,8 +24,14 @@ _LEARNT = 0.5  # of its first loss: a run that never gets so low has learnt noth
 _LARGEST_POWER = 700.0  # of e, that is a finite number
 _MARGIN = 1.1  # the target over the least loss of the worst run, so that one lucky point does not decide
 _KNOWN = 20.0  # times a mean, from which on the ends of an interval say nothing
-COLUMNS = ("strategy", "seconds to the target", "steps", "samples/s", "time over the first's")
-"""What the texts of a TableRow are."""
+COLUMNS = {
+    "strategy": "strategy",
+    "seconds": "seconds to the target",
+    "steps": "steps",
+    "rate": "samples/s",
+    "ratio": "time over the first's",
+}
+"""The columns of `table`, with their headings."""
 
 
 class Effort(Enum):
@@ -199,27 +204,17 @@ def round_up(value: float) -> float:
 # In words.
 
 
-class TableRow(NamedTuple):
-    """A strategy over all seeds, as texts with intervals."""
-
-    strategy: str
-    seconds: str
-    steps: str
-    rate: str
-    ratio: str
-
-
-def table(found: Ranking) -> Iterator[TableRow]:
-    """Yield a row for every strategy, the first to the target first."""
+def table(found: Ranking) -> Iterator[dict[str, str]]:
+    """Yield a row of COLUMNS for every strategy over all seeds, the first to the target first; intervals as text."""
     after = found.after_first(Effort.SECONDS)
     for entry in (*found.ranked(Effort.SECONDS), *found.short):
-        yield TableRow(
-            strategy=entry.name,
-            seconds=entry.mean(Effort.SECONDS).text(format_seconds) if entry.arrived else "not reached",
-            steps=entry.mean(Effort.STEPS).text(lambda steps: f"{steps:.0f}") if entry.arrived else "",
-            rate=entry.rate.text(lambda rate: f"{rate:,.0f}"),
-            ratio=after[entry.name].as_ratio() if entry.name in after else "",
-        )
+        yield {
+            "strategy": entry.name,
+            "seconds": entry.mean(Effort.SECONDS).text(format_seconds) if entry.arrived else "not reached",
+            "steps": entry.mean(Effort.STEPS).text(lambda steps: f"{steps:.0f}") if entry.arrived else "",
+            "rate": entry.rate.text(lambda rate: f"{rate:,.0f}"),
+            "ratio": after[entry.name].as_ratio() if entry.name in after else "",
+        }
 
 
 def verdict(found: Ranking) -> Iterator[str]:

@@ -12,13 +12,14 @@ from collbench.api.reading import RunOrPath, read
 from collbench.api.requests import Names, find_system, split_names
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
+from collbench.measure.predicted import Predicted
 from collbench.measure.session import Session
 from collbench.planner.cost import OnSystem, elsewhere, same_cost, sizes
 from collbench.planner.curves import ModelCurves
 from collbench.planner.job import MOST_GPUS, Job
 from collbench.planner.layouts import parse_layout
 from collbench.planner.models import Model, load_model, parse_count, parse_duration, usual_tokens
-from collbench.planner.rows import Plans, row, sweep_of
+from collbench.planner.rows import row, sweep_of
 from collbench.planner.run_curves import Given, setting_of
 from collbench.planner.search import Plan, Planned, plan_on
 from collbench.planner.sensitivity import anchored, parse_anchor
@@ -79,7 +80,7 @@ class TrainingPlan:
     def session(self, folder: Path | None) -> Session:
         """Return the session that stores the rows in that new folder, if there is one."""
         rows = list(self.rows())
-        plans = Plans(rows, self._topology())
+        plans = Predicted(self._topology(), rows)
         return Session(plans, sweep_of(rows[0].case), launched(), folder, modelled=True)
 
     def run(self, out: Path | str | None = None) -> Run:

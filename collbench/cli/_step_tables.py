@@ -11,7 +11,7 @@ from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import Estimate, curves, find_point
 from collbench.analysis.step_noise import PERCENTS, expected_maximum, tail
 from collbench.analysis.stragglers import StepArrays, costliest, lateness_interval, signed, straggler_rows, verdicts
-from collbench.analysis.strategies import COLUMNS, Ranking, TableRow, table
+from collbench.analysis.strategies import COLUMNS, Ranking, table
 from collbench.cli.tables import WHOLE, Table
 from collbench.measure.step_runs import MODES
 from collbench.results import Result, StepRow, StepTimes, Trained
@@ -285,7 +285,6 @@ STRATEGIES = StepTable(
 
 def ranking_table(found: Ranking) -> Iterator[str]:
     """Yield a line for each strategy over all seeds, the first to the target first."""
-    names = dict(zip(TableRow._fields, COLUMNS, strict=True))
-    yield _RANKING.heading(**names | {"strategy": "", "seconds": f"seconds to loss {found.target:g}"})
+    yield _RANKING.heading(**COLUMNS | {"strategy": "", "seconds": f"seconds to loss {found.target:g}"})
     for row in table(found):
-        yield _RANKING.row(**row._asdict())
+        yield _RANKING.row(**row)

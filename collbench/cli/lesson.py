@@ -8,16 +8,15 @@ For example:
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
 from collbench.api.measuring import measuring_session, resuming_session
-from collbench.cli import _step_sessions, explain, step, sweep
+from collbench.cli import explain, sweep
+from collbench.cli._step_sessions import refuse_launcher
 from collbench.cli.options import HERE, PATH, option, out_option, sweep_request
 from collbench.cli.progress import LiveTable, waiting
 from collbench.cli.running import run_session
@@ -33,46 +32,12 @@ FOLDER = Path("results", "runs", "lesson")
 BREAKS = "breaks.json"  # in the folder: what breaking kernels showed
 MOST_RANKS = 4  # on a CPU: of more, a drawing is crowded
 
-Options = dict[str, Any]
 
-
-@dataclass(frozen=True)
-class Part:
-    """A run that the lesson is made of: a command, and how its session is opened."""
-
-    name: str
-    command: click.Command
-    words: str  # behind `collbench`, as a user would type them
-    session: Callable[[Options], Session]
-    here: bool = True  # measured, not predicted
-
-
-def _sweep_session(options: Options) -> Session:
-    return measuring_session(sweep_request(options), lambda _: options["out"]).session
-
-
-def _parts() -> tuple[Part, ...]:
-    steps = step.command.commands
-    trained = "step strategies --strategy ring,asynchronous --slow-rank 1 --seeds 6"
-    return (
-        Part("sweep", sweep.command, "sweep --impl library,ladder -b 8 -e 8M -f 4", _sweep_session),
-        Part("explain", explain.command, "explain --impl ladder -b 2K -e 512K -f 256", explain.session),
-        Part("strategies", steps["strategies"], trained, lambda given: _step_sessions.strategies_session(given, None)),
-        Part(
-            "scale",
-            steps["scale"],
-            "step scale --on dgx-h100 --ranks 1,8..512 --compute 50ms --gradients 1G",
-            _step_sessions.scale_session,
-            here=False,
-        ),
-        Part(
-            "overlap",
-            steps["overlap"],
-            "step overlap --on dgx-h100 --ranks 64",
-            _step_sessions.overlap_session,
-            here=False,
-        ),
-    )
+PARTS = {
+    "sweep": "sweep --impl library,ladder -b 8 -e 8M -f 4",
+    "explain": "explain --impl ladder -b 2K -e 512K -f 256",
+}
+"""The runs that a lesson is made of, by the names of their folders: what stands behind `collbench` to make them."""
 
 
 class _Counted(LiveTable):
@@ -102,60 +67,63 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
     """Write a page that teaches when hand-written synchronisation wins, with numbers that are measured here.
 
     Measures the ladder of hand-written all-reduces and their traces, breaks kernels on purpose, and asks who notices;
-    that takes about a minute.  With RUNs (of sweep, explain, step) their numbers are used in place of measured ones.
+    that takes about a minute.  With RUNs (of sweep and explain) their numbers are used in place of measured ones.
     """
-    _step_sessions.refuse_launcher("lesson")
+    refuse_launcher("lesson")
     folder = out or FOLDER
     if fresh:
-        for part in () if runs else _parts():
-            (folder / part.name / NAME).unlink(missing_ok=True)
+        for part in () if runs else PARTS:
+            (folder / part / NAME).unlink(missing_ok=True)
         (folder / BREAKS).unlink(missing_ok=True)
     if runs:
         gathered = [read(run) for run in runs]
     else:
         gathered = []
-        for place, part in enumerate(_parts(), 1):
-            session = _opened(part, folder / part.name, on, ranks)
+        for number, (part, words) in enumerate(PARTS.items(), 1):
+            session = _opened(part, folder / part, on, ranks)
             there = "" if session else "  (there already)"
-            click.echo(f"{place}/{len(_parts())}  collbench {part.words}{there}", err=True)
-            status = _measure(part, session) if session else 0
+            click.echo(f"{number}/{len(PARTS)}  collbench {words}{there}", err=True)
+            status = _measure(words, session) if session else 0
             if status:
                 click.echo("to go on from there, give the same command again", err=True)
                 return status
-            gathered.append(read(folder / part.name))
+            gathered.append(read(folder / part))
     for path in _write(gathered, _breaks(folder), folder, kit):
         click.echo(path)
     click.echo("open the page in a browser; then solve the first puzzle: collbench exercise start 1", err=True)
     return 0
 
 
-def _measure(part: Part, session: Session) -> int:
+def _measure(words: str, session: Session) -> int:
     """Measure what a part lacks, without its table; the exit status of an interruption, else 0."""
     planned = len(list(session.sweep.cases())) * len(session.sweep.implementations)
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):  # noqa: PTH123
-        status = run_session(session, _Counted(part.words, planned if part.here else 0), quiet=not part.here)
+        status = run_session(session, _Counted(words, planned))
     if advice := disturbed_in_words(session.results):
         click.echo(advice, err=True)
     return status
 
 
-def _opened(part: Part, place: Path, on: str, ranks: int | None) -> Session | None:
+def _opened(part: str, place: Path, on: str, ranks: int | None) -> Session | None:
     """Return the session that measures what is missing in a part's folder; None if nothing is."""
     found = _existing(place)
-    if found and part.here and ranks not in (None, found.header.topology.ranks):
+    if found and ranks not in (None, found.header.topology.ranks):
         raise UsageError(f"{found.path} has {found.header.topology.ranks} ranks; give another folder with --out")
     if found and found.whole:
         return None
-    if found and part.command is sweep.command:
+    if found and part == "sweep":
         return resuming_session(found.path)
     (place / NAME).unlink(missing_ok=True)
-    words = [*part.words[part.words.index("--") :].split(), "--out", str(place)]
-    if part.here:
-        platform = on_auto() if on == "auto" else on
-        cores = max(2, min(MOST_RANKS, len(os.sched_getaffinity(0))))
-        count = ranks or (cores if platform == "cpu" else None)
-        words += ["--on", platform, *(["--ranks", str(count)] if count else [])]
-    return part.session(part.command.make_context(part.name, words).params)
+    platform = on_auto() if on == "auto" else on
+    cores = max(2, min(MOST_RANKS, len(os.sched_getaffinity(0))))
+    count = ranks or (cores if platform == "cpu" else None)
+    words = [*PARTS[part].split()[1:], "--out", str(place), "--on", platform]
+    if count:
+        words += ["--ranks", str(count)]
+    if part == "explain":
+        return explain.session(explain.command.make_context(part, words).params)
+    options = sweep.command.make_context(part, words).params
+    return measuring_session(sweep_request(options), lambda _: place).session
 
 
 def _existing(place: Path) -> Run | None:

@@ -173,8 +173,7 @@ def ranking(plans: Sequence[Planned]) -> Iterator[str]:
     table = Table(form, heads=_HEADS, width=WHOLE)
     yield table.heading()
     for rank, plan in enumerate(plans, 1):
-        band = f"{format_seconds(plan.low)} - {format_seconds(plan.high)}"
-        yield table.row(rank=rank, band=band, memory=f"{plan.needed / GIB:.1f} GiB", **_cells(plan))
+        yield table.row(rank=rank, **_cells(plan))
 
 
 def stages(best: Planned) -> Iterator[str]:
@@ -205,19 +204,16 @@ def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[
     """Yield the table by number of GPUs; `rows` are those that fit, in their order."""
     curves = analysis.scaled(rows)
     width = max((len(row.implementation) for row in rows), default=0)
-    yield f"{'GPUs':>7}  {'layout':<{width}} {'step':>8} {'nine in ten':>19} {'tokens/s':>9} {'efficiency':>10}"
+    form = f"{{GPUs:>7}}  {{layout:<{width}}} {{step:>8}} {{band:>19}} {{tokens:>9}} {{efficiency:>10}}"
+    table = Table(form, heads=_HEADS, width=WHOLE)
+    yield table.heading()
     planned = {row.gpus: row for row in rows}
     for size in sizes:
-        if not size.best:
+        if size.best:
+            efficiency = f"{curves[0].efficiency(planned[size.gpus]):.1%}" if curves else ""
+            yield table.row(efficiency=efficiency, **_cells(size.best))
+        else:
             yield f"{size.gpus:>7,}  none: {size.reason}"
-            continue
-        row = planned[size.gpus]
-        band = f"{format_seconds(row.low)} - {format_seconds(row.high)}"
-        efficiency = f"{curves[0].efficiency(row):>10.1%}" if curves else ""
-        yield (
-            f"{row.gpus:>7,}  {row.implementation:<{width}} {format_seconds(row.typical):>8} {band:>19} "
-            f"{format_count(row.tokens / row.typical):>9} {efficiency}"
-        )
     for curve in curves:
         words = [
             f"below {level:.0%} {f'from about {gpus:,.0f} GPUs on' if gpus else 'nowhere in this table'}"
@@ -242,8 +238,7 @@ def on_systems(places: Sequence[OnSystem], currency: str = "") -> Iterator[str]:
             continue
         million = one.gpus * one.price / 3600 / one.best.tokens_per_second * 1e6
         count = digits((one.best.high - one.best.low) / 2 / one.best.step)
-        cells = {"system": one.system.name, "GPUs": f"{one.gpus:,}", "cost": format_rounded(million, count)}
-        yield table.row(**cells, **_cells(one.best))
+        yield table.row(system=one.system.name, cost=format_rounded(million, count), **_cells(one.best))
 
 
 def _cells(plan: Planned) -> dict[str, str]:
@@ -251,7 +246,10 @@ def _cells(plan: Planned) -> dict[str, str]:
     sent = sum(plan.parts[name] for name in analysis.UNHIDDEN)
     return {
         "layout": plan.layout.name,
+        "GPUs": f"{plan.layout.gpus:,}",
         "step": format_seconds(plan.step),
+        "band": f"{format_seconds(plan.low)} - {format_seconds(plan.high)}",
+        "memory": f"{plan.needed / GIB:.1f} GiB",
         "MFU": f"{plan.utilisation:.1%}",
         "tokens": format_count(plan.tokens_per_second),
         "computing": f"{plan.parts['computing'] / plan.step:.0%}",

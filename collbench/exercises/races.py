@@ -3,7 +3,6 @@
 The package's kernels may be changed, in a copy; a user's kernel may take their place.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,7 +18,7 @@ from typing import Any
 
 from collbench.algorithms.ring_ll import slots
 from collbench.errors import PlatformError
-from collbench.host.cache import find, keep, open_lock, private_folder
+from collbench.host.cache import kept
 from collbench.platforms import compiler
 
 RACE, WRONG, GAVE_UP, CRASHED = "race", "wrong result", "gave up", "crashed"
@@ -237,16 +236,10 @@ def _compiled(source: str, texts: Mapping[str, str], options: tuple[str, ...], o
     command = [*compiler.compiler(), *_FLAGS, *options]
     pieces = (source, *texts.values(), *command, other.name if other else "", compiler.compiler_version())
     stem = f"streams-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
-    folder = private_folder("kernels", PlatformError)
-    with os.fdopen(open_lock(folder / f"{stem}.lock"), "rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # those who run in parallel want the same
-        if found := find(folder, stem, ".o"):
-            return found
-        with tempfile.TemporaryDirectory() as scratch:
-            _compile([*command, source, *([str(other)] if other else [])], texts, Path(scratch))
-            stored = keep(Path(scratch, "product"), folder, stem, ".o")
-        stored.chmod(0o700)
-        return stored
+    sources = [source, *([str(other)] if other else [])]
+    stored = kept(stem, ".o", PlatformError, lambda product: _compile([*command, *sources], texts, product))
+    stored.chmod(0o700)
+    return stored
 
 
 def changed(changes: tuple[Change, ...]) -> dict[str, str]:
@@ -260,13 +253,13 @@ def changed(changes: tuple[Change, ...]) -> dict[str, str]:
     return texts
 
 
-def _compile(command: list[str], texts: Mapping[str, str], scratch: Path) -> None:
-    """Compile a copy of the kernels with static entries, of which a file may be there twice."""
+def _compile(command: list[str], texts: Mapping[str, str], product: Path) -> None:
+    """Compile a copy of the kernels, beside the product, with static entries, of which a file may be there twice."""
     for name, text in texts.items():
-        path = scratch / name
+        path = product.parent / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(re.sub(r'^extern "C" (?=__global__)', "static ", text, flags=re.MULTILINE))
-    command = [*command, "-I", ".", "-o", "product"]
-    done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
+    command = [*command, "-I", ".", "-o", product.name]
+    done = subprocess.run(command, cwd=product.parent, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(done.stderr)

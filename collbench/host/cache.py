@@ -7,9 +7,13 @@ in its place afterwards.
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
+import shutil
 import stat
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 _HASH_DIGITS = 32  # hexadecimal digits of a content's hash in a file's name
@@ -52,6 +56,38 @@ def private_folder(name: str, error: type[Exception]) -> Path:
         ) from None
     held = Path(f"/proc/{os.getpid()}/fd/{handle}")
     return held if held.is_dir() else place  # where there is no /proc
+
+
+def kept(stem: str, suffix: str, error: type[Exception], make: Callable[[Path], object]) -> Path:
+    """Return a compiled file of the cache; where it is not there yet, one process makes it and the others wait.
+
+    Args:
+        stem: Name of the file, with a hash of all that it is made of.
+        suffix: What its name ends in.
+        error: What to raise if there can be no cache.
+        make: Writes the file at the place that it gets, in a folder of its own.
+
+    """
+    folder = private_folder("kernels", error)
+    if found := find(folder, stem, suffix):
+        return found
+    with os.fdopen(open_lock(folder / f"{stem}.lock"), "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once
+        if found := find(folder, stem, suffix):
+            return found
+        with _scratch(lock.fileno()) as scratch:
+            product = Path(scratch, f"{stem}{suffix}")
+            make(product)
+            return keep(product, folder, stem, suffix)
+
+
+def _scratch(lock: int) -> "tempfile.TemporaryDirectory[str]":
+    """Return a folder for the process that holds that lock; a process that was killed while it held it has left one."""
+    held = os.fstat(lock)
+    prefix = f"collbench-{held.st_dev:x}-{held.st_ino:x}-"
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    return tempfile.TemporaryDirectory(prefix=prefix)  # of ranks, in the folder of their run
 
 
 def find(folder: Path, stem: str, suffix: str) -> Path | None:

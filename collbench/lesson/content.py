@@ -145,17 +145,13 @@ class Break:
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter of the lesson about training steps: a guess, a figure, an answer."""
+    """A chapter of the lesson about training steps: a guess and its answer."""
 
     name: str
     title: str
     idea: str
     question: Question
     after: str
-    command: str
-    figure: str = ""  # an SVG, or nothing
-    picture: bytes = b""  # the same as a PNG, for slides
-    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -169,6 +165,7 @@ class Place:
     bandwidth: float  # bytes/s of a link
     library: str
     curves: Mapping[str, Mapping[int, float]]  # seconds by implementation and size; the library's by its name
+    run: str = ""  # that was measured there
 
 
 @dataclass(frozen=True)

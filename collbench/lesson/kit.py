@@ -144,13 +144,10 @@ def _rung(screen: Screen, layouts: Layouts) -> Iterator[tuple[Page, str]]:
 
 
 def _chapter(chapter: Chapter, layouts: Layouts) -> Iterator[tuple[Page, str]]:
-    """Yield the guess, and the answer with its figure."""
-    question, after = chapter.question, chapter.after
+    """Yield the guess and the answer."""
+    question = chapter.question
     yield layouts.page("introduced", "training", question=question, title=chapter.title, before=chapter.idea), ""
-    page = layouts.page("chapter" if chapter.picture else "answer", "training", question=question, after=after)
-    if chapter.picture:
-        page.picture(chapter.picture, (5.5, 1.5, 7.3, 4.9))
-    yield page, question.source
+    yield layouts.page("answer", "training", question=question, after=chapter.after), question.source
 
 
 def _formula(content: Content, layouts: Layouts) -> Page:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from collbench.algorithms import implementations
 from collbench.errors import UsageError
-from collbench.lesson import elsewhere, table
-from collbench.lesson.chapters import chapters
-from collbench.lesson.content import HERE, Break, Code, Content, Formula, Question, Reason, Screen
+from collbench.lesson import asset, elsewhere, table
+from collbench.lesson.content import HERE, Break, Chapter, Code, Content, Formula, Question, Reason, Screen
 from collbench.lesson.numbers import NUMBER, Numbers, filled, nearest, titles
 from collbench.lesson.traces import trace
 from collbench.measure.disturbance import disturbed_in_words
@@ -30,7 +31,7 @@ class Renderer:
     """Fills the numbers of runs, of the model and of others into texts."""
 
     here: Numbers
-    facts: Mapping[str, str]  # machine, ranks, and the table of engines
+    facts: Mapping[str, str]  # machine and ranks
 
     def value(self, title: str) -> str:
         """Return what stands for a title in braces; KeyError if nothing is known of it."""
@@ -62,7 +63,7 @@ class Renderer:
             index = _right(answer, choices, numbers)
         except KeyError:
             return answer["seen"], ELSEWHERE
-        return index, HERE if place == "here" else elsewhere.source(place)
+        return index, HERE if place == "here" else elsewhere.places()[place].source
 
 
 def _right(answer: Mapping[str, Any], choices: Sequence[str], known: Numbers) -> int:
@@ -121,15 +122,12 @@ def screen(renderer: Renderer, text: Mapping[str, Any], constants: tuple[float, 
     explained = {nbytes: row for (rung, nbytes), row in renderer.here.explained.items() if rung == name}
     traces = [trace(explained[size], lit(shown, text["lit"])) for size in sorted(explained, key=_from_traced)]
     return Screen(
-        name=name,
-        title=text["title"],
-        idea=renderer.text(text["idea"]),
-        number=renderer.text(text["number"]),
-        number_says=renderer.text(text["number_says"]),
-        command=text["command"],
+        **{
+            key: renderer.text(text[key])
+            for key in ("name", "title", "idea", "number", "number_says", "command", "after")
+        },
         code=shown,
         question=renderer.question(name, text),
-        after=renderer.text(text["after"]),
         formulas=tuple(formulas(renderer.here, name, constants)),
         trace=next(filter(None, traces), None),
     )
@@ -144,7 +142,7 @@ def _from_traced(nbytes: int) -> float:
 
 
 def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), rendering: type[Renderer] = Renderer) -> Content:
-    """Return a lesson from runs that were measured, explained, or of training steps, and from what was broken.
+    """Return a lesson from runs that were measured or explained, and from what was broken.
 
     *rendering* fills numbers into texts: docs/lesson.md links each to its run.
 
@@ -156,7 +154,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), rendering: type
         raise UsageError(f"{', '.join(str(run.path) for run in runs)}: no all-reduce that was measured; {MEASURE}")
     row, constants = next(iter(here.timed.values())), elsewhere.constants(here)
     libraries = (found.label for (name, _), found in here.timed.items() if name == here.library)
-    facts = {"machine": first.header.topology.name, "ranks": str(row.case.ranks), "engines": elsewhere.engines()}
+    facts = {"machine": first.header.topology.name, "ranks": str(row.case.ranks)}
     renderer = rendering(here, facts)
     return Content(
         title=texts["title"],
@@ -167,13 +165,13 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), rendering: type
         latency=constants[0],
         bandwidth=constants[1],
         curves=here.curves(),
-        places=elsewhere.places(),
+        places=tuple(elsewhere.places().values()),
         questions=tuple(renderer.question(each["name"], each) for each in texts["question"]),
         screens=tuple(screen(renderer, each, constants) for each in texts["screen"]),
         losing=tuple(_reasons(renderer, texts["losing"])),
         winning=tuple(_reasons(renderer, texts["winning"])),
         breaks=breaks,
-        chapters=chapters(runs, texts["chapter"]),
+        chapters=msgspec.json.decode(asset("chapters.json"), type=tuple[Chapter, ...]),
         sources=tuple(_sources(texts)),
         figures=_figures(first),
         formula=renderer.text(texts["formula"]),

@@ -21,8 +21,8 @@ from collbench.topology.system import System
 NAME = "model"  # of the platform, in rows of a run file
 
 
-class _Predicted:
-    """Results where a Session expects ranks.
+class Predicted:
+    """Results of a model, or plans, where a Session expects ranks.
 
     They exist before the Session does, so a UsageError (an impossible what-if, a calibration that is not there) comes
     before anything is written.
@@ -44,7 +44,7 @@ class _Predicted:
         yield from self._results
 
 
-class Modelled(_Predicted):
+class Modelled(Predicted):
     """A sweep on all ranks of the system, which may be a part.
 
     `what_ifs` change the network between its nodes (collbench.model.network.what_if).
@@ -71,7 +71,7 @@ def _curve(system: System, cases: Sequence[Case], name: str, what_ifs: tuple[str
         return [_curve(system, [case], name, what_ifs)[0] for case in cases]  # perhaps some sizes are possible
 
 
-class PredictedSteps(_Predicted):
+class PredictedSteps(Predicted):
     """The steps of a sweep, or of a scaling, on as much of a described system."""
 
     def __init__(self, system: System, sweep: Sweep, noise: float, scaling: Scaling | None = None) -> None:

@@ -45,7 +45,7 @@ def alpha_net(
     place = "rdma" if kind in ("ib", "roce") else kind
     start = constants[f"start_{place}"] if kind in RDMA else 0.0
     start += constants["wait_old"] if system.arch in OLD and place == "rdma" else 0.0
-    steps = hops * constants[f"hop_{place}"]
+    steps = hops * constants[f"hop_{place}{_later(system)}"]
     eager = start + (max(0.0, steps - counted) if kind == "efa" else steps)
     return eager, eager + (hops * constants["rendezvous"] if kind == "slingshot" else 0.0)
 
@@ -106,4 +106,9 @@ def _net_place(system: System) -> str:
     kind = transport(system)
     if kind == "slingshot":
         return "_slingshot"
-    return "_net" if kind in RDMA else "_cloud"
+    return "_net" if kind in RDMA else f"_cloud{_later(system)}"
+
+
+def _later(system: System) -> str:
+    """Suffix of the constants for EFA's later generations, of hosts that have Blackwell."""
+    return "_new" if transport(system) == "efa" and capability(system.arch) >= 100 else ""

@@ -20,6 +20,7 @@ import numpy as np
 from collbench.model.constants import place, transport
 from collbench.model.equation import OCTAVES, Floats
 from collbench.model.handwritten import is_published
+from collbench.model.nccl_terms import choose
 from collbench.model.schedule import schedule_of
 from collbench.topology.render import TRANSPORTS
 from collbench.topology.system import System
@@ -70,6 +71,9 @@ def kind_of(system: System, collective: str) -> str:
         return "racks" if system.is_rack else KINDS[transport(system)]
     if system.meets_over_pcie:
         return "PCIe"
+    added = collective == "allreduce" and system.adds and system.gpus > 1 and not system.is_rack
+    if added and choose(system, collective).algorithms[-1] == "nvls":
+        return "one node, NVLS"
     return {"_old": "one node, before Hopper", "_new": "one node, Blackwell"}.get(place(system), "one node")
 
 

@@ -7,7 +7,7 @@ All-to-all, send-receive, gather and scatter are not in NCCL's table: it sends s
 longest is then the busiest of a GPU's own link, the root's, and a node's network cards (DIRECT).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
@@ -85,7 +85,7 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
         return _one_rank(system, constants)
     schedule = schedule_of(collective)
     if schedule.direct:
-        return _direct_terms(system, DIRECT[schedule.direct], constants)
+        return _direct_terms(system, schedule.direct, constants)
     chosen = choose(system, collective)
     at, every = chosen.at_each_size, chosen.options
     eager, later = zip(*(_network(system, option, schedule, constants) for option in every), strict=True)
@@ -346,14 +346,6 @@ def _forked(system: System) -> float:
 # Sends from rank to rank, outside NCCL's table.
 
 
-@dataclass(frozen=True)
-class Direct:
-    """A way to send straight from rank to rank."""
-
-    per_byte: Callable[[System, Constants], float]  # seconds per byte of the array on the busiest resource
-    to_all: bool  # whether the busiest rank exchanges messages with all others, or with one
-
-
 def _direct_inside(system: System, constants: Constants) -> float:
     """Return the rate that is reached within a node; of a PCIe switch's way to the host, at most its share."""
     return constants["eta_direct"] if system.p2p else min(constants["eta_direct_host"], 1 / system.sharing)
@@ -397,50 +389,53 @@ def _rooted_time(system: System, constants: Constants) -> float:
     return max(inside, far * card / _direct_outside(system, constants))
 
 
-DIRECT = {
-    "alltoall": Direct(_alltoall_time, to_all=True),
-    "sendrecv": Direct(_sendrecv_time, to_all=False),
-    "rooted": Direct(_rooted_time, to_all=True),
-}
-
-
-DIRECT_CHANNELS, PCIE_CHANNELS = 32, 4
-"""Channels that messages sent straight share, and where GPUs meet over PCIe."""
-DIRECT_PART = 64 << 10
-"""Bytes of a message for every further channel that it has, in releases that do not give it all at once."""
+DIRECT = {"alltoall": _alltoall_time, "sendrecv": _sendrecv_time, "rooted": _rooted_time}
+"""Seconds per byte of the array on the busiest resource; only with `sendrecv` no rank has messages for all others."""
+DIRECT_CHANNELS, PCIE_CHANNELS = (32, 32), (4, 2)
+"""Channels that messages sent straight share, and the most of one message; and where GPUs meet over PCIe."""
+LEAST_PART, MOST_PART = 64 << 10, 16 << 20
+"""Bytes of a message on each of its channels: for less it has fewer, for more it has more (NCCL's `addP2pToPlan`)."""
 
 
 def _direct_lanes(system: System, messages: int, constants: Constants) -> Floats:
-    """Return the bytes/s of the array that the channels of so many messages pass on, the one to itself included."""
-    part = DIRECT_PART if release(system.nccl).p2p_parts else 1
-    most = min(system.channels or DIRECT_CHANNELS, PCIE_CHANNELS if system.meets_over_pcie else DIRECT_CHANNELS)
-    channels = np.clip(SIZES / messages // part, 1, max(1, most / messages)) * messages
+    """Return the bytes/s of the array that the channels of so many messages pass on, the one to itself included.
+
+    Messages to all ranks have channels of their own, a power of two; large ones have more, which they share.
+    """
+    every, most = PCIE_CHANNELS if system.meets_over_pcie else DIRECT_CHANNELS
+    share, nbytes = max(1.0, 2.0 ** np.floor(np.log2(every / system.ranks))), SIZES / messages
+    channels = np.clip(nbytes / MOST_PART, share, most)
+    if release(system.nccl).p2p_parts:
+        channels = np.clip(nbytes // LEAST_PART, 1, channels)
+    channels = np.minimum(channels * messages, system.channels or np.inf)
     return np.asarray(channels * constants[f"lane_direct{place(system)}"], np.float64)
 
 
-def _direct_terms(system: System, direct: Direct, constants: Constants) -> Terms:
-    peers = system.ranks - 1 if direct.to_all else 1
+def _direct_terms(system: System, kind: str, constants: Constants) -> Terms:
+    to_all, per_byte = kind != "sendrecv", DIRECT[kind](system, constants)
+    messages = system.ranks if to_all else 1
+    peers = max(1, messages - 1)
     near = min(peers, system.gpus - 1)
-    per_byte = direct.per_byte(system, constants)
     if system.nodes == 1:
         # The first bytes come as a ring's with LL do.
         filling = constants[f"start{place(system)}"] + constants[f"step_ll{place(system)}"] + constants["direct"]
         filling += constants["peer"] * near
+        reached = _direct_inside(system, constants)
     else:
         filling = constants["first"]
-    kappa_direct = constants["kappa_direct"] if direct.to_all else constants["kappa_pair"]
+        reached = min(_direct_outside(system, constants), _direct_inside(system, constants))
+    kappa_direct = constants["kappa_direct"] if to_all else constants["kappa_pair"]
     eager, later = alpha_net(system, 1, constants) if system.nodes > 1 else (0.0, 0.0)
     post = constants["post_slingshot"] if transport(system) == "slingshot" else constants["post_net"]
-    reached = min(_direct_outside(system, constants), _direct_inside(system, constants))
     zeros = np.zeros_like(SIZES)
     through = zeros + 1 / per_byte
     if system.nodes == 1:
-        through = _slower(through, _direct_lanes(system, peers + 1, constants))
+        through = _slower(through, _direct_lanes(system, messages, constants))
     return Terms(
         issue=issue(system, zeros, constants) + driven(system) * constants["post"] * peers,
         launch=launch(system, constants),
         latency=zeros + filling + post * (peers - near),
-        network=np.where(EAGER * (system.ranks if direct.to_all else 1) > SIZES, eager, later),
+        network=np.where(EAGER * messages > SIZES, eager, later),
         fill=zeros + kappa_direct * filling**0.5,  # of the node alone: posts go on while bytes move
         full=ENDLESS,
         rate=through,

@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from collbench.algorithms import implementations
+from collbench.algorithms.nvls import REDUCES
 from collbench.cases import Case
 from collbench.errors import Unsupported, unknown
 from collbench.model import handwritten, nccl_terms
@@ -54,7 +55,7 @@ def curve(
         return []
     part = system.part(cases[0].ranks)
     if implementation == "nccl":
-        return _nccl(part, cases, calibration or calibration_of(system))
+        return _nccl(_adding(part, cases[0]), cases, calibration or calibration_of(system))
     if implementation.startswith(COPIES):
         (low, high), times = COPIED_BAND, [case.nbytes / (COPIED * part.to_next) for case in cases]
         return [Prediction(case, implementation, t, low * t, high * t) for case, t in zip(cases, times, strict=True)]
@@ -79,6 +80,12 @@ def _nccl(system: System, cases: Sequence[Case], calibration: Calibration | None
         algorithm, protocol = terms.algorithms[place], terms.protocols[place]
         predictions.append(Prediction(case, "nccl", seconds, low * seconds, high * seconds, algorithm, protocol))
     return predictions
+
+
+def _adding(system: System, case: Case) -> System:
+    """Return the system without sums in switches where NCCL has none (`ncclNvlsSupported`): of bytes, of averages."""
+    added = case.redop.name != "avg" and case.redop.name in REDUCES.get(case.dtype.name, ())
+    return system if added or not case.collective.reduces else replace(system, nvls=False)
 
 
 def _handwritten(system: System, case: Case, name: str) -> Prediction:

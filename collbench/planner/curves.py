@@ -158,39 +158,21 @@ def _modelled(part: System, collective: str) -> Curve:
 
 @dataclass
 class Network:
-    """The curves as formulas use them: seconds of a collective in groups that differ from layout to layout.
-
-    `edges` says where in their band the curves are read: one word, or for a single layout one for each evaluation.
-    """
+    """The curves as formulas use them: seconds of a collective in groups that differ from layout to layout."""
 
     curves: Curves
-    edges: str | tuple[str, ...] = TYPICAL
+    edge: str = TYPICAL  # of their band, at which the curves are read
 
     def time(self, collective: str, nbytes: Any, ranks: Any, stride: Any) -> Array:
         """Return the seconds for arrays of that many bytes, in groups of GPUs that are `stride` apart."""
         sizes, counts, strides = np.broadcast_arrays(
             np.asarray(nbytes, np.float64), np.asarray(ranks, np.int64), np.asarray(stride, np.int64)
         )
-        if sizes.size == 1:
-            return self._time_of_one_layout(collective, sizes, int(counts.flat[0]), int(strides.flat[0]))
-        assert isinstance(self.edges, str), "several edges are for a single layout"
         seconds = np.zeros(sizes.shape)
+        sent = (counts > 1) & (sizes > 0)
         keys = counts * (1 << 32) + strides
-        for key in np.unique(keys[(counts > 1) & (sizes > 0)]):
-            there = (keys == key) & (sizes > 0)
-            curve = self._curve(collective, int(key >> 32), int(key & 0xFFFFFFFF))
-            seconds[there] = curve.time(sizes[there], self.edges)
+        for key in np.unique(keys[sent]):
+            there = sent & (keys == key)
+            group = group_of(int(key >> 32), int(key & 0xFFFFFFFF), self.curves.system.gpus)
+            seconds[there] = self.curves.curve(collective, group).time(sizes[there], self.edge)
         return seconds
-
-    def _time_of_one_layout(self, collective: str, size: Array, count: int, stride: int) -> Array:
-        edges = (self.edges,) if isinstance(self.edges, str) else self.edges
-        if count < 2 or not float(size.flat[0]) > 0:
-            return np.zeros(len(edges)) if len(edges) > 1 else np.zeros(size.shape)
-        curve = self._curve(collective, count, stride)
-        seconds = {edge: curve.time(size, edge) for edge in dict.fromkeys(edges)}
-        if len(edges) == 1:
-            return seconds[edges[0]]
-        return np.array([float(seconds[edge].flat[0]) for edge in edges])
-
-    def _curve(self, collective: str, count: int, stride: int) -> Curve:
-        return self.curves.curve(collective, group_of(count, stride, self.curves.system.gpus))

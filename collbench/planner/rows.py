@@ -1,16 +1,12 @@
-"""Plans as rows of a run file, and the run that has them: nothing in it is measured."""
+"""Plans as rows of a run file: nothing in it is measured."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Self
-
-import numpy as np
+from typing import Any
 
 from collbench.cases import Case, Sweep
 from collbench.collectives import find_collective
 from collbench.datatypes import find_datatype, find_reduction
-from collbench.measure.protocol import WorkerHello
 from collbench.planner.search import Planned
-from collbench.results import PlannedStep, Result
+from collbench.results import PlannedStep
 from collbench.results.steps import Pipeline
 
 _DTYPES = {2: "bfloat16", 4: "float"}
@@ -57,21 +53,3 @@ def row(planned: Planned, purpose: str, system: str, **money: Any) -> PlannedSte
 def sweep_of(case: Case) -> Sweep:
     """Return the sweep that the header of the run file names."""
     return Sweep((case.collective,), (case.nbytes,), (case.dtype,), (case.redop,), case.ranks, ("nccl",), in_place=True)
-
-
-class Plans:
-    """The counterpart of Supervisor for a plan: its rows exist before anything is written."""
-
-    def __init__(self, rows: Sequence[PlannedStep], topology: dict[str, Any]) -> None:
-        self._rows = rows
-        self.greeting = WorkerHello(topology, {"numpy": np.__version__})
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Do nothing: there is no process to end."""
-
-    def run(self) -> Iterator[Result]:
-        """Yield every row."""
-        yield from self._rows

@@ -95,10 +95,6 @@ def _parameters(term: Formula) -> tuple[str, ...]:
     return tuple(signature(term).parameters)
 
 
-EDGES = (TYPICAL, LOW, HIGH, TYPICAL, TYPICAL)
-"""Of the curves, in the five evaluations of a layout: expected, curves at their edges, computing faster and slower."""
-
-
 def evaluate_layout(given: Setting, layout: Layout) -> Planned:
     """Evaluate all formulas for a layout, and the band of its step.
 
@@ -107,10 +103,15 @@ def evaluate_layout(given: Setting, layout: Layout) -> Planned:
     constants = given.machine.constants
     spread = 1 + (constants.spread_experts if given.job.model.experts else constants.spread)
     known = inputs(given) | choices({name: np.asarray(value) for name, value in coded(layout).items()}, given)
-    known["efficiency"] = given.job.efficiency * np.array([1, 1, 1, spread, 1 / spread])
-    found = evaluate(TERMS, known | {"network": Network(given.curves, EDGES)})
-    step, fast_curves, slow_curves, fast, slow = np.broadcast_to(found["step"], len(EDGES)).tolist()
-    values = {name: value if name == "network" else np.asarray(value).flat[0] for name, value in found.items()}
+
+    def evaluated(edge: str, faster: float = 1.0) -> dict[str, Any]:
+        changed = {"network": Network(given.curves, edge), "efficiency": given.job.efficiency * faster}
+        return evaluate(TERMS, known | changed)
+
+    values = evaluated(TYPICAL)
+    edges = (evaluated(LOW), evaluated(HIGH), evaluated(TYPICAL, spread), evaluated(TYPICAL, 1 / spread))
+    step = float(values["step"])
+    fast_curves, slow_curves, fast, slow = (float(found["step"]) for found in edges)
     low = step - hypot(step - fast_curves, step - fast)
     return Planned(layout, given.job, values, max(0.0, low), step + hypot(slow_curves - step, slow - step))
 

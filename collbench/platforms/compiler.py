@@ -7,7 +7,6 @@ was joined from.
 
 import contextlib
 import ctypes
-import fcntl
 import hashlib
 import os
 import platform
@@ -16,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -27,7 +25,7 @@ import numpy as np
 
 from collbench.datatypes import Datatype, Reduction
 from collbench.errors import PlatformError, SourceError
-from collbench.host.cache import find, keep, open_lock, private_folder
+from collbench.host.cache import kept
 from collbench.platforms.processes import Team
 
 _INCLUDE = re.compile(r'\s*#include "([^"]+)"\s*')
@@ -198,26 +196,8 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
     text = f'{source(file)}\n#line 1 "launchers"{launchers}'
     command = (*compiler(), *_FLAGS, *options)
     key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
-    own, stem = private_folder("kernels", PlatformError), f"{Path(file).stem}-{key[:16]}"
-    if found := find(own, stem, ".so"):
-        return found
-    with os.fdopen(open_lock(own / f"{stem}.lock"), "rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once: one compiles, the others wait
-        if found := find(own, stem, ".so"):
-            return found
-        with _scratch(lock.fileno()) as scratch:
-            product = Path(scratch, f"{stem}.so")
-            _compile(command, text, product, file)
-            return keep(product, own, stem, ".so")
-
-
-def _scratch(lock: int) -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder for the process that holds that lock; a process that was killed while it held it has left one."""
-    held = os.fstat(lock)
-    prefix = f"collbench-{held.st_dev:x}-{held.st_ino:x}-"
-    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    return tempfile.TemporaryDirectory(prefix=prefix)  # of ranks, in the folder of their run
+    stem = f"{Path(file).stem}-{key[:16]}"
+    return kept(stem, ".so", PlatformError, lambda product: _compile(command, text, product, file))
 
 
 def _compile(command: Sequence[str], text: str, product: Path, file: str) -> None:

@@ -73,9 +73,9 @@ def _strategies(results: Sequence[Result]) -> Part:
     found = strategies.ranking(results)
     if not found:
         return Part()
-    rows = [tuple(safe_text(text, 60) for text in row) for row in strategies.table(found)][:_MOST]
+    rows = [tuple(safe_text(text, 60) for text in row.values()) for row in strategies.table(found)][:_MOST]
     caption = f"Strategies: to loss {found.target:g}"
-    return Part([*strategies.verdict(found)], [TextTable(caption, strategies.COLUMNS, rows)])
+    return Part([*strategies.verdict(found)], [TextTable(caption, [*strategies.COLUMNS.values()], rows)])
 
 
 PARTS = (_scaling, _overlap, _stragglers, _strategies)

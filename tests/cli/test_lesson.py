@@ -15,9 +15,6 @@ from tests.conftest import ROOT, Command
 MEASURED = {
     "sweep": "cpu-2-ranks",
     "explain": "cpu-2-ranks-explained",
-    "strategies": "cpu-2-ranks-styles",
-    "scale": "dgx-h100-scale",
-    "overlap": "dgx-h100-overlap",
 }
 
 
@@ -47,15 +44,14 @@ def test_only_run_files_are_measured_again_and_never_a_run_that_cannot_be_read(h
     """Whatever else lies in the folders stays."""
     for part in MEASURED:
         (folder / part / "notes.txt").write_text("mine")
-    (folder / "scale" / NAME).unlink()
-    (folder / "overlap" / NAME).write_text("no run\n")
+    (folder / "explain" / NAME).write_text("no run\n")
     before = (folder / "sweep" / NAME).read_bytes()
     refused = here("lesson", "--out", "out")
     assert refused.returncode == 2
     assert "--fresh" in refused.stderr
-    assert (folder / "overlap" / NAME).read_text() == "no run\n"
-    (folder / "overlap" / NAME).unlink()
-    done = here("lesson", "--out", "out")
+    assert (folder / "explain" / NAME).read_text() == "no run\n"
+    (folder / "explain" / NAME).unlink()
+    done = here("lesson", "--on", "cpu", "--out", "out")
     assert done.returncode == 0, done.stderr
     assert all(read(folder / part).whole for part in MEASURED)
     assert (folder / "sweep" / NAME).read_bytes() == before
@@ -69,7 +65,7 @@ def test_runs_that_are_given_are_enough_and_those_without_a_time_are_refused(her
     assert done.returncode == 0, done.stderr
     files = {Path(path).name for path in done.stdout.split()}
     assert files == {"lesson.html", "slides.pdf", "sheet.pdf", "answers.pdf", "plan.md"}
-    refused = here("lesson", str(folder / "scale"), "--out", "other")
+    refused = here("lesson", str(ROOT / "results" / "dgx-h100-scale"), "--out", "other")
     assert refused.returncode == 2
     assert "all-reduce" in refused.stderr
 

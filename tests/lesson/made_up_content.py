@@ -130,7 +130,7 @@ def content() -> Content:
     reasons = (reason, Reason("launches", "Launches", "A launch takes long.", "2.5 us", f"{PUBLISHED}: a paper"))
     chapter = Chapter(
         *("speed-up", "Speed-up", "Twice the ranks.", question("speed-up", source=f"{MODEL}: DGX H100")),
-        *("**Bytes** count.", "collbench step scale", SVG, "Speed-up by ranks"),
+        "**Bytes** count.",
     )
     h100 = {size: 5e-6 + size / 370e9 for size in curves()["mpi"]}
     place = Place("8 H100, in a graph", f"{MODEL}: dgx-h100", 8, 1e-6, 370e9, "nccl", {"nccl": h100})
@@ -154,4 +154,5 @@ def content() -> Content:
         formula="A message takes time even if it is empty: the **latency**.",
         here="Careful: on a CPU nearly every rung wins.",
         training="A step computes, and adds gradients up.",
+        figures={"Time by message size": SVG},
     )

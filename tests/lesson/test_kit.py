@@ -27,12 +27,9 @@ LONG = "A sentence that goes on, and on, since whoever wrote it had much to say 
 @cache
 def content() -> Content:
     runs = (read(ROOT / "results" / "cpu-2-ranks"),)
-    picture = (ROOT / "results" / "cpu-4-ranks-scale" / "scaling.png").read_bytes()
     plain = made_up_content.content()
     screens = tuple(screen for screen in plain.screens if screen.name in ("ring-host", "ring-events", "ring-flags"))
-    return replace(
-        plain, runs=runs, screens=screens, chapters=tuple(replace(one, picture=picture) for one in plain.chapters)
-    )
+    return replace(plain, runs=runs, screens=screens)
 
 
 @cache

@@ -29,7 +29,7 @@ def lesson(*runs: str) -> Content:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Every text in a TOML table but those of chapters, whose braces are another's."""
+    """Every text in a TOML table but those of code, whose braces are its own."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -37,7 +37,7 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(part)
     elif isinstance(value, dict):
         for key, part in value.items():
-            if key not in ("chapter", "code", "lit"):
+            if key not in ("code", "lit"):
                 yield from strings(part)
 
 
@@ -86,7 +86,7 @@ def test_answers_for_want_of_a_run_are_those_of_the_committed_runs() -> None:
         if isinstance(answer, dict) and answer.get("place", "here") == "here":
             assert answer["seen"] == question.answer, text["name"]
         elif isinstance(answer, dict):
-            assert question.source == elsewhere.source(answer["place"])
+            assert question.source == elsewhere.places()[answer["place"]].source
 
 
 def test_the_lines_of_code_are_few_and_stand_in_their_files() -> None:

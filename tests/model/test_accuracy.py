@@ -6,11 +6,14 @@ from functools import cache
 import numpy as np
 import pytest
 
+from collbench.analysis.hypotheses import HYPOTHESES
+from collbench.analysis.verdict import Health
 from collbench.model import error_bands
 from collbench.model.constants import CONSTANTS
-from collbench.model.error_bands import BANDS, CALIBRATED_BANDS, SMALL
+from collbench.model.error_bands import BANDS, CALIBRATED_BANDS, SMALL, kind_of
 from collbench.model.nccl_terms import terms
 from tests.conftest import ROOT
+from tools.confusion import Trial
 from tools.model.accuracy import Errors, errors, fitted, healthy, left_out, logs_of
 from tools.model.classes import CLASSES, by_class
 from tools.model.report import PARTS, constants_table, held_out, summary, tables, together, worst
@@ -70,6 +73,27 @@ def test_classes_are_met_as_the_page_says() -> None:
     small = [one.up_to(SMALL) for one in found()["nothing"] if one.sweep.collective == "alltoall"]
     wrong = np.concatenate([one.relative for one in small if one.sweep.system.nodes == 1])
     assert np.median(wrong) <= 0.155
+
+
+def test_sums_that_switches_do_not_make_are_told_apart_on_eight_hopper_gpus_that_no_fit_has_seen() -> None:
+    """By the times alone: a ring takes 1.3 times as long there; on Blackwell 1.2 times, as healthy machines may."""
+    every, tried = found()["nothing"], 0
+    (cause,) = (hypothesis for hypothesis in HYPOTHESES if "NVLS" in hypothesis.name)
+    for one in every:
+        system = one.sweep.system
+        if kind_of(system, one.sweep.collective) != "one node, NVLS" or len(one.nbytes) < 7:
+            continue
+        others = levels([other for other in every if other.sweep.operator != one.sweep.operator])
+        trial = Trial(one, held_out()[one.sweep.operator], tuple(others[one.kind]))
+        assert trial.health() is not Health.SLOW, one.sweep.name
+        (without,) = cause.changed(system)
+        factors = trial.effect(without)
+        if system.arch == "sm90" and factors is not None:
+            tried += 1
+            judged = trial.judged(factors)
+            assert judged.verdict is Health.SLOW, one.sweep.name
+            assert judged.reasons[0].hypothesis is cause, one.sweep.name
+    assert tried >= 2
 
 
 def test_what_a_release_of_nccl_chooses_decides_how_long_a_collective_takes() -> None:

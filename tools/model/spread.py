@@ -23,17 +23,19 @@ With POOLED and FEW so chosen that bands made without a machine hold nine of ten
 """
 POOLED = 8
 """Machines that all kinds of a family count as, beside those of the kind itself: few machines are a narrow sample."""
-FEW = 0.4
+FEW = 0.3
 """By how much of itself a band is wider for a kind of no machines; falls with their number."""
 NVLINK = ("one node", "one node, before Hopper", "one node, Blackwell")
-IN_A_NODE = (*NVLINK, "PCIe", "straight, one node")
+NVLS = "one node, NVLS"
+IN_A_NODE = (*NVLINK, NVLS, "PCIe", "straight, one node")
 BETWEEN_NODES = ("InfiniBand", "RoCE", "Slingshot", "TCP", "racks", "straight, nodes")
 FAMILIES = {
     **dict.fromkeys(IN_A_NODE, IN_A_NODE),
     **dict.fromkeys(BETWEEN_NODES, BETWEEN_NODES),
     "InfiniBand": ("InfiniBand",),  # of which there are enough, and which are better known than the others
     "EFA": ("InfiniBand", "RoCE", "EFA"),  # cards with one latency and few surprises, unlike the rest between nodes
-    **dict.fromkeys(NVLINK, NVLINK),
+    **dict.fromkeys(NVLINK, (*NVLINK, NVLS)),
+    NVLS: (NVLS,),  # sums in switches, of which one generation is off as little as another
 }
 
 

@@ -73,6 +73,7 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "b200_16gpu_2n": ("gke-a4", _over(B200, 2, 8, 50, "roce")),
     "b200sxm_8gpu_1n_allreduce_gke": ("gke-a4", B200),
     "b200sxm_32gpu_4n": ("p6-b200", _over(replace(B200, launch="torch", nccl="2.27"), 4, 8, 50, "efa")),
+    "b300_16gpu_2n": ("p6-b300", _over(replace(B200, arch="sm103", pcie_generation=6), 2, 16, 50, "efa")),
     "b200sxm_8gpu_1n_allreduce_stas00": ("p6-b200", replace(B200, launch="torch", nccl="2.27")),
     "g4dn_2gpu": ("g4dn", _over(_pcie("sm75", 1, 12, True, nccl="2.21"), 2, 1, 12.5, "efa", gdr=False)),
     "gb10_2gpu_2n": ("spark", _over(System("GB10", "sm120", 1, "pcie", 24 * G, cpu="arm"), 2, 1, 25, "roce")),
@@ -145,7 +146,7 @@ SYSTEMS: dict[str, tuple[str, System]] = {  # start of a sweep's name: machine, 
     "v100sxm3_dgx2": ("wohlbier", replace(V100_SWITCH, gpus=12)),
 }
 OPERATORS = {
-    "amazon": ("p4d", "p4de", "p5", "p5-keitaw", "p6-b200", "p3dn", "g4dn", "g7e", "awsbatch"),
+    "amazon": ("p4d", "p4de", "p5", "p5-keitaw", "p6-b200", "p6-b300", "p3dn", "g4dn", "g7e", "awsbatch"),
     "argonne": ("polaris", "polaris-tcp", "sophia"),
     "coreweave": ("coreweave-a100", "coreweave-gb200"),
     "google": ("a3high", "a3mega-gcp", "a3mega-ztan", "gke-a4"),
@@ -233,5 +234,7 @@ def one_node() -> Iterator[Published]:
         rows = tuple((int(nbytes), median(times) * 1e-6) for nbytes, *times in series["points"])
         name = f"{series['system']}_{ranks}gpu_1n_{collective}_{series['dtype']}_{release}_{series['folder']}"
         part = replace(system.part(ranks) if ranks < system.gpus else system, nccl=release)
+        if series["dtype"] == "int8" and COLLECTIVES[collective].reduces:  # which switches do not add
+            part = replace(part, nvls=False)
         quality = ("degraded" if ranks > 2 else "care") if series["system"] in SICK else "healthy"
         yield Published(name, machine, part, collective, quality, rows, ())

@@ -1,0 +1,124 @@
+"""The chapters on training steps that the lesson's page brings: what `collbench step` says in them.
+
+`python -m tools.lesson` writes them into collbench/lesson/assets/chapters.json, from the texts in lesson_chapters.toml.
+"""
+
+import math
+import tempfile
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from collbench.analysis.overlap import overlaps
+from collbench.analysis.scaling import curves
+from collbench.analysis.strategies import Effort, ranking
+from collbench.cli import _step_sessions, step
+from collbench.lesson import ASSETS
+from collbench.lesson.content import MODEL, Chapter, Question
+from collbench.lesson.numbers import nearest
+from collbench.lesson.screens import ELSEWHERE
+from collbench.runfile.store import Run, read
+from collbench.units import format_seconds, format_size
+from tools import ROOT
+
+ASSET = ASSETS / "chapters.json"
+MEASURED = ROOT / "results" / "cpu-2-ranks-styles"
+TEXTS = Path(__file__).with_suffix(".toml")
+Text = Mapping[str, Any]
+
+
+class Facts(NamedTuple):
+    """What the run of a chapter says."""
+
+    numbers: Mapping[str, str]  # by the names in the chapter's texts
+    answer: int  # index of the right choice
+
+
+def written() -> str:
+    """Return the text of the file that the package brings."""
+    chapters = [chapter(text) for text in tomllib.loads(TEXTS.read_text(encoding="utf-8"))["chapter"]]
+    return msgspec.json.format(msgspec.json.encode(chapters), indent=1).decode() + "\n"
+
+
+def chapter(text: Text) -> Chapter:
+    """Return a chapter with the numbers of its run: the committed one, or what its command predicts."""
+    run = read(MEASURED) if text["name"] == "asynchronous" else predicted(text["command"])
+    facts, topology = FACTS[text["name"]](run, text), run.header.topology
+    idea, ask, because = (text[key].format_map(facts.numbers) for key in ("idea", "ask", "because"))
+    source = f"{MODEL}: {topology.name}" if topology.model else ELSEWHERE
+    question = Question(text["name"], ask, tuple(text["choices"]), facts.answer, because, source, text["command"])
+    return Chapter(text["name"], text["title"], idea, question, text["after"])
+
+
+def predicted(command: str) -> Run:
+    """Return the run of a command of `collbench step` that measures nothing."""
+    _, _, name, *words = command.split()
+    sessions = {"scale": _step_sessions.scale_session, "overlap": _step_sessions.overlap_session}
+    with tempfile.TemporaryDirectory() as folder:
+        context = step.command.commands[name].make_context(name, [*words, "--out", f"{folder}/run"])
+        with sessions[name](context.params) as session:
+            list(session.run())
+        return read(Path(folder, "run"))
+
+
+def _speed_up(run: Run, text: Text) -> Facts:
+    """Return what a scaling says of its most ranks."""
+    curve = curves(run.results)[0]
+    point = curve.last
+    row = point.row
+    parts = {"computing": row.computing(), "waiting": row.waiting(), "exposed": row.exposed()}
+    numbers = {part: f"{seconds / sum(parts.values()):.0%}" for part, seconds in parts.items()} | {
+        "system": run.header.topology.name.split(",")[0],
+        "ranks": str(point.ranks),
+        "compute": format_seconds(curve.base.row.computing()),
+        "size": format_size(row.case.nbytes),
+        "speedup": f"{curve.speedup(point).value:,.0f} times",
+        "efficiency": f"{point.efficiency.value:.0%}",
+    }
+    choices = [float(choice.rstrip("%")) / 100 for choice in text["choices"]]
+    return Facts(numbers, nearest(point.efficiency.value, choices))
+
+
+def _overlap(run: Run, text: Text) -> Facts:
+    """Return what the fastest step with overlap says."""
+    known = [each for each in overlaps(run.results) if math.isfinite(each.hidden.value)]
+    best = min(known, key=lambda each: each.row.typical)
+    hidden = min(1.0, max(0.0, best.hidden.value))
+    numbers = {
+        "system": run.header.topology.name.split(",")[0],
+        "ranks": str(best.row.case.ranks),
+        "compute": format_seconds(best.sequential.computing()),
+        "communicate": format_seconds(best.sequential.exposed()),
+        "sequential": format_seconds(best.sequential.typical),
+        "bucket": format_size(best.step.bucket),
+        "step": format_seconds(best.row.typical),
+        "hidden": f"{hidden:.0%}",
+        "exposed": format_seconds(best.exposed.value),
+    }
+    return Facts(numbers, nearest(hidden, text["shares"]))
+
+
+def _asynchronous(run: Run, text: Text) -> Facts:
+    """Return who of ring and asynchronous reaches the loss first."""
+    ranked = ranking(run.results)
+    assert ranked
+    entries = {entry.name: entry for entry in ranked.entries}
+    names = [choice.partition(",")[0] for choice in text["choices"]]
+    case = next(iter(entries[names[0]].runs.values())).case
+    seconds = {name: entries[name].mean(Effort.SECONDS).value for name in names}
+    slowed = max((factor for _, factor in case.job.slow), default=1) if case.job else 1
+    numbers = {name: format_seconds(took) for name, took in seconds.items()}
+    numbers |= {f"{name}-steps": f"{entries[name].mean(Effort.STEPS).value:.0f}" for name in names}
+    numbers |= {"ranks": str(case.ranks), "factor": f"{slowed:g}", "target": f"{ranked.target:g}"}
+    return Facts(numbers, names.index(min(seconds, key=seconds.__getitem__)))
+
+
+FACTS: Mapping[str, Callable[[Run, Text], Facts]] = {
+    "speed-up": _speed_up,
+    "overlap": _overlap,
+    "asynchronous": _asynchronous,
+}
+"""What says the numbers of a chapter, by its name."""

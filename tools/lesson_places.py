@@ -1,0 +1,98 @@
+"""The other machines that the lesson's page brings: what the model says of them, or what was measured there.
+
+`python -m tools.lesson` writes them into collbench/lesson/assets/places.json, so that a lesson takes no time for them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from collbench.algorithms import choose, implementations
+from collbench.errors import Unsupported
+from collbench.lesson import ASSETS
+from collbench.lesson.content import MODEL, Place
+from collbench.lesson.elsewhere import allreduce, constants
+from collbench.lesson.numbers import Numbers
+from collbench.model.predict import network_curve
+from collbench.model.steps import on_ranks
+from collbench.results import Prediction
+from collbench.runfile.store import read
+from collbench.topology import files
+from collbench.topology.system import System, launched_in_graph
+from tools import ROOT
+
+ASSET = ASSETS / "places.json"
+SIZES = tuple(2**power for power in range(3, 28))  # 8 B to 128 MiB
+MEASURED = {"one-h100": ("one H100 shared by {} ranks", "nvidia-h100-1-gpu-4-ranks")}
+"""By the place's name in the lesson's texts, what it is called on the page, and the run in results/."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """Some ranks of a described system, and how their operations are launched."""
+
+    system: str
+    name: str
+    ranks: int = 8
+    graph: bool = False
+
+    def load(self) -> System:
+        """Return that part of the system."""
+        part = on_ranks(files.load(self.system), self.ranks)
+        return launched_in_graph(part) if self.graph else part
+
+
+DESCRIBED = {
+    "dgx-h100": Described("dgx-h100", "8 H100 with NVLink, each operation launched"),
+    "dgx-h100-graph": Described("dgx-h100", "8 H100 with NVLink, in a CUDA graph", graph=True),
+    "dgx-b200-graph": Described("dgx-b200", "8 B200 with NVLink, in a CUDA graph", graph=True),
+    "pcie4-l40s": Described("pcie4-l40s", "8 L40S over PCIe (of hand-written kernels a bound)"),
+    "pcie4-l40s-no-p2p": Described("pcie4-l40s-no-p2p", "8 L40S over PCIe that cannot reach each other's memory"),
+    "dgx-h100-2-nodes": Described("dgx-h100", "16 H100 in two nodes", ranks=16),
+}
+"""Where the model says what implementations take."""
+
+
+def written() -> str:
+    """Return the text of the file that the package brings, a line for each curve."""
+    places = {place: predicted(described) for place, described in DESCRIBED.items()}
+    places |= {place: measured(name, run) for place, (name, run) in MEASURED.items()}
+    text = msgspec.json.encode(places).decode()
+    return text.replace("},", "},\n").replace('"curves":{', '"curves":{\n') + "\n"
+
+
+def predicted(described: Described) -> Place:
+    """Return what the model says of a place."""
+    system = described.load()
+    rows = (row for name in choose("library,ladder", system.platform) for row in _curve(system, name))
+    return _place(described.name, f"{MODEL}: {described.name}", system.ranks, Numbers.of(rows))
+
+
+def measured(name: str, run: str) -> Place:
+    """Return what was measured in a run, without the choice among rungs."""
+    found = read(ROOT / "results" / run)
+    name, ranks = name.format(found.header.topology.ranks), found.header.topology.ranks
+    rows = [row for row in found.results if row.implementation != "auto"]
+    return _place(name, f"measured on {name}", ranks, Numbers.of(rows), f"results/{run}")
+
+
+def _place(name: str, source: str, ranks: int, says: Numbers, run: str = "") -> Place:
+    curves = {}
+    for implementation, times in says.curves().items():
+        curves[implementation] = {size: _short(seconds) for size, seconds in times.items()}
+    return Place(name, source, ranks, *map(_short, constants(says)), says.library, curves, run)
+
+
+def _short(number: float) -> float:
+    return float(f"{number:.7g}")
+
+
+def _curve(system: System, name: str) -> Iterator[Prediction]:
+    for nbytes in SIZES:
+        case = allreduce(nbytes, system.ranks)
+        try:
+            implementations()[name].refuse(case)
+            yield from network_curve(system, [case], name)
+        except Unsupported:
+            continue
