@@ -160,9 +160,11 @@ def _degraded(hypothesis: Hypothesis, trial: Trial) -> Iterator[Floats]:
 
 
 def _shaped(shape: str, trial: Trial) -> Iterator[Floats]:
-    """A tenth of a millisecond more; or three times the time, more or less."""
+    """A tenth of a millisecond more; or three times the time, more or less; or both, with a millisecond."""
     times = trial.found.measured
     factors = 1 + 100e-6 / times if shape == "constant" else 3 * np.resize(WAVES, len(times))
+    if shape == "both":
+        factors = factors + 1e-3 / times
     if median(factors[: len(factors) // 2]) >= SEEN:
         yield factors
 

@@ -178,16 +178,17 @@ MOST = 100
 
 
 def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
-    """Fit the medians of the samples (seconds, a sequence for each of the sizes in bytes); Unfit, saying why."""
-    order = np.argsort(sizes)
-    if len(order) > MOST:  # the time to fit grows with the cube
-        order = order[np.linspace(0, len(order) - 1, MOST).round().astype(int)]
-    size, every = np.asarray(sizes, float)[order], [np.asarray(samples[i], float) for i in order]
-    if len(set(sizes)) < 2:
+    """Fit the medians of samples (seconds, one sequence or several for a size in bytes); Unfit, saying why."""
+    size = np.unique(np.asarray(sizes, float))
+    if len(size) > MOST:  # the time to fit grows with the cube
+        size = size[np.linspace(0, len(size) - 1, MOST).round().astype(int)]
+    if len(size) < 2:
         raise Unfit("a curve needs 2 sizes or more")
+    owners, flat = np.repeat(sizes, [len(sample) for sample in samples]), np.concatenate(samples).astype(float)
+    every = [flat[owners == one] for one in size]
     seconds = np.array([np.median(sample) for sample in every])
-    if not (np.isfinite(seconds).all() and (seconds > 0).all()):
-        raise Unfit("a time is zero or not finite; the clock is too coarse for this size")
+    if not ((seconds > 1e-12) & (seconds < 1e12)).all():
+        raise Unfit("a time is zero, negative or absurd; the clock may be too coarse for this size")
     if len(size) < FEWEST:
         return _in_pieces(size, seconds, every, f"three numbers need {FEWEST} sizes")
     (coefficients,), (bend,), (far,) = _describe(size[None], seconds[None])

@@ -13,9 +13,9 @@ without a core.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import fmean, median
 from typing import NamedTuple, Self
 
@@ -24,7 +24,7 @@ import numpy as np
 from collbench import stats
 from collbench.algorithms import implementations
 from collbench.analysis.curve_fit import CurveFit, Unfit, fit
-from collbench.analysis.hypotheses import HYPOTHESES, Hypothesis, Variables
+from collbench.analysis.hypotheses import HYPOTHESES, PINNED, Hypothesis, Variables
 from collbench.analysis.machine import remarks
 from collbench.analysis.roofline import link_roofline
 from collbench.analysis.verdict import FAR, Correctness, Exceptional, Health, but_for, exceptions, scatter_in_words
@@ -58,8 +58,10 @@ NOTICED = 1.02  # times that a reason must make longer somewhere to be one
 NOISY = 0.10  # how far times scatter on a machine at rest: about neighbours, a median or a fit
 NEARER = 0.9  # of the distance to the expected times, the most that may be left under a reason
 HARDLY = math.log(10**6)  # by which a reason may be less likely than the first
-STATED = math.log(1000)  # what a fact of the header adds to a reason's weight
+SCATTERING = (320 + 2) / (22 + 1)  # likelihood ratio of times that scatter by NOISY: of 320 healthy curves, 22 do
+UNSET, OFTEN = 0.02, 3.0  # likelihood ratios: of a setting that is not among those shown, and of one that many have
 LISTED = 3  # reasons
+LARGER = 1.5  # times that large messages take with too few cores for the ranks
 OVERFULL = 1.05
 """Share of a link's rate that nothing exceeds: times are printed with three digits or more, and rates are rounded."""
 APART = 2.0  # a measured time over the expected one that is worth a remark
@@ -74,13 +76,16 @@ class RunFacts:
     variables: Variables
     caveats: tuple[str, ...] = ()
     no_system: str = "the machine is not known to the model"  # or why else there is no system to compare with
+    log: Variables = field(default_factory=dict)  # what NCCL logged: its transports, and how many channels
 
     @classmethod
     def of(cls, run: Run, no_system: str) -> Self:
         """Return the facts of a run; what collbench itself sets where ranks share a GPU speaks for no reason."""
         own = nccl.sharing(1, 1) if run.header.topology.shared else {}
         variables = {name: value for name, value in run.header.environment.variables.items() if name not in own}
-        return cls(variables, remarks(run), no_system)
+        logs = [test.layout.get("log") for test in run.header.imported.tests]
+        agreed = logs[0] if logs and isinstance(logs[0], Mapping) and logs.count(logs[0]) == len(logs) else {}
+        return cls(variables, remarks(run), no_system, {name: str(value) for name, value in agreed.items()})
 
 
 @dataclass(frozen=True)
@@ -228,8 +233,8 @@ def _more_than_links_carry(system: System, rows: Sequence[Observed]) -> str:
 
 def settings(facts: RunFacts) -> list[str]:
     """Return the variables of the header that would make a machine slow, whether or not they did."""
-    every = [fact for hypothesis in HYPOTHESES for fact in hypothesis.facts(facts.variables, ())]
-    return list(dict.fromkeys(every))
+    every = chain.from_iterable(hypothesis.evidence(facts.variables.items()) for hypothesis in HYPOTHESES)
+    return list(dict.fromkeys(setting for setting, ratio in every if ratio > OFTEN))
 
 
 # The verdict.
@@ -357,19 +362,21 @@ def explain(compared: ComparedCurve, facts: RunFacts, expect: Expect) -> Iterato
     unknown = ErrorModel(errors.mean, errors.covariance + ANYTHING**2 * together)
     something_else = log_likelihood(compared.logs(compared.healthy), unknown)
     reasons = []
+    said = [*facts.variables.items(), *facts.log.items(), *(("caveat", caveat) for caveat in facts.caveats)]
     for hypothesis in HYPOTHESES:
-        found = hypothesis.facts(facts.variables, facts.caveats)
+        evidence = dict(hypothesis.evidence(said, compared.rows[0].case.collective.name))
         if hypothesis.shape == "fraction" and compared.scatter >= NOISY:
-            found.append(f"times scatter by {compared.scatter:.0%}")
+            evidence[f"times scatter by {compared.scatter:.0%}"] = SCATTERING
         variants = list(_variants(hypothesis, compared, expect))
-        if not variants:
+        if not variants or 0 in evidence.values():
             continue
         likelihoods = [log_likelihood(compared.logs(seconds), likely_off) for seconds, likely_off in variants]
         best, _ = variants[likelihoods.index(max(likelihoods))]
         # Variants are as likely as each other, so the mean of their likelihoods counts.
         weight = float(np.logaddexp.reduce(likelihoods)) - math.log(len(likelihoods)) - something_else
-        weight += math.log(hypothesis.prior) + (STATED if found else 0.0)
-        reasons.append(Reason(hypothesis, compared.off(best), weight, tuple(found)))
+        unseen = UNSET if hypothesis.prior == PINNED and facts.variables else 1.0
+        weight += math.log(hypothesis.prior * max(evidence.values(), default=unseen))
+        reasons.append(Reason(hypothesis, compared.off(best), weight, tuple(evidence)))
     yield from likely_reasons(reasons, math.log(compared.off(compared.healthy)))
 
 
@@ -384,6 +391,27 @@ def likely_reasons(reasons: Iterable[Reason], distance: float) -> Iterator[Reaso
             yield reason
 
 
+def _shaped(shape: str, compared: ComparedCurve, usual: ErrorModel) -> Iterator[tuple[list[float], ErrorModel]]:
+    """Yield healthy times with a constant more, as small messages show it, or at a fraction of the rate, or both."""
+    healthy, times = np.array(compared.healthy), np.array([row.typical for row in compared.rows])
+    small, large = np.array(compared.sizes) < SMALL, healthy > 2 * healthy[0]
+    # Times scatter by themselves too; medians of five by half of that standard deviation.
+    noisy = ErrorModel(usual.mean, usual.covariance + (compared.scatter / 2) ** 2 * np.eye(len(healthy)))
+    constant = max(0.0, float(np.median((times - healthy)[small]))) if small.sum() >= FEWEST else 0.0
+    if shape == "constant" and small.sum() >= FEWEST:
+        yield ((healthy + constant).tolist(), usual)
+    elif shape == "both" and constant > healthy[0] and large.any():
+        slowdowns = ((times - constant) / healthy)[large]
+        slower = float(np.median(slowdowns))
+        if slower > LARGER and np.abs(np.diff(slowdowns)).sum() > NOISY * slower * len(slowdowns):
+            yield ((constant + slower * healthy).tolist(), noisy)
+    elif shape == "fraction" and compared.scatter >= NOISY:
+        if large.any():  # bytes at a fraction of their rate, where the sizes say something of it
+            slower = max(1.0, float(np.median((times / healthy)[large])))
+            yield ((healthy[0] + slower * (healthy - healthy[0])).tolist(), noisy)
+        yield ((max(1.0, float(np.median(times / healthy))) * healthy).tolist(), noisy)
+
+
 def _variants(
     hypothesis: Hypothesis, compared: ComparedCurve, expect: Expect
 ) -> Iterator[tuple[list[float], ErrorModel]]:
@@ -392,22 +420,8 @@ def _variants(
     Nothing where the hypothesis does not apply or would not be seen.
     """
     healthy, usual_errors = compared.healthy, compared.errors(compared.system)
-    if hypothesis.shape == "constant":
-        small = [place for place, size in enumerate(compared.sizes) if size < SMALL]
-        if len(small) >= FEWEST:
-            constant = max(0.0, median(compared.rows[place].typical - healthy[place] for place in small))
-            yield ([seconds + constant for seconds in healthy], usual_errors)
-    elif hypothesis.shape == "fraction" and compared.scatter >= NOISY:
-        # Times scatter by themselves too; medians of five by half of that standard deviation.
-        own = (compared.scatter / 2) ** 2 * np.eye(len(healthy))
-        noisy = ErrorModel(usual_errors.mean, usual_errors.covariance + own)
-        ratios = np.exp(compared.logs(healthy))
-        large = ratios[np.array(healthy) > 2 * healthy[0]]
-        if len(large):  # bytes at a fraction of their rate, where the sizes say something of it
-            slower = max(1.0, float(np.median(large)))
-            yield ([healthy[0] + slower * (seconds - healthy[0]) for seconds in healthy], noisy)
-        slower = max(1.0, float(np.median(ratios)))
-        yield ([slower * seconds for seconds in healthy], noisy)
+    if hypothesis.shape:
+        yield from _shaped(hypothesis.shape, compared, usual_errors)
     for changed in hypothesis.changed(compared.system):
         try:
             predictions = expect(changed, [row.case for row in compared.rows], family(compared.rows[0].implementation))

@@ -1,18 +1,22 @@
 """Reasons why a machine may be slower than expected, a record each.
 
 A hypothesis is the machine with something changed, whose times the model knows as well, or a shape that the times would
-have; and the facts of a run's header that speak for it.
+have; and the signs for and against it (signs.toml): variables, what NCCL logged of itself, what the topology says.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from collbench.topology.system import Nics, System
 
 Variables = Mapping[str, str]
-PINNED = 0.05
-"""How often a rare setting is the reason, against a fault that comes by itself."""
+PINNED, CAPPED, SLOWED, DELAYED = 0.05, 0.02, 0.3, 0.03
+"""Priors: of a rare setting, of a cap on channels, of a shape that takes a factor or a constant from the times."""
+SIGNS = tomllib.loads(Path(__file__).with_name("signs.toml").read_text(encoding="utf-8"))
+OTHERS = re.compile(r";?\b(?:all|reduce|broadcast)[a-z]*:[^;]*", re.IGNORECASE)  # definitions of other collectives
 
 
 @dataclass(frozen=True)
@@ -22,18 +26,19 @@ class Hypothesis:
     name: str
     fix: str
     changed: Callable[[System], Sequence[System]] = lambda system: ()  # what the machine may be; empty: no effect
-    shape: str = ""  # instead: "constant" seconds more, or a "fraction" of the rate with times that scatter
-    signs: tuple[tuple[str, str], ...] = ()  # variables of the header, and the values (pattern) that speak for it
-    caveats: str = ""  # pattern in what the topology says of itself
+    shape: str = ""  # instead: "constant" seconds more, a "fraction" of the rate with times that scatter, or "both"
+    signs: Sequence[tuple[str, str, float]] = ()
     prior: float = 1.0  # how often it is so, against others
 
-    def facts(self, variables: Variables, caveats: Sequence[str]) -> list[str]:
-        """Return what of the header speaks for the hypothesis."""
-        found = []
-        for name, values in self.signs:
-            if re.fullmatch(values, variables.get(name, ""), re.IGNORECASE):
-                found.append(f"{name}={variables[name]}")
-        return found + [caveat for caveat in caveats if self.caveats and re.search(self.caveats, caveat)]
+    def evidence(self, facts: Iterable[tuple[str, str]], collective: str = "any") -> Iterator[tuple[str, float]]:
+        """Yield which facts (name and value) speak for or against the hypothesis, in words, and by how much."""
+        for name, value in facts:
+            # Definitions by collective: NCCL_ALGO=ring;allreduce:tree
+            own = re.search(rf"\b{collective}:([^;]*)", value, re.IGNORECASE)
+            definition = own[1] if own else OTHERS.sub("", value)
+            for sign, values, ratio in self.signs:
+                if sign == name and re.fullmatch(values, definition, re.IGNORECASE):
+                    yield {"caveat": value}.get(name, f"{name}={value}"), ratio
 
 
 def _without_p2p(system: System) -> list[System]:
@@ -95,53 +100,52 @@ HYPOTHESES = (
         "P2P is off: GPUs exchange data through the host's memory (SHM)",
         "unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL; check `nvidia-smi topo -p2p r`, ACS and IOMMU",
         _without_p2p,
-        signs=(("NCCL_P2P_DISABLE", "[^0].*"), ("NCCL_P2P_LEVEL", "0|LOC")),
-        caveats="without peer access",
+        signs=SIGNS["no_p2p"],
     ),
     Hypothesis(
         "traffic goes over TCP instead of RDMA",
         "look for `NET/Socket` in NCCL_DEBUG=INFO; unset NCCL_IB_DISABLE, install the network's NCCL plugin",
         _over_tcp,
-        signs=(("NCCL_IB_DISABLE", "[^0].*"), ("NCCL_NET", "socket"), ("NCCL_SOCKET_IFNAME", ".+")),
+        signs=SIGNS["tcp"],
     ),
     Hypothesis(
         "only some of the network cards are used",
         "look for `NET/` lines in NCCL_DEBUG=INFO; unset NCCL_IB_HCA; give the container all cards",
         _fewer_nics,
-        signs=(("NCCL_IB_HCA", r"[^\^,]+"),),
+        signs=SIGNS["few_cards"],
     ),
     Hypothesis(
         "data goes through the host's memory to the network cards: GPUDirect RDMA is off",
         "look for `GDRDMA` in NCCL_DEBUG=INFO; load nvidia_peermem; unset NCCL_NET_GDR_LEVEL; check ACS and IOMMU",
         _staged,
-        signs=(("NCCL_NET_GDR_LEVEL", "0|LOC"), ("NCCL_NET_GDR_C2C", "0"), ("FI_EFA_USE_DEVICE_RDMA", "0")),
+        signs=SIGNS["no_gdr"],
     ),
     Hypothesis(
         "a ring or tree instead of NVLS: the switches do not add",
         "unset NCCL_NVLS_ENABLE and NCCL_ALGO; check that nvidia-fabricmanager runs",
         _without_adding,
-        signs=(("NCCL_NVLS_ENABLE", "0"), ("NCCL_ALGO", ".*(ring|tree).*")),
-        caveats="not joined its fabric",
+        signs=SIGNS["no_nvls"],
     ),
     Hypothesis(
         "PCIe of an older generation or with half the lanes",
         "`nvidia-smi -q -d PCIE` and `lspci -vv` (LnkSta) show generation and width in use; reseat, check the riser",
         _halved,
-        caveats="fewer PCIe lanes",
+        signs=SIGNS["pcie"],
+    ),
+    *(
+        Hypothesis(f"{what} for all sizes", f"unset {variable}", _pinned(*pinned), signs=SIGNS[what], prior=PINNED)
+        for what, variable, pinned in (
+            ("protocol LL", "NCCL_PROTO", ("auto", "ll")),
+            ("a tree", "NCCL_ALGO", ("tree", "auto")),
+            ("a ring", "NCCL_ALGO", ("ring", "auto")),
+        )
     ),
     Hypothesis(
-        "protocol LL for all sizes",
-        "unset NCCL_PROTO",
-        _pinned("auto", "ll"),
-        signs=(("NCCL_PROTO", "LL"),),
-        prior=PINNED,
-    ),
-    Hypothesis(
-        "a tree for all sizes",
-        "unset NCCL_ALGO",
-        _pinned("tree", "auto"),
-        signs=(("NCCL_ALGO", "tree"),),
-        prior=PINNED,
+        "too few channels: a GPU copies with fewer of its processors than its links need",
+        "look for `coll channels` in NCCL_DEBUG=INFO; unset NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS",
+        lambda system: [replace(system, channels=count, nvls=False) for count in (1, 2, 4, 8)],
+        signs=SIGNS["few_channels"],
+        prior=CAPPED,
     ),
     Hypothesis(
         "bound by launches: one process drives all GPUs, or a framework is between",
@@ -152,12 +156,21 @@ HYPOTHESES = (
         "small messages take a constant time more (launches, a slow or crowded host)",
         "CUDA graphs; a core for each process; CPU frequency governor `performance`",
         shape="constant",
-        caveats="take turns|share one core|get paused",
+        signs=SIGNS["crowded"],
+        prior=DELAYED,
+    ),
+    Hypothesis(
+        "the host's CPU is pinned or starved: ranks and NCCL's proxy threads wait for a core",
+        "give each rank cores of its own (`taskset -pc PID`, `--bind-to none`, the container's cpuset)",
+        shape="both",
+        signs=SIGNS["crowded"],
+        prior=DELAYED * SLOWED,
     ),
     Hypothesis(
         "the GPUs or links are busy with something else",
         "look for other processes with `nvidia-smi`; repeat the run alone",
         shape="fraction",
-        caveats="MIG mode",
+        signs=SIGNS["busy"],
+        prior=SLOWED,
     ),
 )

@@ -92,7 +92,7 @@ def terms_by(constants: Constants, system: System, collective: str) -> Terms:
     shares = [system.ranks if option.algorithm == "ring" and schedule.rounds else 1 for option in every]
     fills = [_fill(system, *known, schedule, constants) for known in zip(every, later, strict=True)]
     rates = at([rate(system, collective, option, constants) for option in every])
-    if system.nodes == 1:
+    if system.nodes == 1 or system.channels:
         rates = _slower(rates, at([_lane(system, option, schedule, constants) for option in every]) * chosen.channels)
     return Terms(
         issue=issue(system, chosen.channels, constants),
@@ -149,7 +149,7 @@ def _lane(system: System, option: Option, schedule: Schedule, constants: Constan
 
     LL's packets are seen to wait once for the array, however often it goes around.
     """
-    if not _is_ring_of_a_node(system, option):
+    if not (system.channels or _is_ring_of_a_node(system, option)):
         return np.inf
     work = (schedule.steps(system.ranks) + 1) / system.ranks if schedule.rounds and option.protocol != "ll" else 1.0
     return constants[f"lane_{option.protocol}{place(system)}"] / work
@@ -407,7 +407,8 @@ def _direct_lanes(system: System, messages: int, constants: Constants) -> Floats
     channels = np.clip(nbytes / MOST_PART, share, most)
     if release(system.nccl).p2p_parts:
         channels = np.clip(nbytes // LEAST_PART, 1, channels)
-    return np.asarray(channels * messages * constants[f"lane_direct{place(system)}"], np.float64)
+    channels = np.minimum(channels * messages, system.channels or np.inf)
+    return np.asarray(channels * constants[f"lane_direct{place(system)}"], np.float64)
 
 
 def _direct_terms(system: System, kind: str, constants: Constants) -> Terms:

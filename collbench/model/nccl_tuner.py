@@ -292,7 +292,7 @@ class _Tuner:
             busbw=busbw * 1e9,
             hops=latency.hops,
             overhead=latency.overhead * MICROSECOND,
-            running=channels if in_switch else min(2 * channels, 2 * self.release.max_channels),
+            running=min(channels if in_switch else 2 * channels, self.system.channels or 2 * self.release.max_channels),
             fed=0.0 if in_switch else float(FED[protocol] * each),
         )
 

@@ -108,6 +108,7 @@ class System:
     nvls: bool = True  # whether NCCL may use multicast where there is any (NCCL_NVLS_ENABLE)
     algorithm: str = "auto"  # an Algorithm (NCCL_ALGO)
     protocol: str = "auto"  # a Protocol (NCCL_PROTO)
+    channels: int = 0  # that NCCL may run at most (NCCL_MAX_NCHANNELS); 0: as many as it finds
     flops: float = 0.0  # of a GPU, on 16 bits; 0 here and in the next three: as its product's data sheet says
     flops_fp8: float = 0.0
     memory: float = 0.0  # bytes of a GPU

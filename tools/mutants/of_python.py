@@ -289,12 +289,12 @@ DIAGNOSE = (
             "row.typical > other.seconds for",
         ),
         ("a sum of neighbours for their mean", "(logs[:-2] + logs[2:]) / 2", "(logs[:-2] + logs[2:])"),
-        ("a hypothesis without its prior", "weight += math.log(hypothesis.prior) + (", "weight += ("),
+        ("a hypothesis without its prior", "math.log(hypothesis.prior * max(", "math.log(max("),
         ("many variants weigh more", " - math.log(len(likelihoods))", ""),
         (
             "a constant with the wrong sign",
-            "compared.rows[place].typical - healthy[place]",
-            "healthy[place] - compared.rows[place].typical",
+            "(times - healthy)[small]",
+            "(healthy - times)[small]",
         ),
         (
             "reasons less likely than something else",

@@ -165,8 +165,8 @@ def test_what_was_set_decides_between_reasons() -> None:
     assert {reason.hypothesis.name for reason in plain.reasons} >= set(names)
     assert names[0].startswith("only some of the network cards")
     assert set_so.reasons[0].facts == ("NCCL_IB_HCA=mlx5_0",)
-    assert not HYPOTHESES[0].facts({"NCCL_P2P_DISABLE": "0"}, ())
-    assert HYPOTHESES[0].facts({"NCCL_P2P_DISABLE": "1"}, ()) == ["NCCL_P2P_DISABLE=1"]
+    assert not list(HYPOTHESES[0].evidence([("NCCL_P2P_DISABLE", "0")]))
+    assert dict(HYPOTHESES[0].evidence([("NCCL_P2P_DISABLE", "1")])) == {"NCCL_P2P_DISABLE=1": 1000}
 
 
 @pytest.mark.parametrize("sizes", [1, 2])
