@@ -170,21 +170,20 @@ def test_what_was_set_decides_between_reasons() -> None:
 
 
 @pytest.mark.parametrize("sizes", [1, 2])
-@pytest.mark.parametrize(
-    ("times", "health"),
-    [
-        (1.0, Health.AS_EXPECTED),
-        (26.0, Health.SLOW),
-        (2.0, Health.SLOW),
-        (1.4, Health.UNKNOWN),
-        (0.2, Health.FASTER),
-    ],  # at 8 KiB and 16 KiB, where no link is full
-)
-def test_one_or_two_sizes_are_judged_by_their_bands(sizes: int, times: float, health: Health) -> None:
-    healthy = measured_on(H100, SIZES[10:12])
-    rows = [replace(row, seconds=tuple(times * each for each in row.seconds)) for row in healthy]
-    assert diagnose(rows[:sizes], H100, QUIET).verdict is health
-    assert diagnose([*healthy[: sizes - 1], rows[-1]], H100, QUIET).verdict is health
+def test_one_or_two_sizes_are_judged_by_their_bands(sizes: int) -> None:
+    # At 8 KiB and 16 KiB no link is full.
+    expected = curve(H100, [case(nbytes=nbytes, ranks=8) for nbytes in SIZES[10 : 10 + sizes]])
+    for health, odd in (
+        (Health.AS_EXPECTED, expected[-1].seconds),
+        (Health.UNKNOWN, 1.1 * expected[-1].high),
+        (Health.UNKNOWN, expected[-1].low / 1.1),
+        (Health.SLOW, 1.3 * expected[-1].high),
+        (Health.SLOW, 26 * expected[-1].seconds),
+        (Health.FASTER, expected[-1].low / 1.3),
+    ):
+        seconds = [*(other.seconds for other in expected[:-1]), odd]
+        rows = rows_of(list(zip(SIZES[10:], seconds, strict=False)), "allreduce", 8)
+        assert diagnose(rows, H100, QUIET).verdict is health
 
 
 def test_a_link_that_would_carry_more_than_it_can_refutes_the_system() -> None:
