@@ -21,7 +21,6 @@ class Strategy:
     """One way to train on many ranks."""
 
     name: str
-    summary: str  # one line
     prepare: Callable[[Trainer], Training]  # *Collective*; raises Unsupported where that cannot be
     order: int  # place in tables
     uses: tuple[str, ...] = ()  # implementations of the all-reduce

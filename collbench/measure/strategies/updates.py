@@ -45,11 +45,6 @@ class Update:
     contributions: tuple[Contribution, ...]
     weights: Weights  # after it
 
-    @property
-    def steps(self) -> int:
-        """Return the number of steps of all its contributions."""
-        return sum(contribution.steps for contribution in self.contributions)
-
 
 def check_update(job: Job, ranks: int, update: Update, versions: Mapping[int, Weights]) -> WeightMismatch | None:
     """Return what is wrong with an update, computed anew from the weights of the versions that it names."""
