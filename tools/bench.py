@@ -50,7 +50,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.algorithms import implementations
 from collbench.measure.clocks import Clocks
-from collbench.measure.schedules import Parts, find_schedule
+from collbench.measure.schedules import SCHEDULES, Parts
 from collbench.measure.steps import take_series
 from collbench.platforms import open_platform
 from collbench.platforms.layout import Needs
@@ -65,7 +65,7 @@ sweep = Sweep((allreduce,), (4096,), *types, world.size, ("mpi",), steps=(step,)
 platform, (case,) = open_platform(sweep, Needs(), "cpu", world), sweep.cases()
 operation = implementations()["mpi"].prepare(case.buckets()[0][1], platform)
 parts = Parts(case, platform, platform.compute.products(size), [operation])
-harness = find_schedule("sequential").prepare(parts)
+harness = SCHEDULES["sequential"].prepare(parts)
 chain = Chain(size, world.rank)
 factor, (last, result) = chain.factor, (chain.start, np.empty_like(chain.start))
 

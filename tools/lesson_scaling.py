@@ -118,7 +118,7 @@ def late(folder: Path, what: str, rank: str, name: str) -> str:
         return f"{steps.last_share(place):.0%}"
     if what == "costs":
         return f"{steps.cost(place):.0%}"
-    return format_seconds(straggler_test([steps]).statistics[place].late * steps.median)
+    return format_seconds(straggler_test([steps])[place].late * steps.median)
 
 
 def larger(folder: Path, ranks: str, name: str) -> str:

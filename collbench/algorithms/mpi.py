@@ -227,21 +227,15 @@ def _pending(end: _Ends, division: list[mpi.Call]) -> Pending | None:
     name, arguments = _CALLS[case.collective.name][0], _CALLS[case.collective.name][1](end)
     if len(arguments) >= mpi.MOST_ARGUMENTS:
         return None
-    request, flag = np.zeros(1, np.uint64), np.zeros(1, np.int32)
+    request = np.zeros(1, np.uint64)
     own = (*arguments, request.ctypes.data)
     try:
-        begin = mpi.mpi_call(f"MPI_I{name.removeprefix('MPI_').lower()}", own, end.large)
+        begin = mpi.mpi_call(f"MPI_I{name.removeprefix('MPI_').lower()}", own, end.large, request)
     except Unsupported:
         return None
-    poll = mpi.mpi_call("MPI_Test", (request.ctypes.data, flag.ctypes.data, mpi.statuses()))
-    finish = mpi.mpi_call("MPI_Wait", (request.ctypes.data, mpi.statuses()))
-    begins, polls, finishes = (mpi.Repeated(parts) for parts in ([begin], [poll], [finish, *division]))
-    held = request, flag
-    return Pending(
-        lambda: mpi.succeed(begins(1) if held else 0),
-        lambda: mpi.succeed(polls(1)),
-        lambda: mpi.succeed(finishes(1)),
-    )
+    finish = mpi.mpi_call("MPI_Wait", (request.ctypes.data, mpi.statuses()), held=request)
+    begins, finishes = mpi.Repeated([begin]), mpi.Repeated([finish, *division])
+    return Pending(lambda: mpi.succeed(begins(1)), lambda: mpi.succeed(finishes(1)))
 
 
 def _division(case: Case, platform: Platform, rank: int, receive: int) -> list[mpi.Call]:

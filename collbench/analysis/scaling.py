@@ -1,11 +1,11 @@
-"""How a training step scales: efficiency with intervals, the laws that fit it, a verdict, and what would help.
+"""How a training step scales: efficiency with intervals, the law that fits it, a verdict, and what would help.
 
 Ratios are taken round by round of rows that took turns, so that drift of the machine cancels; an interval is that of
 the median of the rounds.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import NamedTuple
@@ -49,7 +49,9 @@ class Estimate:
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
     def text(self, unit: str = "") -> str:
-        """Return `1.62x (1.58 .. 1.66)`."""
+        """Return `1.62x (1.58 .. 1.66)`; nothing where the number is not known."""
+        if math.isnan(self.value):
+            return ""
         return f"{format_figure(self.value)}{unit}{format_interval(self.low, self.high)}"
 
     @property
@@ -199,84 +201,51 @@ def _point(base: StepRow, row: StepRow) -> Point:
     return Point(row, Estimate(*(share * base.typical / seconds for seconds in (row.typical, high, low))))
 
 
-# Laws.  m is the number of ranks over the fewest of the curve, E the efficiency.  Every law is linear in its parameters
-# once it is written as 1 / E - 1 = f(m) or 1 - E = f(m), so it is fitted by least squares of relative residuals, with
-# no parameter below 0.
+# The law.  m is the number of ranks over the fewest of the curve, E the efficiency.  The law is
+# 1 / E - 1 = a (m - 1) + b m (m - 1), and linear in a and b once that is multiplied by E, so it is fitted by least
+# squares of relative residuals, with neither below 0.
 
 
 @dataclass(frozen=True)
 class Law:
-    """A way in which efficiency may fall with the number of ranks."""
+    """The universal scalability law of a curve: ranks wait for what they share, and talk to all others.
 
-    name: str
-    parameters: tuple[str, ...]
-    columns: Callable[[Floats], Floats]  # of m: shape (points, parameters)
-    inverse: bool  # whether they add up to 1 / E - 1; otherwise to 1 - E
+    Source: N. Gunther, 1993.  Without coherence it is the law of G. Amdahl, 1967: contention is his serial share.
+    """
 
-    def efficiency(self, values: Sequence[float], ranks: Floats) -> Floats:
-        """Return the efficiencies at so many times the fewest ranks."""
-        total: Floats = self.columns(ranks) @ np.asarray(values, np.float64)
-        return 1 / (1 + total) if self.inverse else 1 - total
-
-
-LAWS = (
-    # G. Amdahl, 1967: a share of the work does not get faster.
-    Law("Amdahl", ("serial share",), lambda m: (m - 1)[:, None], True),
-    # J. Gustafson, 1988: a share of a step's time does not grow with the work.
-    Law("Gustafson", ("serial share",), lambda m: ((m - 1) / m)[:, None], False),
-    # N. Gunther, 1993: ranks wait for what they share, and talk to all others.
-    Law("USL", ("contention", "coherence"), lambda m: np.stack([m - 1, m * (m - 1)], axis=1), True),
-)
-
-
-@dataclass(frozen=True)
-class FittedLaw:
-    """A law fitted to a curve."""
-
-    law: Law
-    values: tuple[Estimate, ...]  # of its parameters
+    contention: Estimate  # a
+    coherence: Estimate  # b
     residual: float | None  # relative RMS per degree of freedom; None without any degree of freedom
 
     def efficiency(self, ranks: float) -> float:
         """Return the efficiency at so many times the fewest ranks."""
-        return float(self.law.efficiency([value.value for value in self.values], np.array([ranks]))[0])
+        return 1 / (1 + (ranks - 1) * (self.contention.value + ranks * self.coherence.value))
 
 
-def fit_laws(curve: Curve) -> list[FittedLaw]:
-    """Fit every law that has no more parameters than the curve has points after its first."""
-    return [_fit(law, curve) for law in LAWS if len(law.parameters) <= len(curve.more)]
-
-
-def nearest_law(fitted: Iterable[FittedLaw]) -> FittedLaw | None:
-    """Return the law with the smallest residual, of those that have one."""
-    judged = [law for law in fitted if law.residual is not None]
-    return min(judged, key=lambda law: law.residual or 0.0, default=None)
-
-
-def _fit(law: Law, curve: Curve) -> FittedLaw:
+def fit_law(curve: Curve) -> Law:
+    """Fit the law to a curve; one or two numbers of ranks besides the fewest tell nothing of coherence."""
     ranks = np.array([point.ranks / curve.base.ranks for point in curve.more])
     efficiency = np.array([point.efficiency.value for point in curve.more])
-    values = _least_squares(law, ranks, efficiency)
-    freedom = len(ranks) - len(law.parameters)
-    left = law.efficiency(values, ranks) / efficiency - 1
+    terms: Floats = np.stack([ranks - 1, ranks * (ranks - 1)], axis=1)[:, : 2 if len(ranks) > 2 else 1]
+    values = _least_squares(terms, efficiency)
+    freedom = len(ranks) - max(1, int(np.count_nonzero(values)))  # a parameter that is kept at 0 fits nothing
+    left = 1 / (1 + terms @ values) / efficiency - 1
     residual = float(np.sqrt(np.sum(left**2) / freedom)) if freedom else None
     # The ends of the parameters: by fits to every round, or to both ends of a prediction's band.
     rounds = list(zip(*(point.rounds for point in curve.more), strict=False))
     ends = [[point.efficiency.low for point in curve.more], [point.efficiency.high for point in curve.more]]
-    fits = np.array([_least_squares(law, ranks, np.array(efficiencies)) for efficiencies in rounds or ends])
+    fits = np.array([_least_squares(terms, np.array(efficiencies)) for efficiencies in rounds or ends])
     intervals = [median_interval(column) if rounds else (min(column), max(column)) for column in fits.T.tolist()]
-    estimates = [Estimate(value, *interval) for value, interval in zip(values, intervals, strict=True)]
-    return FittedLaw(law, tuple(estimates), residual)
+    estimates = [Estimate(float(value), *interval) for value, interval in zip(values, intervals, strict=True)]
+    contention, coherence = (*estimates, Estimate(0.0, 0.0, 0.0))[:2]
+    return Law(contention, coherence, residual)
 
 
-def _least_squares(law: Law, ranks: Floats, efficiency: Floats) -> list[float]:
+def _least_squares(terms: Floats, efficiency: Floats) -> Floats:
     from scipy.optimize import nnls
 
-    if law.inverse:  # E (1 + f) = 1
-        matrix, target = efficiency[:, None] * law.columns(ranks), 1 - efficiency
-    else:  # (1 - f) / E = 1
-        matrix, target = law.columns(ranks) / efficiency[:, None], (1 - efficiency) / efficiency
-    return [float(value) for value in nnls(matrix, np.maximum(target, 0.0))[0]]
+    values: Floats = nnls(efficiency[:, None] * terms, np.maximum(1 - efficiency, 0.0))[0]
+    return values
 
 
 # What would help, computed from the parts of a step.
@@ -351,8 +320,8 @@ def judged(efficiency: Estimate, threshold: float) -> str:
 
 
 def verdict(curve: Curve, threshold: float = THRESHOLD) -> list[str]:
-    """Return lines: the verdict on the most ranks, the laws that fit, and what would help where it is not healthy."""
-    said = [_efficiency_line(curve, threshold), _laws_line(curve)]
+    """Return lines: the verdict on the most ranks, the law that fits, and what would help where it is not healthy."""
+    said = [_efficiency_line(curve, threshold), _law_line(curve)]
     if judged(curve.last.efficiency, threshold) == HEALTHY:
         return said
     named = []
@@ -385,19 +354,12 @@ def _efficiency_line(curve: Curve, threshold: float) -> str:
     )
 
 
-def _laws_line(curve: Curve) -> str:
+def _law_line(curve: Curve) -> str:
     if all(curve.speedup(point).value < 1 for point in curve.more):
         return "no law of scaling: more ranks do less a second than one"
-    fitted = fit_laws(curve)
-    nearest = nearest_law(fitted)
-    if not nearest or nearest.residual is None:
-        return f"laws, exact with so few points: {'; '.join(map(_law, fitted))}"
-    others = [f"{fit.law.name} {fit.residual:.1%}" for fit in fitted if fit.residual is not None and fit is not nearest]
-    return f"nearest law: {_law(nearest)}, off by {nearest.residual:.1%}" + (
-        f" ({', '.join(others)})" if others else ""
-    )
-
-
-def _law(fit: FittedLaw) -> str:
-    pairs = zip(fit.law.parameters, fit.values, strict=True)
-    return f"{fit.law.name}, {', '.join(f'{name} {value.text()}' for name, value in pairs)}"
+    law = fit_law(curve)
+    off = "exact with so few points" if law.residual is None else f"off by {law.residual:.1%}"
+    if law.coherence.high > 0:
+        parameters = f"contention {law.contention.text()}, coherence {law.coherence.text()}"
+        return f"universal scalability law: {parameters}, {off}"
+    return f"Amdahl's law: serial share {law.contention.text()}, {off}"

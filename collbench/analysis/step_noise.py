@@ -1,4 +1,4 @@
-"""The noise of step times: correlation, percentiles far out, and what the slowest of more ranks would take."""
+"""The noise of step times: percentiles far out, and what the slowest of more ranks would take."""
 
 from dataclasses import dataclass
 
@@ -6,10 +6,9 @@ import numpy as np
 
 from collbench.analysis.bootstrap import autocorrelation_time, block_count
 from collbench.analysis.scaling import Estimate
-from collbench.analysis.stragglers import Floats, StepArrays
+from collbench.analysis.stragglers import Floats
 
 PERCENTS = (50.0, 99.0, 99.9)
-_CLIPPED = 6.0  # standard deviations from the median, beyond which a step is clipped
 _TAIL_ERROR = 0.05  # of the interval of a percentile
 _UNCORRELATED = 0.05  # a correlation that counts as none
 _CHANCE = 2.0  # events that follow each other as closely as others by chance
@@ -17,24 +16,6 @@ _DRAWS = 400  # of blocks of samples, for the interval of an expected maximum
 _ENOUGH = 3.0  # times as many samples as ranks: with fewer the largest sample decides
 _LEVELS = 400  # of all samples in order, and as many again towards the largest
 _MAXIMUM_SEED = 20251
-
-
-def autocorrelation(steps: StepArrays, lags: int) -> list[float]:
-    """Return the autocorrelation of step times from lag 0 to *lags*, over all series; NaN where they do not vary."""
-    parts = [_clipped(steps.seconds[series]) for series in steps.slices]
-    power = sum(float(part @ part) for part in parts)
-    if not power:
-        return [float("nan")] * (lags + 1)
-    return [sum(float(part[: len(part) - lag] @ part[lag:]) for part in parts) / power for lag in range(lags + 1)]
-
-
-def _clipped(seconds: Floats) -> Floats:
-    """Return seconds less their median, with outliers clipped so that no single step decides, and then centred."""
-    apart = seconds - np.median(seconds)
-    spread = 1.4826 * np.median(np.abs(apart)) or float(apart.std())
-    clipped = np.clip(apart, -_CLIPPED * spread, _CLIPPED * spread)
-    centred: Floats = clipped - clipped.mean()
-    return centred
 
 
 # Percentiles.

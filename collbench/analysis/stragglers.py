@@ -213,25 +213,7 @@ class RankStatistics:
         return Finding.CLEAR if high < NOTABLE else Finding.UNCLEAR
 
 
-@dataclass(frozen=True)
-class StragglerTest:
-    """The findings on all ranks of a run."""
-
-    statistics: tuple[RankStatistics, ...]
-
-    def ranks(self, finding: Finding) -> list[int]:
-        """Return the ranks with that finding."""
-        return [rank.rank for rank in self.statistics if rank.finding is finding]
-
-    @property
-    def finding(self) -> Finding:
-        """Return LATE if any rank is late, CLEAR if every rank is clear."""
-        found = [rank.finding for rank in self.statistics]
-        gravest_first = Finding.LATE, Finding.OFTEN, Finding.UNCLEAR
-        return next((finding for finding in gravest_first if finding in found), Finding.CLEAR)
-
-
-def straggler_test(rows: Sequence[StepArrays]) -> StragglerTest:
+def straggler_test(rows: Sequence[StepArrays]) -> list[RankStatistics]:
     """Judge every rank by the rows of all implementations of a run, which computed the same work in turn.
 
     A rank that only one implementation lets go later than the others is not late in most stretches.
@@ -249,7 +231,7 @@ def straggler_test(rows: Sequence[StepArrays]) -> StragglerTest:
             by_series += [float(np.median(late[series])) for series in steps.slices]
             costs += [_excess_cost(steps, rank, series) for series in steps.slices]
         found.append(RankStatistics(rank, ranks, tuple(by_stretch), tuple(by_series), tuple(costs)))
-    return StragglerTest(tuple(found))
+    return found
 
 
 def _excess_cost(steps: StepArrays, rank: int, series: slice) -> float:
@@ -278,7 +260,7 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     found = straggler_test(rows)
     median = float(np.median([steps.median for steps in rows]))
     late = []
-    for one in found.statistics:
+    for one in found:
         if one.finding in (Finding.LATE, Finding.OFTEN):
             last = np.mean([steps.last_share(one.rank) for steps in rows])
             cost = np.mean([steps.cost(one.rank) for steps in rows])
@@ -289,7 +271,7 @@ def verdicts(results: Iterable[Result]) -> list[str]:
             )
     if late:
         return ["; ".join(late)]
-    unclear = [rank for rank in found.statistics if rank.finding is Finding.UNCLEAR]
+    unclear = [rank for rank in found if rank.finding is Finding.UNCLEAR]
     if not unclear:
         return [_no_straggler(rows)]
     worst = max(unclear, key=lambda rank: rank.late)
@@ -309,7 +291,7 @@ def _no_straggler(rows: Sequence[StepArrays]) -> str:
 
 def costliest(steps: StepArrays) -> list[RankStatistics]:
     """Return the ranks of a row, those that cost the others most first, judged by this row alone."""
-    return sorted(straggler_test([steps]).statistics, key=lambda rank: steps.cost(rank.rank), reverse=True)
+    return sorted(straggler_test([steps]), key=lambda rank: steps.cost(rank.rank), reverse=True)
 
 
 def late_by(statistics: RankStatistics, median: float) -> str:

@@ -5,7 +5,7 @@ import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 from collbench.algorithms import choose, implementations, needs
@@ -24,7 +24,7 @@ from collbench.cli.running import modelled_session
 from collbench.errors import PlatformError, UsageError
 from collbench.host.launcher import launched
 from collbench.measure import strategies
-from collbench.measure.calibration import Work, calibrated
+from collbench.measure.calibration import Work, calibrated, products_for, seconds_of_a_product
 from collbench.measure.predicted import PredictedSteps
 from collbench.measure.session import Session
 from collbench.measure.step_runs import MODES, Scaling, overlap_run, overlap_steps, scaling_run
@@ -64,8 +64,8 @@ def scale_session(options: Options) -> Session:
         # One rank alone costs nothing here, and is what all others are compared with.
         counts = tuple(dict.fromkeys((1, *parse_ranks(given or f"1..{most}"))))
         sweep = _described_sweep(options, system, counts[-1])
-        scaling = Scaling(replace(sweep, steps=(_described_step(options),)), counts, modes)
-        run = PredictedSteps(system, scaling.sweep, options["noise"] / 100, scaling)
+        scaling = Scaling(sweep, counts, modes)
+        run = PredictedSteps(system, scaling.sweep, options["noise"] / 100, chain.from_iterable(scaling.cases()))
         folder = options["out"] or default_folder(sweep, f"scale-{folder_name(system, counts[-1])}")
         return modelled_session(run, scaling.sweep, folder)
     counts = parse_ranks(given or "1,2")
@@ -83,10 +83,11 @@ def overlap_session(options: Options) -> Session:
     refuse_launcher("step overlap")
     ranks = options["ranks"]
     if system := _described(options["on"]):
-        step = _described_step(options)
         sweep = _described_sweep(options, system, _two_or_more(system.ranks if ranks is None else ranks))
         sizes = parse_buckets(options["buckets"], sweep.sizes[0])
         parse_ctas(options["ctas"], ())
+        step = sweep.steps[0]
+        assert step
         sweep = replace(sweep, steps=overlap_steps(step, system.platform, sizes))
         run = PredictedSteps(system, sweep, options["noise"] / 100)
         folder = options["out"] or default_folder(sweep, f"overlap-{folder_name(system, sweep.ranks)}")
@@ -143,7 +144,7 @@ def strategies_session(options: Options, joined: tuple[int, int] | None) -> Sess
             raise UsageError(f"--{name} {options[name]} is not possible; give a number above 0")
     fields = {name: options[name] for name in ("steps", "every", "staleness", "group", "rate")}
     job = Job(**fields, target=options["target"] or 0.0)
-    on = _trained_on(options["on"], names, joined)
+    on = _trained_on(options["on"], joined)
     request = sweep_request({**options, "on": on}, impl="ladder", minbytes=job.nbytes, maxbytes=job.nbytes, starts=1)
     platform, sweep = measured_sweep(request, joined)
     job = replace(job, slow=parse_slow(options["slow_rank"], sweep.ranks, SLOW_TRAINER))
@@ -158,22 +159,21 @@ def strategies_session(options: Options, joined: tuple[int, int] | None) -> Sess
     return Session(platform, sweep, joined, options["out"] or new_folder(["strategies"], socket.gethostname()))
 
 
-def _trained_on(on: str, names: Sequence[str], joined: tuple[int, int] | None) -> str:
-    """Return where to train: `auto` is the first platform on which a strategy runs, and stderr says what is left aside.
+def _trained_on(on: str, joined: tuple[int, int] | None) -> str:
+    """Return where to train; of `auto`, stderr says what is left aside.
 
-    UsageError where no strategy runs on the platform that was given.
+    UsageError where strategies do not run on the platform that was given.
     """
-    trains = {platform for name in names for platform in strategies.strategies()[name].platforms}
-    first = next(name for name in platforms() if name in trains)
+    trains = strategies.PLATFORM
+    if on in platforms() and on != trains:
+        raise UsageError(f"--on {on}: the job is computed by NumPy, on {trains} alone; use --on {trains}")
     if on != "auto":
-        if on in platforms() and on not in trains:
-            raise UsageError(f"--on {on}: the job is computed by NumPy, on {first} alone; use --on {first}")
         return on
-    before = takewhile(lambda name: name != first, platforms())
+    before = takewhile(lambda name: name != trains, platforms())
     passed = [name for name in before if find_platform(name).installed()] if is_leader(joined) else []
     if passed:
-        say(f"collbench: the job is computed by NumPy, so this is the {first}, and no {' or '.join(passed)} is used")
-    return first
+        say(f"collbench: the job is computed by NumPy, so this is the {trains}, and no {' or '.join(passed)} is used")
+    return trains
 
 
 # What several of them share.
@@ -209,7 +209,8 @@ def _measured_step(options: Options, platform: str, ranks: int) -> Step:
     work, slow = parse_work(options["compute"] or "10ms"), parse_slow(options["slow_rank"], ranks)
     size = options["matrix"] or find_platform(platform).matrix
     with announced_if_slow(TRIAL):
-        return Step(work.products(platform, size), size, slow=slow)
+        seconds = {} if work.flops else {size: seconds_of_a_product(platform, size)}
+    return replace(products_for(work, seconds, [size]), slow=slow)
 
 
 def _described(on: str) -> System | None:
@@ -217,8 +218,8 @@ def _described(on: str) -> System | None:
     return find_system(on, ("auto", *platforms())) if on not in ("auto", *platforms()) else None
 
 
-def _described_step(options: Options) -> Step:
-    """Return the step of a rank on a described system; UsageError for what cannot be predicted there."""
+def _described_sweep(options: Options, system: System, ranks: int) -> Sweep:
+    """Return the sweep of a step on a described system; UsageError for what cannot be predicted there."""
     work = parse_work(options["compute"] or "100ms")
     if work.flops:
         raise UsageError(
@@ -227,11 +228,8 @@ def _described_step(options: Options) -> Step:
         )
     if options["slow_rank"]:
         raise UsageError("--slow-rank goes with ranks that are measured; on a described system leave it out")
-    return Step(0, 0, seconds=work.seconds)
-
-
-def _described_sweep(options: Options, system: System, ranks: int) -> Sweep:
-    return _request(options, "1G").on_ranks(ranks, choose(options["impl"] or "nccl", system.platform), 0)
+    sweep = _request(options, "1G").on_ranks(ranks, choose(options["impl"] or "nccl", system.platform), 0)
+    return replace(sweep, steps=(Step(0, 0, seconds=work.seconds),))
 
 
 def parse_work(text: str) -> Work:

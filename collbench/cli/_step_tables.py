@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collbench.analysis import step_noise
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import Estimate, curves, find_point
 from collbench.analysis.step_noise import PERCENTS, expected_maximum, tail
@@ -116,16 +115,11 @@ def _overlap_row(result: Result, results: Sequence[Result]) -> str:
         step=format_seconds(result.typical),
         interval=_half_width(result),
         exposed=signed(overlap.exposed.value if overlap else result.exposed()),
-        hidden=_estimate(overlap.hidden.times(100), "%") if overlap else "",
-        computing=_estimate(overlap.slowdown, "x") if overlap else "",
-        gain=_estimate(overlap.gain, "x") if overlap else "",
+        hidden=overlap.hidden.times(100).text("%") if overlap else "",
+        computing=overlap.slowdown.text("x") if overlap else "",
+        gain=overlap.gain.text("x") if overlap else "",
         check=_check(result),
     )
-
-
-def _estimate(estimate: Estimate, unit: str) -> str:
-    """Return an estimate as text; empty where it is not known."""
-    return estimate.text(unit) if math.isfinite(estimate.value) else ""
 
 
 def _overlap_title(result: Result) -> str:
@@ -226,7 +220,6 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
         yield f"  ... and {len(found) - _SHOWN} ranks that cost less"
     tails = {percent: tail(steps.seconds, percent) for percent in PERCENTS}
     yield f"  steps: {'; '.join(_percentile(percent, known) for percent, known in tails.items() if known)}"
-    yield f"  noise: correlation of a step with the next {step_noise.autocorrelation(steps, 1)[1]:+.2f}"
     yield from _more_ranks(result, steps)
 
 

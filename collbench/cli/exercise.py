@@ -57,7 +57,8 @@ def start(number: str, folder: Path | None) -> None:
     place = records.start(exercise, folder)
     click.echo(f"Exercise {exercise.number}, {exercise.title}: read {place}/README.md")
     click.echo(f"fill the hole in:  {place}/{exercise.kernel}.cu")
-    click.echo(f"have it judged:    collbench exercise check {_word(exercise, place)}")
+    which = exercise.number if place == Path(records.default(exercise)) else place
+    click.echo(f"have it judged:    collbench exercise check {which}")
 
 
 @command.command(
@@ -71,7 +72,8 @@ def check(which: str | None, time: bool) -> int:
     click.echo(f"Exercise {exercise.number}, {exercise.title}: {folder / exercise.kernel}.cu")
     verdict = judge.judge(exercise, folder)
     if verdict.passed:
-        click.echo(_style(f"right with {format_list(exercise.ranks)} ranks", "green") + _looked(verdict.notes))
+        no_races = "" if verdict.notes else ", and no races"  # the notes say what was not looked at
+        click.echo(_style(f"right with {format_list(exercise.ranks)} ranks", "green") + no_races)
         if time or exercise.beats:
             click.echo("timing ...", err=True)
             verdict = judge.timed(exercise, folder)
@@ -110,14 +112,6 @@ def _chosen(which: str | None) -> tuple[Exercise, Path]:
         if records.within(place) is exercise:
             return exercise, place
     raise UsageError(f"exercise {exercise.number} is not started here: collbench exercise start {exercise.number}")
-
-
-def _word(exercise: Exercise, place: Path) -> str:
-    return str(exercise.number) if place == Path(records.default(exercise)) else str(place)
-
-
-def _looked(notes: tuple[str, ...]) -> str:
-    return "" if notes else ", and no races"
 
 
 def _print_times(exercise: Exercise, verdict: "Verdict") -> None:

@@ -36,17 +36,14 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-def _implementations(default: str) -> click.Option:
-    return option("--impl", f"Implementations; default: {default}.", metavar="NAME[,NAME]")
-
-
-def _compute(default: str) -> click.Option:
-    words = f"What a rank computes in a step, such as 10ms or 2GFLOP; default: {default}."
-    return option("--compute", words, metavar="TIME|FLOP")
-
-
-def _gradients(default: str) -> click.Option:
-    return option("-b --gradients", f"Bytes to communicate in a step; default: {default}.", metavar="SIZE")
+def _work(names: str, compute: str, gradients: str) -> list[click.Option]:
+    """Return the options for what a step is made of, whose help says these defaults."""
+    computing = f"What a rank computes in a step, such as 10ms or 2GFLOP; default: {compute}."
+    return [
+        option("--impl", f"Implementations; default: {names}.", metavar="NAME[,NAME]"),
+        option("--compute", computing, metavar="TIME|FLOP"),
+        option("-b --gradients", f"Bytes to communicate in a step; default: {gradients}.", metavar="SIZE"),
+    ]
 
 
 def _slow_rank(factor: int) -> click.Option:
@@ -54,11 +51,7 @@ def _slow_rank(factor: int) -> click.Option:
     return option("--slow-rank", words, multiple=True, metavar="R[:FACTOR]", show_default=False)
 
 
-def _number(name: str, default: int, most: int, words: str, metavar: str | None = None, least: int = 1) -> click.Option:
-    return option(name, words, type=click.IntRange(least, most), default=default, metavar=metavar)
-
-
-_MOST_SEEDS, _MOST_STEPS = 1000, 10_000  # of training
+_SEEDS, _STEPS, _AHEAD = click.IntRange(1, 1000), click.IntRange(1, 10_000), click.IntRange(0, 10_000)  # of training
 _MATRIX = option(
     "--matrix", "Of the products; default: 256 on a CPU, 4096 on a GPU.", type=click.IntRange(1, 2**15), metavar="ROWS"
 )
@@ -78,9 +71,7 @@ _SCALE = [
         type=click.Choice(["weak", "strong", "both"]),
         default="weak",
     ),
-    _implementations("the library and auto"),
-    _compute("10ms, predicted 100ms"),
-    _gradients("4M, predicted 1G"),
+    *_work("the library and auto", "10ms, predicted 100ms", "4M, predicted 1G"),
     _MATRIX,
     _slow_rank(2),
     option("--threshold", "Efficiency in per cent that counts as healthy.", type=_PER_CENT, default=75.0),
@@ -91,9 +82,7 @@ _SCALE = [
 _OVERLAP = [
     ANYWHERE,
     *shared("ranks"),
-    _implementations("the library and auto"),
-    _compute("10ms, predicted 100ms"),
-    _gradients("8M, predicted 1G"),
+    *_work("the library and auto", "10ms, predicted 100ms", "8M, predicted 1G"),
     option("--buckets", "Sizes to hand over at once; default: a 16th, a 4th, all.", metavar="SIZE[,SIZE]"),
     option("--ctas", "On GPUs: CTAs for NCCL to use at most, besides as many as it likes.", metavar="N[,N]"),
     _MATRIX,
@@ -106,9 +95,7 @@ _STRAGGLERS = [
     *shared("op"),
     HERE,
     *shared("ranks"),
-    _implementations("the library, and what should be the fastest of the others (auto)"),
-    _compute("1ms"),
-    _gradients("64K"),
+    *_work("the library, and what should be the fastest of the others (auto)", "1ms", "64K"),
     option("--steps", "Steps of each implementation; default: 4000.", type=int, metavar="N"),
     _slow_rank(2),
     *shared("datatype", "timeout", "rendezvous", "spin", "bind", budget=20.0),
@@ -119,18 +106,17 @@ _STRATEGIES = [
     HERE,
     *shared("ranks"),
     _slow_rank(4),
-    _number("--seeds", 8, _MOST_SEEDS, "Runs of every strategy, each from other first weights."),
-    _number("--steps", 120, _MOST_STEPS, "Steps of a rank, if all make as many."),
-    _number("--every", 8, _MOST_STEPS, "local-sgd: steps between two averages.", "K"),
-    _number(
+    option("--seeds", "Runs of every strategy, each from other first weights.", type=_SEEDS, default=8),
+    option("--steps", "Steps of a rank, if all make as many.", type=_STEPS, default=120),
+    option("--every", "local-sgd: steps between two averages.", type=_STEPS, default=8, metavar="K"),
+    option(
         "--staleness",
-        256,
-        _MOST_STEPS,
         "asynchronous: steps that a rank may be ahead of the slowest; 0: synchronous.",
-        "S",
-        least=0,
+        type=_AHEAD,
+        default=256,
+        metavar="S",
     ),
-    _number("--group", 2, _MOST_STEPS, "hierarchical: ranks of a group.", "G"),
+    option("--group", "hierarchical: ranks of a group.", type=_STEPS, default=2, metavar="G"),
     option("--rate", "Learning rate, for the mean of all ranks' gradients.", type=float, default=0.4),
     option("--target", "Loss to reach; default: the lowest that all get to.", type=float),
     *shared("timeout", "rendezvous", "spin", "bind"),

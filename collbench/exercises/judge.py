@@ -21,7 +21,7 @@ from collbench.analysis.crossover import Advantage
 from collbench.errors import PlatformError, SourceError
 from collbench.exercises import races
 from collbench.exercises.findings import Findings, Source, words
-from collbench.exercises.races import BARRIER, PACKETS, RECEIVE, START, USER_KERNEL, Run, UserKernel
+from collbench.exercises.races import BARRIER, PACKETS, RECEIVE, START, USER_KERNEL, Run
 from collbench.exercises.records import LIBRARY, Exercise
 from collbench.results import Outcome, Result
 from collbench.results.base import Timed
@@ -66,15 +66,14 @@ def judge(exercise: Exercise, folder: Path) -> Verdict:
         PlatformError: There is no compiler here.
 
     """
-    file, record = folder / f"{exercise.kernel}.cu", exercise.record
+    file = folder / f"{exercise.kernel}.cu"
     try:
         source = Source(file.name, file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"{file} cannot be read: {getattr(error, 'strerror', error)}") from None
     prefix, detector = _launcher()
-    kernel = UserKernel(file, exercise.kernel, record.collectives[0], record.arguments, record.in_place)
     try:
-        binary = races.build_user_kernel(kernel, detector)
+        binary = races.build_user_kernel(file, exercise.kernel, exercise.record, detector)
     except ValueError as error:
         return _unbuilt(exercise, source, str(error))
     notes = () if detector else (words()["show"]["blind"],)

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from collbench.algorithms.records import Record
 from collbench.algorithms.ring_ll import slots
 from collbench.errors import PlatformError
 from collbench.host.cache import kept
@@ -28,12 +29,6 @@ START, BARRIER, PACKETS, RECEIVE = 1, 2, 3, 4
 
 NARROW = "narrow"
 """In a program of its own: whole warps take part, and threads are slow here."""
-OTHERS = tuple(
-    f"{ring}-{collective}"
-    for ring in ("ring-flags", "ring-pipelined")
-    for collective in ("broadcast", "allgather", "reducescatter")
-)
-"""What rings do besides the all-reduce."""
 _PARTS = {  # what of the harness a kernel needs, by the start of its name; the first that fits
     "ring-flags": "RING",
     "ring-pipelined": "PIPELINED",
@@ -112,28 +107,13 @@ class Run:
     def parts(self) -> tuple[str, ...]:
         """Return the parts of the harness that these kernels need."""
         found = {next(part for start, part in _PARTS.items() if name.startswith(start)) for name in self.kernels}
-        return tuple(sorted(found | ({_OTHERS} if set(OTHERS) & set(self.kernels) else set())))
-
-
-@dataclass(frozen=True)
-class UserKernel:
-    """A kernel that a user wrote, which runs under the name USER_KERNEL."""
-
-    file: Path
-    entry: str
-    collective: str
-    arguments: tuple[str, ...]  # behind the world: count, chunk, root, fifo
-    in_place: bool = True
-
-    def options(self) -> tuple[str, ...]:
-        """Return the compiler's options that bring the kernel into the harness."""
-        arguments = "".join(f", call.{name}" for name in self.arguments)
-        names = {"USER_KERNEL": f'"{self.file.name}"', "USER_ENTRY": self.entry, "USER_ARGUMENTS": arguments}
-        names |= {"USER_COLLECTIVE": self.collective.upper(), "USER_IN_PLACE": str(int(self.in_place))}
-        return tuple(f"-D{name}={value}" for name, value in names.items())
+        if any(name.startswith("ring-") and name not in _PARTS for name in self.kernels):
+            found.add(_OTHERS)
+        return tuple(sorted(found))
 
 
 USER_KERNEL = "user-kernel"
+"""The name under which a kernel that a user wrote runs."""
 
 
 @dataclass(frozen=True)
@@ -218,10 +198,14 @@ def build(parts: tuple[str, ...], changes: tuple[Change, ...] = (), options: tup
     return _program(changed((*_MORE_STALLS, *changes)), (*defines, *_DETECTOR))
 
 
-def build_user_kernel(kernel: UserKernel, detector: bool = True) -> Path:
+def build_user_kernel(file: Path, entry: str, record: Record, detector: bool = True) -> Path:
     """Return the program with a user's kernel; ValueError with the compiler's words if that is no C++."""
-    texts = {**changed(_MORE_STALLS), kernel.file.name: kernel.file.read_text(encoding="utf-8")}
-    return _program(texts, (*kernel.options(), *(_DETECTOR if detector else ())))
+    arguments = "".join(f", call.{name}" for name in record.arguments)
+    names = {"USER_KERNEL": f'"{file.name}"', "USER_ENTRY": entry, "USER_ARGUMENTS": arguments}
+    names |= {"USER_COLLECTIVE": record.collectives[0].upper(), "USER_IN_PLACE": str(int(record.in_place))}
+    options = tuple(f"-D{name}={value}" for name, value in names.items())
+    texts = {**changed(_MORE_STALLS), file.name: file.read_text(encoding="utf-8")}
+    return _program(texts, (*options, *(_DETECTOR if detector else ())))
 
 
 def _program(texts: Mapping[str, str], options: tuple[str, ...]) -> Path:

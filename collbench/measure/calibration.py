@@ -1,21 +1,20 @@
 """How many matrix products make a step of so many seconds or operations: measured, alone or by all ranks at once.
 
-`Work.products` measures on one rank that has the machine to itself: the number is then the same on any number of ranks,
-so that what neighbours cost shows in the times.  `calibrated` measures on all ranks of a run at once, so that a step
+`seconds_of_a_product` is of one rank that has the machine to itself: a step is then the same on any number of ranks, so
+that what neighbours cost shows in the times.  `calibrated` measures on all ranks of a run at once, so that a step
 lasts as long as was asked for on these ranks, also under an outside launcher.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
 from collbench.algorithms import implementations, is_library
-from collbench.cases import COMPUTE, Sampling, Step, Sweep, flops_of
+from collbench.cases import COMPUTE, SEQUENTIAL, Sampling, Step, Sweep, flops_of
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.errors import PlatformError
 from collbench.measure.session import Session
-from collbench.measure.supervisor import Supervisor
 from collbench.results.collectives import Failed
 from collbench.results.steps import Series, StepTimes
 from collbench.stats import percentile
@@ -26,8 +25,6 @@ SIZES = (32, 64, 128, 256, 512, 1024, 2048)
 # Products of a step, if it is long enough: that many times as much in one rank then comes out to a twentieth.
 LEAST = 20
 
-_TRIED = 16  # products of a trial step of one rank
-_ALONE = Sampling(budget=0.3)
 _SAMPLES, _SERIES, _PRODUCTS = 5, 0.01, 4  # of a size, with series of so many seconds and steps of so many products
 
 
@@ -37,17 +34,6 @@ class Work:
 
     seconds: float = 0.0
     flops: float = 0.0
-
-    def products(self, platform: str, size: int) -> int:
-        """Return so many products of square matrices of that many rows; at least one.
-
-        Raises:
-            PlatformError: No rank can be had to measure on.
-
-        """
-        if self.flops:
-            return max(1, round(self.flops / flops_of(1, size)))
-        return max(1, round(self.seconds / seconds_of_a_product(platform, size)))
 
 
 def seconds_of_a_product(platform: str, size: int) -> float:
@@ -65,21 +51,13 @@ def seconds_of_a_product(platform: str, size: int) -> float:
         redops=(REDUCTIONS["sum"],),
         ranks=1,
         implementations=tuple(names[:1]),
-        sampling=_ALONE,
-        steps=(Step(_TRIED, size, COMPUTE),),
     )
-    reason = ""
-    with Supervisor(platform, sweep) as ranks:
-        for result in ranks.run():
-            if isinstance(result, StepTimes) and result.right:
-                return result.percentile(50) / _TRIED
-            reason = f": {result.reason or result.wrong}"
-    raise PlatformError(f"matrix products of {size} x {size} could not be timed{reason}; try another --matrix")
+    return seconds_of_products(Work(), platform, sweep, None, (size,))[size]
 
 
-def products_for(work: Work, seconds: Mapping[int, float]) -> Step:
+def products_for(work: Work, seconds: Mapping[int, float], sizes: Sequence[int] = SIZES) -> Step:
     """Return the step, of matrices as large as leaves LEAST products; `seconds` of a product by size."""
-    costs = {size: flops_of(1, size) for size in SIZES} if work.flops else seconds
+    costs = {size: flops_of(1, size) for size in sizes} if work.flops else seconds
     amount = work.flops or work.seconds
     fitting = [size for size, cost in costs.items() if LEAST * cost <= amount]
     size = max(fitting, default=min(costs))
@@ -96,15 +74,18 @@ def calibrated(work: Work, platform: str, sweep: Sweep, launched: tuple[int, int
     return products_for(work, {} if work.flops else seconds_of_products(work, platform, sweep, launched))
 
 
-def seconds_of_products(work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None) -> dict[int, float]:
+def seconds_of_products(
+    work: Work, platform: str, sweep: Sweep, launched: tuple[int, int] | None, sizes: Sequence[int] = SIZES
+) -> dict[int, float]:
     """Return the seconds of a product by size, up to sizes of which a step has no room for LEAST."""
     names = sorted(sweep.implementations, key=is_library)[-1:]
+    schedule = SEQUENTIAL if sweep.ranks > 1 else COMPUTE
     trials = replace(
         sweep,
         sizes=sweep.sizes[:1],
         implementations=tuple(names),
         sampling=Sampling(iters=_SAMPLES, region=_SERIES, timeout=sweep.sampling.timeout),
-        steps=tuple(Step(_PRODUCTS, size) for size in SIZES),
+        steps=tuple(Step(_PRODUCTS, size, schedule) for size in sizes),
     )
     seconds: dict[int, float] = {}
     reason = "no implementation carried a step out"

@@ -1,6 +1,6 @@
 """Runs that nobody carries out: a model says what each case, or each step, should take on a described system."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Self
@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 
 from collbench.algorithms import implementations
-from collbench.cases import COMPUTE, Case, Sweep
+from collbench.cases import Case, Sweep
 from collbench.errors import Unsupported
 from collbench.measure.protocol import WorkerHello
-from collbench.measure.step_runs import Scaling
+from collbench.measure.step_runs import communicators
 from collbench.model.predict import network_curve
 from collbench.model.steps import on_ranks, step_time
 from collbench.results import Result
@@ -72,12 +72,14 @@ def _curve(system: System, cases: Sequence[Case], name: str, what_ifs: tuple[str
 
 
 class PredictedSteps(Predicted):
-    """The steps of a sweep, or of a scaling, on as much of a described system."""
+    """The steps of a sweep, or in these cases by what the sweep names, on as much of a described system."""
 
-    def __init__(self, system: System, sweep: Sweep, noise: float, scaling: Scaling | None = None) -> None:
-        results = [
-            _step(system, case, name, noise) for case, name in (_scaled_rows(scaling) if scaling else _rows(sweep))
-        ]
+    def __init__(self, system: System, sweep: Sweep, noise: float, cases: Iterable[Case] = ()) -> None:
+        results = []
+        for case in cases or sweep.cases():
+            assert case.step
+            for name in communicators(case.step, sweep.implementations):
+                results.append(_step(system, case, name, noise))
         super().__init__(topology_record(on_ranks(system, sweep.ranks)), results)
 
 
@@ -88,21 +90,6 @@ def _step(system: System, case: Case, name: str, noise: float) -> Result:
         return step_time(system, case, name, noise)
     except Unsupported as error:
         return Skipped(case, name, NAME, str(error))
-
-
-def _rows(sweep: Sweep) -> Iterator[tuple[Case, str]]:
-    for case in sweep.cases():
-        alone = case.step and case.step.schedule == COMPUTE
-        for name in sweep.implementations[:1] if alone else sweep.implementations:
-            yield case, name
-
-
-def _scaled_rows(scaling: Scaling) -> Iterator[tuple[Case, str]]:
-    for mode in scaling.modes:
-        for cases in scaling.cases(mode):
-            for case in cases:
-                for name in scaling.sweep_of(case.ranks).implementations:
-                    yield case, name
 
 
 def topology_record(system: System, what_ifs: tuple[str, ...] = ()) -> dict[str, Any]:

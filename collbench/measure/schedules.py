@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 
 from collbench.algorithms import Implementation
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Case
-from collbench.errors import Unsupported, unknown
-from collbench.platforms.interface import Pending, Platform, Prepared
+from collbench.errors import Unsupported
+from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.processes import usable_cores
 from collbench.platforms.products import Moment, Products
 from collbench.results.steps import COMMUNICATED, COMPUTED
@@ -53,7 +53,6 @@ class Schedule:
     """One way to carry out a step."""
 
     name: str
-    summary: str  # one line
     prepare: Callable[[Parts], RunStep]  # raises Unsupported where that cannot be
     platforms: tuple[str, ...] = ("gpu", "cpu")
     communicates: bool = True
@@ -98,6 +97,7 @@ def _computer(parts: Parts) -> Callable[[int, int, int, Recorder | None], Moment
 
 
 def _communicate(parts: Parts) -> RunStep:
+    """Communicate, and compute nothing."""
     send, buckets = _sender(parts), range(len(parts.operations))
 
     def step(recorder: Recorder | None) -> Moments:
@@ -110,6 +110,7 @@ def _communicate(parts: Parts) -> RunStep:
 
 
 def _compute(parts: Parts) -> RunStep:
+    """Compute, and communicate nothing."""
     compute = _computer(parts)
     work = [(rank, sum(counts)) for rank, counts in parts.shares]
 
@@ -140,6 +141,7 @@ def _in_order(parts: Parts, work: Sequence[Sequence[tuple[int, int]]]) -> RunSte
 
 
 def _sequential(parts: Parts) -> RunStep:
+    """Compute everything, then communicate."""
     everything = [(rank, sum(counts)) for rank, counts in parts.shares]
     step = _in_order(parts, [everything, *([] for _ in parts.operations[1:])])
     return step if parts.platform.compute.queued else _sequential_at_once(parts, step)
@@ -176,21 +178,10 @@ def _stream(parts: Parts) -> RunStep:
     return _in_order(parts, work)
 
 
-def _compute_meanwhile(products: Products, rank: int, count: int, polled: Sequence[Pending]) -> None:
-    if not polled:
-        products.enqueue(rank, count)
-        return
-    for _ in range(count):
-        products.enqueue(rank, 1)
-        for operation in polled:
-            operation.poll()
-
-
-def _begin_and_finish(parts: Parts, polled: bool) -> RunStep:
+def _begin_and_finish(parts: Parts) -> RunStep:
     """Begin a bucket by MPI's non-blocking collectives once it is computed, and finish all at the end of the step.
 
-    A library without a thread of its own goes on with them only while it is called: if *polled*, it is asked between
-    two products whether it is done.
+    A library without a thread of its own goes on with them only while it is called.
     """
     pending = [operation.pending for operation in parts.operations if operation.pending]
     if len(pending) < len(parts.operations):
@@ -202,7 +193,7 @@ def _begin_and_finish(parts: Parts, polled: bool) -> RunStep:
         sent = []
         for bucket, operation in enumerate(pending):
             start = products.moment(rank)
-            _compute_meanwhile(products, rank, shares[bucket], pending[:bucket] if polled else ())
+            products.enqueue(rank, shares[bucket])
             sent.append(products.moment(rank))
             if recorder is not None:
                 recorder.append((rank, COMPUTED, bucket, start, sent[-1]))
@@ -270,17 +261,13 @@ def _cores_shared(ranks: int) -> str:
 
 
 _GPU, _CPU = ("gpu",), ("cpu",)
-_AT_ONCE = "MPI_Iallreduce for every bucket, and MPI_Wait at the end"
-_POLLED = "MPI_Iallreduce for every bucket, and MPI_Test between matrix products"
-_begin, _poll = partial(_begin_and_finish, polled=False), partial(_begin_and_finish, polled=True)
 _EVERY = (
-    Schedule(COMMUNICATE, "communicate, and compute nothing", _communicate, computes=False),
-    Schedule(COMPUTE, "compute, and communicate nothing", _compute, communicates=False),
-    Schedule("nonblocking", _AT_ONCE, _begin, _CPU, overlaps=True),
-    Schedule("polled", _POLLED, _poll, _CPU, overlaps=True),
-    Schedule(SEQUENTIAL, "compute everything, then communicate", _sequential),
-    Schedule("stream", "one stream computes, another communicates", _stream, _GPU, overlaps=True),
-    Schedule("thread", "one thread computes, another communicates", _thread, _CPU, overlaps=True, remark=_cores_shared),
+    Schedule(COMMUNICATE, _communicate, computes=False),
+    Schedule(COMPUTE, _compute, communicates=False),
+    Schedule("nonblocking", _begin_and_finish, _CPU, overlaps=True),
+    Schedule(SEQUENTIAL, _sequential),
+    Schedule("stream", _stream, _GPU, overlaps=True),
+    Schedule("thread", _thread, _CPU, overlaps=True, remark=_cores_shared),
 )
 SCHEDULES = {schedule.name: schedule for schedule in _EVERY}
 """Every schedule by name."""
@@ -291,17 +278,10 @@ def overlapping(platform: str) -> list[str]:
     return [name for name, schedule in SCHEDULES.items() if schedule.overlaps and platform in schedule.platforms]
 
 
-def find_schedule(name: str) -> Schedule:
-    """Return the schedule of that name; UsageError with the choices if there is none."""
-    if name not in SCHEDULES:
-        raise unknown("schedule", name, SCHEDULES)
-    return SCHEDULES[name]
-
-
 def refuse(case: Case, implementation: Implementation, platform: str) -> None:
     """Raise Unsupported if the case's step cannot be carried out like that."""
     assert case.step
-    schedule = find_schedule(case.step.schedule)
+    schedule = SCHEDULES[case.step.schedule]
     if platform not in schedule.platforms:
         raise Unsupported(f"{schedule.name} runs on {', '.join(schedule.platforms)} only")
     for _, bucket in case.buckets() if schedule.communicates else ():

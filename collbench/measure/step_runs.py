@@ -29,23 +29,25 @@ class Scaling:
     ranks: tuple[int, ...]  # ascending
     modes: tuple[str, ...] = (WEAK,)
 
-    @property
-    def step(self) -> Step:
-        """Return the step of one rank alone."""
-        step = self.sweep.steps[0]
-        assert step
-        return step
-
-    def sweep_of(self, ranks: int) -> Sweep:
+    def sweep_of(self, ranks: int, modes: Sequence[str]) -> Sweep:
         """Return what so many ranks measure, in the order of the modes."""
-        names = self.sweep.implementations if ranks > 1 else self.sweep.implementations[:1]
-        steps = tuple(step_on(self.step, ranks, mode) for mode in self.modes)
-        return replace(self.sweep, ranks=ranks, implementations=names, steps=tuple(dict.fromkeys(steps)))
+        alone = self.sweep.steps[0]
+        assert alone
+        steps = tuple(dict.fromkeys(step_on(alone, ranks, mode) for mode in modes))
+        names = communicators(steps[0], self.sweep.implementations)
+        return replace(self.sweep, ranks=ranks, implementations=names, steps=steps)
 
-    def cases(self, mode: str) -> list[tuple[Case, ...]]:
-        """Return the cases of a mode: for every size, one for each number of ranks."""
-        sweeps = [replace(self.sweep_of(ranks), steps=(step_on(self.step, ranks, mode),)) for ranks in self.ranks]
-        return list(zip(*(sweep.cases() for sweep in sweeps), strict=True))
+    def cases(self) -> list[tuple[Case, ...]]:
+        """Return the cases that are compared: for every mode and size, one for each number of ranks."""
+        found: list[tuple[Case, ...]] = []
+        for mode in self.modes:
+            found += zip(*(self.sweep_of(ranks, [mode]).cases() for ranks in self.ranks), strict=True)
+        return found
+
+
+def communicators(step: Step, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the implementations that a step is measured with: any one of them where it only computes."""
+    return names[:1] if step.schedule == COMPUTE else names
 
 
 def step_on(step: Step, ranks: int, mode: str) -> Step:
@@ -65,10 +67,9 @@ def scaling_run(platform: str, scaling: Scaling, folder: Path | None = None) -> 
     """Return the ranks of a scaling, as a Session needs them; its results come by mode, by size and by ranks."""
     arms = []
     for ranks in scaling.ranks:
-        sweep = scaling.sweep_of(ranks)
+        sweep = scaling.sweep_of(ranks, scaling.modes)
         arms.append(Arm((Supervisor(platform, sweep, folder=folder),), sweep, f"{ranks} ranks"))
-    cases = [together for mode in scaling.modes for together in scaling.cases(mode)]
-    return Interleaving(platform, arms, cases, first=-1)  # the topology of all
+    return Interleaving(platform, arms, scaling.cases(), first=-1)  # the topology of all
 
 
 def overlap_steps(step: Step, platform: str, buckets: Sequence[int], ctas: Sequence[int] = ()) -> tuple[Step, ...]:
@@ -97,11 +98,9 @@ def overlap_run(platform: str, sweep: Sweep, folder: Path | None = None) -> Inte
         if step.ctas not in ranks:
             setting = Setting(((LIMIT, str(step.ctas)),)) if step.ctas else UNCHANGED
             ranks[step.ctas] = Supervisor(platform, sweep, setting, folder=folder)
-        names = sweep.implementations
+        names = communicators(step, sweep.implementations)
         if step.ctas:
             names = tuple(filter(is_library, names))
-        if step.schedule == COMPUTE:
-            names = names[:1]
         part = replace(sweep, steps=(step,), implementations=names, sampling=share)
         arms.append(Arm((ranks[step.ctas],), part, f"{LIMIT}={step.ctas}" if step.ctas else ""))
     return Interleaving(platform, arms)

@@ -18,7 +18,7 @@ from collbench.cases import Case, Sampling
 from collbench.measure.checks import SEEDS
 from collbench.measure.clocks import Clocks, Taken
 from collbench.measure.sampling import Candidate, Heartbeat, Subject, sample_in_turn
-from collbench.measure.schedules import Moments, Parts, Recorder, RunStep, find_schedule, refuse
+from collbench.measure.schedules import SCHEDULES, Moments, Parts, Recorder, RunStep, refuse
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.products import at
 from collbench.platforms.scheduling import RunQueue
@@ -192,7 +192,7 @@ class _Steps(Subject):
             self.products = platform.compute.products(case.step.size, partial(heartbeat, ""))
         self.clocks = Clocks(platform.team)
         self.clocks.read()
-        self.schedule = find_schedule(case.step.schedule)
+        self.schedule = SCHEDULES[case.step.schedule]
 
     def prepare(self, implementation: Implementation) -> Candidate | Result:
         case, platform, schedule = self.case, self.platform, self.schedule

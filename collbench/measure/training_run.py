@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collbench.cases import Case, Sampling
+from collbench.cases import Case, Job, Sampling
 from collbench.errors import Unsupported
 from collbench.measure.checks import SEEDS
 from collbench.measure.sampling import Heartbeat
@@ -89,7 +89,6 @@ def _try(
     alive()
     short = replace(case, job=replace(case.job, steps=min(FIRST, case.job.steps)))
     try:
-        strategy.refuse(platform.name)
         run = _prepare(short, strategy, platform, sampling, alive)
         _go(run, run.trainer.job.steps)
         result = _finish(run)
@@ -144,7 +143,7 @@ def _finish(run: _Run) -> Trained:
         case=trainer.case,
         implementation=run.strategy.name,
         platform=platform.name,
-        points=() if failure else tuple(_loss_curve(trainer, updates, clock)),
+        points=() if failure else tuple(_loss_curve(trainer.job, updates, clock)),
         seconds=clock.seconds(updates[-1].moment),
         steps=tuple(steps),
         computing=tuple(report.computing for report in reports),
@@ -191,19 +190,9 @@ class _TrainingClock:
         return float(self._before[turn] + moment - self._starts[turn])
 
 
-def _loss_curve(trainer: Trainer, updates: Sequence[Update], clock: _TrainingClock) -> Iterator[Point]:
-    """*Collective*: yield losses of the first weights and of others spread evenly to the last; ranks share the work."""
-    job, team = trainer.job, trainer.platform.team
-    places = sorted(set(np.linspace(0, len(updates), POINTS + 1).round().astype(int).tolist()))
-    own = {}
-    with team.agreeing():
-        for place in places[trainer.rank :: trainer.ranks]:
-            weights = updates[place - 1].weights if place else first_weights(job)
-            own[place] = loss(job, weights, *held_out(job))
-    losses: dict[int, float] = {}
-    for part in team.exchange(own):
-        losses |= part
-    yield Point(0, 0.0, losses[0])
-    for place in places[1:]:
+def _loss_curve(job: Job, updates: Sequence[Update], clock: _TrainingClock) -> Iterator[Point]:
+    """Yield losses of the first weights and of others spread evenly to the last."""
+    yield Point(0, 0.0, loss(job, first_weights(job), *held_out(job)))
+    for place in sorted(set(np.linspace(0, len(updates), POINTS + 1).round().astype(int).tolist()))[1:]:
         update = updates[place - 1]
-        yield Point(update.version, clock.seconds(update.moment), losses[place])
+        yield Point(update.version, clock.seconds(update.moment), loss(job, update.weights, *held_out(job)))

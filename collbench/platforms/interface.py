@@ -36,10 +36,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Pending:
-    """A non-blocking operation; every part raises CaseFailed if the library says that it failed."""
+    """A non-blocking operation; both parts raise CaseFailed if the library says that it failed."""
 
     begin: Callable[[], None]
-    poll: Callable[[], None]  # let the library make progress, where it does so only when it is called
     finish: Callable[[], None]
 
 

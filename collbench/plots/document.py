@@ -3,7 +3,6 @@
 Boxes are (left, top, width, height) in inches from the upper left corner of a page.
 """
 
-import io
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
@@ -74,14 +73,6 @@ class Page:
         axes.spines[:].set_visible(False)
         axes.grid(visible=False)
         return axes
-
-    def picture(self, png: bytes, box: Box) -> None:
-        """Show a PNG as large as its box allows, at the top."""
-        from matplotlib.image import imread
-
-        axes = self.blank(box)
-        axes.imshow(imread(io.BytesIO(png)), interpolation="lanczos")
-        axes.set_anchor("N")
 
     def table(self, rows: Sequence[Sequence[str]], box: Box, widths: Sequence[float], size: float) -> None:
         """Write rows of equal height, the first bold, with a line below each and columns of those widths."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from collbench.analysis.scaling import USUAL, Curve, curves, fit_laws, nearest_law
+from collbench.analysis.scaling import USUAL, Curve, curves, fit_law
 from collbench.plots.axes import LEVEL, Axes, Figure, bars_in_words, efficiency_axes, heading, new_figure
 from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import GREY, SCREEN, Look, looks, style
@@ -62,12 +62,12 @@ def _curve(axes: Axes, curve: Curve, look: Look) -> None:
     for point in curve.more:
         if point.efficiency.known:
             axes.vlines(point.ranks, point.efficiency.low, point.efficiency.high, color=look.color, alpha=0.6)
-    nearest = nearest_law(fit_laws(curve))
-    if nearest:
+    law = fit_law(curve)
+    if law.residual is not None:
         fine = np.geomspace(1, ranks[-1] / ranks[0], _FINE + 1)
-        law = [nearest.efficiency(count) for count in fine]
-        label = f"{curve.name}: {nearest.law.name}"
-        axes.plot(fine * ranks[0], law, color=look.color, linewidth=0.8, linestyle=":", label=label)
+        fitted = [law.efficiency(count) for count in fine]
+        label = f"{curve.name}: law of scaling"
+        axes.plot(fine * ranks[0], fitted, color=look.color, linewidth=0.8, linestyle=":", label=label)
 
 
 KIND = Kind(

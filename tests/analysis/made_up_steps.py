@@ -1,10 +1,11 @@
 """Steps of made-up ranks that leave every collective together: what each computes is all that differs."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from collbench.analysis.stragglers import Floats, StepArrays
+from collbench.analysis.stragglers import Finding, Floats, RankStatistics, StepArrays
 from collbench.results.steps import Series
 
 USUAL = 1e-3  # seconds of computing
@@ -46,3 +47,8 @@ def disturbed(generator: np.random.Generator, ranks: int, steps: int, share: flo
 def steps_of(computing: Floats, parts: int = 16, **more: Any) -> StepArrays:
     """In so many series."""
     return StepArrays.of([series(part, **more) for part in np.array_split(computing, parts, axis=1)])
+
+
+def ranks_that_are(finding: Finding, statistics: Sequence[RankStatistics]) -> list[int]:
+    """The ranks of which that is said."""
+    return [one.rank for one in statistics if one.finding is finding]

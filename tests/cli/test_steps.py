@@ -17,6 +17,7 @@ from collbench.results import StepPrediction, StepTimes, Trained
 from collbench.results.steps import COMMUNICATED, COMPUTED
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run, Writer, read
+from tests.analysis.made_up_steps import ranks_that_are
 from tests.cli.conftest import RIGHT
 from tests.conftest import Command
 from tests.plots.made_up_runs import MADE_UP, late
@@ -143,7 +144,8 @@ def test_a_rank_that_computes_twice_as_much_is_named(here: Command, tmp_path: Pa
     (line,) = (line for line in said.splitlines() if "rank 1 is late: last in" in line)
     assert "the others wait for it" in line
     assert "rank 0 is late" not in line
-    assert straggler_test([StepArrays.of(result.series) for result in timed(run)]).ranks(Finding.LATE) == [1]
+    rows = [StepArrays.of(result.series) for result in timed(run)]
+    assert ranks_that_are(Finding.LATE, straggler_test(rows)) == [1]
     (row,) = timed(run)
     assert row.case.step
     assert row.case.step.slow == ((1, 2.0),)

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from collbench.exercises import races
-from collbench.exercises.races import BARRIER, OTHERS, RACE, RECEIVE, START, Run
+from collbench.exercises.races import BARRIER, RACE, RECEIVE, START, Run
 from tests.conftest import ROOT
 from tools.kernels import streams
-from tools.kernels.streams import ALLREDUCES, BUGS
+from tools.kernels.streams import ALLREDUCES, BUGS, OTHERS
 
 RANKS = [2, 3, 4, 8]
 WRAP = 2**32 - 40  # counters that pass the end of their range within a few calls

@@ -11,10 +11,10 @@ import pytest
 from collbench.cases import Job, Sampling, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.errors import Unsupported, UsageError
+from collbench.errors import UsageError
 from collbench.measure.session import Session
 from collbench.measure.strategies import choose, strategies
-from collbench.measure.strategies.network import batches, first_weights, gradient, held_out, loss, samples_of
+from collbench.measure.strategies.network import batch, first_weights, gradient, held_out, loss, samples_of
 from collbench.measure.strategies.updates import Contribution, Update, Weights, check_copies, check_order, check_update
 from collbench.results import Result, Trained
 from collbench.results.facts import WeightMismatch
@@ -45,15 +45,15 @@ def test_data_are_the_same_everywhere_and_only_weights_and_order_are_of_the_seed
     assert not np.array_equal(first_weights(SMALL), first_weights(other))
     assert np.array_equal(held_out(SMALL)[0], held_out(other)[0])
     assert not np.array_equal(samples_of(SMALL, 0)[0], samples_of(SMALL, 1)[0])
-    both = [np.concatenate([batches(job, 0).batch(step)[0] for step in (0, 1)]) for job in (SMALL, other)]
+    both = [np.concatenate([batch(job, 0, step)[0] for step in (0, 1)]) for job in (SMALL, other)]
     assert not np.array_equal(*both)
     assert np.array_equal(*(np.sort(inputs.ravel()) for inputs in both))
-    assert np.array_equal(batches(SMALL, 0).batch(2)[0], batches(SMALL, 0).batch(0)[0])
+    assert np.array_equal(batch(SMALL, 0, 2)[0], batch(SMALL, 0, 0)[0])
 
 
 def learnt(weights: Weights, rank: int, step: int) -> Weights:
     result = np.empty_like(weights)
-    gradient(TINY, weights, *batches(TINY, rank).batch(step), result)
+    gradient(TINY, weights, *batch(TINY, rank, step), result)
     return result
 
 
@@ -198,7 +198,7 @@ def test_every_strategy_trains_and_those_that_add_all_gradients_learn_what_one_r
     learns(usual, 2)
     weights, change = first_weights(JOB).astype(float), np.empty(JOB.weights)
     for step in range(JOB.steps):
-        both = [batches(JOB, rank).batch(step) for rank in (0, 1)]
+        both = [batch(JOB, rank, step) for rank in (0, 1)]
         inputs, targets = (np.concatenate(part).astype(float) for part in zip(*both, strict=True))
         gradient(JOB, weights, inputs, targets, change)
         weights -= JOB.rate * change
@@ -291,12 +291,6 @@ def test_a_rank_that_leaves_a_contribution_out_once_makes_every_strategy_wrong(h
 def test_a_rank_that_cheats_once_in_any_way_makes_every_strategy_wrong(here: Command, tmp_path: Path) -> None:
     for code in BROKEN.values():
         cheats(here, tmp_path, code)
-
-
-def test_on_gpus_every_strategy_is_skipped_with_the_reason() -> None:
-    for strategy in strategies().values():
-        with pytest.raises(Unsupported, match=r"computed by NumPy, so .* runs on cpu only"):
-            strategy.refuse("gpu")
 
 
 def test_strategies_are_chosen_by_name() -> None:

@@ -10,7 +10,6 @@ from functools import cache
 from collbench.exercises.races import (
     GAVE_UP,
     NARROW,
-    OTHERS,
     PACKETS,
     RACE,
     RECEIVE,
@@ -34,6 +33,12 @@ ALLREDUCES = (
     "one-shot-ll",
     "nvls",
 )
+OTHERS = tuple(
+    f"{ring}-{collective}"
+    for ring in ("ring-flags", "ring-pipelined")
+    for collective in ("broadcast", "allgather", "reducescatter")
+)
+"""What rings do besides the all-reduce."""
 
 
 @dataclass(frozen=True)

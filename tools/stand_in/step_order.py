@@ -11,7 +11,7 @@ from typing import Any
 from collbench.cases import Case, Step
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, REDUCTIONS
-from collbench.measure.schedules import Parts, find_schedule
+from collbench.measure.schedules import SCHEDULES, Parts
 from collbench.platforms.interface import Prepared
 from tools.stand_in.cuda import Machine, Stream
 
@@ -49,7 +49,7 @@ def carry_out(platform: Any, schedule: str, everywhere: bool, steps: int = STEPS
     products = platform.compute.products(STEP.size)
     operations = [toy(platform, bucket, everywhere) for bucket in range(3)]
     parts = Parts(case, platform, products, operations)
-    step = find_schedule(schedule).prepare(parts)
+    step = SCHEDULES[schedule].prepare(parts)
     platform.clock.moment(0)  # the clock of a device is set once
     platform.launcher.synchronize()
     platform._cuda.cupy.asarray.__self__._machine.log.clear()

@@ -8,9 +8,12 @@ from functools import cache
 
 from collbench import algorithms
 from collbench.cases import Job
-from collbench.errors import Unsupported, UsageError, unknown
+from collbench.errors import UsageError, unknown
 from collbench.measure.strategies.trainer import Trainer, Training
 from collbench.platforms.layout import Needs
+
+PLATFORM = "cpu"
+"""Where strategies train: the job is computed by NumPy."""
 
 
 @dataclass(frozen=True)
@@ -18,18 +21,11 @@ class Strategy:
     """One way to train on many ranks."""
 
     name: str
-    summary: str  # one line
     prepare: Callable[[Trainer], Training]  # *Collective*; raises Unsupported where that cannot be
     order: int  # place in tables
-    platforms: tuple[str, ...] = ("cpu",)
     uses: tuple[str, ...] = ()  # implementations of the all-reduce
     window_nbytes: Callable[[Job], int] = lambda job: 0  # requested in each rank's window
     lag: Callable[[Job], int] = lambda job: 0  # steps of other ranks that may be missing in weights that are read
-
-    def refuse(self, platform: str) -> None:
-        """Raise Unsupported if the strategy does not run on a platform."""
-        if platform not in self.platforms:
-            raise Unsupported(f"the job is computed by NumPy, so {self.name} runs on {', '.join(self.platforms)} only")
 
 
 @cache
@@ -59,7 +55,7 @@ def choose(names: str) -> tuple[str, ...]:
 
 def needs(names: Iterable[str], jobs: Iterable[Job], ranks: int, platform: str) -> Needs:
     """Return the memory that strategies want, each for itself and for the implementations that it uses."""
-    chosen = [strategies()[name] for name in names if platform in strategies()[name].platforms]
+    chosen = [strategies()[name] for name in names]
     used = {name for strategy in chosen for name in strategy.uses}
     requested = algorithms.needs(sorted(used), ranks, platform)
     fifos = dict(requested.fifos)

@@ -125,7 +125,6 @@ def _window_nbytes(job: Job) -> int:
 STRATEGIES = (
     Strategy(
         NAME,
-        "everyone changes rank 0's weights when ready, at most S steps ahead of the slowest (--staleness)",
         Asynchronous,
         order=5,
         window_nbytes=_window_nbytes,

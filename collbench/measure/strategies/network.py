@@ -101,24 +101,17 @@ def _random_weights(job: Job, draws: np.random.Generator, gain: float) -> NDArra
     return weights
 
 
-class Batches:
-    """The batches of one rank: its samples in the order of the job's seed, again and again."""
-
-    def __init__(self, job: Job, rank: int) -> None:
-        order = np.random.default_rng((_ORDER, job.seed, rank)).permutation(job.samples)
-        inputs, targets = samples_of(job, rank)
-        self._job = job
-        self._inputs = np.concatenate([inputs[order], inputs[order]])
-        self._targets = np.concatenate([targets[order], targets[order]])
-
-    def batch(self, step: int) -> Samples:
-        """Return the batch of a step."""
-        start = step * self._job.batch % self._job.samples
-        rows = slice(start, start + self._job.batch)
-        return self._inputs[rows], self._targets[rows]
+def batch(job: Job, rank: int, step: int) -> Samples:
+    """Return what a rank learns from in a step: its samples in the order of the job's seed, again and again."""
+    inputs, targets = _in_order(job, rank)
+    start = step * job.batch % job.samples
+    rows = slice(start, start + job.batch)
+    return inputs[rows], targets[rows]
 
 
 @lru_cache(maxsize=256)
-def batches(job: Job, rank: int) -> Batches:
-    """Return the batches of a rank, made once."""
-    return Batches(job, rank)
+def _in_order(job: Job, rank: int) -> Samples:
+    """Return the samples of a rank in the order of the job's seed, and once more behind."""
+    order = np.random.default_rng((_ORDER, job.seed, rank)).permutation(job.samples)
+    inputs, targets = samples_of(job, rank)
+    return np.concatenate([inputs[order], inputs[order]]), np.concatenate([targets[order], targets[order]])

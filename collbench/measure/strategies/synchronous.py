@@ -84,15 +84,10 @@ def _hierarchical(trainer: Trainer) -> Training:
     return Synchronous(trainer, add)
 
 
-_LIBRARY = "gradients added by the MPI library after every step"
-_RING = "gradients added round a ring (ring-flags) after every step"
-_SERVER = "gradients added by rank 0 after every step"
-_GROUPS = "gradients added in groups, then between the groups, after every step"
-_LOCAL = "own steps, and weights averaged after every K of them (--every)"
 STRATEGIES = (
-    Strategy("library", _LIBRARY, _by("mpi"), order=0, uses=("mpi",)),
-    Strategy("ring", _RING, _by("ring-flags"), order=1, uses=("ring-flags",)),
-    Strategy("parameter-server", _SERVER, _by("parameter-server"), order=2, uses=("parameter-server",)),
-    Strategy("hierarchical", _GROUPS, _hierarchical, order=3),
-    Strategy("local-sgd", _LOCAL, LocalSgd, order=4, uses=("ring-flags",)),
+    Strategy("library", _by("mpi"), order=0, uses=("mpi",)),
+    Strategy("ring", _by("ring-flags"), order=1, uses=("ring-flags",)),
+    Strategy("parameter-server", _by("parameter-server"), order=2, uses=("parameter-server",)),
+    Strategy("hierarchical", _hierarchical, order=3),
+    Strategy("local-sgd", LocalSgd, order=4, uses=("ring-flags",)),
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from collbench.algorithms import implementations
 from collbench.cases import Case, Job
-from collbench.measure.strategies.network import batches, first_weights, gradient
+from collbench.measure.strategies.network import batch, first_weights, gradient
 from collbench.measure.strategies.updates import Contribution, Update, Weights
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers, view
@@ -34,7 +34,6 @@ class Trainer:
         self.operations: list[Prepared] = []
         self.closing = ExitStack()  # what a strategy has to give back
         self.computed: list[float] = []  # seconds of every gradient that went into the weights
-        self._batches = batches(self.job, self.rank)
         self._spare = np.empty(self.job.weights, np.float32)
         self._alive, self._last_sign = alive, 0.0
 
@@ -62,7 +61,7 @@ class Trainer:
     def gradient(self, weights: Weights, step: int, result: Weights) -> None:
         """Compute the gradient of a step of this rank; a slow rank computes it several times over, to no avail."""
         begun = time.perf_counter()
-        inputs, targets = self._batches.batch(step)
+        inputs, targets = batch(self.job, self.rank, step)
         more = self.job.slowness(self.rank) - 1
         while more > 0:
             rows = max(1, round(min(1.0, more) * self.job.batch))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.cases import Job
-from collbench.measure.strategies.network import batches, gradient
+from collbench.measure.strategies.network import batch, gradient
 from collbench.results.facts import WeightMismatch
 
 TOLERANCE = 1e-4
@@ -45,11 +45,6 @@ class Update:
     contributions: tuple[Contribution, ...]
     weights: Weights  # after it
 
-    @property
-    def steps(self) -> int:
-        """Return the number of steps of all its contributions."""
-        return sum(contribution.steps for contribution in self.contributions)
-
 
 def check_update(job: Job, ranks: int, update: Update, versions: Mapping[int, Weights]) -> WeightMismatch | None:
     """Return what is wrong with an update, computed anew from the weights of the versions that it names."""
@@ -74,7 +69,7 @@ def _change(job: Job, contribution: Contribution, weights: Weights) -> NDArray[n
     """Return what the steps of a contribution subtract from the weights, in float64."""
     own, result = weights.astype(np.float64), np.empty(job.weights)
     for step in range(contribution.first, contribution.first + contribution.steps):
-        inputs, targets = batches(job, contribution.rank).batch(step)
+        inputs, targets = batch(job, contribution.rank, step)
         gradient(job, own, inputs.astype(np.float64), targets.astype(np.float64), result)
         own -= job.rate * result
     change: NDArray[np.float64] = weights - own

@@ -14,7 +14,7 @@ from collbench.algorithms import implementations
 from collbench.cases import COMMUNICATE, COMPUTE, SEQUENTIAL, Sampling
 from collbench.collectives import COLLECTIVES
 from collbench.errors import CaseFailed, PlatformError
-from collbench.measure.schedules import SCHEDULES, find_schedule
+from collbench.measure.schedules import SCHEDULES
 from collbench.measure.steps import measure_steps
 from collbench.platforms.gpu import launch, timing
 from collbench.results import Skipped, StepTimes
@@ -102,7 +102,7 @@ def expect_sensible(result: Any, schedule: str, ranks: int) -> None:
         (COMPUTED, rank, bucket) for rank in range(ranks) for bucket in (buckets if schedule == STREAM else (0,))
     }
     sent = {(COMMUNICATED, rank, bucket) for rank in range(ranks) for bucket in buckets}
-    communicates, computes = find_schedule(schedule).communicates, find_schedule(schedule).computes
+    communicates, computes = SCHEDULES[schedule].communicates, SCHEDULES[schedule].computes
     assert did.keys() == (computed if computes else set()) | (sent if communicates else set())
     assert all(one.seconds >= 0 for one in did.values())
     for what, rank, bucket in did:
