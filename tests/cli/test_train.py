@@ -33,7 +33,7 @@ def test_the_published_layout_is_among_the_best_three(here: Command, tmp_path: P
     assert 0.9 * 32 < row.typical < 1.1 * 32
     assert row.low < row.typical < row.high
     assert row.typical < 1.05 * min(one.typical for one in best)
-    assert re.search(r"^  3  tp8 pp16 dp8 .* 31\.\d s", done.stdout, re.M), done.stdout
+    assert re.search(r"^  [123]  tp8 pp16 dp8 .* 31\.\d s", done.stdout, re.M), done.stdout
     assert "nothing here is measured" in done.stderr
     assert drawn_again(here, tmp_path / "out") == ["layouts.png", "memory.png"]
 
