@@ -24,7 +24,7 @@ from collbench.analysis.sequential import (
 )
 from collbench.analysis.verdict import FAR, Correctness, Health, but_for, scatter_in_words
 from collbench.cases import Case
-from collbench.results import Observed, Result, by_key
+from collbench.results import Observed, Reported, Result, by_key
 from collbench.runfile.rounds import joined
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -221,7 +221,9 @@ def _held(rows: Sequence[Observed], expectation: Expectation) -> _Held | None:
     for row in rows:
         expected = None if row.disturbed else expectation.of(row)
         if expected:
-            known.extend((each.log - math.log(expected.seconds), expected) for each in rounds(row))
+            # Of a log the slowest round counts: what made it slow, nobody knows here.
+            logs = [math.log(row.worst.typical)] if isinstance(row, Reported) else [each.log for each in rounds(row)]
+            known.extend((log - math.log(expected.seconds), expected) for log in logs)
     if not known:
         return None
     groups = by_key(known, lambda pair: pair[1].error)

@@ -36,8 +36,8 @@ def import_(
         out: New folder in which the runs are stored; without it nothing is stored.
 
     Returns:
-        One run if all tests are of one machine, else a run for each test; its rows are of the kind Reported.  What is
-        left out, or odd, is warned of with file and line.
+        A run for each machine, with its ranks and variables; its rows are of the kind Reported.  What is left out, or
+        odd, is warned of with file and line.
 
     Raises:
         RunFileError: A file cannot be read, or holds no results.

@@ -410,11 +410,9 @@ class Imported:
 
 
 def grouped(tests: Sequence[ImportedTest]) -> list[Imported]:
-    """Return one run if all tests are of one machine, else a run for each; tests without a row are in none."""
-    filled = [test for test in tests if test.results]
-    if len({test.machine for test in filled}) == 1:
-        return [Imported(tuple(filled))]
-    return [Imported((test,)) for test in filled]
+    """Return a run for each machine, with its ranks and variables; tests without a row are in none."""
+    filled = (test for test in tests if test.results)
+    return [Imported(tuple(alike)) for alike in by_key(filled, lambda test: test.machine).values()]
 
 
 def remarks(tests: Sequence[ImportedTest]) -> Iterator[str]:

@@ -1,0 +1,63 @@
+"""Checks of logs that hold a table several times, or a single size: the worst speaks for the machine."""
+
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+import collbench
+from collbench.analysis.check import CheckResult, Status
+from collbench.analysis.sequential import Decision
+from tests.conftest import ROOT
+
+REPORTS = ROOT / "tests" / "formats" / "reports"
+BOTH = (REPORTS / "F1-bad-then-good.log").read_text()
+HALF = BOTH.rindex("# nThread")
+SLOW, FAST = BOTH[:HALF], BOTH[HALF:]  # 91 and 365 GB/s
+
+
+def judged(folder: Path, *tables: str, against: str = "") -> list[CheckResult]:
+    """The verdicts on the runs of a log, against the model of eight H100 or another log."""
+    (folder / "in.log").write_text("".join(tables))
+    runs = collbench.import_(folder / "in.log")
+    if not against:
+        found = [collbench.check(run=run, on="dgx-h100") for run in runs]
+    else:
+        (folder / "base.log").write_text(against)
+        base = folder / f"base-{len(list(folder.iterdir()))}"
+        collbench.import_(folder / "base.log", out=base)
+        found = [collbench.check(run=run, reference=base) for run in runs]
+    return [result for result in found if result]
+
+
+@pytest.mark.parametrize("against", ["", FAST])
+@pytest.mark.parametrize("tables", [*sorted(set(permutations((SLOW, FAST, FAST)))), (SLOW, FAST), (FAST, SLOW)])
+def test_of_several_rounds_the_worst_is_judged_wherever_it_stands(
+    tmp_path: Path, tables: tuple[str, ...], against: str
+) -> None:
+    (result,) = judged(tmp_path, *tables, against=against)
+    assert result.status is Status.FAIL
+    assert {size.decision for size in result.sizes} == {Decision.SLOW}
+    assert f"{len(tables)} rounds, up to 4.00x apart" in result.line
+
+
+def test_rounds_that_are_alike_are_as_one_of_them(tmp_path: Path) -> None:
+    (once,) = judged(tmp_path, FAST, against=FAST)
+    (twice,) = judged(tmp_path, FAST, FAST, against=FAST)
+    assert once.status is twice.status is Status.OK
+    assert "2 rounds, up to 1.00x apart" in twice.line
+
+
+def test_tables_with_other_settings_are_judged_each_by_itself(tmp_path: Path) -> None:
+    (result,) = judged(
+        tmp_path, SLOW, FAST.replace("iters: 20", "iters: 100"), against=FAST.replace("iters: 20", "iters: 5")
+    )
+    assert {curve.implementation for curve in result.curves} == {"nccl@iters 20", "nccl@iters 100"}
+    by_variables = judged(tmp_path, "export NCCL_PROTO=LL\n", SLOW, "export NCCL_PROTO=Simple\n", FAST, against=FAST)
+    assert [result.status for result in by_variables] == [Status.FAIL, Status.OK]
+
+
+def test_one_size_that_is_26_times_slow_is_slow(tmp_path: Path) -> None:
+    (result,) = judged(tmp_path, (REPORTS / "F3-one-size-26x-slow.log").read_text())
+    assert result.status is Status.FAIL
+    assert "as expected" not in result.line
