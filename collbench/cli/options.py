@@ -352,11 +352,6 @@ MEASURING = (
 )
 """The options that say how to measure; they change no prediction."""
 
-_REQUEST = (
-    *("op", "impl", "on", "nodes", "ranks", "ranks_per_node", "minbytes", "maxbytes", "stepfactor", "stepbytes"),
-    *("iters", "warmup", "datatype", "redop", "root", "in_place", "budget", "timeout", "spin", "bind", "starts", "mpi"),
-)
-
 
 def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
     """Return these options of `sweep`, in its order; those in `defaults` have another default than there."""
@@ -376,11 +371,11 @@ def sweep_request(options: Mapping[str, Any], **fixed: Any) -> "SweepRequest":
 
     UsageError where a word is unknown or a number is out of range.
     """
-    from collbench.api.requests import SweepRequest
+    from collbench.api.requests import SweepRequest, SweepWords
 
-    words = {name: options[name] for name in _REQUEST if name in options}
+    words = {name: options[name] for name in ("op", *SweepWords.__annotations__) if name in options}
     graph = options.get("cudagraph", 1) > 0 and not options.get("no_graph", False)
-    return SweepRequest.parse(**words | fixed, cudagraph=graph)
+    return SweepRequest.parse(**words | fixed | {"cudagraph": graph})
 
 
 # ----------------------------------------------------------------------------------- options that nccl-tests alone has
