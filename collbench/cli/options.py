@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from collbench.api.requests import SweepRequest
 
 
-def option(
-    names: str, meaning: str | None = None, *, kind: type[click.Option] = click.Option, **more: Any
-) -> click.Option:
+def option(names: str, meaning: str | None = None, **more: Any) -> click.Option:
     """Return the option of these names, with blanks between; `meaning` is its help."""
-    return kind(names.split(), help=meaning, **more)
+    return click.Option(names.split(), help=meaning, **more)
 
 
 # ---------------------------------------------------------------------------------------------------------------- paths
@@ -44,18 +42,6 @@ class _PrintablePath(click.Path):
         if len(shown) > _LONGEST or max(len(name.encode()) for name in shown.split("/")) > _LONGEST_NAME:
             self.fail(f"{shown!r} is longer than any name of a file", parameter, context)
         return super().convert(value, parameter, context)
-
-
-class Renamed(click.Option):
-    """An option with spellings of before, which still work and are not in the help."""
-
-    FORMER = ("-o", "--output", "--as")
-
-    def get_help_record(self, context: click.Context) -> tuple[str, str] | None:
-        """Return the line of the help without former spellings."""
-        shown = copy(self)
-        shown.opts = [name for name in self.opts if name not in self.FORMER]
-        return click.Option.get_help_record(shown, context)
 
 
 PATH = _PrintablePath(path_type=Path)
@@ -89,8 +75,8 @@ def writes(what: str) -> list[click.Parameter]:
 
 
 def out_option(meaning: str, metavar: str = "FILE", **more: Any) -> click.Option:
-    """Return `--out` of a command whose option was `-o` before."""
-    return option("-o --out", meaning, kind=Renamed, metavar=metavar, **{"type": PATH} | more)
+    """Return `--out` of a command that has no reduction, so that `-o` is short for it."""
+    return option("-o --out", meaning, metavar=metavar, **{"type": PATH} | more)
 
 
 # ----------------------------------------------------------------------------------------------------------------- JSON
@@ -240,11 +226,10 @@ NODES = option(
 
 
 def machine_option(default: str = "as the run file says", meaning: str = "What the machine is.") -> click.Option:
-    """Return the option that says what machine runs are of; `--as` was its name before."""
+    """Return the option that says what machine runs are of."""
     return option(
-        "--on --as on",
+        "--on",
         f"{meaning}  [default: {default}]",
-        kind=Renamed,
         metavar="SYSTEM|FILE.toml",
         shell_complete=completed(systems, several=False),
     )
