@@ -142,18 +142,10 @@ def on_purpose(error: BaseException) -> tuple[str, int] | None:
 
 def _unknown_option(error: Any) -> str:
     """Return one line: the option, those that look like it, and where all of them are."""
-    import difflib
-
-    import click
-
     if not error.ctx:
         return str(error.format_message())
-    command, name = error.ctx.command, error.option_name
-    known = [word for param in command.params if isinstance(param, click.Option) for word in param.opts]
-    alike = [word for word in known if word.lower() == name.lower()] if len(name) == 2 else []
-    alike += difflib.get_close_matches(name, [word for word in known if word.startswith("--")], 3)
-    near = f"did you mean {' or '.join(dict.fromkeys(alike))}? " if alike else ""
-    return f"unknown option {name}; {near}`{error.ctx.command_path} --help` has all"
+    near = f"did you mean {' or '.join(error.possibilities)}? " if error.possibilities else ""
+    return f"unknown option {error.option_name}; {near}`{error.ctx.command_path} --help` has all"
 
 
 def unforeseen(error: BaseException) -> str:
