@@ -199,19 +199,10 @@ def predict(
 
     Args:
         system: A preset of `collbench list`, or FILE.toml.
-        op: Collectives; this and all that follow mean what they mean in `collbench.sweep`.
+        op: Collectives, as in `collbench.sweep`.
         impl: Implementations.
-        ranks: Number of ranks; by default all GPUs of the system.
-        nodes: Nodes of the system.
-        ranks_per_node: GPUs to use of each node.
-        minbytes: Smallest message.
-        maxbytes: Largest message; by default 8 GiB.
-        stepfactor: Factor between sizes.
-        stepbytes: Bytes between sizes, instead of a factor.
-        datatype: Element types.
-        redop: Reductions.
-        root: Root rank of collectives that have one.
-        in_place: Send from and receive into one buffer.
+        words: The others of `collbench.sweep` that say which cases there are.  By default `ranks` are all GPUs of the
+            system, and `maxbytes` are 8 GiB.
         what_if: Changes of the network between nodes, such as "oversubscription=4".
         out: New folder in which the run is stored; without it nothing is stored.
 

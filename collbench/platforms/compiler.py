@@ -205,19 +205,10 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once: one compiles, the others wait
         if found := find(own, stem, ".so"):
             return found
-        with _scratch(lock.fileno()) as scratch:
+        with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:  # of ranks, in the folder of their run
             product = Path(scratch, f"{stem}.so")
             _compile(command, text, product, file)
             return keep(product, own, stem, ".so")
-
-
-def _scratch(lock: int) -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder for the process that holds that lock; a process that was killed while it held it has left one."""
-    held = os.fstat(lock)
-    prefix = f"collbench-{held.st_dev:x}-{held.st_ino:x}-"
-    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    return tempfile.TemporaryDirectory(prefix=prefix)  # of ranks, in the folder of their run
 
 
 def _compile(command: Sequence[str], text: str, product: Path, file: str) -> None:
