@@ -208,14 +208,14 @@ def share_option(names: str, meaning: str, default: str | None = None) -> click.
 # -------------------------------------------------------------------------------------------------------------- systems
 
 _HERE = "|".join(("auto", *platforms()))
-_ANYWHERE = f"{_HERE}|SYSTEM|FILE.toml"
 HERE = option("--on", "Where the ranks live.", default="auto", metavar=_HERE, show_default=True)
 """Where ranks are started, and not on a described system."""
 ANYWHERE = option(
     "--on",
-    "Where the ranks live; on a described system nothing runs, a model predicts.",
+    "Where the ranks live; on a described system (see predict) nothing runs, a model predicts.",
     default="auto",
-    metavar=_ANYWHERE,
+    metavar=f"{_HERE}|SYSTEM|FILE.toml",
+    shell_complete=completed(lambda: ["auto", *platforms(), *systems()], several=False),
 )
 NODES = option(
     "--nodes",
@@ -253,13 +253,7 @@ _SWEEP = (
         metavar="NAME[,NAME]|library|ladder|narrow|all",
         shell_complete=completed(_implementations),
     ),
-    option(
-        "--on",
-        "Where the ranks live; on a described system (see predict) nothing runs, a model predicts.",
-        default="auto",
-        metavar=_ANYWHERE,
-        shell_complete=completed(lambda: ["auto", *platforms(), *systems()], several=False),
-    ),
+    ANYWHERE,
     option("--nodes", "Nodes of a described system; default: as it says, mostly 1.", type=int, metavar="N"),
     option("-g --ranks --ngpus ranks", "Ranks; default: every GPU, on a CPU 2.", type=int),
     option("--ranks-per-node", "GPUs to use of each node of a described system; default: all.", type=int, metavar="N"),
@@ -314,12 +308,7 @@ _SWEEP = (
         show_default=False,
     ),
     option("-q --quiet", "Rows and where they are, and no more.", is_flag=True),
-    option(
-        "--json as_json",
-        "Write what was measured as JSON too; - is standard output, and the table goes to stderr.",
-        type=PATH,
-        metavar="FILE|-",
-    ),
+    json_option("what was measured"),
     option(
         "-I --percentiles",
         "Show min, p95, p99 and max of the samples too: of short operations, of means.",
