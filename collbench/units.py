@@ -147,8 +147,9 @@ def format_rounded(value: float, count: int) -> str:
     return format_figure(value if count == MOST_DIGITS else float(significant(value, count)))
 
 
-def format_count(value: float) -> str:
-    """Return a large number in three digits: `950`, `12.3 k`, `1.23 M`, `4.5 bn`, `2 tn`."""
+def format_count(value: float, count: int = MOST_DIGITS) -> str:
+    """Return a large number in three digits, or in fewer: `950`, `12.3 k`, `1.23 M`, `4.5 bn`, `2 tn`."""
+    value = value if count == MOST_DIGITS else float(significant(value, count))
     for scale, unit in ((1e12, " tn"), (1e9, " bn"), (1e6, " M"), (1e3, " k")):
         if value >= 0.9995 * scale:
             return f"{format_figure(value / scale)}{unit}"
