@@ -12,13 +12,11 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TextIO
 
 from collbench.cli.tables import room, wrapped
 from collbench.errors import CollbenchError, Unforeseen, UsageError
 from collbench.host import signals
-from collbench.host.cache import cache_folder
 
 SHOW = "COLLBENCH_TRACEBACK"  # set to 1, the variable has the traceback printed
 _LONGEST = 300  # characters of the error itself
@@ -156,17 +154,11 @@ def unforeseen(error: BaseException) -> str:
         sys.stderr.write(text)
         return what
     where = f"{SHOW}=1 shows the traceback"
-    for folder in (cache_folder, lambda: Path(tempfile.gettempdir())):
-        try:
-            place = folder()
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(".txt", "traceback-", place)
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-        except (OSError, RuntimeError):  # RuntimeError: nobody knows where home is
-            continue
+    with contextlib.suppress(OSError):
+        handle, name = tempfile.mkstemp(".txt", "collbench-traceback-")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
         where = f"the traceback is in {name}"
-        break
     return f"{what}; this was not foreseen: {where}; please report it"
 
 

@@ -24,7 +24,6 @@ from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.results import PARTS, Explanation, PlannedStep, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
-from collbench.topology.system import System
 from collbench.units import format_count, format_figure, format_seconds, format_size, visible
 
 SECTIONS = {
@@ -311,36 +310,24 @@ def _plan(row: PlannedStep) -> tuple[str, ...]:
 # ---- the machine and its environment
 
 
-class MachineView(NamedTuple):
-    """What is known of a machine: a picture, or why there is none, and words."""
+def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[str, Part]]:
+    """Return every machine of the runs once, after its name: a picture of the first few, what is not known, words."""
+    from collbench.plots.system import figure
 
-    name: str
-    picture: Picture | None
-    why_not: str
-    guesses: list[str]
-    words: str  # lines
-
-
-def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[str, MachineView]]:
-    """Return every machine of the runs once, by name; the first few with a picture."""
-    machines: dict[str, MachineView] = {}
+    parts: dict[str, tuple[str, Part]] = {}
     for run in analysed:
         words = "\n".join(_topology_lines(run))
         key = f"{run.system}{words}{run.why_not}"
-        if key not in machines:
-            name, drawn = run.safe.machine, None
-            if run.system and len(machines) < _MOST_MACHINES:
-                drawn = _picture(run.system, name, anchors)
-            guesses = [safe_text(guess) for guess in run.system.guesses] if run.system else []
-            machines[key] = MachineView(name, drawn, run.why_not, guesses, words)
-    return [(machine.name, machine) for machine in machines.values()]
-
-
-def _picture(system: System, name: str, anchors: Anchors) -> Picture:
-    """Return the system as a picture."""
-    from collbench.plots.system import figure
-
-    return Picture(_address(figure(system)), name, anchors.new("figure", name))
+        if key in parts:
+            continue
+        name, drawn = run.safe.machine, []
+        notes = [f"No picture: {run.why_not}."] if run.why_not else []
+        if run.system and len(parts) < _MOST_MACHINES:
+            drawn.append(Picture(_address(figure(run.system)), name, anchors.new("figure", name)))
+        if run.system and run.system.guesses:
+            notes.append(f"Assumed: {'; '.join(map(safe_text, run.system.guesses))}.")
+        parts[key] = name, Part([words] if words else [], pictures=drawn, notes=notes)
+    return list(parts.values())
 
 
 def _topology_lines(run: AnalysedRun) -> list[str]:

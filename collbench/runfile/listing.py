@@ -20,7 +20,6 @@ from collbench.runfile.header import Header
 from collbench.runfile.store import CUT_OFF, INTERRUPTED, NAME, Run, read, read_header
 from collbench.units import visible
 
-LAST = "last"
 _PATTERNS = (NAME, f"*/{NAME}", f"*/*/{NAME}")  # DIR/run.jsonl, DIR/run/run.jsonl, DIR/run/as-is/run.jsonl
 _END = 2**12  # bytes at the end of a file, in which its last line is looked for
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -137,13 +138,17 @@ def test_names_that_look_like_a_wrong_one_are_suggested(here: Command) -> None:
         assert hint in done.stderr.partition("; did you mean ")[1] + done.stderr.partition("; did you mean ")[2], words
 
 
-def test_an_error_that_nobody_foresaw_is_one_line_and_a_file(here: Command, broken: None, tmp_path: Path) -> None:
+def test_an_error_that_nobody_foresaw_is_one_line_and_a_file(
+    here: Command, broken: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has the traceback, and the line says where it is."""
-    done = here("list", COLLBENCH_CACHE=str(tmp_path / "cache"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    done = here("list")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("collbench: error: KeyError: 'no such key'; this was not foreseen: the traceback is in ")
-    (file,) = (tmp_path / "cache").iterdir()
+    (file,) = (tmp_path / "temporary").iterdir()
     assert str(file) in line
     assert file.read_text().startswith("Traceback")
 
