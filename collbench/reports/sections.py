@@ -24,7 +24,7 @@ from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.results import PARTS, Explanation, PlannedStep, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
-from collbench.units import format_count, format_figure, format_seconds, format_size, visible
+from collbench.units import format_count, format_figure, format_seconds, format_size
 
 SECTIONS = {
     "verdict": "Verdict",
@@ -336,8 +336,8 @@ def _topology_lines(run: AnalysedRun) -> list[str]:
         topology = discovered(run.run)
         if topology and topology.devices:  # a predicted run has none
             lines = islice(render.topology_lines(topology, _WIDEST), _MOST_LINES)
-            return [visible(line[: 2 * _WIDEST]) for line in lines]
-        return [visible(line) for line in render.system_lines(run.system, _WIDEST)] if run.system else []
+            return [line[: 2 * _WIDEST] for line in lines]
+        return list(render.system_lines(run.system, _WIDEST)) if run.system else []
     except Exception:  # any type may stand in a foreign header
         return []
 
