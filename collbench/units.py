@@ -123,13 +123,6 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
-def visible(text: str) -> str:
-    """Return the text with a sign for each control, half of a pair, and change of direction."""
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
-
-
 def unit_of(seconds: float) -> tuple[float, str]:
     """Seconds of the unit that suits a long time, and its name: days, hours, min or s."""
     units = ((86400.0, "days"), (3600.0, "hours"), (60.0, "min"))

@@ -11,7 +11,7 @@ PAGE = ROOT / "docs" / "options.md"
 HEAD = """# Options
 
 Every command with its options, written by `python -m tools.options` from the commands; `collbench help COMMAND` shows
-the same, with examples. What an option means is the same in every command that has it: `-o`/`--redop` is the
+the same, with examples. What an option means is the same in every command that has it: `--redop` is the
 reduction and `--out` the place to write, `--on` names a platform, a described system or the machine that a run is of,
 `--json FILE` writes what is printed as JSON, and `--json -` prints it instead. [Variables of the environment and exit
 statuses](measuring.md#variables-of-the-environment) and [the programs of nccl-tests](formats.md) stand elsewhere.

@@ -4,7 +4,6 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from collbench.api.requests import new_folder
@@ -13,7 +12,8 @@ from collbench.errors import Notice, RunFileError
 from collbench.formats import read_files
 from collbench.formats.imported import Hints, Imported, grouped, remarks
 from collbench.formats.source import files_in, load
-from collbench.runfile.store import NAME, Run, Writer
+from collbench.runfile.baselines import store
+from collbench.runfile.store import NAME, Run
 
 _SHOWN = 3  # reasons for leaving rows out, where there is no other row
 
@@ -89,10 +89,5 @@ def default_folder(imported: Imported) -> Path:
 def stored(imported: Imported, folder: Path | None) -> Run:
     """Return the run, and store it in that folder if there is one."""
     header, results = imported.header(["collbench", *sys.argv[1:]]), tuple(imported.results)
-    if folder:
-        with Writer(folder) as writer:
-            writer.header(header)
-            for result in results:
-                writer.append(result)
-            writer.end(datetime.now(UTC).isoformat(timespec="seconds"), 0)
-    return Run(folder / NAME if folder else Path(NAME), header, results, True, 0)
+    path = store(folder, header, results) if folder else Path(NAME)
+    return Run(path, header, results, True, 0)

@@ -1,16 +1,18 @@
 """From requests to sessions: `collbench.sweep` and `collbench.predict`, which the commands of these names call too."""
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from collbench.api.notices import started
 from collbench.api.requests import (
+    CaseWords,
     Launched,
     Names,
-    Size,
     SweepRequest,
+    SweepWords,
     cut_short,
     find_system,
     measured_sweep,
@@ -129,30 +131,9 @@ def predicting_session(
 def sweep(
     op: Names = "allreduce",
     *,
-    impl: Names = "all",
-    on: str = "auto",
-    ranks: int | None = None,
-    nodes: int | None = None,
-    ranks_per_node: int | None = None,
-    minbytes: Size = 8,
-    maxbytes: Size | None = None,
-    stepfactor: float = 4.0,
-    stepbytes: Size | None = None,
-    iters: int | None = None,
-    warmup: int = 1,
-    datatype: Names = "float",
-    redop: Names = "sum",
-    root: int = 0,
-    in_place: bool = False,
-    cudagraph: bool = True,
-    budget: float = 0.5,
-    timeout: float = 30.0,
-    spin: str = "auto",
-    bind: str = "core",
-    starts: int | None = None,
-    mpi: Names = "",
     out: Path | str | None = None,
     each: Callable[[Result], object] | None = None,
+    **words: Unpack[SweepWords],
 ) -> Run:
     """Measure collectives over a sweep of message sizes, as `collbench sweep` does, or predict them on a system.
 
@@ -197,35 +178,11 @@ def sweep(
     [(1048576, True), (4194304, True), (16777216, True), (67108864, True)]
 
     """
-    request = SweepRequest.parse(
-        op,
-        impl=impl,
-        on=on,
-        ranks=ranks,
-        nodes=nodes,
-        ranks_per_node=ranks_per_node,
-        minbytes=minbytes,
-        maxbytes=maxbytes,
-        stepfactor=stepfactor,
-        stepbytes=stepbytes,
-        iters=iters,
-        warmup=warmup,
-        datatype=datatype,
-        redop=redop,
-        root=root,
-        in_place=in_place,
-        cudagraph=cudagraph,
-        budget=budget,
-        timeout=timeout,
-        spin=spin,
-        bind=bind,
-        starts=starts,
-        mpi=mpi,
-    )
+    request = SweepRequest.parse(op, **words)
     folder = Path(out) if out else None
     if request.measured:
         return _run(measuring_session(request, lambda sweep: folder).session, each)
-    system = find_system(on, ("auto", *platforms()))
+    system = find_system(request.on, ("auto", *platforms()))
     return _run(predicting_session(system, request, lambda system, sweep: folder), each)
 
 
@@ -234,37 +191,18 @@ def predict(
     op: Names = "allreduce",
     *,
     impl: Names = "library",
-    ranks: int | None = None,
-    nodes: int | None = None,
-    ranks_per_node: int | None = None,
-    minbytes: Size = 8,
-    maxbytes: Size | None = None,
-    stepfactor: float = 4.0,
-    stepbytes: Size | None = None,
-    datatype: Names = "float",
-    redop: Names = "sum",
-    root: int = 0,
-    in_place: bool = False,
     what_if: Sequence[str] = (),
     out: Path | str | None = None,
+    **words: Unpack[CaseWords],
 ) -> Run:
     """Predict what collectives should take on a described system, as `collbench predict` does; nothing runs.
 
     Args:
         system: A preset of `collbench list`, or FILE.toml.
-        op: Collectives; this and all that follow mean what they mean in `collbench.sweep`.
+        op: Collectives, as in `collbench.sweep`.
         impl: Implementations.
-        ranks: Number of ranks; by default all GPUs of the system.
-        nodes: Nodes of the system.
-        ranks_per_node: GPUs to use of each node.
-        minbytes: Smallest message.
-        maxbytes: Largest message; by default 8 GiB.
-        stepfactor: Factor between sizes.
-        stepbytes: Bytes between sizes, instead of a factor.
-        datatype: Element types.
-        redop: Reductions.
-        root: Root rank of collectives that have one.
-        in_place: Send from and receive into one buffer.
+        words: The others of `collbench.sweep` that say which cases there are.  By default `ranks` are all GPUs of the
+            system, and `maxbytes` are 8 GiB.
         what_if: Changes of the network between nodes, such as "oversubscription=4".
         out: New folder in which the run is stored; without it nothing is stored.
 
@@ -281,22 +219,7 @@ def predict(
     ('nvlstree', True)
 
     """
-    request = SweepRequest.parse(
-        op,
-        impl=impl,
-        on=system,
-        ranks=ranks,
-        nodes=nodes,
-        ranks_per_node=ranks_per_node,
-        minbytes=minbytes,
-        maxbytes=maxbytes,
-        stepfactor=stepfactor,
-        stepbytes=stepbytes,
-        datatype=datatype,
-        redop=redop,
-        root=root,
-        in_place=in_place,
-    )
+    request = SweepRequest.parse(op, impl=impl, on=system, **words)
     folder = Path(out) if out else None
     return _run(predicting_session(find_system(system), request, lambda system, sweep: folder, what_if))
 
@@ -311,3 +234,15 @@ def _run(session: Session, each: Callable[[Result], object] | None = None) -> Ru
         warnings.warn(advice, Notice, stacklevel=3)
     path = session.path or Path(NAME)
     return Run(path, session.header, tuple(session.results), True, exit_status(session.results))
+
+
+def _show_words(function: Any, words: type) -> None:
+    """Have `help` show the words that a function passes on, with their defaults."""
+    own, known = inspect.signature(function), inspect.signature(SweepRequest.parse).parameters
+    parameters = [given for given in own.parameters.values() if given.kind is not inspect.Parameter.VAR_KEYWORD]
+    parameters += [known[word] for word in words.__annotations__]
+    function.__signature__ = own.replace(parameters=parameters)
+
+
+_show_words(sweep, SweepWords)
+_show_words(predict, CaseWords)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import ceil
 from pathlib import Path
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from collbench.algorithms import choose, needs
 from collbench.api.notices import DRIVER, announced_if_slow, is_leader, say
@@ -42,6 +42,38 @@ MOST_SYSTEM_RANKS = 2**30  # of a described system
 LONGEST = 1e7  # seconds: four months
 SMALLEST_DEFAULT = 2**20  # bytes: if memory is too short even for a default sweep to this size, that is an error
 LARGEST_PREDICTED = 8 * 2**30  # bytes: where published sweeps end; nothing has to fit in memory
+
+
+class CaseWords(TypedDict, total=False):
+    """The words of SweepRequest.parse that say which cases there are, and on how many ranks."""
+
+    ranks: int | None
+    nodes: int | None
+    ranks_per_node: int | None
+    minbytes: Size
+    maxbytes: Size | None
+    stepfactor: float
+    stepbytes: Size | None
+    datatype: Names
+    redop: Names
+    root: int
+    in_place: bool
+
+
+class SweepWords(CaseWords, total=False):
+    """Those, and where and how the cases are measured."""
+
+    impl: Names
+    on: str
+    iters: int | None
+    warmup: int
+    cudagraph: bool
+    budget: float
+    timeout: float
+    spin: str
+    bind: str
+    starts: int | None
+    mpi: Names
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from collbench.cli.progress import LiveTable
 from collbench.cli.running import finish, run_session, write_foreign
 from collbench.collectives import Collective, find_collective, of_nccl_tests
 from collbench.errors import UsageError
-from collbench.formats.nccl_tests_write import average, footer, opening, program, row, settings, signature
+from collbench.formats.nccl_tests_write import average, footer, opening, row, settings, signature
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
 from collbench.results import Measurement, Result, observed
@@ -48,11 +48,6 @@ USUAL = {
     "cudagraph": 0,
 }
 """Defaults of nccl-tests, where a sweep has others."""
-
-
-def programs() -> list[str]:
-    """Return what nccl-tests calls its programs."""
-    return [program(collective) for collective in of_nccl_tests()]
 
 
 def perf(name: str) -> click.Command | None:

@@ -12,13 +12,11 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TextIO
 
 from collbench.cli.tables import room, wrapped
 from collbench.errors import CollbenchError, Unforeseen, UsageError
 from collbench.host import signals
-from collbench.host.cache import cache_folder
 
 SHOW = "COLLBENCH_TRACEBACK"  # set to 1, the variable has the traceback printed
 _LONGEST = 300  # characters of the error itself
@@ -142,18 +140,10 @@ def on_purpose(error: BaseException) -> tuple[str, int] | None:
 
 def _unknown_option(error: Any) -> str:
     """Return one line: the option, those that look like it, and where all of them are."""
-    import difflib
-
-    import click
-
     if not error.ctx:
         return str(error.format_message())
-    command, name = error.ctx.command, error.option_name
-    known = [word for param in command.params if isinstance(param, click.Option) for word in param.opts]
-    alike = [word for word in known if word.lower() == name.lower()] if len(name) == 2 else []
-    alike += difflib.get_close_matches(name, [word for word in known if word.startswith("--")], 3)
-    near = f"did you mean {' or '.join(dict.fromkeys(alike))}? " if alike else ""
-    return f"unknown option {name}; {near}`{error.ctx.command_path} --help` has all"
+    near = f"did you mean {' or '.join(error.possibilities)}? " if error.possibilities else ""
+    return f"unknown option {error.option_name}; {near}`{error.ctx.command_path} --help` has all"
 
 
 def unforeseen(error: BaseException) -> str:
@@ -164,17 +154,11 @@ def unforeseen(error: BaseException) -> str:
         sys.stderr.write(text)
         return what
     where = f"{SHOW}=1 shows the traceback"
-    for folder in (cache_folder, lambda: Path(tempfile.gettempdir())):
-        try:
-            place = folder()
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(".txt", "traceback-", place)
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-        except (OSError, RuntimeError):  # RuntimeError: nobody knows where home is
-            continue
+    with contextlib.suppress(OSError):
+        handle, name = tempfile.mkstemp(".txt", "collbench-traceback-")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
         where = f"the traceback is in {name}"
-        break
     return f"{what}; this was not foreseen: {where}; please report it"
 
 

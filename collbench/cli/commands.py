@@ -22,9 +22,6 @@ SECTIONS = {
 }
 """Where `--help` lists a command; the others stand in a last section."""
 
-EARLIER = {"scale": "scale", "overlap": "overlap", "jitter": "stragglers", "styles": "strategies"}
-"""Commands of `collbench step` by their earlier names, which still answer but are not listed."""
-
 _FOLDER = Path(__file__).parent
 _IS_COMMAND = re.compile(r"^(def command\(|command\b.*=)", re.MULTILINE)
 _SUMMARY = re.compile(r'"""(.*)')
@@ -39,10 +36,6 @@ class Commands(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import one command, or make the one of a program of nccl-tests."""
-        if name in EARLIER:
-            from collbench.cli import step
-
-            return step.command.get_command(context, EARLIER[name])
         if name.endswith("_perf"):
             from collbench.cli._perf import perf
 

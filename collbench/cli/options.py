@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from collbench.api.requests import SweepRequest
 
 
-def option(
-    names: str, meaning: str | None = None, *, kind: type[click.Option] = click.Option, **more: Any
-) -> click.Option:
+def option(names: str, meaning: str | None = None, **more: Any) -> click.Option:
     """Return the option of these names, with blanks between; `meaning` is its help."""
-    return kind(names.split(), help=meaning, **more)
+    return click.Option(names.split(), help=meaning, **more)
 
 
 # ---------------------------------------------------------------------------------------------------------------- paths
@@ -44,18 +42,6 @@ class _PrintablePath(click.Path):
         if len(shown) > _LONGEST or max(len(name.encode()) for name in shown.split("/")) > _LONGEST_NAME:
             self.fail(f"{shown!r} is longer than any name of a file", parameter, context)
         return super().convert(value, parameter, context)
-
-
-class Renamed(click.Option):
-    """An option with spellings of before, which still work and are not in the help."""
-
-    FORMER = ("-o", "--output", "--as")
-
-    def get_help_record(self, context: click.Context) -> tuple[str, str] | None:
-        """Return the line of the help without former spellings."""
-        shown = copy(self)
-        shown.opts = [name for name in self.opts if name not in self.FORMER]
-        return click.Option.get_help_record(shown, context)
 
 
 PATH = _PrintablePath(path_type=Path)
@@ -89,8 +75,8 @@ def writes(what: str) -> list[click.Parameter]:
 
 
 def out_option(meaning: str, metavar: str = "FILE", **more: Any) -> click.Option:
-    """Return `--out` of a command whose option was `-o` before."""
-    return option("-o --out", meaning, kind=Renamed, metavar=metavar, **{"type": PATH} | more)
+    """Return `--out` of a command that has no reduction, so that `-o` is short for it."""
+    return option("-o --out", meaning, metavar=metavar, **{"type": PATH} | more)
 
 
 # ----------------------------------------------------------------------------------------------------------------- JSON
@@ -222,14 +208,14 @@ def share_option(names: str, meaning: str, default: str | None = None) -> click.
 # -------------------------------------------------------------------------------------------------------------- systems
 
 _HERE = "|".join(("auto", *platforms()))
-_ANYWHERE = f"{_HERE}|SYSTEM|FILE.toml"
 HERE = option("--on", "Where the ranks live.", default="auto", metavar=_HERE, show_default=True)
 """Where ranks are started, and not on a described system."""
 ANYWHERE = option(
     "--on",
-    "Where the ranks live; on a described system nothing runs, a model predicts.",
+    "Where the ranks live; on a described system (see predict) nothing runs, a model predicts.",
     default="auto",
-    metavar=_ANYWHERE,
+    metavar=f"{_HERE}|SYSTEM|FILE.toml",
+    shell_complete=completed(lambda: ["auto", *platforms(), *systems()], several=False),
 )
 NODES = option(
     "--nodes",
@@ -240,11 +226,10 @@ NODES = option(
 
 
 def machine_option(default: str = "as the run file says", meaning: str = "What the machine is.") -> click.Option:
-    """Return the option that says what machine runs are of; `--as` was its name before."""
+    """Return the option that says what machine runs are of."""
     return option(
-        "--on --as on",
+        "--on",
         f"{meaning}  [default: {default}]",
-        kind=Renamed,
         metavar="SYSTEM|FILE.toml",
         shell_complete=completed(systems, several=False),
     )
@@ -268,13 +253,7 @@ _SWEEP = (
         metavar="NAME[,NAME]|library|ladder|narrow|all",
         shell_complete=completed(_implementations),
     ),
-    option(
-        "--on",
-        "Where the ranks live; on a described system (see predict) nothing runs, a model predicts.",
-        default="auto",
-        metavar=_ANYWHERE,
-        shell_complete=completed(lambda: ["auto", *platforms(), *systems()], several=False),
-    ),
+    ANYWHERE,
     option("--nodes", "Nodes of a described system; default: as it says, mostly 1.", type=int, metavar="N"),
     option("-g --ranks --ngpus ranks", "Ranks; default: every GPU, on a CPU 2.", type=int),
     option("--ranks-per-node", "GPUs to use of each node of a described system; default: all.", type=int, metavar="N"),
@@ -329,12 +308,7 @@ _SWEEP = (
         show_default=False,
     ),
     option("-q --quiet", "Rows and where they are, and no more.", is_flag=True),
-    option(
-        "--json as_json",
-        "Write what was measured as JSON too; - is standard output, and the table goes to stderr.",
-        type=PATH,
-        metavar="FILE|-",
-    ),
+    json_option("what was measured"),
     option(
         "-I --percentiles",
         "Show min, p95, p99 and max of the samples too: of short operations, of means.",
@@ -351,11 +325,6 @@ MEASURING = (
     *("rendezvous", "ab", "mpi", "percentiles"),
 )
 """The options that say how to measure; they change no prediction."""
-
-_REQUEST = (
-    *("op", "impl", "on", "nodes", "ranks", "ranks_per_node", "minbytes", "maxbytes", "stepfactor", "stepbytes"),
-    *("iters", "warmup", "datatype", "redop", "root", "in_place", "budget", "timeout", "spin", "bind", "starts", "mpi"),
-)
 
 
 def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
@@ -376,11 +345,11 @@ def sweep_request(options: Mapping[str, Any], **fixed: Any) -> "SweepRequest":
 
     UsageError where a word is unknown or a number is out of range.
     """
-    from collbench.api.requests import SweepRequest
+    from collbench.api.requests import SweepRequest, SweepWords
 
-    words = {name: options[name] for name in _REQUEST if name in options}
+    words = {name: options[name] for name in ("op", *SweepWords.__annotations__) if name in options}
     graph = options.get("cudagraph", 1) > 0 and not options.get("no_graph", False)
-    return SweepRequest.parse(**words | fixed, cudagraph=graph)
+    return SweepRequest.parse(**words | fixed | {"cudagraph": graph})
 
 
 # ----------------------------------------------------------------------------------- options that nccl-tests alone has

@@ -16,10 +16,10 @@ from collbench.cli.options import (
     PICTURE,
     STANDARD,
     JsonCommand,
-    Renamed,
     completed,
     json_option,
     option,
+    out_option,
     systems,
     write_json,
 )
@@ -47,19 +47,13 @@ _OPTIONS = [
         metavar="N",
     ),
     json_option("what run files keep of it, or a system's fields,"),
-    option(
-        "-o --output --out output",
-        "Also draw a picture: .png, .svg or .pdf.",
-        kind=Renamed,
-        type=PICTURE,
-        metavar="FILE",
-    ),
+    out_option("Also draw a picture: .png, .svg or .pdf.", type=PICTURE),
 ]
 
 
 @click.command("topo", cls=JsonCommand, params=_OPTIONS)
 def command(
-    system: str | None, on: str | None, nodes: int | None, ranks: int | None, as_json: Path | None, output: Path | None
+    system: str | None, on: str | None, nodes: int | None, ranks: int | None, as_json: Path | None, out: Path | None
 ) -> None:
     """Show what connects the ranks here, or draw a system (presets: `collbench list`).
 
@@ -75,7 +69,7 @@ def command(
         if nodes:
             raise UsageError("--nodes needs a system to have so many of: collbench topo SYSTEM --nodes N")
         topology = _discover(name, ranks)
-        described = as_system(topology) if output else None
+        described = as_system(topology) if out else None
         record, lines = topology.to_json(), topology_lines(topology, width)
     else:
         described = find_system(name, here if on else ())
@@ -85,10 +79,10 @@ def command(
     write_json(as_json, record)
     if as_json != STANDARD:
         click.echo("\n".join(lines))
-    if output and described:
+    if out and described:
         from collbench.plots.system import draw  # Matplotlib takes long to import
 
-        click.echo(f"picture: {draw(described, output)}", err=True)
+        click.echo(f"picture: {draw(described, out)}", err=True)
 
 
 def _discover(on: str, ranks: int | None) -> Topology:

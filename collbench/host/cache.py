@@ -10,7 +10,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable
@@ -75,19 +74,10 @@ def kept(stem: str, suffix: str, error: type[Exception], make: Callable[[Path], 
         fcntl.flock(lock, fcntl.LOCK_EX)  # all ranks want the same kernel at once
         if found := find(folder, stem, suffix):
             return found
-        with _scratch(lock.fileno()) as scratch:
+        with tempfile.TemporaryDirectory(prefix="collbench-") as scratch:  # of ranks, in the folder of their run
             product = Path(scratch, f"{stem}{suffix}")
             make(product)
             return keep(product, folder, stem, suffix)
-
-
-def _scratch(lock: int) -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder for the process that holds that lock; a process that was killed while it held it has left one."""
-    held = os.fstat(lock)
-    prefix = f"collbench-{held.st_dev:x}-{held.st_ino:x}-"
-    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    return tempfile.TemporaryDirectory(prefix=prefix)  # of ranks, in the folder of their run
 
 
 def find(folder: Path, stem: str, suffix: str) -> Path | None:

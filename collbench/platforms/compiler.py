@@ -13,6 +13,7 @@ import platform
 import posixpath
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -297,28 +298,19 @@ def ask(command: Sequence[str], seconds: float, hint: str, scratch: Path | None 
             stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
+            process_group=0,  # to be killed with all its children
         ) as process:
             try:
                 output, errors = process.communicate(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                _kill_all(process.pid)
+            except BaseException as error:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
                 if scratch:
                     shutil.rmtree(scratch, ignore_errors=True)
                 raise PlatformError(f"{command[0]} did not end within {seconds:g} s; {hint}") from None
-            except BaseException:
-                _kill_all(process.pid)
-                raise
     except OSError as error:
         raise PlatformError(f"{command[0]} cannot be run: {error.strerror}; {hint}") from None
     status = process.returncode
     return (status if status >= 0 else 128 - status), output, errors
-
-
-def _kill_all(pid: int) -> None:
-    import psutil
-
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(pid)
-        for each in (*process.children(recursive=True), process):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()

@@ -72,11 +72,8 @@ def _memory(run: Run, request: PlotRequest) -> Named:
             bars.append(_Bar(_label(row, rows), parts, f"{row.needed / row.capacity:.0%}"))
     if bars:
         capacity = min(row.capacity for row in rows) / _GIB
-        title, axis = (
-            f"What the memory of a GPU holds: {machine_of(run, rows)}",
-            "memory of a GPU in the stage that needs most",
-        )
-        yield "memory", _stacked(bars, title, axis, lambda value: f"{value:.4g} GiB", capacity)
+        title, axis = "What the memory of a GPU holds", "memory of a GPU in the stage that needs most"
+        yield "memory", _stacked(bars, f"{title}: {machine_of(run, rows)}", axis, "{:.4g} GiB".format, capacity)
 
 
 def _interconnects(run: Run, request: PlotRequest) -> Named:
@@ -246,23 +243,13 @@ def _efficiency_figure(found: Sequence[Scaled], machine: str) -> Figure:
         axes.axhline(level, color="#A0A0A0", linewidth=0.9, linestyle=":")
         axes.annotate(f"{level:.0%}", (1, level), (3, 0), ("axes fraction", "data"), "offset points", va="center")
     counts = sorted({row.gpus for one in found for row in one.rows})
-    efficiency_axes(axes, counts, _apart(counts))
+    efficiency_axes(axes, counts, counts[:: math.ceil(len(counts) / _MOST_TICKS)])
     axes.set_ylim(0, 1.25)
     axes.set_xlabel("GPUs; bands: where nine in ten should lie")
     axes.set_ylabel("tokens/s of a GPU, over the fewest GPUs'")
     heading(drawn, f"Efficiency of a training run: {name}, predicted")
     drawn.legend(loc="outside lower left", ncols=3)
     return drawn
-
-
-def _apart(counts: Sequence[int]) -> list[int]:
-    """Return the points whose labels leave each other room."""
-    least = math.log(counts[-1] / counts[0]) / _MOST_TICKS
-    shown = [counts[0]]
-    for count in counts[1:]:
-        if math.log(count / shown[-1]) >= least:
-            shown.append(count)
-    return shown
 
 
 KINDS = {

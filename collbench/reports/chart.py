@@ -1,7 +1,7 @@
 """What the page's curves are drawn from: values that JSON has, in seconds and bytes, of what can be drawn."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jinja2.utils import htmlsafe_json_dumps
@@ -43,12 +43,6 @@ SYMBOLS = {
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 _LATER_RUNS = ("solid", "dash", "dot", "longdash", "dashdot")  # an implementation's line in the second run, the third
 _PREDICTIONS = ("dash", "dot", "longdash", "dashdot")  # the same of predictions, in the first run too
-
-DARK = (0x16 / 255, 0x1A / 255, 0x20 / 255)
-"""The page's background at night, as report.css has it."""
-READABLE = 4.5
-"""Least contrast of a line with it."""
-_DARK_SHARE = 0.7  # of the contrast that a colour has with white, so that what is black by day is nearly white at night
 
 
 def chart_of(runs: Sequence[SafeRun], anchors: Anchors) -> dict[str, Any]:
@@ -132,22 +126,9 @@ def _short(value: float) -> float | None:
 
 
 def for_dark(colour: str) -> str:
-    """Return a colour (#RRGGBB) for the dark page: mixed with white until it can be read."""
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    required = max(READABLE, _DARK_SHARE * contrast(parts, (1, 1, 1)))
-    for step in range(25):
-        mixed = [round(255 * (part + (1 - part) * step / 25)) for part in parts]
-        if contrast([part / 255 for part in mixed], DARK) >= required:
-            return "#" + "".join(f"{part:02x}" for part in mixed)
-    return "#ffffff"
-
-
-def contrast(one: Iterable[float], other: Iterable[float]) -> float:
-    """Return the contrast of two colours (parts from 0 to 1), from 1 to 21 (WCAG 2, by relative luminance)."""
-    dark, bright = sorted((_luminance(one), _luminance(other)))
-    return (bright + 0.05) / (dark + 0.05)
-
-
-def _luminance(colour: Iterable[float]) -> float:
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    """Return a colour (#RRGGBB) for the dark page: the darker by day the lighter by night, and black nearly white."""
+    red, green, blue = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    brightness = 0.299 * red + 0.587 * green + 0.114 * blue  # as it looks, by ITU-R BT.601
+    white = max(0.0, 0.9 - 1.6 * brightness)
+    mixed = (round(255 * (part + (1 - part) * white)) for part in (red, green, blue))
+    return "#" + "".join(f"{part:02x}" for part in mixed)

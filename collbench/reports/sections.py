@@ -4,13 +4,10 @@
 """
 
 import base64
-import io
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
-
-from markupsafe import Markup
 
 from collbench.algorithms import libraries
 from collbench.analysis import plans as analysis
@@ -20,14 +17,14 @@ from collbench.analysis.interconnects import Table, left_out, of_run, tables
 from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
 from collbench.errors import CollbenchError
+from collbench.plots.axes import Figure
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.reports.analysed import AnalysedRun
 from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.results import PARTS, Explanation, PlannedStep, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
-from collbench.topology.system import System
-from collbench.units import format_count, format_figure, format_seconds, format_size, visible
+from collbench.units import format_count, format_figure, format_seconds, format_size
 
 SECTIONS = {
     "verdict": "Verdict",
@@ -50,7 +47,6 @@ _LONGEST_ANCHOR = 80
 _WIDEST = 84  # columns of a topology in words
 _MOST_LINES = 200  # of a topology in words
 _MOST_MACHINES = 4  # with a picture
-_LARGEST_SVG = 100_000  # characters
 
 
 class Anchors:
@@ -128,8 +124,6 @@ def listed(names: Sequence[str], between: str = ", ") -> str:
 
 def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> tuple[list[Picture], int]:
     """Return the figures that are drawn of such rows alone, as many as fit into `room` bytes, and how many do not."""
-    from collbench.plots.save import page_png
-
     drawn: list[Picture] = []
     left_out = 0
     for kind in kinds().values():
@@ -137,7 +131,7 @@ def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> t
             continue
         try:
             for stem, figure in kind.figures([run], PLAIN, lambda reason: None):
-                address = f"data:image/png;base64,{base64.b64encode(page_png(figure)).decode()}"
+                address = _address(figure)
                 room -= len(address)
                 if room >= 0:
                     drawn.append(Picture(address, stem, anchors.new("figure", stem)))
@@ -146,6 +140,13 @@ def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> t
         except CollbenchError:  # what cannot be drawn has its tables
             continue
     return drawn, left_out
+
+
+def _address(figure: Figure) -> str:
+    """Return the address that holds a figure."""
+    from collbench.plots.save import page_png
+
+    return f"data:image/png;base64,{base64.b64encode(page_png(figure)).decode()}"
 
 
 # ---- crossovers, explained operations, fits, verdicts
@@ -309,58 +310,34 @@ def _plan(row: PlannedStep) -> tuple[str, ...]:
 # ---- the machine and its environment
 
 
-class MachineView(NamedTuple):
-    """What is known of a machine: a picture, or why there is none, and words."""
-
-    name: str
-    picture: Markup
-    why_not: str
-    guesses: list[str]
-    words: str  # lines
-    anchor: str  # of the picture
-
-
-def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[str, MachineView]]:
-    """Return every machine of the runs once, by name; the first few with a picture."""
-    machines: dict[str, MachineView] = {}
-    for number, run in enumerate(analysed):
-        words = "\n".join(_topology_lines(run))
-        key = f"{run.system}{words}{run.why_not}"
-        if key not in machines:
-            drawn = _picture(run.system, f"m{number}-") if run.system and len(machines) < _MOST_MACHINES else ""
-            guesses = [safe_text(guess) for guess in run.system.guesses] if run.system else []
-            name = run.safe.machine
-            anchor = anchors.new("figure", name) if drawn else ""
-            machines[key] = MachineView(name, Markup(drawn), run.why_not, guesses, words, anchor)
-    return [(machine.name, machine) for machine in machines.values()]
-
-
-def _picture(system: System, prefix: str) -> str:
-    """Return the system as an SVG element whose names start with `prefix`; empty if it is too large.
-
-    The text stays text; nothing in it refers to anything outside.
-    """
-    from collbench.plots.style import UNDATED, matplotlib, style
+def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[str, Part]]:
+    """Return every machine of the runs once, after its name: a picture of the first few, what is not known, words."""
     from collbench.plots.system import figure
 
-    file = io.StringIO()
-    with style(), matplotlib().rc_context({"svg.fonttype": "none"}):
-        figure(system).savefig(file, format="svg", transparent=True, metadata=UNDATED["svg"])
-    svg = re.sub(r"\A.*?(?=<svg)|<!--.*?-->|<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
-    svg = re.sub(r' id="', f' id="{prefix}', svg)
-    svg = re.sub(r'(url\(|xlink:href=")#', rf"\1#{prefix}", svg)
-    svg = re.sub(r' (?:width|height)="[^"]*"', "", svg, count=2)  # of the svg element, which comes first
-    return svg if len(svg) <= _LARGEST_SVG else ""
+    parts: dict[str, tuple[str, Part]] = {}
+    for run in analysed:
+        words = "\n".join(_topology_lines(run))
+        key = f"{run.system}{words}{run.why_not}"
+        if key in parts:
+            continue
+        name, drawn = run.safe.machine, []
+        notes = [f"No picture: {run.why_not}."] if run.why_not else []
+        if run.system and len(parts) < _MOST_MACHINES:
+            drawn.append(Picture(_address(figure(run.system)), name, anchors.new("figure", name)))
+        if run.system and run.system.guesses:
+            notes.append(f"Assumed: {'; '.join(map(safe_text, run.system.guesses))}.")
+        parts[key] = name, Part([words] if words else [], pictures=drawn, notes=notes)
+    return list(parts.values())
 
 
 def _topology_lines(run: AnalysedRun) -> list[str]:
     """Return the topology in lines; none where the header does not know it."""
     try:
         topology = discovered(run.run)
-        if topology:
+        if topology and topology.devices:  # a predicted run has none
             lines = islice(render.topology_lines(topology, _WIDEST), _MOST_LINES)
-            return [visible(line[: 2 * _WIDEST]) for line in lines]
-        return [visible(line) for line in render.system_lines(run.system, _WIDEST)] if run.system else []
+            return [line[: 2 * _WIDEST] for line in lines]
+        return list(render.system_lines(run.system, _WIDEST)) if run.system else []
     except Exception:  # any type may stand in a foreign header
         return []
 

@@ -4,13 +4,11 @@ The verdict says whether the numbers are right, which implementation is fastest 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, format_span, handicaps, rivals, winners
 from collbench.analysis.verdict import Health
-from collbench.cases import Case
 from collbench.reports.analysed import AnalysedRun
 from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.reports.sections import Part, by_run, distinct, explained, listed
@@ -68,43 +66,6 @@ def statuses(run: SafeRun) -> list[str]:
     return [status for status in ("measured", "imported", "predicted") if status in origins] or ["no numbers"]
 
 
-# ---- the kind of case that words are about
-
-
-@dataclass(frozen=True)
-class Subject:
-    """One kind of case of one run."""
-
-    run: SafeRun
-    kind: Case  # of no size
-    rows: tuple[Timed, ...]
-
-    @property
-    def predicted(self) -> bool:
-        """Whether nothing was measured."""
-        return self.rows[0].predicted
-
-    @property
-    def names(self) -> list[str]:
-        """Its implementations, in their order."""
-        return distinct(row.implementation for row in self.rows)
-
-    def curve(self, name: str) -> list[Timed]:
-        """Return the results of an implementation by size."""
-        sizes = {row.case.nbytes: row for row in self.rows if row.implementation == name}
-        return [sizes[size] for size in sorted(sizes)]
-
-
-def subject_of(runs: Sequence[SafeRun]) -> Subject | None:
-    """Return the kind of case with the most points, a measured before a predicted; None if no collective has a time."""
-    every = [(number, row) for number, run in enumerate(runs) for row in rivals(run.run.results)]
-    groups = by_key(every, lambda pair: (pair[0], pair[1].case.kind, pair[1].predicted))
-    if not groups:
-        return None
-    best = max(groups, key=lambda key: (not key[2], len(groups[key])))
-    return Subject(runs[best[0]], best[1], tuple(row for _, row in groups[best]))
-
-
 # ---- the verdict
 
 
@@ -159,15 +120,20 @@ def _right(run: AnalysedRun) -> Iterator[str]:
 
 
 def _fastest(run: AnalysedRun) -> Iterator[str]:
-    """Yield which implementation is fastest where and by how much; of an implementation alone, what it takes."""
-    subject = subject_of([run.safe])
-    if subject is None:
+    """Yield which implementation is fastest where and by how much; of an implementation alone, what it takes.
+
+    That is of the kind of case with the most points, measured before predicted.
+    """
+    groups = by_key(rivals(run.safe.run.results), lambda row: (row.predicted, row.case.kind))
+    if not groups:
         return
-    if len(subject.names) == 1:
-        yield _alone(subject)
+    predicted, kind = max(groups, key=lambda key: (not key[0], len(groups[key])))
+    rows = groups[predicted, kind]
+    if len({row.implementation for row in rows}) == 1:
+        yield _alone(rows)
         return
-    ranges = [span for _, spans in winners(subject.rows) for span in spans]
-    fastest = f"{subject.kind.title}: {'should be fastest' if subject.predicted else 'fastest'}"
+    ranges = [span for _, spans in winners(rows) for span in spans]
+    fastest = f"{kind.title}: {'should be fastest' if predicted else 'fastest'}"
     if len(ranges) == 1:
         span = ranges[0]
         yield f"{fastest} at every size, {format_span(span.first, span.last)}: {' or '.join(span.names)}"
@@ -176,22 +142,22 @@ def _fastest(run: AnalysedRun) -> Iterator[str]:
         if len(parts) > _MOST_RANGES:
             parts = [*parts[:3], f"others in {len(parts) - 5} ranges", *parts[-2:]]
         yield f"{fastest}: {'; '.join(parts)}"
-    yield from _against_library(subject)
+    yield from _against_library(rows)
 
 
-def _alone(subject: Subject) -> str:
+def _alone(rows: Sequence[Timed]) -> str:
     """Return `nccl takes 13.2 us at 8 B, 8.02 ms at 2 GiB, which is 267.8 GB/s of the array`."""
-    curve = subject.curve(subject.names[0])
-    ends = [curve[0], curve[-1]] if len(curve) > 1 else curve
+    sizes = {row.case.nbytes: row for row in rows}
+    ends = [sizes[size] for size in sorted({min(sizes), max(sizes)})]
     times = ", ".join(f"{format_seconds(row.typical)} at {format_size(row.case.nbytes)}" for row in ends)
-    verb = "should take" if subject.predicted else "takes"
-    rate = f", which is {format_rate(ends[-1].algbw)} GB/s of the array" if subject.kind.collective.sized else ""
-    return f"{subject.kind.title}: {subject.names[0]} {verb} {times}{rate}"
+    case, last = rows[0].case, ends[-1]
+    rate = f", which is {format_rate(last.algbw)} GB/s of the array" if case.collective.sized else ""
+    return f"{case.title}: {last.implementation} {'should take' if last.predicted else 'takes'} {times}{rate}"
 
 
-def _against_library(subject: Subject) -> Iterator[str]:
+def _against_library(rows: Sequence[Timed]) -> Iterator[str]:
     """Yield the largest gain over each library, or that there is none."""
-    every = contests(subject.rows, libraries())
+    every = contests(rows, libraries())
     for library in distinct(contest.library for contest in every):
         against = [contest for contest in every if contest.library == library]
         known = [(point, contest.challenger) for contest in against for point in contest.points if point.sign]
@@ -202,7 +168,7 @@ def _against_library(subject: Subject) -> Iterator[str]:
             yield f"the largest gain over {library}, the library, is that of {challenger}: {point}"
         else:
             yield f"none is faster than {library}, the library, at any size, as far as intervals tell"
-    yield from handicaps(subject.rows)
+    yield from handicaps(rows)
 
 
 def _spent(run: AnalysedRun) -> Iterator[str]:

@@ -18,9 +18,8 @@ from collbench.host import sanitize
 from collbench.results import Result, timed
 from collbench.runfile.header import Header
 from collbench.runfile.store import CUT_OFF, INTERRUPTED, NAME, Run, read, read_header
-from collbench.units import visible
+from collbench.units import printable
 
-LAST = "last"
 _PATTERNS = (NAME, f"*/{NAME}", f"*/*/{NAME}")  # DIR/run.jsonl, DIR/run/run.jsonl, DIR/run/as-is/run.jsonl
 _END = 2**12  # bytes at the end of a file, in which its last line is looked for
 
@@ -129,7 +128,7 @@ def started(header: Header, modified: float) -> float:
 
 def shown(path: Path) -> str:
     """Return a path as it may stand on a terminal; all of it, since people copy it."""
-    return visible(os.fsencode(path).decode(errors="replace"))
+    return printable(os.fsencode(path).decode(errors="replace"))
 
 
 def last_before(new: Run, folder: Path) -> Path:

@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def discover(ranks: int | None = None, root: Path = Path("/"), usable: Collectio
         cpu_limit=_cpu_limit(root),
         caches=_caches(root, cpus),
         numa=_numa(root),
-        memory=_kilobytes(read_text(root / "proc/meminfo"), "MemTotal"),
+        memory=kilobytes(read_text(root / "proc/meminfo"), "MemTotal"),
         shm_free=free(root / "dev/shm"),
     )
     return Topology("cpu", ranks or host.capacity, sockets=sockets, links=shared, host=host)
@@ -145,13 +145,13 @@ def _size(text: str) -> int:
 def _numa(root: Path) -> tuple[NumaNode, ...]:
     nodes = []
     for folder in (root / "sys/devices/system/node").glob("node[0-9]*"):
-        memory = _kilobytes(read_text(folder / "meminfo"), "MemTotal")
+        memory = kilobytes(read_text(folder / "meminfo"), "MemTotal")
         nodes.append(NumaNode(int(folder.name[4:]), cpu_list(read_text(folder / "cpulist")), memory))
     return tuple(sorted(nodes, key=lambda node: node.number))
 
 
-def _kilobytes(text: str, key: str) -> int | None:
-    """Bytes from a line such as `MemTotal:  1024 kB`."""
+def kilobytes(text: str, key: str) -> int | None:
+    """Return the bytes of a line such as `MemTotal:  1024 kB`; None where there is none."""
     match = re.search(rf"\b{key}:\s*(\d+) kB", text)
     return int(match[1]) * 1024 if match else None
 
@@ -164,29 +164,29 @@ def free(folder: Path) -> int | None:
         return None
 
 
+def control_groups(root: Path, controller: str) -> Iterator[Path]:
+    """Yield the folders of the control groups that limit this process, of versions 1 and 2, from its own to the mount.
+
+    In a container the path may be the host's, of which only the mount's own files are to be seen.
+    """
+    mount = root / "sys/fs/cgroup"
+    for line in read_text(root / "proc/self/cgroup").splitlines() or ["0::/"]:
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        group = Path(*(part for part in Path(path).parts if part not in ("/", "..")))
+        places = [mount] if not controllers else []
+        if controller in controllers.split(","):
+            places = [mount / controllers, mount / controller]  # one of them may be missing in a container
+        for place in places:
+            yield from (place / part for part in (group, *group.parents))
+
+
 def _cpu_limit(root: Path) -> float | None:
     """CPUs' worth of time that the control groups above this process allow; the lowest limit counts."""
     limits = []
-    for line in read_text(root / "proc/self/cgroup").splitlines() or ["0::/"]:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if not controllers:
-            limits += _limits(root / "sys/fs/cgroup", path)
-        elif "cpu" in controllers.split(","):
-            limits += _limits(root / "sys/fs/cgroup" / controllers, path) or _limits(root / "sys/fs/cgroup/cpu", path)
-    return min(limits, default=None)
-
-
-def _limits(mount: Path, path: str) -> list[float]:
-    """The limits on the way from the group up to the mount point; a container sees only its end."""
-    folder = mount / path.lstrip("/")
-    limits = []
-    for group in (folder, *folder.parents):
-        if group != mount and mount not in group.parents:
-            break
+    for group in control_groups(root, "cpu"):
         quota, _, period = read_text(group / "cpu.max").partition(" ")
         if not quota:  # control groups version 1
             quota, period = read_text(group / "cpu.cfs_quota_us"), read_text(group / "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit() and int(period):
             limits.append(int(quota) / int(period))
-    return limits
+    return min(limits, default=None)

@@ -6,6 +6,7 @@ direction.  What a file leaves out follows from its GPUs.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -158,6 +159,25 @@ class Description(Table):
     calibration: CalibrationTable = field(default_factory=CalibrationTable)
 
 
+CALLED = {
+    "name": "gpu",
+    "tflops": "flops",
+    "fp8_tflops": "flops_fp8",
+    "memory_bw": "memory_rate",
+    "gpu_bw": "gpu_rate",
+    "spec_bw": "spec_rate",
+    "pcie_gen": "pcie_generation",
+    "inter_socket": "socket_rate",
+    "version": "nccl",
+    "algo": "algorithm",
+    "proto": "protocol",
+}
+"""What System calls a key of [gpu], [node], [scale], [host] and [nccl], where it has another name for it."""
+UNITS = dict.fromkeys(("memory_bw", "gpu_bw", "spec_bw", "inter_socket", "rate"), 1e9)
+UNITS |= {"tflops": 1e12, "fp8_tflops": 1e12, "memory": 2.0**30}
+"""Units of keys, in FLOP/s, bytes and bytes per second, which System has."""
+
+
 def names() -> list[str]:
     """Return the names of all presets."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
@@ -186,7 +206,7 @@ def parse(fields: Mapping[str, Any], path: Path) -> System:
         raise UsageError(f"{path}: {_explained(str(error), fields)}") from None
     for problem in (*_node_problems(described), *_problems(described)):
         raise UsageError(f"{path}: {problem}")
-    gpu, node, nic, nccl = described.gpu, described.node, described.nic, described.nccl
+    gpu, node, nic = described.gpu, described.node, described.nic
     calibration = ""
     if described.calibration != CalibrationTable():  # the factors stand in another file, or in this one
         calibration = str(path.parent / described.calibration.file if described.calibration.file else path)
@@ -195,38 +215,20 @@ def parse(fields: Mapping[str, Any], path: Path) -> System:
     generation = node.pcie_gen or architecture.pcie
     usual_rate = architecture.nvlink * links or pcie_rate(generation, node.pcie_lanes)
     usual_spec = architecture.spec * links or pcie_spec(generation, node.pcie_lanes)
+    held: dict[str, Any] = {}
+    for table in (gpu, node, described.scale, described.host, described.nccl):
+        for key, value in msgspec.structs.asdict(table).items():
+            held[CALLED.get(key, key)] = value * UNITS[key] if key in UNITS else value
+    sockets = held.pop("sockets")
+    held |= {"nvlinks": links, "pcie_generation": generation, "multicast": _multicast(described)}
+    held |= {"gpu_rate": held["gpu_rate"] or usual_rate, "spec_rate": held["spec_rate"] or usual_spec}
+    held |= {"switches": tuple(map(tuple, node.switches)), "per_socket": -(-node.gpus // sockets)}
+    held |= {"nvls": described.nccl.nvls is not False}
     return System(
+        **held,
         name=described.name,
-        arch=gpu.arch,
-        gpu=gpu.name,
-        flops=gpu.tflops * 1e12,
-        flops_fp8=gpu.fp8_tflops * 1e12,
-        memory=gpu.memory * 2.0**30,
-        memory_rate=gpu.memory_bw * 1e9,
-        gpus=node.gpus,
-        fabric=node.fabric,
-        nvlinks=links,
-        gpu_rate=node.gpu_bw * 1e9 or usual_rate,
-        spec_rate=node.spec_bw * 1e9 or usual_spec,
-        p2p=node.p2p,
-        multicast=_multicast(described),
-        cpu=node.cpu,
-        pcie_generation=generation,
-        pcie_lanes=node.pcie_lanes,
-        switches=tuple(map(tuple, node.switches)),
-        per_socket=-(-node.gpus // node.sockets),
-        socket_rate=node.inter_socket * 1e9,
-        nics=Nics(nic.per_node, nic.rate * 1e9, nic.transport, nic.gdr) if nic else None,
-        tiers=tuple(
-            Tier(tier.name, tier.radix, tier.oversubscription, tier.routing, tier.paths, tier.qps)
-            for tier in described.tier
-        ),
-        nodes=described.scale.nodes,
-        launch=described.host.launch,
-        nccl=nccl.version,
-        nvls=nccl.nvls is not False,
-        algorithm=nccl.algo,
-        protocol=nccl.proto,
+        nics=Nics(nic.per_node, nic.rate * UNITS["rate"], nic.transport, nic.gdr) if nic else None,
+        tiers=tuple(Tier(*msgspec.structs.astuple(tier)) for tier in described.tier),
         calibration=calibration,
     )
 
@@ -353,54 +355,31 @@ def _shown(value: object) -> str:
 
 def to_toml(system: System, factors: Mapping[str, Value] | None = None) -> str:
     """Return the text of a system's file; `factors` are those of a calibration and stand in it."""
+    tables = [(f"[{name}]", _keys(name, system)) for name in ("gpu", "node")]
+    if system.nics:
+        tables.append(("[nic]", _keys("nic", system.nics)))
+    for tier in system.tiers:
+        tables.append(("[[tier]]", dict(zip(TierTable.__struct_fields__, astuple(tier), strict=True))))
+    tables += [(f"[{name}]", _keys(name, system)) for name in ("scale", "host", "nccl")]
+    tables.append(("[calibration]", dict(factors or {})))
     lines = [f"name = {_written(system.name)}"]
-    for heading, keys in _tables(system, factors or {}):
-        written = [f"{key} = {_written(value)}" for key, value in keys.items() if value not in (None, "", [])]
+    for heading, keys in tables:
+        # 0 stands for a key that is not there, and false does not.
+        written = [f"{key} = {_written(value)}" for key, value in keys.items() if value or value is False]
         if written:
             lines += ["", heading, *written]
     return "\n".join(lines) + "\n"
 
 
-def _tables(system: System, factors: Mapping[str, Value]) -> Iterator[tuple[str, Mapping[str, Value | None]]]:
-    yield (
-        "[gpu]",
-        {
-            "arch": system.arch,
-            "name": system.gpu,
-            "tflops": system.flops / 1e12 or None,
-            "fp8_tflops": system.flops_fp8 / 1e12 or None,
-            "memory": system.memory / 2**30 or None,
-            "memory_bw": system.memory_rate / 1e9 or None,
-        },
-    )
-    yield (
-        "[node]",
-        {
-            "gpus": system.gpus,
-            "fabric": system.fabric,
-            "nvlinks": system.nvlinks or None,
-            "gpu_bw": system.gpu_rate / 1e9,
-            "spec_bw": system.spec_rate / 1e9 or None,
-            "p2p": system.p2p,
-            "multicast": system.multicast,
-            "cpu": system.cpu,
-            "pcie_gen": system.pcie_generation or None,
-            "pcie_lanes": system.pcie_lanes,
-            "switches": [list(group) for group in system.switches],
-            "sockets": system.sockets if system.sockets > 1 else None,
-            "inter_socket": (system.socket_rate / 1e9 or None) if system.sockets > 1 else None,
-        },
-    )
-    if system.nics:
-        yield "[nic]", vars(system.nics) | {"rate": system.nics.rate / 1e9}
-    for tier in system.tiers:
-        keys = {("qps" if key == "flows" else key): value for key, value in vars(tier).items()}
-        yield "[[tier]]", {key: value for key, value in keys.items() if key != "radix" or value}
-    yield "[scale]", {"nodes": system.nodes}
-    yield "[host]", {"launch": system.launch}
-    nvls = None if system.nvls else False
-    yield "[nccl]", {"version": system.nccl, "nvls": nvls, "algo": system.algorithm, "proto": system.protocol}
-    yield "[calibration]", dict(factors)
+def _keys(table: str, owner: System | Nics) -> dict[str, Any]:
+    """Return the keys of a table, with the values that the system or its network cards have."""
+    keys = {key: getattr(owner, CALLED.get(key, key)) for key in TABLES[table].__struct_fields__}
+    keys |= {key: value / UNITS[key] for key, value in keys.items() if key in UNITS}
+    if keys.get("sockets") == 1:
+        keys |= {"sockets": 0, "inter_socket": 0}
+    if keys.get("nvls"):
+        del keys["nvls"]  # true needs switches that add
+    return keys
 
 
 def _written(value: Value | None) -> str:

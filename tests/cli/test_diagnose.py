@@ -50,7 +50,7 @@ def diagnose(*arguments: object) -> Result:
 
 def test_a_right_run_is_as_expected(tmp_path: Path) -> None:
     """Also a foreign log with one sample a size and no topology, once the machine is named."""
-    out = diagnose(run_file(tmp_path / "run", files.load("dgx-h100"), samples=1), "--as", "dgx-h100").stdout
+    out = diagnose(run_file(tmp_path / "run", files.load("dgx-h100"), samples=1), "--on", "dgx-h100").stdout
     assert "as DGX H100" in out
     assert "verdict: as expected" in out
     assert "at 8 GiB" in out

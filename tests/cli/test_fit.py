@@ -134,7 +134,7 @@ def test_a_run_over_several_nodes_is_calibrated_as_such(tmp_path: Path) -> None:
     for nodes, options in ((2, ()), (4, ("--nodes", 4))):
         dgx, out = files.load("dgx-h100"), tmp_path / f"{nodes}.toml"
         run = run_on(tmp_path / f"run-{nodes}", dgx.part(16 // nodes).of(nodes))
-        done = fit(run, "--as", "dgx-h100", *options, "-o", out)
+        done = fit(run, "--on", "dgx-h100", *options, "-o", out)
         assert done.exit_code == 0, done.output + repr(done.exception)
         system, factors = calibrated(out)
         assert replace(system, calibration="") == dgx.of(nodes)
@@ -147,9 +147,9 @@ def test_an_imported_log_of_several_nodes_is_calibrated(tmp_path: Path) -> None:
     for words in (
         ("export", run, "--to", "nccl-tests", "--out", log),
         ("import", log, "--out", tmp_path / "imported"),
-        ("fit", tmp_path / "imported", "--as", "dgx-h100", "--nodes", "2", "--out", out),
+        ("fit", tmp_path / "imported", "--on", "dgx-h100", "--nodes", "2", "--out", out),
         ("predict", out, "--no-plot", "--out", tmp_path / "predicted"),
-        ("diagnose", tmp_path / "imported", "--as", out, "--nodes", "2"),
+        ("diagnose", tmp_path / "imported", "--on", out, "--nodes", "2"),
     ):
         done = CliRunner().invoke(cli.group, [str(word) for word in words])
         assert done.exit_code == 0, (words, done.output, done.exception)
@@ -170,8 +170,8 @@ def test_nodes_that_cannot_be_are_refused(tmp_path: Path) -> None:
         assert done.exit_code == 2
         assert "Invalid value for '--nodes'" in done.output
     assert "--nodes says what a calibration is for; give --out FILE.toml" in refusal(fit(run, "--nodes", 2))
-    assert "--on says what a calibration is for" in refusal(fit(run, "--as", "dgx-h100", "--nodes", 2))
+    assert "--on says what a calibration is for" in refusal(fit(run, "--on", "dgx-h100", "--nodes", 2))
     alone = tmp_path / "alone.toml"
     alone.write_text('name = "box"\n[gpu]\narch = "sm90"\n[node]\ngpus = 8\nfabric = "nvswitch"\n')
-    assert "no network cards" in refusal(fit(run, "--as", alone, "--nodes", 2, "-o", out))
+    assert "no network cards" in refusal(fit(run, "--on", alone, "--nodes", 2, "-o", out))
     assert not out.exists()

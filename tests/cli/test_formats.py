@@ -66,7 +66,7 @@ def test_other_commands_take_an_import(tmp_path: Path) -> None:
         (folder := tmp_path / name).mkdir()
         run = imported(folder, DATA / name)
         assert "name it with --on" in call(diagnose_command, run).stdout, name
-        named = call(diagnose_command, run, "--as", "dgx-h100")
+        named = call(diagnose_command, run, "--on", "dgx-h100")
         assert named.exit_code == 0, name
         drawn = call(plot_command, run, "-o", folder / "figures", "--format", "svg", "--view", "latency")
         assert drawn.exit_code == 0, drawn.output

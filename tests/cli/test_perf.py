@@ -10,9 +10,10 @@ import pytest
 
 from collbench.cases import Sweep
 from collbench.cli import options
-from collbench.cli._perf import perf, programs
-from collbench.collectives import COLLECTIVES, find_collective
+from collbench.cli._perf import perf
+from collbench.collectives import COLLECTIVES, find_collective, of_nccl_tests
 from collbench.datatypes import find_datatype, find_reduction
+from collbench.formats.nccl_tests_write import program
 from collbench.runfile.flat import document
 from collbench.runfile.schema import sweep_fields, to_sweep
 from collbench.runfile.store import read
@@ -32,9 +33,12 @@ def rows(done: CompletedProcess[str]) -> list[re.Match[str]]:
     return [match for match in matched if match]
 
 
+PROGRAMS = [program(collective) for collective in of_nccl_tests()]
+
+
 def test_every_program_of_nccl_tests_is_installed_and_a_command() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    named = [program for program in programs() if perf(program)]
+    named = [name for name in PROGRAMS if perf(name)]
     assert sorted(named) == sorted(name for name in scripts if name.endswith("_perf"))
     assert {find_collective(name).name for name in named} <= set(COLLECTIVES)
     assert perf("mpi_perf") is None
@@ -44,7 +48,7 @@ def test_every_program_of_nccl_tests_is_installed_and_a_command() -> None:
 @made_up
 def test_a_program_prints_a_row_a_size_with_both_places(here: Command) -> None:
     """And what has no in-place form has N/A there, as nccl-tests prints it."""
-    for name in (name for name in programs() if perf(name)):
+    for name in PROGRAMS:
         done = here(name, *QUICK, "--on", "cpu")
         assert done.returncode == 0, done.stderr
         assert [int(match[1]) for match in rows(done)] == [64, 256, 1024], name

@@ -90,7 +90,7 @@ def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> Non
         ([run, "--style", "poster", "-o", "new"], list(STYLES)),
         ([run, "--impl", "nccl", "-o", "new"], implementations),
         ([run, "--impl", "mpi,", "-o", "new"], implementations),
-        ([run, "--as", "dgx-z", "-o", "new"], ["dgx-h100"]),
+        ([run, "--on", "dgx-z", "-o", "new"], ["dgx-h100"]),
         *(([run, f"--lines={word}"], ["give 0 or more, or all"]) for word in ("seven", "-1", "", "7.5", "9" * 30, "²")),
     ):
         error = refusal(plot(*words))

@@ -98,7 +98,7 @@ def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, 
 
 def test_an_overlap_of_a_described_system_is_predicted(here: Command, tmp_path: Path) -> None:
     """Smaller buckets hide more, where latency is small."""
-    said, run = carried_out(here, tmp_path, "overlap", "--on", "dgx-h100", "--out", "out")
+    said, run = carried_out(here, tmp_path, "step", "overlap", "--on", "dgx-h100", "--out", "out")
     found = overlaps(run.results)
     assert all(isinstance(one.row, StepPrediction) for one in found)
     hidden = [one.hidden.value for one in sorted(found, key=lambda one: one.step.bucket)]
@@ -153,7 +153,7 @@ def test_a_rank_that_computes_twice_as_much_is_named(here: Command, tmp_path: Pa
 
 
 COMPARED = ("ring", "local-sgd")
-STYLES = ("styles", "--on", "cpu", "--ranks", "2", "--steps", "10", "--out", "out")
+STYLES = ("step", "strategies", "--on", "cpu", "--ranks", "2", "--steps", "10", "--out", "out")
 
 
 def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> None:

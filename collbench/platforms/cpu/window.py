@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from collbench.errors import CaseFailed, PlatformError
-from collbench.topology.discover_cpu import read_text
+from collbench.topology.discover_cpu import control_groups, kilobytes, read_text
 from collbench.units import format_size
 
 if TYPE_CHECKING:  # what a machine has room for is known without NumPy
@@ -137,36 +137,31 @@ class Room(NamedTuple):
     fix: str
 
 
+_GROUP_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Where control groups of version 2 and of version 1 say their limit, what is taken, and what of that can be had."""
+
+
 def room(root: Path = Path("/")) -> Room:
     """Return what this process and its children may take: the least of all limits."""
     rooms = list(_groups(root))
-    if match := re.search(r"^MemAvailable:\s*(\d+) kB", read_text(root / "proc/meminfo"), re.MULTILINE):
-        rooms.append(Room(int(match[1]) * 1024, "this machine", "end what takes it"))
+    free = kilobytes(read_text(root / "proc/meminfo"), "MemAvailable")
+    if free is not None:
+        rooms.append(Room(free, "this machine", "end what takes it"))
     return min(rooms, default=Room(_UNLIMITED, "this machine", ""))
 
 
 def _groups(root: Path) -> Iterator[Room]:
-    """Yield what is left in each control group above this process that has a limit, of versions 1 and 2."""
-    mount = root / "sys/fs/cgroup"
-    for line in read_text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = (*line.split(":", 2), "", "")[:3]
-        if not controllers:
-            yield from _above(mount, path, "memory.max", "memory.current", "inactive_file")
-        elif "memory" in controllers.split(","):
-            names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
-            yield from _above(mount / "memory", path, *names)
-
-
-def _above(mount: Path, path: str, limit: str, usage: str, reclaimable: str) -> Iterator[Room]:
-    """In a container the path may be the host's, of which only the mount's own files are to be seen."""
-    group = Path(*(part for part in Path(path).parts if part not in ("/", "..")))
-    for folder in dict.fromkeys(mount / part for part in (group, *group.parents)):
-        most, taken = read_text(folder / limit), read_text(folder / usage)
-        if not (most.isdigit() and taken.isdigit()) or int(most) >= _UNLIMITED:
-            continue
-        cached = re.search(rf"^{reclaimable} (\d+)$", read_text(folder / "memory.stat"), re.MULTILINE)
-        free = int(most) - int(taken) + int(cached[1] if cached else 0)
-        yield Room(max(0, free), "its control group", "raise its limit (docker: --memory)")
+    """Yield what is left in each control group above this process that has a limit."""
+    for folder in control_groups(root, "memory"):
+        for limit, usage, reclaimable in _GROUP_FILES:
+            most, taken = read_text(folder / limit), read_text(folder / usage)
+            if most.isdigit() and taken.isdigit() and int(most) < _UNLIMITED:
+                cached = re.search(rf"^{reclaimable} (\d+)$", read_text(folder / "memory.stat"), re.MULTILINE)
+                free = int(most) - int(taken) + int(cached[1] if cached else 0)
+                yield Room(max(0, free), "its control group", "raise its limit (docker: --memory)")
 
 
 NBYTES = 512  # of a monitor; glibc's mutex has 40 or 48 bytes, its condition variable 48

@@ -111,7 +111,7 @@ def test_what_nccl_prints_is_kept_and_named_where_it_hangs(tmp_path: Path) -> No
 @pytest.mark.full
 def test_every_number_of_ctas_has_rows_by_ranks_that_were_told_it(tmp_path: Path) -> None:
     """Of the library only: rungs do not read its environment.  All are held against the same steps without overlap."""
-    words = ("overlap", "--on", "gpu", "--impl", "nccl,two-shot", "--ctas", "4,1", *STEP, "--out", "out")
+    words = ("step", "overlap", "--on", "gpu", "--impl", "nccl,two-shot", "--ctas", "4,1", *STEP, "--out", "out")
     done = on_gpus(tmp_path, *words, devices=2)
     assert done.returncode == 0, done.stdout + done.stderr
     results = list(read(tmp_path / "out").results)

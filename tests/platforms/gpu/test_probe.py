@@ -18,8 +18,8 @@ from tools.stand_in.probed import build_driver, build_nvml, put_cupy
 
 _STEP = ("--impl", "mpi", "--compute", "50KFLOP", "--gradients", "4K", "--matrix", "16", "--budget", "0.01")
 QUICK = {  # some commands that take --on auto, and how to make them short
-    "overlap": (*_STEP, "--buckets", "4K", "--out", "out"),
-    "styles": ("--style", "library", "--steps", "8", "--seeds", "1", "--out", "out"),
+    "step overlap": (*_STEP, "--buckets", "4K", "--out", "out"),
+    "step strategies": ("--style", "library", "--steps", "8", "--seeds", "1", "--out", "out"),
     "topo": (),
 }
 
@@ -185,11 +185,11 @@ def test_a_cupy_that_cannot_use_the_gpus_is_told_and_one_that_works_is_no_obstac
 def test_auto_never_falls_back_in_silence(name: str, collbench: Command, build: Build, tmp_path: Path) -> None:
     """One line on stderr says why, and the command goes on with the CPU, whose ranks may be slow to start."""
     build(status=100, words="no device")
-    done = collbench(name, "--on", "auto", *QUICK[name], LD_LIBRARY_PATH=str(tmp_path))
+    done = collbench(*name.split(), "--on", "auto", *QUICK[name], LD_LIBRARY_PATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     said = (line.removeprefix("collbench: ") for line in done.stderr.splitlines() if line.startswith("collbench: "))
     (line,) = (line for line in said if line != notices.RANKS)
-    other = {"topo": "showing the CPU only", "styles": "so this is the cpu, and no gpu is used"}
+    other = {"topo": "showing the CPU only", "step strategies": "so this is the cpu, and no gpu is used"}
     assert other.get(name, "cuInit fails with error 100 (no device)") in line
     assert "Traceback" not in done.stderr
     assert done.stdout
