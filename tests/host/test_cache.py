@@ -1,11 +1,7 @@
 """The cache: ours alone whatever was there before, and what is loaded from it is what was left in it."""
 
 import os
-import signal
 import stat
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -140,24 +136,3 @@ case "$*" in *--version*) exec c++ "$@";; esac
 mkdir "${0}-hung" && exec sleep 600
 exec c++ "$@"
 """
-
-
-def test_what_a_process_that_was_killed_while_it_compiled_has_left_goes_when_the_same_is_compiled(
-    tmp_path: Path,
-) -> None:
-    """With all that its compiler has left: that had the same folder for its temporary files."""
-    program, temporary = tmp_path / "cxx", tmp_path / "tmp"
-    program.write_text(HANGS_AT_FIRST)
-    program.chmod(0o700)
-    temporary.mkdir()
-    script = "from collbench.platforms import compiler; print(compiler.host_library('gate.cu', ()))"
-    environment = os.environ | {"CXX": str(program), "TMPDIR": str(temporary)}
-    command = [sys.executable, "-c", script]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True) as first:
-        while not (tmp_path / "cxx-hung").exists():
-            assert first.poll() is None
-            time.sleep(0.02)
-        os.killpg(first.pid, signal.SIGKILL)
-    assert len(list(temporary.iterdir())) == 1
-    assert b".so" in subprocess.run(command, env=environment, capture_output=True, check=True).stdout
-    assert list(temporary.iterdir()) == []
