@@ -129,10 +129,3 @@ def test_a_real_kernel_is_compiled_anew_when_its_file_was_exchanged_and_a_linked
     before = library.stat().st_ino
     assert compiled().stat().st_ino == before
     assert max(mode(path) for path in (own / "kernels").iterdir()) == 0o600
-
-
-HANGS_AT_FIRST = """#!/bin/sh
-case "$*" in *--version*) exec c++ "$@";; esac
-mkdir "${0}-hung" && exec sleep 600
-exec c++ "$@"
-"""
