@@ -97,12 +97,12 @@ class CheckedCurve:
 
     @property
     def telling(self) -> CheckedSize:
-        """The size to speak of: the slowest that is too slow, or the largest that is as expected."""
+        """The size to speak of: the slowest that is too slow, or the largest of which something is expected."""
         slow = [size for size in self.sizes if size.decision is Decision.SLOW]
         if slow or self.status is Status.FAIL:
             return max(slow or self.sizes, key=lambda size: size.off)
-        sure = [size for size in self.sizes if size.decision is Decision.AS_EXPECTED]
-        return (sure or list(self.sizes))[-1]
+        compared = [size for size in self.sizes if not math.isnan(size.expected)]
+        return (compared or list(self.sizes))[-1]
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,8 @@ class CheckResult:
         head = f"collbench: {self.status.value} {','.join(self.collectives)} {self.where}"
         if self.correctness.faults:
             return f"{head}: {self.correctness.in_words('sizes')}"
-        worst = max(self.curves, key=lambda curve: curve.status.severity, default=None)
+        slowest = [curve for curve in self.curves if curve.status is self.status]
+        worst = max(slowest, key=lambda curve: (not math.isnan(curve.telling.off), curve.telling.off), default=None)
         if not worst:
             return f"{head}: nothing was measured"
         if math.isnan(worst.telling.expected):
@@ -332,6 +333,9 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
         expected = diagnosis.expected[place]
         decision = _by_band(row.typical, expected.band, sensitive=status is Status.FAIL)
         sizes.append(CheckedSize(row, expected.seconds, decision, 1, row.typical / expected.seconds))
+    undecided = sum(size.decision is Decision.UNDECIDED for size in sizes)
+    if status is Status.OK and 2 * undecided > len(sizes):
+        status, remark = Status.UNKNOWN, f"{undecided} of {len(sizes)} sizes are above their bands, and none by far"
     limit = diagnosis.limit or math.nan
     return CheckedCurve(tuple(sizes), status, remark, tuple(diagnosis.likely()), limit)
 

@@ -77,6 +77,7 @@ class RunFacts:
     caveats: tuple[str, ...] = ()
     no_system: str = "the machine is not known to the model"  # or why else there is no system to compare with
     log: Variables = field(default_factory=dict)  # what NCCL logged: its transports, and how many channels
+    unplaced: str = ""  # why it is not known over how many nodes the ranks are spread
 
     @classmethod
     def of(cls, run: Run, no_system: str) -> Self:
@@ -184,12 +185,16 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
         return Diagnosis(name, rows, (), Health.UNKNOWN, f"nothing to compare with: {error}")
     if not name.startswith(COPIES) and (refuted := _more_than_links_carry(used, rows)):
         return Diagnosis(name, rows, expected, Health.UNKNOWN, refuted)
-    if len(rows) < FEWEST or name.startswith(COPIES):
-        return _held_against_bands(Diagnosis(name, rows, expected, Health.AS_EXPECTED))
+    few = len(rows) < FEWEST or name.startswith(COPIES)
     compared = ComparedCurve(rows, expected, used)
-    health, remark, limit = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(used))
-    diagnosis = Diagnosis(name, rows, expected, health, remark, off=compared.off(compared.healthy), limit=limit)
-    if health is not Health.SLOW:
+    if few:
+        diagnosis = _held_against_bands(Diagnosis(name, rows, expected, Health.AS_EXPECTED))
+    else:
+        health, remark, limit = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(used))
+        diagnosis = Diagnosis(name, rows, expected, health, remark, off=compared.off(compared.healthy), limit=limit)
+    if diagnosis.speed is Health.SLOW and facts.unplaced:  # on as few nodes as the ranks fill; on more it may be right
+        return replace(diagnosis, speed=Health.UNKNOWN, remark=facts.unplaced)
+    if diagnosis.speed is not Health.SLOW or few:
         return diagnosis
     return replace(diagnosis, reasons=tuple(explain(compared, facts, expect)))
 

@@ -22,7 +22,7 @@ from collbench.errors import UsageError
 from collbench.host import sanitize
 from collbench.platforms import platforms
 from collbench.platforms.cost import FITTED
-from collbench.results import Measurement, Observed, by_key
+from collbench.results import Measurement, Observed, Reported, by_key, family
 from collbench.results.facts import Sharing
 from collbench.units import parse_size
 
@@ -92,7 +92,9 @@ class RunExpectation:
     def of(self, row: Observed) -> Expected | None:
         """Return the median of the rounds in the same state; None where there were none."""
         barrier = row.barrier if isinstance(row, Measurement) else None
-        known = self.known.get((row.case, row.implementation, row.note.shared), ())
+        names = (row.implementation, family(row.implementation)) if isinstance(row, Reported) else (row.implementation,)
+        found = (self.known.get((row.case, name, row.note.shared)) for name in names)
+        known = next(filter(None, found), ())
         alike = [each for each in known if _alike(each.barrier, barrier)]
         if not alike:
             return None

@@ -17,7 +17,8 @@ def machine(run: Run, name: str | None) -> System:
     topology = discovered(run)
     if run.header.topology.shared:
         why = "ranks that share a GPU have no link between them, so no system says what they should take"
-        raise UsageError(f"several ranks on one GPU: {why}; hold them against a good run: check --reference RUN")
+        fix = "hold them against a good run, check --reference RUN; or give hosts of one name their own"
+        raise UsageError(f"several ranks on one GPU: {why}; {fix}")
     if named and not (topology and topology.sliced):
         return as_it_ran(named, run)
     if not topology or not topology.devices:

@@ -22,7 +22,7 @@ from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
 from collbench.analysis.machine import placed, sized
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
-from collbench.analysis.verdict import Correctness
+from collbench.analysis.verdict import Correctness, scatter_in_words
 from collbench.api.measuring import measuring_session
 from collbench.api.notices import is_leader, started
 from collbench.api.requests import Names, Size, SweepRequest, split_names
@@ -243,7 +243,7 @@ class Judge:
             return cls(test, against.expectation.name, against.expectation, nodes=against.nodes)
         run = Run(Path("this check"), header, (), True)
         system, nodes, why = placed(run, against.on, against.nodes)
-        facts = RunFacts.of(run, why)
+        facts = replace(RunFacts.of(run, why), unplaced=why if system else "")
         if system or not measured or against.on:
             name = f"the model of {system.title}" if system else ""
             return cls(test, name, system=system, nodes=nodes, facts=facts)
@@ -277,7 +277,7 @@ class Judge:
             rows=len(rounds.results),
             rounds=rounds.count,
             seconds=seconds,
-            hint=self.facts.no_system if self.system else "",
+            hint=self.facts.unplaced,
         )
 
     def _curves(self, rows: Sequence[Observed]) -> list[CheckedCurve]:
@@ -325,9 +325,10 @@ def read_reference(path: Path) -> Expectation:
     if path.suffix == ".toml":
         return read_floors(path)
     run = read(path)
-    rows = [row for row in observed(run.results) if row.right]
+    rows = [row for row in observed(run.cases if run.header.imported.tests else run.results) if row.right]
     if not rows:
         raise UsageError(
             f"--reference {path} has no right row with a time; give a run that was right, or floors in TOML"
         )
-    return RunExpectation.of_rows(f"the run {path}", rows)
+    scatter = scatter_in_words(rows)
+    return RunExpectation.of_rows(f"the run {path}{f' ({scatter})' if scatter else ''}", rows)

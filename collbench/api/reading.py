@@ -176,7 +176,7 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
     whole, nodes, why = placed(whole_run, on, nodes)
     facts = RunFacts.of(whole_run, why)
     if whole and why:
-        facts = replace(facts, caveats=(*facts.caveats, why))
+        facts = replace(facts, caveats=(*facts.caveats, why), unplaced=why)
     every: dict[object, list[Result]] = {}  # also what is wrong
     for result in whole_run.cases:
         if result.case.nbytes > 0:

@@ -77,7 +77,8 @@ def analysed(safe: SafeRun, system_name: str | None) -> AnalysedRun:
     nodes = stated_nodes(system, safe.run) if system else 0
     if system and nodes:
         system = sized(system, safe.run.header.topology.ranks, nodes)
-    notes += [trimmed(safe.run)] if nodes is None and trimmed(safe.run) else []
+    if nodes is None and (why := trimmed(safe.run)):
+        facts, notes = replace(facts, unplaced=why), [*notes, why]
     fit_of = {(curve.case, curve.implementation): curve.fit for curve in fits}
     verdicts = [
         _verdict(kind, samples, system, facts, fit_of.get((kind, name))) for (kind, name), samples in judged.items()

@@ -18,7 +18,7 @@ import msgspec
 from collbench.cases import Case
 from collbench.errors import RunFileError, UsageError
 from collbench.host import sanitize
-from collbench.results import observed
+from collbench.results import Reported, observed
 from collbench.runfile.schema import case_fields, to_case
 from collbench.runfile.store import NAME, read
 from collbench.units import Seconds
@@ -138,9 +138,11 @@ def _measured(name: str, path: Path) -> Node:
     bad = next((result.problem for result in run.results if result.outcome.bad), "")
     curves: dict[Curve, dict[int, float]] = defaultdict(dict)
     for row in observed(run.cases):
+        # Of a log's rounds the slowest, as check judges; of those measured here the median.
+        seconds = row.worst.typical if isinstance(row, Reported) else median(row.round_times)
         fields = case_fields(row.case)
         words = (fields[word] for word in Curve._fields[1:-1])
-        curves[_curve(run.header.topology.name, *words, row.implementation)][row.case.nbytes] = median(row.round_times)
+        curves[_curve(run.header.topology.name, *words, row.implementation)][row.case.nbytes] = seconds
     return Node(name, FAIL if bad else UNKNOWN, bad, path.stat().st_mtime, curves)
 
 
