@@ -57,6 +57,30 @@ def test_tables_with_other_settings_are_judged_each_by_itself(tmp_path: Path) ->
     assert [result.status for result in by_variables] == [Status.FAIL, Status.OK]
 
 
+def test_rounds_of_a_reference_are_joined_and_their_scatter_is_told(tmp_path: Path) -> None:
+    (result,) = judged(tmp_path, FAST, against=SLOW + FAST + FAST)
+    assert result.status is Status.OK
+    assert "3 rounds, up to 4.00x apart" in result.compared
+
+
+def test_settings_are_held_against_a_reference_that_has_one(tmp_path: Path) -> None:
+    (result,) = judged(tmp_path, SLOW.replace("iters: 20", "iters: 100"), FAST, against=FAST)
+    found = {curve.implementation: curve.status for curve in result.curves}
+    assert found == {"nccl@iters 100": Status.FAIL, "nccl@iters 20": Status.OK}
+
+
+def test_the_line_speaks_of_the_slowest_curve(tmp_path: Path) -> None:
+    rows = [line for line in FAST.splitlines() if line.split()[:1] and line.split()[0].isdigit()]
+    text = FAST
+    for row in rows:
+        *case, time, algbw, busbw, wrong = row.split()
+        slow = [*case, f"{9 * float(time):.1f}", f"{float(algbw) / 9:.2f}", f"{float(busbw) / 9:.2f}", wrong]
+        text = text.replace(row, " ".join(slow))
+    (result,) = judged(tmp_path, text, against=FAST)
+    assert result.status is Status.FAIL
+    assert "(11 %)" in result.line
+
+
 def test_one_size_that_is_26_times_slow_is_slow(tmp_path: Path) -> None:
     (result,) = judged(tmp_path, (REPORTS / "F3-one-size-26x-slow.log").read_text())
     assert result.status is Status.FAIL

@@ -186,6 +186,15 @@ def test_one_or_two_sizes_are_judged_by_their_bands(sizes: int) -> None:
         assert diagnose(rows, H100, QUIET).verdict is health
 
 
+def test_ranks_on_an_unknown_number_of_nodes_are_never_slow() -> None:
+    unplaced = replace(QUIET, unplaced="the list of ranks is trimmed")
+    for times, sizes in ((30.0, SIZES), (30.0, SIZES[-1:])):
+        assert diagnose(measured_on(H100, sizes, times), H100, QUIET).verdict is Health.SLOW
+        found = diagnose(measured_on(H100, sizes, times), H100, unplaced)
+        assert (found.verdict, found.reasons, "trimmed" in found.remark) == (Health.UNKNOWN, (), True)
+    assert diagnose(measured_on(H100), H100, unplaced).verdict is Health.AS_EXPECTED
+
+
 def test_a_link_that_would_carry_more_than_it_can_refutes_the_system() -> None:
     slow_cards = network(H100.of(4), rate=5e9)
     found = diagnose(measured_on(H100.of(4)), slow_cards, QUIET)
