@@ -54,11 +54,7 @@ EXPORTED = re.compile(r"^collbench \S+: (\S+) on (\S+), (\d{1,7}) ranks?$")
 FIGURE = re.compile(r"^collbench \S+: times are of the kind (\w{1,20})$")
 
 LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")
-VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to ([^\s]+?)\.?\s*$")
-FABRIC = re.compile(r" MNNVL busId \S+ fabric UUID (?!0\.0 )(\S+ cliqueId \S+)")
 LOGGER = re.compile(r"\S+:\d+:\d+$")  # host, process and thread in front of NCCL's lines
-TRANSPORT = re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)")
-CHANNELS = {"channels": re.compile(r"\b(\d{1,4}) coll channels"), "nvls": re.compile(r"\b(\d{1,4}) nvls channels")}
 GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row's last word, and then a host's name
 NO_NUMBERS = ("n/a", "nan", "inf", "infinity")  # that stand in a number's place
 SEVERAL, MANY = 3, 6  # numbers in a row
@@ -218,34 +214,13 @@ def looks_like_row(line: str) -> bool:
     return numbers >= MANY or (numbers >= SEVERAL and bool(sizes(words[0]) or _is_number(words[0])))
 
 
-@dataclass
-class NcclLog:
-    """What the lines say that NCCL logs among those of a test."""
-
-    variables: dict[str, str] = field(default_factory=dict)  # that it heeds
-    facts: dict[str, str] = field(default_factory=dict)  # transports and numbers of channels
-    fabrics: set[str] = field(default_factory=set)  # of NVLinks beyond a host, as NCCL names them
-
-    def take(self, line: str) -> None:
-        """Take in what one of its lines says."""
-        if match := VARIABLE.search(line):
-            self.variables[match[1]] = match[2]
-        if match := TRANSPORT.search(line):
-            known = self.facts.get("transport", "").split(", ")
-            used = re.sub(r"/\d[^/]*", "", match[1])  # without the number of the card
-            self.facts["transport"] = ", ".join(filter(None, dict.fromkeys([*known, used])))
-        for name, pattern in CHANNELS.items():
-            if match := pattern.search(line):
-                self.facts[name] = match[1]
-
-
-def without_log(line: str, log: NcclLog) -> str:
-    """Return a line without NCCL's, which may begin inside it and is taken in by `log`."""
+def without_log(line: str, context: Context) -> str:
+    """Return a line without NCCL's, which may begin inside it and is taken in by `context`."""
     places = [line.find(level) for level in LEVELS]
     at = min((place for place in places if place >= 0), default=-1)
     if at < 0:
         return line
-    log.take(line[at:])
+    context.take_log(line[at:])
     words = line[:at].split()
     while words and not LOGGER.fullmatch(words[-1]):
         words.pop()
@@ -282,7 +257,6 @@ class LogSection:
     settings: dict[str, int] = field(default_factory=dict)
     ended: bool = False
     above: Context = field(default_factory=Context)
-    log: NcclLog = field(default_factory=NcclLog)
     figure: str = "mean"  # of what kind its times are
     exported: tuple[str, str, int] | None = None  # implementation, platform and ranks, if collbench wrote it
 
@@ -318,15 +292,13 @@ class _Reader:
 
     section: LogSection = field(default_factory=LogSection)
     context: Context = field(default_factory=Context)
-    log: NcclLog = field(default_factory=NcclLog)
     half: str = ""  # of a row that may go on in a later line
     half_at: int = 0
     doubtful: bool = False  # whether rests of several halves follow, and nobody knows whose they are
 
     def take(self, number_: int, raw: str) -> LogSection | None:
         """Take in a line; return the section that ends above it, if one does."""
-        self.log.fabrics.update(FABRIC.findall(raw))
-        line = cells(without_log(bare(raw), self.log))
+        line = cells(without_log(bare(raw), self.context))
         if not line.strip():
             return None
         begins = begins_row(line, known=self.section.columns is not None or bool(self.section.header))
@@ -340,7 +312,7 @@ class _Reader:
             return self._take_line_of_test(line)
         else:
             self.section.take_part(number_, line)
-            self._heed(line)
+            self.context.take(line)
         return None
 
     def drop_half(self) -> None:
@@ -361,23 +333,15 @@ class _Reader:
             self.half = ""
             self.context.used = True
 
-    def _heed(self, line: str) -> None:
-        """Take in a line of another program."""
-        old = self.context.used
-        self.context.take(line)
-        if old and not self.context.used:
-            self.log = NcclLog(fabrics=self.log.fabrics)  # another process logs anew
-
     def _take_line_of_test(self, line: str) -> LogSection | None:
         done = self.section if self.section.begun and not _stands_below_rows(line) else None
         if done:
             bare_ = names_columns(line) and self.context.used
-            if done.log is self.log:
-                facts = dict(done.log.facts) if bare_ else {}
-                self.log = NcclLog(dict(done.log.variables), facts, done.log.fabrics)
+            if self.context.used:
+                self.context.next_table(bare_)
             self.section = _next_section(done) if bare_ else LogSection()
         if not self.section.begun:  # later lines count, above all their command
-            self.section.above, self.section.log = copy(self.context), self.log
+            self.section.above = copy(self.context)  # with the same facts, which later lines of NCCL add to
         _take_line(self.section, line)
         return done
 

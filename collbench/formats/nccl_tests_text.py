@@ -88,16 +88,15 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
     distinct = {(device.group, device.rank): device for device in section.devices}
     versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
-    machine = machine_of(
-        list(distinct.values()), ranks, platform, versions, section.above.variables | section.log.variables
-    )
-    machine = replace(machine, racks=len(section.log.fabrics))
-    over = AVERAGES.get(section.above.average, "mean over ranks, unless -a said otherwise")
+    variables = section.above.variables | section.above.heeded
+    machine = machine_of(list(distinct.values()), ranks, platform, versions, variables)
+    machine = replace(machine, racks=len(section.above.fabrics))
+    over = AVERAGES.get(str(section.above.average), "mean over ranks, unless -a said otherwise")
     statistic = f"{section.figure} of {section.settings.get('iters', 'some')} operations, {over}"
     results = make_results(
         source.name, rows, machine, implementation=implementation, statistic=statistic, left_out=left_out
     )
-    layout = {"log": section.log.facts, "prefix": clean(section.prefix)}
+    layout = {"log": section.above.facts, "prefix": clean(section.prefix)}
     return ImportedTest(
         format=NAME,
         tool=section.tool,

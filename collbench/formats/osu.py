@@ -26,7 +26,7 @@ from collbench.formats.imported import (
     relevant_variables,
     require_ranks,
 )
-from collbench.formats.nccl_tests_log import NcclLog, begins_row, without_log
+from collbench.formats.nccl_tests_log import begins_row, without_log
 from collbench.formats.source import (
     SHORTEST,
     Source,
@@ -168,9 +168,9 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
 
 
 def _sections(source: Source) -> Iterator[_Section]:
-    section, context, log = _Section(), Context(), NcclLog()
+    section, context = _Section(), Context()
     for line_number, raw in source.lines():
-        line = without_log(bare(raw), log)
+        line = without_log(bare(raw), context)
         text = body(line)
         context.take(line)
         if section.rows and _Section().take_head(text):
@@ -179,7 +179,7 @@ def _sections(source: Source) -> Iterator[_Section]:
         begins = text[:1].isdigit() or TAIL.search(text)
         is_row = begins and not line.lstrip().startswith("#") and not begins_row(line, known=False)
         if section.take_head(text):
-            section.started, section.variables = context.processes, context.variables | log.variables
+            section.started, section.variables = context.processes, context.variables | context.heeded
         elif section.columns and is_row:
             section.rows.append((line_number, line))
             context.used = True
