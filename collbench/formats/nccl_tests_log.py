@@ -76,10 +76,6 @@ class Columns:
         """Words of a row."""
         return len(self.case) + sum(map(len, self.places)) + len(self.appended)
 
-    def in_place(self, place: int) -> bool:
-        """Whether the results of that place are of one buffer."""
-        return place == 1 or self.in_place_first
-
 
 @dataclass(frozen=True)
 class TableRow:
@@ -245,15 +241,13 @@ class LogSection:
     devices: list[Device] = field(default_factory=list)
     rows: list[TableRow] = field(default_factory=list)
     bad: list[tuple[int, str]] = field(default_factory=list)  # lines that are rows in part
-    errors: list[str] = field(default_factory=list)  # what it says below the rows
+    said: list[str] = field(default_factory=list)  # errors that it tells, for the user
     tool: str = "nccl-tests"
     version: str = ""
     library: str = ""  # version of NCCL, by the test's first line
     program: str = ""  # by its first line, or its last
-    concluded: str = ""  # by its last line
     prefix: str = ""  # of its lines, where other programs print into the log
     bare: bool = False  # whether only an earlier table says anything of it
-    earlier: str = ""  # program of that one
     settings: dict[str, int] = field(default_factory=dict)
     ended: bool = False
     above: Context = field(default_factory=Context)
@@ -269,11 +263,6 @@ class LogSection:
     def says_ranks(self) -> bool:
         """Whether it has a list of ranks, or a command that tells them."""
         return not self.bare and bool(self.devices or self.exported or self.above.ranks)
-
-    def take_part(self, number_: int, line: str) -> None:
-        """Take in a line of the table if it is a row of another shape, or a part of one."""
-        if self.columns and not self.ended and (continues_row(line) or looks_like_row(line)):
-            self.bad.append((number_, line))
 
 
 def sections(source: Source) -> Iterator[LogSection]:
@@ -311,7 +300,9 @@ class _Reader:
         elif printed_by_test:
             return self._take_line_of_test(line)
         else:
-            self.section.take_part(number_, line)
+            table_goes_on = self.section.columns and not self.section.ended
+            if table_goes_on and (continues_row(line) or looks_like_row(line)):
+                self.section.bad.append((number_, line))
             self.context.take(line)
         return None
 
@@ -338,7 +329,9 @@ class _Reader:
         if done:
             bare_ = names_columns(line) and self.context.used
             if self.context.used:
-                self.context.next_table(bare_)
+                self.context.next_table(alike=bare_)
+            if bare_ and done.program:
+                self.context.programs = (done.program,)
             self.section = _next_section(done) if bare_ else LogSection()
         if not self.section.begun:  # later lines count, above all their command
             self.section.above = copy(self.context)  # with the same facts, which later lines of NCCL add to
@@ -372,9 +365,8 @@ def _stands_below_rows(line: str) -> bool:
 
 def _next_section(done: LogSection) -> LogSection:
     """Begin a test below a bare header: it is of the same kind."""
-    emptied: dict[str, Any] = {name: [] for name in ("header", "rows", "bad", "errors")}
-    said: dict[str, Any] = {"program": "", "concluded": "", "places": "", "ended": False, "bare": True}
-    return replace(done, devices=list(done.devices), earlier=done.program or done.earlier, **emptied, **said)
+    emptied: dict[str, Any] = {name: [] for name in ("header", "rows", "bad", "said")}
+    return replace(done, devices=list(done.devices), program="", places="", ended=False, bare=True, **emptied)
 
 
 def _take_line(section: LogSection, line: str) -> None:
@@ -393,8 +385,8 @@ def _take_line(section: LogSection, line: str) -> None:
         section.tool, section.version = match[1].lower(), match[2]
         section.library = dotted_version(int((match[3] or "0")[:9]))
     elif match := PROGRAM_LINE.search(text):
-        if match[1] == "concluded":
-            section.concluded = match[2]
+        if match[1] == "concluded" and section.program not in ("", match[2]):
+            section.said.append(f"its first line says {clean(section.program, 40)}, its last {clean(match[2], 40)}")
         section.program = match[2] if match[1] == "starting" else section.program or match[2]
     elif SETTINGS.search(text):
         found = {name: pattern.search(text) for name, pattern in SETTING.items()}
@@ -404,7 +396,7 @@ def _take_line(section: LogSection, line: str) -> None:
         host, name = clean(host or "", 64), clean(name, 64)
         section.devices.append(Device(int(rank), host, name, int(group or 0), int(device), clean(bus_id, 16).lower()))
     elif section.rows and ("error:" in line or "FAILED" in line):
-        section.errors.append(text)
+        section.said.append(f"it says: {clean(text)}")
     else:
         _take_comment(section, text)
 

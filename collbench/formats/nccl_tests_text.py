@@ -54,8 +54,6 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     if not found:
         raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
     filled = [section for section in found if section.rows]
-    if len(filled) < 2:
-        return [_read_test(source, section, hints, alone=True) for section in found]
     silent = [section for section in filled if not section.says_ranks]
     tests: list[ImportedTest] = []
     errors: list[UsageError] = []
@@ -63,11 +61,11 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         try:
             # The user's number of ranks is for the tables that do not say theirs.
             own = hints if section in silent or not silent else replace(hints, ranks=None)
-            tests.append(_read_test(source, section, own, alone=False))
+            tests.append(_read_test(source, section, own, alone=len(filled) < 2))
         except UsageError as error:  # the other tests are read without this one
             errors.append(error)
             tests.append(_without_rows(source, f"{len(section.rows)} rows: {error}"))
-    if len(errors) == len(tests):
+    if errors and len(errors) == len(filled):
         raise errors[0]
     return tests
 
@@ -160,8 +158,7 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
     earlier table says less of a bare one than the user.  UsageError if nothing tells
     the collective, or the user's word does not fit the table; UnfitRow if its own does not, or is not known.
     """
-    programs = dict.fromkeys([section.earlier] if section.earlier else section.above.programs)
-    commands = [word for word in programs if _fits(known_collective(word), section, ranks)]
+    commands = [word for word in dict.fromkeys(section.above.programs) if _fits(known_collective(word), section, ranks)]
     if section.program:
         return _require_fitting(section.program, section, ranks)
     fits = _fits(known_collective(hints.collective), section, ranks)
@@ -236,7 +233,7 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
                 dtype=row.case["type"],
                 redop=row.case["redop"] or "sum",
                 root=max(0, int(row.case.get("root", "0"))),
-                in_place=columns.in_place(place),
+                in_place=place == 1 or columns.in_place_first,
                 seconds=seconds_of(words["cputime" if on_cpu else "time"], columns.unit),
                 figures=figures,
                 unit=columns.unit,
@@ -271,8 +268,6 @@ def _remarks(section: LogSection, collective: Collective, ranks: int, hints: Hin
         yield f"read as {ranks} ranks, not {hints.ranks}: its list of ranks or its bandwidths say so"
     if section.bare and ranks not in _said_ranks(section, Hints()):
         yield f"the table of {len(section.rows)} rows is of {ranks} ranks, unlike the one above it"
-    if section.concluded not in ("", section.program):
-        yield f"its first line says {clean(section.program, 40)}, its last {clean(section.concluded, 40)}"
     if not section.ended:
         yield f"incomplete: no footer, {len(section.rows)} rows"
     listed = [(device.group, device.rank) for device in section.devices]
@@ -280,8 +275,7 @@ def _remarks(section: LogSection, collective: Collective, ranks: int, hints: Hin
         yield "ranks are listed more than once: copies of the test ran side by side; was it built without MPI?"
     if 0 < len(set(listed)) < ranks:
         yield f"its list of ranks is trimmed: {ranks - len(set(listed))} of {ranks} are not there"
-    for error in section.errors:
-        yield f"it says: {clean(error)}"
+    yield from section.said
 
 
 FORMAT = Format(NAME, "text of nccl-tests and rccl-tests", recognises, read, write_text, among=True, order=5)
