@@ -66,6 +66,11 @@ class Context:
     _exports: dict[str, str] = field(default_factory=dict)  # they hold for every later command
     _half: str = ""  # of a command that a backslash continues
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of a table; NCCL's own word counts more than the command's."""
+        return self.variables | self.heeded
+
     def take_log(self, line: str) -> None:
         """Take in a line of NCCL."""
         self.fabrics.update(FABRIC.findall(line))

@@ -14,7 +14,7 @@ from collbench.datatypes import find_datatype
 from collbench.errors import UsageError
 from collbench.formats.commands import Context
 from collbench.formats.imported import Device, dotted_version
-from collbench.formats.source import Source, bare, body, cells, clean, exact, number, plain, sizes
+from collbench.formats.source import Source, bare, body, cells, clean, number, plain, sizes, whole
 
 CASE = ("size", "count", "type", "redop", "root")
 TIMES = ("time", "cputime")
@@ -165,7 +165,7 @@ def _row(line: str, words: list[str], columns: Columns) -> TableRow | None:
     case["size"] = next((str(size) for size in meant if not share or size % share == 0), "")
     plausible = (
         case["size"]
-        and exact(case.get("count", "0")) is not None
+        and whole(case.get("count", "0")) is not None
         and case.get("type", "float")[:1].isalpha()
         and (case.get("redop") or "none")[:1].isalpha()
         and re.fullmatch(r"-?\d{1,9}", case.get("root", "0"))
@@ -178,7 +178,7 @@ def _row(line: str, words: list[str], columns: Columns) -> TableRow | None:
 def share_of(case: Mapping[str, str]) -> int:
     """Return the bytes of the count and type of a row, 0 where they are not known."""
     try:
-        return (exact(case.get("count", "")) or 0) * find_datatype(case["type"].lower().removeprefix("nccl")).itemsize
+        return (whole(case.get("count", "")) or 0) * find_datatype(case["type"].lower().removeprefix("nccl")).itemsize
     except (UsageError, KeyError):
         return 0
 

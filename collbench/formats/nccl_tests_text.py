@@ -33,7 +33,7 @@ from collbench.formats.nccl_tests_log import (
 )
 from collbench.formats.nccl_tests_write import TEXT as NAME
 from collbench.formats.nccl_tests_write import write_text
-from collbench.formats.source import HEAD, Source, body, clean, count, exact, number, seconds_of, streams
+from collbench.formats.source import HEAD, Source, body, clean, count, number, seconds_of, streams, whole
 
 AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
 AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
@@ -86,8 +86,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
     distinct = {(device.group, device.rank): device for device in section.devices}
     versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
-    variables = section.above.variables | section.above.heeded
-    machine = machine_of(list(distinct.values()), ranks, platform, versions, variables)
+    machine = machine_of(list(distinct.values()), ranks, platform, versions, section.above.environment)
     machine = replace(machine, racks=len(section.above.fabrics))
     over = AVERAGES.get(str(section.above.average), "mean over ranks, unless -a said otherwise")
     statistic = f"{section.figure} of {section.settings.get('iters', 'some')} operations, {over}"
@@ -152,11 +151,10 @@ def _find_ranks(name: str, section: LogSection, said: list[int], rows: list[Fore
 
 
 def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | None, *, alone: bool) -> Collective:
-    """Return the collective of a test: by its own word, the user's, its command line, or the columns of its table.
+    """Return the collective of a test: by its own word, its command line, the user's word, or the columns of its table.
 
-    The user's word does not relabel one test of several whose command line says otherwise, and what stands above an
-    earlier table says less of a bare one than the user.  UsageError if nothing tells
-    the collective, or the user's word does not fit the table; UnfitRow if its own does not, or is not known.
+    What stands above an earlier table says less of a bare one than the user.  UsageError if nothing tells the
+    collective, or the user's word does not fit the table; UnfitRow if its own does not, or is not known.
     """
     commands = [word for word in dict.fromkeys(section.above.programs) if _fits(known_collective(word), section, ranks)]
     if section.program:
@@ -202,7 +200,7 @@ def _fits(collective: Collective | None, section: LogSection, ranks: int | None)
 
 def _shares(section: LogSection) -> int | None:
     """Return how many times count and type make the largest size; None where it is no multiple of them."""
-    sizes = [(exact(row.case["size"]) or 0, share_of(row.case)) for row in section.rows]
+    sizes = [(whole(row.case["size"]) or 0, share_of(row.case)) for row in section.rows]
     nbytes, share = max(sizes, default=(0, 0))
     return nbytes // share if share and nbytes % share == 0 else None
 
@@ -229,7 +227,7 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
             yield ForeignRow(
                 number=at,
                 collective=collective.name,
-                nbytes=exact(row.case["size"]),
+                nbytes=whole(row.case["size"]),
                 dtype=row.case["type"],
                 redop=row.case["redop"] or "sum",
                 root=max(0, int(row.case.get("root", "0"))),
