@@ -51,7 +51,6 @@ OTHER_LINES = re.compile(
 )
 END = re.compile(r"Out of bounds values\s*:|Avg bus bandwidth\s*:|Collective test concluded")
 EXPORTED = re.compile(r"^collbench \S+: (\S+) on (\S+), (\d{1,7}) ranks?$")
-FIGURE = re.compile(r"^collbench \S+: times are of the kind (\w{1,20})$")
 
 LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")
 LOGGER = re.compile(r"\S+:\d+:\d+$")  # host, process and thread in front of NCCL's lines
@@ -251,7 +250,6 @@ class LogSection:
     settings: dict[str, int] = field(default_factory=dict)
     ended: bool = False
     above: Context = field(default_factory=Context)
-    figure: str = "mean"  # of what kind its times are
     exported: tuple[str, str, int] | None = None  # implementation, platform and ranks, if collbench wrote it
 
     @property
@@ -385,9 +383,10 @@ def _take_line(section: LogSection, line: str) -> None:
         section.tool, section.version = match[1].lower(), match[2]
         section.library = dotted_version(int((match[3] or "0")[:9]))
     elif match := PROGRAM_LINE.search(text):
-        if match[1] == "concluded" and section.program not in ("", match[2]):
-            section.said.append(f"its first line says {clean(section.program, 40)}, its last {clean(match[2], 40)}")
-        section.program = match[2] if match[1] == "starting" else section.program or match[2]
+        first = section.program if match[1] == "concluded" else ""
+        contradicts = first not in ("", match[2])
+        section.said += [f"its first line says {clean(first, 40)}, its last {clean(match[2], 40)}"] * contradicts
+        section.program = first or match[2]
     elif SETTINGS.search(text):
         found = {name: pattern.search(text) for name, pattern in SETTING.items()}
         section.settings = {name: int(match[1]) for name, match in found.items() if match}
@@ -397,13 +396,5 @@ def _take_line(section: LogSection, line: str) -> None:
         section.devices.append(Device(int(rank), host, name, int(group or 0), int(device), clean(bus_id, 16).lower()))
     elif section.rows and ("error:" in line or "FAILED" in line):
         section.said.append(f"it says: {clean(text)}")
-    else:
-        _take_comment(section, text)
-
-
-def _take_comment(section: LogSection, text: str) -> None:
-    """Take in what collbench says of a table that it wrote."""
-    if match := EXPORTED.match(text):
+    elif match := EXPORTED.match(text):
         section.exported = match[1], match[2], int(match[3])
-    elif match := FIGURE.match(text):
-        section.figure = match[1]

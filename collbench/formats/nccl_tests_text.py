@@ -89,7 +89,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     machine = machine_of(list(distinct.values()), ranks, platform, versions, section.above.environment)
     machine = replace(machine, racks=len(section.above.fabrics))
     over = AVERAGES.get(str(section.above.average), "mean over ranks, unless -a said otherwise")
-    statistic = f"{section.figure} of {section.settings.get('iters', 'some')} operations, {over}"
+    statistic = f"mean of {section.settings.get('iters', 'some')} operations, {over}"
     results = make_results(
         source.name, rows, machine, implementation=implementation, statistic=statistic, left_out=left_out
     )

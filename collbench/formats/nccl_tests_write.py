@@ -143,18 +143,20 @@ def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
 
 
 def fitting(selection: ExportSelection) -> list[Part]:
-    """Return the tests that nccl-tests has a program for; UsageError if there is none."""
+    """Return the tests that nccl-tests has a program for, and that hold means as it does; UsageError if none is."""
     tests, known = parts(selection), of_nccl_tests()
     selected = []
     for part in tests:
         collective = part.lines[0].case.collective
-        if collective in known:
-            selected.append(part)
-        else:
+        figures = {place.figure for place in part.results if isinstance(place, Reported) and not place.samples}
+        if collective not in known:
             selection.left_out[f"nccl-tests has no {collective.name}"] += 1
+        elif figures - {"mean"}:
+            selection.left_out["nccl-tests has means only"] += 1
+        else:
+            selected.append(part)
     if tests and not selected:
-        names = ", ".join(dict.fromkeys(part.lines[0].case.collective.name for part in tests))
-        raise UsageError(f"nothing to export: nccl-tests has no {names}; choose --to csv")
+        raise UsageError(f"nothing to export: {', '.join(selection.left_out)}; choose --to csv")
     return selected
 
 
@@ -172,11 +174,6 @@ def _text_of(part: Part, selection: ExportSelection) -> Iterator[str]:
     same_format = part.test.format == TEXT
     heads = [line for line in as_texts(part.test.layout.get("before")) if names_columns(line)] if same_format else []
     yield signature(first.implementation, first.platform, first.case.ranks)
-    # These tables have means only; other times are named, which an import heeds.
-    kinds = dict.fromkeys(place.figure for place in part.results if isinstance(place, Reported) and not place.samples)
-    others = [kind for kind in kinds if kind != "mean"]
-    if others:
-        yield f"# collbench {__version__}: times are of the kind {' or '.join(others)}"
     yield from opening(collective, _settings_of(part, selection), selection.header, first.case.ranks, heads or HEADER)
     for line in part.lines:
         yield line.printed if heads and line.printed else row(line.case, line.places)

@@ -47,7 +47,6 @@ TITLE = re.compile(
     r"OSU ([\w+]{1,20})(?:-(\w{1,20}))? (\S[^#]{0,80}?)(?:\s[Tt]est)?(?:[\s,]+\(?(?:[vV]ersion )?v?(\d\S{0,20}?)\)?)?$"
 )
 LIBRARIES = {"MPI": "mpi", "NCCL": "nccl", "RCCL": "rccl"}
-ONE_SIDED = re.compile(r"(?:Window creation|Synchronization):")
 COLUMN = re.compile(
     r"(?:Avg |Average |Min |Max |P\d{1,3} Tail )?Lat(?:ency)?\s?\(us\)|Iterations|Validation|Bandwidth\s?\(MB/s\)"
     r"|MB/s|Messages/s|Overall\s?\(us\)|Compute\s?\(us\)|Coll\. Init\s?\(us\)|Pure Comm\.\s?\(us\)|Overlap\s?\(%\)"
@@ -128,8 +127,6 @@ class _Section:
             known = title[1] in LIBRARIES  # of MPI_Put and OpenSHMEM the word is part of what is measured
             self.library, self.device = title[1] if known else "MPI", title[2] or ""
             self.title, self.version = title[3] if known else f"{title[1]} {title[3]}", title[4] or ""
-        elif ONE_SIDED.match(text):
-            self.title = self.title if "one-sided" in self.title else f"one-sided {self.title}"
         elif dtype := TYPE.match(text):
             self.dtype = dtype[1]
         elif pairs := PAIRS.match(text):

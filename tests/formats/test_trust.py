@@ -232,7 +232,7 @@ def test_one_sided_tests_are_no_collective() -> None:
     assert [row.case.ranks for row in reported(tests)] == [2, 8, 8]
     assert [row.case.nbytes for row in reported(tests)] == [65536, 32, 8192]
     assert [reason for test in tests for reason in test.left_out] == [
-        "2 rows: collbench has no collective like 'one-sided MPI_Put Latency'"
+        "2 rows: collbench has no collective like 'MPI_Put Latency'"
     ]
 
 
