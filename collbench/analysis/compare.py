@@ -501,17 +501,11 @@ def _why_unknown(base: Observed, new: Observed) -> str:
 
 def _without_samples(errors: Sequence[tuple[float, float]]) -> str:
     """Return what the intervals of logs rest on, given the error of each row and its degrees of freedom."""
-    rows = f"rows without samples ({len(errors)})"
-    if max(freedom for _, freedom in errors) == PUBLISHED.freedom:
-        return (
-            f"{rows}: so few sizes do not show how much times vary, so intervals come from published repeats "
-            f"({PUBLISHED.deviation:.1%}, hardly known), or from what you state (--assume 5%)"
-        )
     typical = math.expm1(median(error for error, _ in errors))
-    return (
-        f"{rows}: intervals come from how far the ratios of neighbouring sizes scatter, {typical:.1%} "
-        "(or state how much each time varies: --assume 5%)"
-    )
+    source = f"how far the ratios of neighbouring sizes scatter, {typical:.1%}"
+    if max(freedom for _, freedom in errors) == PUBLISHED.freedom:
+        source = f"published repeats, {PUBLISHED.deviation:.1%}, since so few sizes do not show how much times vary"
+    return f"rows without samples ({len(errors)}): intervals come from {source}; or {_STATE}"
 
 
 def _standing_out(outliers: Iterable[Row]) -> list[str]:
