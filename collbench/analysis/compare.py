@@ -535,9 +535,8 @@ def _shared_move(rows: Sequence[Row]) -> list[str]:
     moved = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
     by_name = by_key(rows, lambda row: row.implementation).values()
     typical = [median(row.ratio for row in alike) for alike in by_name]
-    if len({row.verdict for row in moved}) != 1 or len(moved) < 0.8 * len(rows):
-        return []
-    if len(typical) < 2 or max(typical) > 1.3 * min(typical):
+    one_way = len({row.verdict for row in moved}) == 1 and len(moved) >= 0.8 * len(rows)
+    if not one_way or len(typical) < 2 or max(typical) > 1.3 * min(typical):
         return []
     return [
         f"nearly all rows of all {len(typical)} implementations are {moved[0].verdict.value} (typically "

@@ -32,7 +32,6 @@ SETTINGS = {
 }
 """Options by the keys of the JSON, and what a header calls them."""
 
-_MISSING = f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}    N/A"
 _COLUMNS = "    time   algbw   busbw  #wrong "
 _UNITS = "    (us)  (GB/s)  (GB/s)         "
 HEADER = (
@@ -211,18 +210,18 @@ def row(case: Case, places: Iterable[Observed | None]) -> str:
     """Write both places of a row, side by side; a missing place has no numbers."""
     redop = case.redop.name if case.redop is not NONE else "none"
     start = f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {_root(case):>6d}"
-    return start + "".join(_place(place) if place else _MISSING for place in places)
+    return start + "".join(map(_place, places))
 
 
 def _root(case: Case) -> int:
     return case.root if case.collective.rooted else -1
 
 
-def _place(result: Observed) -> str:
+def _place(result: Observed | None) -> str:
     """Write one place; without a time it may still say how many elements are wrong."""
-    seconds, elements = mean_seconds(result), wrong_elements(result)
+    seconds, elements = (mean_seconds(result), wrong_elements(result)) if result else (0.0, None)
     wrong = "    N/A" if elements is None else f"  {elements:6g}"
-    if seconds <= 0:
+    if not result or seconds <= 0:
         return f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}{wrong}"
     algbw, busbw = rates(result)
     return f"  {shrunk(seconds * 1e6, 7):>7}  {shrunk(algbw, 6):>6}  {shrunk(busbw, 6):>6}{wrong}"
