@@ -44,14 +44,12 @@ FEWEST_SIZES = 4  # that a mean over sizes is made of
 _IN_TURN = "sweep --ab measures both in turn, so that this cancels"
 _STATE = "state how much each time varies (--assume 5%)"
 _ALIKE = 1.3  # as many sizes count as one, whose errors are correlated (by simulation, docs/analysis.md)
-_NAMED = 6  # sizes that stand out
 _SURE = 10**6  # degrees of freedom of what the user states
 NOTABLE = 0.02  # scatter between runs from which on it is said
 _SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
 _MOVED = math.log(1.5)  # of a barrier's time, beyond which the cores are at other distances, and nothing can be told
 _WIDEST = 1000.0  # times its lower end that an interval may reach
 Span = tuple[float, float]
-EVERYTHING: Span = (0.0, math.inf)
 _FELT = 3.0
 """Times as much as a barrier other operations may feel of a change of the machine: once MPI took 35 % longer in a whole
 run, and barriers 9 % (docs/log.md)."""
@@ -409,7 +407,9 @@ def _moved(base: Observed, new: Observed) -> bool:
     return abs(math.log(_barriers(base, new))) > _MOVED
 
 
-def judged(base: Observed, new: Observed, log: float, interval: Span, margin: float, alone: Span = EVERYTHING) -> Row:
+def judged(
+    base: Observed, new: Observed, log: float, interval: Span, margin: float, alone: Span = (0.0, math.inf)
+) -> Row:
     """Return the row of a ratio that is given as a logarithm.
 
     `interval` holds together with those of all rows, `alone` are the limits of this row.  A row is the same by its own
@@ -501,25 +501,18 @@ def _why_unknown(base: Observed, new: Observed) -> str:
 
 def _without_samples(errors: Sequence[tuple[float, float]]) -> str:
     """Return what the intervals of logs rest on, given the error of each row and its degrees of freedom."""
-    rows = f"rows without samples ({len(errors)})"
-    if max(freedom for _, freedom in errors) == PUBLISHED.freedom:
-        return (
-            f"{rows}: so few sizes do not show how much times vary, so intervals come from published repeats "
-            f"({PUBLISHED.deviation:.1%}, hardly known), or from what you state (--assume 5%)"
-        )
     typical = math.expm1(median(error for error, _ in errors))
-    return (
-        f"{rows}: intervals come from how far the ratios of neighbouring sizes scatter, {typical:.1%} "
-        "(or state how much each time varies: --assume 5%)"
-    )
+    source = f"how far the ratios of neighbouring sizes scatter, {typical:.1%}"
+    if max(freedom for _, freedom in errors) == PUBLISHED.freedom:
+        source = f"published repeats, {PUBLISHED.deviation:.1%}, since so few sizes do not show how much times vary"
+    return f"rows without samples ({len(errors)}): intervals come from {source}; or {_STATE}"
 
 
 def _standing_out(outliers: Iterable[Row]) -> list[str]:
     """Name the sizes of a log that changed, and none beside them."""
     changed = [row for row in outliers if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
-    names = list(dict.fromkeys(f"{row.implementation} at {format_size(row.case.nbytes)}" for row in changed))
-    named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    return [f"{named}: stands out from the sizes beside, which is a change and no scatter"] * bool(names)
+    names = dict.fromkeys(f"{row.implementation} at {format_size(row.case.nbytes)}" for row in changed)
+    return [f"{', '.join(names)}: stands out from the sizes beside, which is a change and no scatter"] * bool(names)
 
 
 def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -> Iterator[str]:
@@ -542,9 +535,8 @@ def _shared_move(rows: Sequence[Row]) -> list[str]:
     moved = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
     by_name = by_key(rows, lambda row: row.implementation).values()
     typical = [median(row.ratio for row in alike) for alike in by_name]
-    if len({row.verdict for row in moved}) != 1 or len(moved) < 0.8 * len(rows):
-        return []
-    if len(typical) < 2 or max(typical) > 1.3 * min(typical):
+    one_way = len({row.verdict for row in moved}) == 1 and len(moved) >= 0.8 * len(rows)
+    if not one_way or len(typical) < 2 or max(typical) > 1.3 * min(typical):
         return []
     return [
         f"nearly all rows of all {len(typical)} implementations are {moved[0].verdict.value} (typically "

@@ -99,9 +99,8 @@ def write_junit(path: Path, comparisons: Sequence[Comparison]) -> None:
     """
     root = ElementTree.Element("testsuites", name="collbench compare")
     for comparison in comparisons:
-        states = dict.fromkeys(map(id, comparison.hidden), "other") | dict.fromkeys(
-            map(id, comparison.regressions), "failed"
-        )
+        states = dict.fromkeys(map(id, comparison.hidden), "other")
+        states |= dict.fromkeys(map(id, comparison.regressions), "failed")
         lines: list[Line] = [*comparison.rows, *comparison.together, *comparison.unmatched]
         tests = [(name(line), states.get(id(line), "passed"), message(line)) for line in lines]
         root.append(junit_suite(f"{comparison.new.path} against {comparison.base.path}", "collbench.compare", tests))

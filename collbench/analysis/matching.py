@@ -51,12 +51,10 @@ class Selection:
 
     def __call__(self, case: Case, implementation: str) -> bool:
         """Return whether a row is selected."""
+        names = {implementation, family(implementation)}
         return (
             (not self.collectives or case.collective.name in self.collectives)
-            and (
-                not self.implementations
-                or not self.implementations.isdisjoint((implementation, family(implementation)))
-            )
+            and (not self.implementations or not names.isdisjoint(self.implementations))
             and (not self.sizes or any(first <= case.nbytes <= last for first, last in self.sizes))
         )
 

@@ -6,6 +6,7 @@ content.  `imported` has what readers return, `exported` what writers get.
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -64,9 +65,9 @@ def detect(source: Source) -> Format:
             return format_
     from collbench.formats.others import OTHERS  # its signs are those of formats, which import this module
 
-    for other in OTHERS:
-        if other.recognises(source):
-            raise RunFileError(f"{source.name} is {other.what}; {other.instead}")
+    for sign, what, instead in OTHERS:
+        if re.search(sign, source.text, re.IGNORECASE | re.MULTILINE):
+            raise RunFileError(f"{source.name} is {what}; {instead}")
     known = "; ".join(f"{name} ({format_.summary})" for name, format_ in formats().items())
     raise RunFileError(f"{source.name}: nothing in it looks like results of a known tool; known are: {known}")
 

@@ -1,4 +1,4 @@
-"""Command lines in a log: how many processes they start, and which variables they set for the tests below them."""
+"""What other programs print among the tables of a log: command lines, exports, and what NCCL logs."""
 
 import re
 import shlex
@@ -16,15 +16,10 @@ TEST = re.compile(
 NOT_HERE = re.compile(
     r"hypercube|bisection|(?:all_?to_?all|gather|scatter)_?v|all_reduce_(?:bias|group)", re.IGNORECASE
 )
-OPTION = {
-    "threads": re.compile(r"(?<!\S)(?:-t\s{0,8}|--nthreads[ =]\s{0,8})(\d{1,5})(?![\w.])"),
-    "gpus": re.compile(r"(?<!\S)(?:-g\s{0,8}|--ngpus[ =]\s{0,8})(\d{1,5})(?![\w.])"),
-    "average": re.compile(r"(?<!\S)(?:-a\s{0,8}|--average[ =]\s{0,8})([0-3])(?!\S)"),
-}
-_COUNT = r"(?:[ =]\s{0,8})(\d{1,7})(?![\w.])"
-_PROCESSES = re.compile(r"(?<!\S)(?:-np|-n|--n|--ntasks|--np)" + _COUNT)
-_NODES = re.compile(r"(?<!\S)(?:-N|--nodes|-nnodes|--nnodes)[ =]?\s{0,8}(\d{1,6})(?![\w.])")
-_PER_NODE = re.compile(r"(?<!\S)(?:--?ntasks-per-node|-npernode|--?npernode|-ppn|--?ppn|-N)" + _COUNT)
+VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to ([^\s]+?)\.?\s*$")
+FABRIC = re.compile(r" MNNVL busId \S+ fabric UUID (?!0\.0 )(\S+ cliqueId \S+)")
+TRANSPORT = re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)")
+CHANNELS = {"channels": re.compile(r"\b(\d{1,4}) coll channels"), "nvls": re.compile(r"\b(\d{1,4}) nvls channels")}
 
 _RELEVANT = re.compile(r"(?:NCCL|CUDA|UCX|MPIR_CVAR|COLLBENCH)_[A-Z]")
 _EXPORT = re.compile(r"(?:^|.{0,200}[$#%>+]\s+)(?:export|setenv|declare -x|unset)\s")
@@ -43,30 +38,58 @@ def processes_started(line: str) -> int | None:
     words = line[launcher.start() :]
     program = PROGRAM.search(words)
     before = words[: program.start()] if program else words
-    if match := _PROCESSES.search(before):
-        return int(match[1])
-    per_node, nodes = _PER_NODE.search(before), _NODES.search(before)
-    if per_node and nodes and per_node.start() != nodes.start():
-        return int(per_node[1]) * int(nodes[1])
-    return None
+    processes = _option(before, "--?np?", "--ntasks")
+    nodes, per_node = _option(before, "-N", "--?n?nodes"), _option(before, "--?n(?:tasks-)?per-?node", "--?ppn")
+    return processes or (nodes * per_node if nodes and per_node else None)
+
+
+def _option(text: str, *names: str) -> int | None:
+    """Return the number that stands behind an option."""
+    match = re.search(rf"(?<!\S)(?:{'|'.join(names)})[ =]?\s{{0,8}}(\d{{1,7}})(?![\w.])", text)
+    return int(match[1]) if match else None
 
 
 @dataclass
 class Context:
-    """What lines of other programs say of the tables below them: command lines, exports, and the version of NCCL."""
+    """What lines of other programs say of the tables below them, and NCCL's own lines also of the one around them."""
 
     programs: tuple[str, ...] = ()  # of nccl-tests, by the commands since the last table
     ranks: int | None = None  # that the last command starts
     processes: int | None = None  # that the last launcher starts
-    average: str = ""  # of -a
+    average: int | None = None  # of -a
     library: str = ""  # version of NCCL
     variables: dict[str, str] = field(default_factory=dict)  # that the last command is started with
     used: bool = False  # whether a table stands below the last command
+    heeded: dict[str, str] = field(default_factory=dict)  # variables, as NCCL logs them
+    facts: dict[str, str] = field(default_factory=dict)  # transports and numbers of channels, likewise
+    fabrics: set[str] = field(default_factory=set)  # of NVLinks beyond a host, as NCCL names them
     _exports: dict[str, str] = field(default_factory=dict)  # they hold for every later command
     _half: str = ""  # of a command that a backslash continues
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of a table; NCCL's own word counts more than the command's."""
+        return self.variables | self.heeded
+
+    def take_log(self, line: str) -> None:
+        """Take in a line of NCCL."""
+        self.fabrics.update(FABRIC.findall(line))
+        if match := VARIABLE.search(line):
+            self.heeded[match[1]] = match[2]
+        if match := TRANSPORT.search(line):
+            known = self.facts.get("transport", "").split(", ")
+            used = re.sub(r"/\d[^/]*", "", match[1])  # without the number of the card
+            self.facts["transport"] = ", ".join(filter(None, dict.fromkeys([*known, used])))
+        for name, pattern in CHANNELS.items():
+            if match := pattern.search(line):
+                self.facts[name] = match[1]
+
+    def next_table(self, alike: bool) -> None:
+        """Keep what NCCL logged for another table of the same command, facts only if it is of the same test."""
+        self.heeded, self.facts = dict(self.heeded), dict(self.facts) if alike else {}
+
     def take(self, line: str) -> None:
-        """Take in a line."""
+        """Take in a line of another program."""
         text = self._half + line.strip()
         goes_on = text.endswith("\\") and len(text) < LONGEST
         self._half = text[:-1] if goes_on else ""
@@ -79,9 +102,12 @@ class Context:
         relevant = _RELEVANT.search(text) is not None and not text.startswith("#")
         if is_command and (self.used or relevant):  # a program's name alone may stand in any message above its table
             self.variables = dict(self._exports)
+        old = self.used
         if is_command:
             self._take_options(text)
             self.used = self.used and not LAUNCHERS.search(text)
+        if old and not self.used:  # another process logs anew
+            self.heeded, self.facts = {}, {}
         if relevant:
             for part in re.split(r";|&&", text):
                 self._take_part(part.strip(), is_command)
@@ -104,12 +130,11 @@ class Context:
         commands = [match for match in TEST.finditer(line) if _is_test(match[1].lower())]
         if not commands:
             return
-        options = {name: pattern.search(line, commands[0].end()) for name, pattern in OPTION.items()}
-        given = {name: match[1] for name, match in options.items() if match}
-        per_process = int(given.get("threads", 1)) * int(given.get("gpus", 1))
+        options = line[commands[0].end() :]
+        per_process = (_option(options, "-t", "--nthreads") or 1) * (_option(options, "-g", "--ngpus") or 1)
         started = processes_started(line) if LAUNCHERS.search(line) else int(per_process > 1)
         self.ranks = started * per_process if started else None
-        self.average = given.get("average", "")
+        self.average = _option(options, "-a", "--average")
         names = tuple(match[1].lower() for match in commands)
         self.programs, self.used = names if self.used else (*self.programs, *names), False
 

@@ -10,7 +10,7 @@ from collbench.results import Measurement, Observed, Prediction, Reported
 from collbench.runfile.header import ForeignTest, Header
 from collbench.runfile.store import Run
 
-MOST_LISTED = 2**17  # ranks of all tests of a file, which list each of them
+MOST_LISTED = 2**17  # ranks of a test, which lists each of them
 Exported = Measurement | Reported | Prediction
 
 
@@ -101,12 +101,15 @@ def parts(selection: ExportSelection) -> list[Part]:
     tests = selection.header.imported.tests
     lines: dict[object, dict[object, list[Observed | None]]] = {}
     test_of: dict[object, ForeignTest] = {}
-    seen, room = Counter[object](), MOST_LISTED
+    seen = Counter[object]()
     for result in selection.results:
         if isinstance(result, Prediction):
             selection.left_out["predictions are not measured"] += 1
             continue
         case = result.case
+        if case.ranks > MOST_LISTED:
+            selection.left_out[f"its ranks, of which each has a line, are more than {MOST_LISTED}"] += 1
+            continue
         test = ForeignTest()
         row: object = replace(case, in_place=False)
         key: tuple[object, ...] = (case.collective.name, case.ranks, result.implementation, result.platform)
@@ -114,13 +117,6 @@ def parts(selection: ExportSelection) -> list[Part]:
         test_number, row_number = printed.get("test"), printed.get("row")
         if isinstance(test_number, int) and isinstance(row_number, int) and 0 <= test_number < len(tests):
             key, row, test = (test_number, *key), row_number, tests[test_number]
-        needed = 0 if key in lines else case.ranks
-        if needed > room:
-            selection.left_out[
-                f"its ranks, of which each has a line, are more than {MOST_LISTED} with those before"
-            ] += 1
-            continue
-        room -= needed
         test_of[key] = test
         # Both places of a row stand side by side; a repetition becomes another row.
         repetition = seen[key, row, case.in_place]

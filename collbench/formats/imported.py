@@ -255,23 +255,22 @@ class Fitting:
     """Which numbers of ranks the rows of a collective leave whose digits tell anything of it."""
 
     def __init__(self, rows: Iterable[ForeignRow], collective: Collective) -> None:
-        ranges = [row.ranks(collective) for row in rows if not row.vague and row.factors != NO_FACTOR]
-        self._starts = sorted(ranks.start for ranks in ranges if ranks)
-        self._stops = sorted(ranks.stop for ranks in ranges if ranks)
-        first = max(dict.fromkeys(self._starts), key=self.count, default=1)
-        stop = next((stop for stop in self._stops if stop > first), MOST_RANKS + 1)
+        telling = (row for row in rows if not row.vague and row.factors != NO_FACTOR)
+        self._ranges = Counter(row.ranks(collective) for row in telling)
+        self.others = self._ranges.pop(range(0), 0)  # rows that no number of ranks fits
+        first = max((ranks.start for ranks in self._ranges), key=self.count, default=1)
+        stop = min((ranks.stop for ranks in self._ranges if ranks.stop > first), default=MOST_RANKS + 1)
         self.best = range(first, stop)  # that most rows leave
-        self.others = len(ranges) - len(self._starts)  # rows that no number of ranks fits
 
     @property
     def only(self) -> int | None:
         """The one number of ranks that every row leaves, None if they leave several."""
-        alone = len(self.best) == 1 and not self.others and self.count(self.best[0]) == len(self._starts)
+        alone = len(self.best) == 1 and not self.others and self.count(self.best[0]) == self._ranges.total()
         return self.best[0] if alone else None
 
     def count(self, ranks: int) -> int:
         """Return how many rows leave a number of ranks."""
-        return bisect_right(self._starts, ranks) - bisect_right(self._stops, ranks)
+        return sum(rows for left, rows in self._ranges.items() if ranks in left)
 
     def allows(self, ranks: int) -> bool:
         """Whether no other number of ranks is left by more rows."""
@@ -285,7 +284,7 @@ class Fitting:
         if self.allows(ranks):
             return
         right = "N"
-        if self.others <= len(self._starts):
+        if self.others <= self._ranges.total():
             right = f"N, of {_spoken(self.best)}," if len(self.best) > 1 else _spoken(self.best)
         raise UsageError(
             f"{name}: its bus bandwidths are not those of {collective.name} on {ranks} ranks; "

@@ -54,16 +54,8 @@ def recognises(source: Source) -> bool:
 
 
 def proper_json(text: str) -> str:
-    """Return the text with bare inf and nan as Python's parser knows them."""
-    return WORDS.sub(lambda match: _proper(match[0]), text)
-
-
-def _proper(word: str) -> str:
-    if word[0] == '"':
-        return word
-    if "nan" in word.lower():
-        return "NaN"
-    return "-Infinity" if word[0] == "-" else "Infinity"
+    """Return the text with bare inf and nan, neither of which is a figure, as Python's parser knows them."""
+    return WORDS.sub(lambda match: match[0] if match[0][0] == '"' else "NaN", text)
 
 
 def parse(source: Source) -> tuple[Mapping[str, Any], bool, list[str]]:

@@ -14,7 +14,7 @@ from collbench.datatypes import find_datatype
 from collbench.errors import UsageError
 from collbench.formats.commands import Context
 from collbench.formats.imported import Device, dotted_version
-from collbench.formats.source import Source, bare, body, cells, clean, exact, number, plain, sizes
+from collbench.formats.source import Source, bare, body, cells, clean, number, plain, sizes, whole
 
 CASE = ("size", "count", "type", "redop", "root")
 TIMES = ("time", "cputime")
@@ -51,14 +51,9 @@ OTHER_LINES = re.compile(
 )
 END = re.compile(r"Out of bounds values\s*:|Avg bus bandwidth\s*:|Collective test concluded")
 EXPORTED = re.compile(r"^collbench \S+: (\S+) on (\S+), (\d{1,7}) ranks?$")
-FIGURE = re.compile(r"^collbench \S+: times are of the kind (\w{1,20})$")
 
 LEVELS = (" NCCL INFO ", " NCCL WARN ", " NCCL TRACE ", " NCCL ABORT ", " NCCL VERSION ")
-VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to ([^\s]+?)\.?\s*$")
-FABRIC = re.compile(r" MNNVL busId \S+ fabric UUID (?!0\.0 )(\S+ cliqueId \S+)")
 LOGGER = re.compile(r"\S+:\d+:\d+$")  # host, process and thread in front of NCCL's lines
-TRANSPORT = re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)")
-CHANNELS = {"channels": re.compile(r"\b(\d{1,4}) coll channels"), "nvls": re.compile(r"\b(\d{1,4}) nvls channels")}
 GLUED = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]\d+)?|N/A)(?=[A-Za-z])")  # a row's last word, and then a host's name
 NO_NUMBERS = ("n/a", "nan", "inf", "infinity")  # that stand in a number's place
 SEVERAL, MANY = 3, 6  # numbers in a row
@@ -79,10 +74,6 @@ class Columns:
     def width(self) -> int:
         """Words of a row."""
         return len(self.case) + sum(map(len, self.places)) + len(self.appended)
-
-    def in_place(self, place: int) -> bool:
-        """Whether the results of that place are of one buffer."""
-        return place == 1 or self.in_place_first
 
 
 @dataclass(frozen=True)
@@ -173,7 +164,7 @@ def _row(line: str, words: list[str], columns: Columns) -> TableRow | None:
     case["size"] = next((str(size) for size in meant if not share or size % share == 0), "")
     plausible = (
         case["size"]
-        and exact(case.get("count", "0")) is not None
+        and whole(case.get("count", "0")) is not None
         and case.get("type", "float")[:1].isalpha()
         and (case.get("redop") or "none")[:1].isalpha()
         and re.fullmatch(r"-?\d{1,9}", case.get("root", "0"))
@@ -186,7 +177,7 @@ def _row(line: str, words: list[str], columns: Columns) -> TableRow | None:
 def share_of(case: Mapping[str, str]) -> int:
     """Return the bytes of the count and type of a row, 0 where they are not known."""
     try:
-        return (exact(case.get("count", "")) or 0) * find_datatype(case["type"].lower().removeprefix("nccl")).itemsize
+        return (whole(case.get("count", "")) or 0) * find_datatype(case["type"].lower().removeprefix("nccl")).itemsize
     except (UsageError, KeyError):
         return 0
 
@@ -218,34 +209,13 @@ def looks_like_row(line: str) -> bool:
     return numbers >= MANY or (numbers >= SEVERAL and bool(sizes(words[0]) or _is_number(words[0])))
 
 
-@dataclass
-class NcclLog:
-    """What the lines say that NCCL logs among those of a test."""
-
-    variables: dict[str, str] = field(default_factory=dict)  # that it heeds
-    facts: dict[str, str] = field(default_factory=dict)  # transports and numbers of channels
-    fabrics: set[str] = field(default_factory=set)  # of NVLinks beyond a host, as NCCL names them
-
-    def take(self, line: str) -> None:
-        """Take in what one of its lines says."""
-        if match := VARIABLE.search(line):
-            self.variables[match[1]] = match[2]
-        if match := TRANSPORT.search(line):
-            known = self.facts.get("transport", "").split(", ")
-            used = re.sub(r"/\d[^/]*", "", match[1])  # without the number of the card
-            self.facts["transport"] = ", ".join(filter(None, dict.fromkeys([*known, used])))
-        for name, pattern in CHANNELS.items():
-            if match := pattern.search(line):
-                self.facts[name] = match[1]
-
-
-def without_log(line: str, log: NcclLog) -> str:
-    """Return a line without NCCL's, which may begin inside it and is taken in by `log`."""
+def without_log(line: str, context: Context) -> str:
+    """Return a line without NCCL's, which may begin inside it and is taken in by `context`."""
     places = [line.find(level) for level in LEVELS]
     at = min((place for place in places if place >= 0), default=-1)
     if at < 0:
         return line
-    log.take(line[at:])
+    context.take_log(line[at:])
     words = line[:at].split()
     while words and not LOGGER.fullmatch(words[-1]):
         words.pop()
@@ -270,20 +240,16 @@ class LogSection:
     devices: list[Device] = field(default_factory=list)
     rows: list[TableRow] = field(default_factory=list)
     bad: list[tuple[int, str]] = field(default_factory=list)  # lines that are rows in part
-    errors: list[str] = field(default_factory=list)  # what it says below the rows
+    said: list[str] = field(default_factory=list)  # errors that it tells, for the user
     tool: str = "nccl-tests"
     version: str = ""
     library: str = ""  # version of NCCL, by the test's first line
     program: str = ""  # by its first line, or its last
-    concluded: str = ""  # by its last line
     prefix: str = ""  # of its lines, where other programs print into the log
     bare: bool = False  # whether only an earlier table says anything of it
-    earlier: str = ""  # program of that one
     settings: dict[str, int] = field(default_factory=dict)
     ended: bool = False
     above: Context = field(default_factory=Context)
-    log: NcclLog = field(default_factory=NcclLog)
-    figure: str = "mean"  # of what kind its times are
     exported: tuple[str, str, int] | None = None  # implementation, platform and ranks, if collbench wrote it
 
     @property
@@ -295,11 +261,6 @@ class LogSection:
     def says_ranks(self) -> bool:
         """Whether it has a list of ranks, or a command that tells them."""
         return not self.bare and bool(self.devices or self.exported or self.above.ranks)
-
-    def take_part(self, number_: int, line: str) -> None:
-        """Take in a line of the table if it is a row of another shape, or a part of one."""
-        if self.columns and not self.ended and (continues_row(line) or looks_like_row(line)):
-            self.bad.append((number_, line))
 
 
 def sections(source: Source) -> Iterator[LogSection]:
@@ -318,15 +279,13 @@ class _Reader:
 
     section: LogSection = field(default_factory=LogSection)
     context: Context = field(default_factory=Context)
-    log: NcclLog = field(default_factory=NcclLog)
     half: str = ""  # of a row that may go on in a later line
     half_at: int = 0
     doubtful: bool = False  # whether rests of several halves follow, and nobody knows whose they are
 
     def take(self, number_: int, raw: str) -> LogSection | None:
         """Take in a line; return the section that ends above it, if one does."""
-        self.log.fabrics.update(FABRIC.findall(raw))
-        line = cells(without_log(bare(raw), self.log))
+        line = cells(without_log(bare(raw), self.context))
         if not line.strip():
             return None
         begins = begins_row(line, known=self.section.columns is not None or bool(self.section.header))
@@ -339,8 +298,10 @@ class _Reader:
         elif printed_by_test:
             return self._take_line_of_test(line)
         else:
-            self.section.take_part(number_, line)
-            self._heed(line)
+            table_goes_on = self.section.columns and not self.section.ended
+            if table_goes_on and (continues_row(line) or looks_like_row(line)):
+                self.section.bad.append((number_, line))
+            self.context.take(line)
         return None
 
     def drop_half(self) -> None:
@@ -361,23 +322,17 @@ class _Reader:
             self.half = ""
             self.context.used = True
 
-    def _heed(self, line: str) -> None:
-        """Take in a line of another program."""
-        old = self.context.used
-        self.context.take(line)
-        if old and not self.context.used:
-            self.log = NcclLog(fabrics=self.log.fabrics)  # another process logs anew
-
     def _take_line_of_test(self, line: str) -> LogSection | None:
         done = self.section if self.section.begun and not _stands_below_rows(line) else None
         if done:
             bare_ = names_columns(line) and self.context.used
-            if done.log is self.log:
-                facts = dict(done.log.facts) if bare_ else {}
-                self.log = NcclLog(dict(done.log.variables), facts, done.log.fabrics)
+            if self.context.used:
+                self.context.next_table(alike=bare_)
+            if bare_ and done.program:
+                self.context.programs = (done.program,)
             self.section = _next_section(done) if bare_ else LogSection()
         if not self.section.begun:  # later lines count, above all their command
-            self.section.above, self.section.log = copy(self.context), self.log
+            self.section.above = copy(self.context)  # with the same facts, which later lines of NCCL add to
         _take_line(self.section, line)
         return done
 
@@ -408,9 +363,8 @@ def _stands_below_rows(line: str) -> bool:
 
 def _next_section(done: LogSection) -> LogSection:
     """Begin a test below a bare header: it is of the same kind."""
-    emptied: dict[str, Any] = {name: [] for name in ("header", "rows", "bad", "errors")}
-    said: dict[str, Any] = {"program": "", "concluded": "", "places": "", "ended": False, "bare": True}
-    return replace(done, devices=list(done.devices), earlier=done.program or done.earlier, **emptied, **said)
+    emptied: dict[str, Any] = {name: [] for name in ("header", "rows", "bad", "said")}
+    return replace(done, devices=list(done.devices), program="", places="", ended=False, bare=True, **emptied)
 
 
 def _take_line(section: LogSection, line: str) -> None:
@@ -429,9 +383,10 @@ def _take_line(section: LogSection, line: str) -> None:
         section.tool, section.version = match[1].lower(), match[2]
         section.library = dotted_version(int((match[3] or "0")[:9]))
     elif match := PROGRAM_LINE.search(text):
-        if match[1] == "concluded":
-            section.concluded = match[2]
-        section.program = match[2] if match[1] == "starting" else section.program or match[2]
+        first = section.program if match[1] == "concluded" else ""
+        contradicts = first not in ("", match[2])
+        section.said += [f"its first line says {clean(first, 40)}, its last {clean(match[2], 40)}"] * contradicts
+        section.program = first or match[2]
     elif SETTINGS.search(text):
         found = {name: pattern.search(text) for name, pattern in SETTING.items()}
         section.settings = {name: int(match[1]) for name, match in found.items() if match}
@@ -440,14 +395,6 @@ def _take_line(section: LogSection, line: str) -> None:
         host, name = clean(host or "", 64), clean(name, 64)
         section.devices.append(Device(int(rank), host, name, int(group or 0), int(device), clean(bus_id, 16).lower()))
     elif section.rows and ("error:" in line or "FAILED" in line):
-        section.errors.append(text)
-    else:
-        _take_comment(section, text)
-
-
-def _take_comment(section: LogSection, text: str) -> None:
-    """Take in what collbench says of a table that it wrote."""
-    if match := EXPORTED.match(text):
+        section.said.append(f"it says: {clean(text)}")
+    elif match := EXPORTED.match(text):
         section.exported = match[1], match[2], int(match[3])
-    elif match := FIGURE.match(text):
-        section.figure = match[1]

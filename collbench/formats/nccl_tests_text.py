@@ -33,7 +33,7 @@ from collbench.formats.nccl_tests_log import (
 )
 from collbench.formats.nccl_tests_write import TEXT as NAME
 from collbench.formats.nccl_tests_write import write_text
-from collbench.formats.source import HEAD, Source, body, clean, count, exact, number, seconds_of, streams
+from collbench.formats.source import HEAD, Source, body, clean, count, number, seconds_of, streams, whole
 
 AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
 AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
@@ -54,8 +54,6 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     if not found:
         raise RunFileError(f"{source.name}: a log of nccl-tests or rccl-tests without a row of results")
     filled = [section for section in found if section.rows]
-    if len(filled) < 2:
-        return [_read_test(source, section, hints, alone=True) for section in found]
     silent = [section for section in filled if not section.says_ranks]
     tests: list[ImportedTest] = []
     errors: list[UsageError] = []
@@ -63,11 +61,11 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         try:
             # The user's number of ranks is for the tables that do not say theirs.
             own = hints if section in silent or not silent else replace(hints, ranks=None)
-            tests.append(_read_test(source, section, own, alone=False))
+            tests.append(_read_test(source, section, own, alone=len(filled) < 2))
         except UsageError as error:  # the other tests are read without this one
             errors.append(error)
             tests.append(_without_rows(source, f"{len(section.rows)} rows: {error}"))
-    if len(errors) == len(tests):
+    if errors and len(errors) == len(filled):
         raise errors[0]
     return tests
 
@@ -88,16 +86,14 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
     distinct = {(device.group, device.rank): device for device in section.devices}
     versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
-    machine = machine_of(
-        list(distinct.values()), ranks, platform, versions, section.above.variables | section.log.variables
-    )
-    machine = replace(machine, racks=len(section.log.fabrics))
-    over = AVERAGES.get(section.above.average, "mean over ranks, unless -a said otherwise")
-    statistic = f"{section.figure} of {section.settings.get('iters', 'some')} operations, {over}"
+    machine = machine_of(list(distinct.values()), ranks, platform, versions, section.above.environment)
+    machine = replace(machine, racks=len(section.above.fabrics))
+    over = AVERAGES.get(str(section.above.average), "mean over ranks, unless -a said otherwise")
+    statistic = f"mean of {section.settings.get('iters', 'some')} operations, {over}"
     results = make_results(
         source.name, rows, machine, implementation=implementation, statistic=statistic, left_out=left_out
     )
-    layout = {"log": section.log.facts, "prefix": clean(section.prefix)}
+    layout = {"log": section.above.facts, "prefix": clean(section.prefix)}
     return ImportedTest(
         format=NAME,
         tool=section.tool,
@@ -155,14 +151,12 @@ def _find_ranks(name: str, section: LogSection, said: list[int], rows: list[Fore
 
 
 def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | None, *, alone: bool) -> Collective:
-    """Return the collective of a test: by its own word, the user's, its command line, or the columns of its table.
+    """Return the collective of a test: by its own word, its command line, the user's word, or the columns of its table.
 
-    The user's word does not relabel one test of several whose command line says otherwise, and what stands above an
-    earlier table says less of a bare one than the user.  UsageError if nothing tells
-    the collective, or the user's word does not fit the table; UnfitRow if its own does not, or is not known.
+    What stands above an earlier table says less of a bare one than the user.  UsageError if nothing tells the
+    collective, or the user's word does not fit the table; UnfitRow if its own does not, or is not known.
     """
-    programs = dict.fromkeys([section.earlier] if section.earlier else section.above.programs)
-    commands = [word for word in programs if _fits(known_collective(word), section, ranks)]
+    commands = [word for word in dict.fromkeys(section.above.programs) if _fits(known_collective(word), section, ranks)]
     if section.program:
         return _require_fitting(section.program, section, ranks)
     fits = _fits(known_collective(hints.collective), section, ranks)
@@ -206,7 +200,7 @@ def _fits(collective: Collective | None, section: LogSection, ranks: int | None)
 
 def _shares(section: LogSection) -> int | None:
     """Return how many times count and type make the largest size; None where it is no multiple of them."""
-    sizes = [(exact(row.case["size"]) or 0, share_of(row.case)) for row in section.rows]
+    sizes = [(whole(row.case["size"]) or 0, share_of(row.case)) for row in section.rows]
     nbytes, share = max(sizes, default=(0, 0))
     return nbytes // share if share and nbytes % share == 0 else None
 
@@ -233,11 +227,11 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
             yield ForeignRow(
                 number=at,
                 collective=collective.name,
-                nbytes=exact(row.case["size"]),
+                nbytes=whole(row.case["size"]),
                 dtype=row.case["type"],
                 redop=row.case["redop"] or "sum",
                 root=max(0, int(row.case.get("root", "0"))),
-                in_place=columns.in_place(place),
+                in_place=place == 1 or columns.in_place_first,
                 seconds=seconds_of(words["cputime" if on_cpu else "time"], columns.unit),
                 figures=figures,
                 unit=columns.unit,
@@ -272,8 +266,6 @@ def _remarks(section: LogSection, collective: Collective, ranks: int, hints: Hin
         yield f"read as {ranks} ranks, not {hints.ranks}: its list of ranks or its bandwidths say so"
     if section.bare and ranks not in _said_ranks(section, Hints()):
         yield f"the table of {len(section.rows)} rows is of {ranks} ranks, unlike the one above it"
-    if section.concluded not in ("", section.program):
-        yield f"its first line says {clean(section.program, 40)}, its last {clean(section.concluded, 40)}"
     if not section.ended:
         yield f"incomplete: no footer, {len(section.rows)} rows"
     listed = [(device.group, device.rank) for device in section.devices]
@@ -281,8 +273,7 @@ def _remarks(section: LogSection, collective: Collective, ranks: int, hints: Hin
         yield "ranks are listed more than once: copies of the test ran side by side; was it built without MPI?"
     if 0 < len(set(listed)) < ranks:
         yield f"its list of ranks is trimmed: {ranks - len(set(listed))} of {ranks} are not there"
-    for error in section.errors:
-        yield f"it says: {clean(error)}"
+    yield from section.said
 
 
 FORMAT = Format(NAME, "text of nccl-tests and rccl-tests", recognises, read, write_text, among=True, order=5)

@@ -32,7 +32,6 @@ SETTINGS = {
 }
 """Options by the keys of the JSON, and what a header calls them."""
 
-_MISSING = f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}    N/A"
 _COLUMNS = "    time   algbw   busbw  #wrong "
 _UNITS = "    (us)  (GB/s)  (GB/s)         "
 HEADER = (
@@ -143,18 +142,20 @@ def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
 
 
 def fitting(selection: ExportSelection) -> list[Part]:
-    """Return the tests that nccl-tests has a program for; UsageError if there is none."""
+    """Return the tests that nccl-tests has a program for, and that hold means as it does; UsageError if none is."""
     tests, known = parts(selection), of_nccl_tests()
     selected = []
     for part in tests:
         collective = part.lines[0].case.collective
-        if collective in known:
-            selected.append(part)
-        else:
+        figures = {place.figure for place in part.results if isinstance(place, Reported) and not place.samples}
+        if collective not in known:
             selection.left_out[f"nccl-tests has no {collective.name}"] += 1
+        elif figures - {"mean"}:
+            selection.left_out["nccl-tests has means only"] += 1
+        else:
+            selected.append(part)
     if tests and not selected:
-        names = ", ".join(dict.fromkeys(part.lines[0].case.collective.name for part in tests))
-        raise UsageError(f"nothing to export: nccl-tests has no {names}; choose --to csv")
+        raise UsageError(f"nothing to export: {', '.join(selection.left_out)}; choose --to csv")
     return selected
 
 
@@ -172,11 +173,6 @@ def _text_of(part: Part, selection: ExportSelection) -> Iterator[str]:
     same_format = part.test.format == TEXT
     heads = [line for line in as_texts(part.test.layout.get("before")) if names_columns(line)] if same_format else []
     yield signature(first.implementation, first.platform, first.case.ranks)
-    # These tables have means only; other times are named, which an import heeds.
-    kinds = dict.fromkeys(place.figure for place in part.results if isinstance(place, Reported) and not place.samples)
-    others = [kind for kind in kinds if kind != "mean"]
-    if others:
-        yield f"# collbench {__version__}: times are of the kind {' or '.join(others)}"
     yield from opening(collective, _settings_of(part, selection), selection.header, first.case.ranks, heads or HEADER)
     for line in part.lines:
         yield line.printed if heads and line.printed else row(line.case, line.places)
@@ -214,18 +210,18 @@ def row(case: Case, places: Iterable[Observed | None]) -> str:
     """Write both places of a row, side by side; a missing place has no numbers."""
     redop = case.redop.name if case.redop is not NONE else "none"
     start = f"{case.nbytes:12d}  {case.block:12d}  {case.dtype.name:>8}  {redop:>6}  {_root(case):>6d}"
-    return start + "".join(_place(place) if place else _MISSING for place in places)
+    return start + "".join(map(_place, places))
 
 
 def _root(case: Case) -> int:
     return case.root if case.collective.rooted else -1
 
 
-def _place(result: Observed) -> str:
+def _place(result: Observed | None) -> str:
     """Write one place; without a time it may still say how many elements are wrong."""
-    seconds, elements = mean_seconds(result), wrong_elements(result)
+    seconds, elements = (mean_seconds(result), wrong_elements(result)) if result else (0.0, None)
     wrong = "    N/A" if elements is None else f"  {elements:6g}"
-    if seconds <= 0:
+    if not result or seconds <= 0:
         return f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}{wrong}"
     algbw, busbw = rates(result)
     return f"  {shrunk(seconds * 1e6, 7):>7}  {shrunk(algbw, 6):>6}  {shrunk(busbw, 6):>6}{wrong}"

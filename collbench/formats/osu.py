@@ -6,6 +6,7 @@ reduce-scatter.  Sizes in run files are of the whole array.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from statistics import mode
 
@@ -26,19 +27,19 @@ from collbench.formats.imported import (
     relevant_variables,
     require_ranks,
 )
-from collbench.formats.nccl_tests_log import NcclLog, begins_row, without_log
+from collbench.formats.nccl_tests_log import begins_row, without_log
 from collbench.formats.source import (
     SHORTEST,
     Source,
     bare,
     body,
     clean,
-    exact,
     number,
     plain,
     seconds_of,
     sizes,
     streams,
+    whole,
 )
 
 NAME = "osu"
@@ -46,7 +47,6 @@ TITLE = re.compile(
     r"OSU ([\w+]{1,20})(?:-(\w{1,20}))? (\S[^#]{0,80}?)(?:\s[Tt]est)?(?:[\s,]+\(?(?:[vV]ersion )?v?(\d\S{0,20}?)\)?)?$"
 )
 LIBRARIES = {"MPI": "mpi", "NCCL": "nccl", "RCCL": "rccl"}
-ONE_SIDED = re.compile(r"(?:Window creation|Synchronization):")
 COLUMN = re.compile(
     r"(?:Avg |Average |Min |Max |P\d{1,3} Tail )?Lat(?:ency)?\s?\(us\)|Iterations|Validation|Bandwidth\s?\(MB/s\)"
     r"|MB/s|Messages/s|Overall\s?\(us\)|Compute\s?\(us\)|Coll\. Init\s?\(us\)|Pure Comm\.\s?\(us\)|Overlap\s?\(%\)"
@@ -116,8 +116,7 @@ class _Section:
     dtype: str = ""
     columns: list[str] = field(default_factory=list)
     rows: list[tuple[int, str]] = field(default_factory=list)
-    started: int | None = None  # processes, by the last command line above it
-    variables: dict[str, str] = field(default_factory=dict)
+    above: Context = field(default_factory=Context)
     prefix: str = ""  # of its lines, where other programs print into the log
     pairs: int | None = None
     window: int = WINDOW  # messages in flight
@@ -128,8 +127,6 @@ class _Section:
             known = title[1] in LIBRARIES  # of MPI_Put and OpenSHMEM the word is part of what is measured
             self.library, self.device = title[1] if known else "MPI", title[2] or ""
             self.title, self.version = title[3] if known else f"{title[1]} {title[3]}", title[4] or ""
-        elif ONE_SIDED.match(text):
-            self.title = self.title if "one-sided" in self.title else f"one-sided {self.title}"
         elif dtype := TYPE.match(text):
             self.dtype = dtype[1]
         elif pairs := PAIRS.match(text):
@@ -168,9 +165,9 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
 
 
 def _sections(source: Source) -> Iterator[_Section]:
-    section, context, log = _Section(), Context(), NcclLog()
+    section, context = _Section(), Context()
     for line_number, raw in source.lines():
-        line = without_log(bare(raw), log)
+        line = without_log(bare(raw), context)
         text = body(line)
         context.take(line)
         if section.rows and _Section().take_head(text):
@@ -179,7 +176,7 @@ def _sections(source: Source) -> Iterator[_Section]:
         begins = text[:1].isdigit() or TAIL.search(text)
         is_row = begins and not line.lstrip().startswith("#") and not begins_row(line, known=False)
         if section.take_head(text):
-            section.started, section.variables = context.processes, context.variables | log.variables
+            section.above = copy(context)
         elif section.columns and is_row:
             section.rows.append((line_number, line))
             context.used = True
@@ -200,14 +197,14 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
         ranks = 2
         if not test.pair:
             # Of the ranks that were started, some may be in no pair.
-            known = 2 * section.pairs if section.pairs else hints.ranks or section.started
+            known = 2 * section.pairs if section.pairs else hints.ranks or section.above.processes
             ranks = require_ranks(source.name, known, "tables of OSU do not tell the number of ranks")
         rows = list(_rows(source, section, test, collective, ranks, left_out))
     else:
         for at in range(len(section.rows)):
             left_out.add(no_collective(section.title), at)
     name, platform = f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}", "gpu" if on_gpu else "cpu"
-    machine = Machine(ranks, name, platform, variables=relevant_variables(section.variables))
+    machine = Machine(ranks, name, platform, variables=relevant_variables(section.above.environment))
     library = LIBRARIES[section.library]
     results = make_results(source.name, rows, machine, implementation=library, statistic=statistic, left_out=left_out)
     of_host = ("buffers are taken to be in host memory: the title names no device",)
@@ -284,7 +281,7 @@ def _words(line: str, names: list[str], collective: Collective, dtype: str) -> t
 def _in_order(words: list[str]) -> bool:
     """Whether behind a size follow a mean, least and greatest value, and a count of iterations."""
     mean, least, greatest = (number(word) or 0.0 for word in words[1:4])
-    return 0.0 < least <= mean <= greatest and exact(words[4]) is not None
+    return 0.0 < least <= mean <= greatest and whole(words[4]) is not None
 
 
 def _seconds(words: Mapping[str, str], nbytes: float) -> float:

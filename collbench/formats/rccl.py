@@ -11,7 +11,7 @@ from collbench.errors import RunFileError
 from collbench.formats import Format
 from collbench.formats.imported import ForeignRow, Hints, ImportedTest, LeftOut, Machine, make_results, require_ranks
 from collbench.formats.nccl_tests_json import proper_json
-from collbench.formats.source import HEAD, CsvRow, CsvTable, Source, clean, count, csv_table, exact, seconds_of
+from collbench.formats.source import HEAD, CsvRow, CsvTable, Source, clean, count, csv_table, seconds_of, whole
 from collbench.results import by_key
 
 NAME = "rccl"
@@ -44,7 +44,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     tests: list[ImportedTest] = []
     for ranks, rows in by_ranks.items():
         left_out = LeftOut(() if tests else table.bad)
-        nodes = exact(rows[0][1].get("nodes", ""))
+        nodes = whole(rows[0][1].get("nodes", ""))
         name = f"{ranks} x AMD GPU" + (f" on {nodes} nodes" if nodes and nodes > 1 else "")
         machine = Machine(ranks, name, nodes=nodes)
         results = make_results(
@@ -106,9 +106,9 @@ def _row(text: str) -> Mapping[str, str]:
 
 
 def _ranks(row: Mapping[str, str]) -> int | None:
-    gpus, ranks = exact(row.get("gpus", "")), exact(row.get("ranks", ""))
+    gpus, ranks = whole(row.get("gpus", "")), whole(row.get("ranks", ""))
     if ranks:
-        ranks *= exact(row.get("gpusperrank", "")) or 1
+        ranks *= whole(row.get("gpusperrank", "")) or 1
     return gpus or ranks or None
 
 
@@ -117,7 +117,7 @@ def _rows(rows: Sequence[CsvRow]) -> Iterator[ForeignRow]:
         yield ForeignRow(
             number=at,
             collective=words["collective"],
-            nbytes=exact(words["size"]),
+            nbytes=whole(words["size"]),
             dtype=words["type"],
             redop=words.get("redop") or "sum",
             in_place=words.get("inplace", "0").lower() in ("1", "true"),

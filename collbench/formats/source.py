@@ -164,11 +164,6 @@ def sizes(word: str) -> list[int]:
     return [int(value) for value in bytes_ if value == int(value) and value <= GREATEST]
 
 
-def exact(word: str) -> int | None:
-    """Return a whole number that is written in digits only, or None."""
-    return int(word) if len(word) <= 20 and word.isascii() and word.isdigit() and int(word) <= GREATEST else None
-
-
 def seconds_of(word: object, unit: float = 1e-6) -> float:
     """Return seconds from a word that counts `unit`, a power of ten; 0 where no operation could take that time."""
     value, power = number(word), round(math.log10(unit))

@@ -10,7 +10,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.formats import Format
 from collbench.formats.exported import Exported, ExportSelection, wrong_elements
 from collbench.formats.imported import Hints, ImportedTest, LeftOut, Machine, UnfitRow, make_case, require_ranks
-from collbench.formats.source import CsvRow, Source, clean, count, csv_table, exact, seconds_of
+from collbench.formats.source import CsvRow, Source, clean, count, csv_table, seconds_of, whole
 from collbench.host.sanitize import cell
 from collbench.results import Measurement, Prediction, Reported
 from collbench.runfile.earlier import note_of
@@ -82,7 +82,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     by_machine: dict[tuple[str, str, int], list[CsvRow]] = {}
     for line_number, words in table.rows:
         why = f"line {line_number} has no number of ranks"
-        ranks = require_ranks(source.name, exact(words["ranks"]) or hints.ranks, why)
+        ranks = require_ranks(source.name, whole(words["ranks"]) or hints.ranks, why)
         platform = clean(words.get("platform") or "gpu", 16)
         name = clean(words.get("topology") or f"{ranks} ranks")
         by_machine.setdefault((name, platform, ranks), []).append((line_number, words))
@@ -113,8 +113,8 @@ def _result(line_number: int, words: Mapping[str, str], platform: str, ranks: in
     collective = COLLECTIVES.get(words["collective"])
     if collective is None:
         raise UnfitRow("its collective is not known")
-    root, in_place = exact(words["root"]) or 0, words["in_place"].lower() in ("1", "true")
-    case = make_case(collective, exact(words["nbytes"]), words["dtype"], words["redop"], root, ranks, in_place)
+    root, in_place = whole(words["root"]) or 0, words["in_place"].lower() in ("1", "true")
+    case = make_case(collective, whole(words["nbytes"]), words["dtype"], words["redop"], root, ranks, in_place)
     name, note = clean(words["implementation"], 40), note_of(clean(words.get("note", "")))
     seconds = seconds_of(words["seconds"], 1.0)
     if words.get("kind") == "prediction":

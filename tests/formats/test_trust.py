@@ -105,10 +105,18 @@ def test_ranks_that_nobody_lists_are_those_of_the_command_or_the_one_number_that
     assert ranks_of(read(f"{command}\n{table}")) == {4}
     assert ranks_of(read(table)) == {4}, "by its bus bandwidths"
     assert ranks_of(read(GATHERED[GATHERED.index("#       size") :], "allgather")) == {4}, "by its counts"
+    table = BROADCAST[BROADCAST.index("#       size") :]  # whose bus bandwidth is that of any number
     with pytest.raises(UsageError, match="it lists no ranks; give --ranks N"):
-        read(BROADCAST[BROADCAST.index("#       size") :])  # whose bus bandwidth is that of any number
-    started = "mpirun -np 2 --map-by node ./build/broadcast_perf -g 2\n" + BROADCAST[BROADCAST.index("#       size") :]
-    assert ranks_of(read(started)) == {4}
+        read(table)
+    for started in (
+        "mpirun -np 2 --map-by node ./build/broadcast_perf -g 2",
+        "srun -n4 broadcast_perf -n 20",
+        "srun -N2 --ntasks-per-node=2 --cpus-per-task 8 broadcast_perf",
+        "mpirun --nnodes 2 -npernode 2 broadcast_perf",
+        "mpiexec -ppn 2 --nodes=2 broadcast_perf",
+        "prterun --np 1 broadcast_perf -t2 --ngpus=2",
+    ):
+        assert ranks_of(read(f"{started}\n{table}")) == {4}, started
 
 
 def test_without_a_bandwidth_that_tells_the_highest_rank_counts() -> None:
@@ -232,7 +240,7 @@ def test_one_sided_tests_are_no_collective() -> None:
     assert [row.case.ranks for row in reported(tests)] == [2, 8, 8]
     assert [row.case.nbytes for row in reported(tests)] == [65536, 32, 8192]
     assert [reason for test in tests for reason in test.left_out] == [
-        "2 rows: collbench has no collective like 'one-sided MPI_Put Latency'"
+        "2 rows: collbench has no collective like 'MPI_Put Latency'"
     ]
 
 

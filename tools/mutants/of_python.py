@@ -401,11 +401,6 @@ FORMATS = (
         "tests/formats",
         "formats/nccl_tests_log.py",
         ("milliseconds of 2015 read as microseconds", "1e-3 if milliseconds else 1e-6", "1e-6"),
-        (
-            "a table of one place is always out of place",
-            "return place == 1 or self.in_place_first",
-            "return place == 1",
-        ),
     ),
     *of(
         "formats",
@@ -418,6 +413,7 @@ FORMATS = (
         ),
         ("any count cuts a size", "if share and nbytes % share == 0 else None", "if share else None"),
         ("ranks counted from 1", "max(max(numbers) + 1, per_process)", "max(max(numbers), per_process)"),
+        ("a table of one place is always out of place", "place == 1 or columns.in_place_first", "place == 1"),
         ("columns do not matter", "if not _fits(collective, section, ranks):", "if False:"),
     ),
     *of(
@@ -463,7 +459,7 @@ FORMATS = (
         "formats",
         "tests/formats",
         "formats/rccl.py",
-        ("GPUs of a rank not counted", 'ranks *= exact(row.get("gpusperrank", "")) or 1', "ranks *= 1"),
+        ("GPUs of a rank not counted", 'ranks *= whole(row.get("gpusperrank", "")) or 1', "ranks *= 1"),
     ),
     *of(
         "formats",
