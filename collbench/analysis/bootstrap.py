@@ -16,7 +16,7 @@ A log's means have no samples.  What they vary by is seen in the ratios of neigh
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, combinations_with_replacement
@@ -187,16 +187,20 @@ def _apart(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
     return sum((len(run) - 1) * variance(run) for run in several), sum(len(run) - 1 for run in several)
 
 
-def between_rounds(log: float, base: Observed, new: Observed) -> Estimate:
-    """Return a ratio of figures that have no samples, with the error that the rounds of either show.
+def between_rounds(log: float, base: Observed, new: Observed, spread: Spread) -> Estimate:
+    """Return a ratio of figures that have no samples, with the error that rounds show: none where nothing was repeated.
 
-    A figure without rounds is taken to vary from round to round as the other does; without any, nothing is known here.
+    A figure without rounds is taken to vary from round to round as the other does.
     """
-    rounds = [[math.log(seconds) for seconds in row.round_times] for row in (base, new)]
-    squares, freedom = _apart(rounds)
-    spread = Spread(math.sqrt(squares / max(1, freedom)), max(1, freedom))
-    error = math.hypot(*(spread.error(len(logs)) for logs in rounds))
+    rounds = [len(row.round_times) for row in (base, new)]
+    error = math.hypot(*map(spread.error, rounds)) if max(rounds) > 1 else 0.0
     return Estimate(log, error, error, spread.freedom)
+
+
+def round_spread(rows: Iterable[Observed]) -> Spread:
+    """Return how far rounds of a case are apart, by all rows of a curve that were repeated."""
+    squares, freedom = _apart([[math.log(seconds) for seconds in row.round_times] for row in rows])
+    return Spread(math.sqrt(squares / max(1, freedom)), max(1, freedom))
 
 
 @dataclass(frozen=True)
@@ -398,7 +402,9 @@ def _from_median(logs: Sequence[float]) -> list[float]:
 
     In units of the deviation of independent errors (by simulation, within 3 %).
     """
-    reach = min(_BESIDE, (len(logs) - 1) // 2)  # of an odd number the median is never between both sides of a step
+    reach = min(
+        _BESIDE, max(1, (len(logs) - 2) // 2)
+    )  # of an odd number the median is never between both sides of a step
     around = [_around(logs, place, reach) for place, _ in enumerate(logs)]
     unit = math.sqrt(1 - 2 / 3 / (2 * reach + 1))
     return [abs(log - median(beside)) / unit for log, beside in zip(logs, around, strict=True)]

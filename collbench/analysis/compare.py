@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import chain
 from statistics import fmean, median
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ from collbench.analysis.bootstrap import (
     of_means,
     paired,
     pooled,
+    round_spread,
     scatter,
     separate,
     start_spreads,
@@ -317,10 +319,12 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
 def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, Estimate]:
     errors, outliers = of_means(_by_size((base, _log(base, new)) for base, new in means))
     far = dict(zip(by_key((base for base, _ in means), _curve_of), outliers, strict=True))
+    curves = by_key(means, lambda pair: _curve_of(pair[0]))
+    spreads = {curve: round_spread(chain.from_iterable(rows)) for curve, rows in curves.items()}
     known = {}
     for base, new in means:
         scatter_, near = errors[base.case.nbytes]
-        estimate = between_rounds(_log(base, new), base, new)
+        estimate = between_rounds(_log(base, new), base, new, spreads[_curve_of(base)])
         outlier = base.case.nbytes in far[_curve_of(base)]
         known[id(base)] = replace(estimate, scatter=scatter_, near=near, outlier=outlier)
     return known

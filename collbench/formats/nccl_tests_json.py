@@ -123,7 +123,8 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     settings = [setting.partition("=") for setting in as_texts(fields.get("env"))]
     environment = {name: value for name, _, value in settings}
     versions = {library: dotted_version(code)}
-    each = max(1, ranks // max(1, len(devices)))  # where an entry stands for a process
+    each = max(1, whole(config.get("nthreads")) or 1) * max(1, whole(config.get("ngpus")) or 1)
+    each = each if len(devices) * each <= ranks else 1  # an entry stands for a process, or for a rank
     machine = machine_of([_device(entry, each) for entry in devices] * each, ranks, platform, versions, environment)
     results = make_results(
         source.name,

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from collbench.datatypes import find_datatype
@@ -20,6 +21,7 @@ CASE = ("size", "count", "type", "redop", "root")
 TIMES = ("time", "cputime")
 RESULTS = (*TIMES, "hipevt", "algbw", "busbw", "#wrong", "error", "i_min", "i_max", "i_p99", "i_cv%")
 APPENDED = ("algo", "proto", "nchannels")  # by rccl-tests, in some versions without a header
+UNITS = ("(b)", "(elements)", "(us)", "(ms)", "(gb/s)")  # which may stand behind the names
 MARKS = re.compile(r"^[#|(](?=size|bytes)|[|),;]$")
 OTHER_NAMES = {"bytes": "size", "n": "count", "op": "redop", "res": "error", "delta": "error", "wrong": "#wrong"}
 """Of 2015 to 2018, whose times are milliseconds; and of a header that lost its marks on the way."""
@@ -98,7 +100,7 @@ def read_header(words: list[str], above: str = "") -> Columns | None:
     if not any("algbw" in word for word in words):
         return None
     milliseconds = "bytes" in words and "n" in words
-    words = [MARKS.sub("", word) or word for word in words]
+    words = [MARKS.sub("", word) or word for word in words if word not in UNITS]
     words = [OTHER_NAMES.get(word, word) for word in words]
     if not {"size", "type", "algbw"} <= set(words) or not set(words) & set(TIMES):
         return None
@@ -216,6 +218,8 @@ def without_log(line: str, context: Context) -> str:
     if at < 0:
         return line
     context.take_log(line[at:])
+    if row := START.search(line, at):  # behind NCCL's line, which was not ended
+        return line[row.start() :]
     words = line[:at].split()
     while words and not LOGGER.fullmatch(words[-1]):
         words.pop()
@@ -293,7 +297,12 @@ class _Reader:
         if begins or printed_by_test:
             self.doubtful = begins and bool(self.half)
             self.drop_half()
-        if begins or self.half:
+        starts = [match.start() for match in START.finditer(line)]
+        if len(starts) > 1:  # rows without an end of line between them
+            for first, last in pairwise([*starts, len(line)]):
+                self.drop_half()
+                self._take_row(number_, line[first:last])
+        elif begins or self.half:
             self._take_row(number_, line)
         elif printed_by_test:
             return self._take_line_of_test(line)

@@ -170,7 +170,7 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
     reduces = section.rows[-1].case["redop"] not in ("", "none")
     alike = [known for known in of_nccl_tests() if known.reduces == reduces]
     fitting = commands or [known.name for known in alike if _fits(known, section, ranks)]
-    if len(fitting) == 1 and not section.above.programs:
+    if len(fitting) == 1 and (section.bare or not section.above.programs):
         return _require_fitting(fitting[0], section, ranks)
     choices = f"; {', '.join(fitting)} would fit" if fitting else ""
     raise UsageError(f"{name} does not say which collective it is of{choices}; give --op NAME")
@@ -190,7 +190,8 @@ def _fits(collective: Collective | None, section: LogSection, ranks: int | None)
     if not collective:
         return True
     case = section.rows[-1].case
-    if collective.reduces and case["redop"] in ("", "none"):  # but older versions print `sum` for sendrecv, too
+    reduces = case["redop"] not in ("", "none")
+    if collective.reduces != reduces and collective.name != "sendrecv":  # for which older versions print `sum`
         return False
     if collective.rooted != (int(case.get("root", "-1")) >= 0):
         return False
@@ -264,7 +265,8 @@ def _remarks(section: LogSection, collective: Collective, ranks: int, hints: Hin
     """Yield what the user must know of a test."""
     if hints.ranks not in (None, ranks):
         yield f"read as {ranks} ranks, not {hints.ranks}: its list of ranks or its bandwidths say so"
-    if section.bare and ranks not in _said_ranks(section, Hints()):
+    said = _said_ranks(section, Hints())
+    if section.bare and said and ranks not in said:
         yield f"the table of {len(section.rows)} rows is of {ranks} ranks, unlike the one above it"
     if not section.ended:
         yield f"incomplete: no footer, {len(section.rows)} rows"
