@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, pairwise
 from statistics import fmean, median, variance
 from typing import Any, TypeVar
 
@@ -119,6 +119,7 @@ class Estimate:
     shared: float = 0.0  # the part of the error that all sizes of a curve may have in common
     scatter: Sizes = (0.0, 0)  # between the runs, of all sizes or those near it, where rougher
     near: Sizes = (0.0, 0)  # of sizes near it alone: of many sizes, some are calm by chance
+    moved: float = 0.0  # how much more or less a change of the machine may be, as its barriers tell
     outlier: bool = False  # whether it is so far from the sizes beside that it is not counted for their scatter
 
     @property
@@ -135,7 +136,8 @@ class Estimate:
         parts = self.error**4 / self.freedom + (scatter**4 / places if places else 0)
         freedom = max(1, int(both**2 / parts)) if parts else int(self.freedom)
         reach = student(0.5 + confidence / 2, freedom)
-        below, above = (min(_FARTHEST, reach * math.hypot(end, scatter)) for end in (self.below, self.above))
+        ends = (self.moved + reach * math.hypot(end, scatter) for end in (self.below, self.above))
+        below, above = (min(_FARTHEST, end) for end in ends)
         return math.exp(self.log - below), math.exp(self.log + above)
 
 
@@ -324,7 +326,11 @@ def scatter(curves: Sequence[Sequence[tuple[int, Estimate]]]) -> Scatter:
     for every in curves:
         far = outliers([(nbytes, estimate.log) for nbytes, estimate in every])
         curve = [point for point in every if point[0] not in far]
-        for (_, left), (nbytes, middle), (_, right) in zip(curve, curve[1:], curve[2:], strict=False):
+        steps = _steps([estimate.log for _, estimate in curve])
+        threes = enumerate(zip(curve, curve[1:], curve[2:], strict=False))
+        for place, ((_, left), (nbytes, middle), (_, right)) in threes:
+            if steps & {place, place + 1}:
+                continue
             off = abs(middle.log - (left.log + right.log) / 2)
             distances.append((nbytes, off, middle.error**2 + (left.error**2 + right.error**2) / 4))
     sizes = sorted({nbytes for curve in curves for nbytes, _ in curve})
@@ -361,6 +367,9 @@ def _excess(distances: Sequence[tuple[int, float, float]], reach: float) -> tupl
 PUBLISHED = Spread(0.013, 1)
 """How far ratios of two logs of one machine scatter before any was seen, as a standard deviation of logarithms, and how
 many degrees of freedom that is worth: fitted to 139 published repeats (docs/analysis.md)."""
+LEAST_STEP, FAR_STEP = math.log(1.15), 4.0
+"""How far apart neighbours of a sampled curve are where it jumps: in logarithms, and over the median of all neighbours,
+which one in 150 exceeds by chance."""
 STANDS_OUT, FAR_OUT = math.log(1.5), 10.0
 """How far from the sizes near it a ratio is a change and no noise: in logarithms, and over the usual distance.  Of 58
 published repeats of one node one has a size that is (docs/analysis.md)."""
@@ -395,6 +404,17 @@ def outliers(curve: Sequence[tuple[int, float]]) -> set[int]:
     usual = median(map(max, off, _from_nearer(logs))) / 0.6745  # the median of normal errors
     far = max(STANDS_OUT, FAR_OUT * usual)
     return {nbytes for (nbytes, _), distance in zip(curve, off, strict=True) if distance > far}
+
+
+def _steps(logs: Sequence[float]) -> set[int]:
+    """Return behind which places a curve jumps: a change from there on, which is no scatter either.
+
+    What swings to and fro is none: a step is far larger than the jumps beside it.
+    """
+    jumps = [abs(after - before) for before, after in pairwise(logs)]
+    far = max(LEAST_STEP, FAR_STEP * median(jumps)) if jumps else 0.0
+    beside = [max(before, after) for before, after in zip([0.0, *jumps], [*jumps[1:], 0.0], strict=False)]
+    return {place for place, jump in enumerate(jumps) if jump > max(far, 3 * beside[place])}
 
 
 def _from_median(logs: Sequence[float]) -> list[float]:

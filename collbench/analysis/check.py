@@ -22,10 +22,10 @@ from collbench.analysis.sequential import (
     deviations,
     median_variance,
 )
-from collbench.analysis.verdict import FAR, Correctness, Health, but_for, scatter_in_words
+from collbench.analysis.verdict import FAR, Correctness, Health, but_for
 from collbench.cases import Case
 from collbench.results import Observed, Reported, Result, by_key
-from collbench.runfile.rounds import joined
+from collbench.runfile.rounds import joined, scatter_in_words
 from collbench.units import format_rate, format_seconds, format_size
 
 BANDWIDTH = 64 * 1024

@@ -35,6 +35,7 @@ from collbench.analysis.matching import Difference, Selected, Unmatched, differe
 from collbench.cases import Case
 from collbench.results import Measurement, Observed, Prediction, Reported, by_key
 from collbench.runfile.flat import html_table
+from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import Run
 from collbench.units import format_size
 
@@ -146,6 +147,7 @@ class Together(Judged):
     ratio: float
     interval: tuple[float, float]
     verdict: Verdict
+    every: int = 0  # sizes of the curve, with those that are unknown or stand out, each a change by itself
 
 
 @dataclass(frozen=True)
@@ -238,6 +240,9 @@ def compare(
     else:
         starts = max(1, base.header.sweep.starts) if interleaved else 0
         known, remarks = _estimates(pairs, starts, assume)
+        for word, rows_of_run in zip(("BASE", "NEW"), zip(*pairs, strict=True), strict=False):
+            if words := scatter_in_words(rows_of_run):
+                remarks.append(f"{word} has {words}: the medians are compared")
         rows, wholes = _judged_rows(pairs, known, margin, confidence)
         unknown = [row for row in rows if row.verdict is Verdict.UNKNOWN]
         remarks += _standing_out(row for row in rows if id(row.base) in known and known[id(row.base)].outlier)
@@ -340,7 +345,11 @@ def _by_size(rows: Iterable[tuple[Observed, T]]) -> list[list[tuple[int, T]]]:
 def _judged_rows(
     pairs: Sequence[tuple[Observed, Observed]], known: Mapping[int, Estimate], margin: float, confidence: float
 ) -> tuple[list[Row], list[Together]]:
-    curves = by_curve([base for base, _ in pairs if id(base) in known])
+    every = Counter(_curve_of(base) for base, _ in pairs)
+    curves = []
+    for curve in by_curve([base for base, _ in pairs if id(base) in known]):
+        alike = [row for row in curve if not known[id(row)].outlier]
+        curves.append(alike if len(alike) >= FEWEST_SIZES else curve)
     single = 1 - (1 - confidence) / max(1, len(known) + len(curves))
     rows = []
     for base, new in pairs:
@@ -357,7 +366,7 @@ def _judged_rows(
         if said in ({Verdict.SLOWER}, {Verdict.FASTER}):
             whole = replace(whole, verdict=said.pop())
         if whole.interval[1] <= _WIDEST * whole.interval[0]:
-            wholes.append(whole)
+            wholes.append(replace(whole, every=every[_curve_of(curve[0])]))
     return rows, wholes
 
 
@@ -388,8 +397,7 @@ def _separate(pairs: Sequence[tuple[Observed, Observed]]) -> list[Estimate]:
             estimate = between_starts(base, new, spreads[id(base)])
         else:
             estimate = separate(base.times, new.times)
-        below, above, shared = (math.hypot(end, moved) for end in (estimate.below, estimate.above, estimate.shared))
-        estimates.append(replace(estimate, below=below, above=above, shared=shared))
+        estimates.append(replace(estimate, moved=moved))
     return estimates
 
 
@@ -445,11 +453,12 @@ def together(curve: Sequence[tuple[Observed, Estimate]], confidence: float, marg
     reaches, own, shared = [], [], []
     for _, estimate in curve:
         low, high = estimate.interval(confidence, *estimate.scatter)
-        reaches.append(math.log(high / low) / 2)
+        reaches.append(math.log(high / low) / 2 - estimate.moved)
         error = math.hypot(estimate.error, estimate.scatter[0])
         shared.append(reaches[-1] * estimate.shared / error if error else 0.0)
         own.append(reaches[-1] ** 2 - shared[-1] ** 2)
     reach = min(fmean(reaches), math.hypot(fmean(shared), math.sqrt(max(0.0, fmean(own)) * _ALIKE / len(curve))))
+    reach += fmean(estimate.moved for _, estimate in curve)
     interval = math.exp(centre - reach), math.exp(centre + reach)
     first = curve[0][0]
     ratio = math.exp(centre)

@@ -27,7 +27,7 @@ from collbench.analysis.curve_fit import CurveFit, Unfit, fit
 from collbench.analysis.hypotheses import HYPOTHESES, PINNED, Hypothesis, Variables
 from collbench.analysis.machine import remarks
 from collbench.analysis.roofline import link_roofline
-from collbench.analysis.verdict import FAR, Correctness, Exceptional, Health, but_for, exceptions, scatter_in_words
+from collbench.analysis.verdict import FAR, Correctness, Exceptional, Health, but_for, exceptions
 from collbench.cases import Case
 from collbench.errors import CollbenchError, Unsupported
 from collbench.model.equation import Floats
@@ -36,6 +36,7 @@ from collbench.model.predict import COPIES, curve
 from collbench.platforms import platforms
 from collbench.platforms.gpu import nccl
 from collbench.results import Observed, Prediction, family
+from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import Run
 from collbench.topology.system import System
 from collbench.units import format_rate, format_seconds, format_size

@@ -12,12 +12,12 @@ from collbench import stats
 from collbench.analysis.crossover import contests
 from collbench.analysis.curve_fit import CONFIDENCE, ERRORS, FEWEST, PIECE, Crossing, CurveFit, Unfit, crossings, fit
 from collbench.analysis.machine import machine, sized
-from collbench.analysis.verdict import scatter_in_words
 from collbench.cases import Case
 from collbench.errors import UsageError, writing
 from collbench.model import nccl_terms
 from collbench.model.equation import Calibration, Terms, calibrate
 from collbench.results import Observed, Reported, by_key, family, observed
+from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import Run
 from collbench.topology.files import to_toml
 from collbench.topology.system import System

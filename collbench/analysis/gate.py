@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from collbench.analysis.compare import Comparison, Row, Together
-from collbench.analysis.matching import Unmatched
+from collbench.analysis.matching import Unmatched, nearest_sizes
 from collbench.errors import writing
 from collbench.results import Measurement
 from collbench.units import format_seconds, format_size, printable
@@ -40,7 +40,9 @@ def in_words(comparisons: Sequence[Comparison]) -> str:
         )
         return "gate: regression: " + ", ".join(_count(*part) for part in found if part[0])
     if empty := [comparison for comparison in comparisons if not comparison.rows]:
-        return f"gate: inconclusive: nothing of {empty[0].new.path} can be compared with {empty[0].base.path}"
+        nearest = nearest_sizes(empty[0].base, empty[0].new)
+        sizes_ = f"; no size in common, nearest {' and '.join(map(format_size, nearest))}" if nearest else ""
+        return f"gate: inconclusive: nothing of {empty[0].new.path} can be compared with {empty[0].base.path}{sizes_}"
     if hidden:
         return f"gate: inconclusive: {_count(len(hidden), 'row')} may be {slower}; {_advice(hidden)}"
     return f"gate: passed: no row is {slower}"
@@ -78,7 +80,9 @@ def name(line: Line) -> str:
 
 def sizes(line: Line) -> str:
     """Return the size of a line, or how many there are."""
-    return f"all {line.sizes}" if isinstance(line, Together) else format_size(line.case.nbytes)
+    if not isinstance(line, Together):
+        return format_size(line.case.nbytes)
+    return f"{line.sizes} of {line.every}" if line.every > line.sizes else f"all {line.sizes}"
 
 
 def message(line: Line) -> str:

@@ -155,7 +155,7 @@ def nearest_sizes(base: Run, new: Run) -> tuple[int, int] | None:
 
 def _state(result: Result | None, run: Run) -> str:
     if result is None:
-        return MISSING if run.complete else CUT_OFF
+        return MISSING if run.complete and run.header.imported.complete else CUT_OFF
     if result.outcome is not Outcome.OK:
         return str(result.outcome.value)
     timed = isinstance(result, Observed) and result.case.nbytes and min(result.times, default=0) > 0

@@ -109,17 +109,6 @@ def but_for(found: Sequence[Exceptional], sizes: int) -> str:
     return f" but for {len(found)} of {sizes} sizes: {', '.join([*map(str, found[:LISTED]), *more])}"
 
 
-def scatter_in_words(rows: Iterable[Timed]) -> str:
-    """Return `2 rounds, up to 4.0x apart (1 GiB)`; empty where no size was repeated."""
-    repeated = [row for row in rows if isinstance(row, Reported) and row.rounds]
-    if not repeated:
-        return ""
-    apart = {row.case.nbytes: max(row.rounds) / min(row.rounds) for row in repeated}
-    worst = max(apart, key=lambda nbytes: apart[nbytes])
-    most = max(len(row.rounds) for row in repeated)
-    return f"{most} rounds, up to {apart[worst]:.2f}x apart ({format_size(worst)})"
-
-
 def status(verdicts: Iterable[tuple[Health, bool]]) -> int:
     """Return the exit status for verdicts, each with whether it has exceptions: that of `compare --gate`."""
     found = list(verdicts)

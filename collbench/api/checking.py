@@ -22,7 +22,7 @@ from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
 from collbench.analysis.machine import placed, sized
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
-from collbench.analysis.verdict import Correctness, scatter_in_words
+from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
 from collbench.api.notices import is_leader, started
 from collbench.api.requests import Names, Size, SweepRequest, split_names
@@ -35,7 +35,7 @@ from collbench.results.base import Observed
 from collbench.runfile import baselines
 from collbench.runfile.baselines import store
 from collbench.runfile.header import Header
-from collbench.runfile.rounds import joined, one_of_each
+from collbench.runfile.rounds import joined, one_of_each, scatter_in_words
 from collbench.runfile.store import Run, read
 from collbench.topology import files
 from collbench.topology.system import System

@@ -43,7 +43,7 @@ LEGEND = (
     "same: the interval of the row alone lies within {margin:.3g} % of 1; slower: above 1; faster: below 1; "
     "inconclusive: none of these"
 )
-_TOGETHER = "all: the geometric mean of the ratios at all sizes"
+_TOGETHER = "all: the geometric mean of the ratios at all sizes, without those that are unknown or stand out"
 _ROW = Table(
     "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}",
     ("base", "new", "interval"),
@@ -191,7 +191,8 @@ def rows(comparison: Comparison) -> Iterator[str]:
     judged: tuple[Row | Together, ...] = (*comparison.rows, *comparison.together)
     for title in dict.fromkeys(row.case.title for row in comparison.rows):
         yield from ("", title, _ROW.heading())
-        yield from (_row(row) for row in judged if row.case.title == title)
+        of_case = (row for row in judged if row.case.title == title)
+        yield from (_row(row) for row in of_case if not (isinstance(row, Row) and row.moved))
 
 
 def _row(row: Row | Together) -> str:

@@ -23,6 +23,7 @@ CHANNELS = {"channels": re.compile(r"\b(\d{1,4}) coll channels"), "nvls": re.com
 
 _RELEVANT = re.compile(r"(?:NCCL|CUDA|UCX|MPIR_CVAR|COLLBENCH)_[A-Z]")
 _EXPORT = re.compile(r"(?:^|.{0,200}[$#%>+]\s+)(?:export|setenv|declare -x|unset)\s")
+_PART = re.compile(r"""(?:[^;&"']|"[^"]*+"|'[^']*+'|&(?!&)|["'])++""")  # of a line, between `;` and `&&`
 _NAME = r"[A-Z][A-Z0-9_]{1,60}"
 _ASSIGNED = re.compile(rf"(?:-[-\w]+=)?({_NAME})=(.*)", re.DOTALL)  # also behind --env= and --export=
 
@@ -98,7 +99,7 @@ class Context:
         if match := LIBRARY.search(text):
             self.library = match[1]
         self.processes = processes_started(text) or self.processes
-        is_command = PROGRAM.search(text) is not None
+        is_command = PROGRAM.search(text) is not None or LAUNCHERS.search(text) is not None
         relevant = _RELEVANT.search(text) is not None and not text.startswith("#")
         if is_command and (self.used or relevant):  # a program's name alone may stand in any message above its table
             self.variables = dict(self._exports)
@@ -109,7 +110,7 @@ class Context:
         if old and not self.used:  # another process logs anew
             self.heeded, self.facts = {}, {}
         if relevant:
-            for part in re.split(r";|&&", text):
+            for part in _PART.findall(text):
                 self._take_part(part.strip(), is_command)
 
     def _take_part(self, part: str, is_command: bool) -> None:
@@ -118,6 +119,7 @@ class Context:
         exported = _EXPORT.match(part) is not None or len(words) == 1  # `NAME=VALUE` alone is of a list of variables
         if exported and "unset" in words:
             self._exports = {name: value for name, value in self._exports.items() if name not in words}
+            self.variables = {name: value for name, value in self.variables.items() if name not in words}
         elif exported:
             self._exports = self._exports | _assigned(words)
         if exported and self.used:
@@ -160,5 +162,5 @@ def _assigned(words: list[str]) -> dict[str, str]:
             found |= _assigned(_words(word))
         else:
             matches = map(_ASSIGNED.fullmatch, re.split(rf"[,;](?={_NAME}=)", word))
-            found |= {match[1]: match[2] for match in matches if match}
+            found |= {match[1]: match[2].rstrip(",]") for match in matches if match}
     return found

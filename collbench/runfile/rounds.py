@@ -11,9 +11,9 @@ from statistics import median
 from typing import Any, cast
 
 from collbench.cases import Case
-from collbench.results import Explanation, Measurement, Observed, Prediction, Reported, Result, by_key
+from collbench.results import Explanation, Measurement, Observed, Prediction, Reported, Result, Timed, by_key
 from collbench.runfile.header import ForeignTest
-from collbench.units import printable
+from collbench.units import format_size, printable
 
 Key = tuple[Case, str]
 _PRINTED = ("algo", "proto")  # columns in which rccl-tests says how the library did it
@@ -99,3 +99,14 @@ def _settings(tests: Sequence[ForeignTest], number: int, rows: Sequence[Reported
         **{name: f"{name} {test.sweep[name]}" if name in test.sweep else "" for name in sorted(every)},
         "protocols": "/".join(sorted({str(word) for word in printed if word})),
     }
+
+
+def scatter_in_words(rows: Iterable[Result | Timed]) -> str:
+    """Return `2 rounds, up to 4.0x apart (1 GiB)`; empty where no size was repeated."""
+    repeated = [row for row in rows if isinstance(row, Reported) and row.rounds]
+    if not repeated:
+        return ""
+    apart = {row.case.nbytes: max(row.rounds) / min(row.rounds) for row in repeated}
+    worst = max(apart, key=lambda nbytes: apart[nbytes])
+    most = max(len(row.rounds) for row in repeated)
+    return f"{most} rounds, up to {apart[worst]:.2f}x apart ({format_size(worst)})"

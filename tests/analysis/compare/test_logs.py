@@ -3,6 +3,7 @@
 import importlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,9 @@ from click.testing import CliRunner
 
 from collbench.analysis.bootstrap import PUBLISHED, of_means
 from collbench.analysis.compare import Comparison, Verdict, compare
-from collbench.analysis.gate import status
+from collbench.analysis.gate import in_words, status
 from collbench.results import Reported
-from collbench.runfile.header import Header
+from collbench.runfile.header import Header, ImportedPart
 from collbench.runfile.store import Run, read
 from tests.conftest import case
 
@@ -73,7 +74,9 @@ def test_a_step_is_a_change_from_that_size_on() -> None:
             found = against_calm(but(count, dict.fromkeys(range(first, count), 2.0)))
             expected = [Verdict.SAME] * first + [Verdict.SLOWER] * (count - first)
             assert [row.verdict for row in found.rows] == expected, (count, first)
-            assert [whole.verdict for whole in found.together] == [Verdict.SLOWER], (count, first)
+            (whole,) = found.together
+            # A size that stands out is a change by itself, and none of the others'.
+            assert whole.verdict is (Verdict.SLOWER if whole.sizes == count else expected[count // 2]), (count, first)
 
 
 def test_of_one_or_two_sizes_only_a_large_change_is_told() -> None:
@@ -140,7 +143,7 @@ def test_rounds_that_are_thousands_of_times_apart_end_in_no_error() -> None:
         rounds = {place: [1.0, times] for place in range(24)}
         found = compare(log(CALM, rounds), log(CALM))
         assert {row.verdict for row in found.rows} == {Verdict.UNKNOWN}, times
-        assert not found.together, times
+        assert {whole.verdict for whole in found.together} <= {Verdict.INCONCLUSIVE}, times
 
 
 def test_scatter_is_that_of_medians_and_neighbours_and_of_published_repeats() -> None:
@@ -180,3 +183,17 @@ def test_one_size_of_a_log_that_is_many_times_slower_is_found_and_nothing_else(
     assert sum(row.verdict is Verdict.SAME for row in found.rows) >= 0.8 * len(found.rows)
     assert sum("stands out" in remark for remark in found.remarks) == 1
     assert status([found]) == 3
+
+
+def test_the_line_of_all_sizes_leaves_out_what_stands_out_and_says_so() -> None:
+    found = against_calm(but(14, {5: 10.0}))
+    (whole,) = found.together
+    assert (whole.verdict, whole.sizes, whole.every) == (Verdict.SAME, 13, 14)
+    assert "1 curve" not in in_words([found])
+
+
+def test_a_log_that_was_cut_off_hides_a_regression() -> None:
+    base, new = log(CALM[:14]), log(CALM[:9])
+    cut = replace(new, header=replace(new.header, imported=ImportedPart(complete=False)))
+    assert status([compare(base, new)]) == 0
+    assert status([compare(base, cut)]) == 4
