@@ -21,19 +21,16 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from collbench import stats
-from collbench.algorithms import implementations
 from collbench.analysis.curve_fit import CurveFit, Unfit, fit
 from collbench.analysis.hypotheses import HYPOTHESES, PINNED, Hypothesis, Variables
 from collbench.analysis.machine import remarks
 from collbench.analysis.roofline import link_roofline
 from collbench.analysis.verdict import FAR, Correctness, Exceptional, Health, but_for, exceptions
 from collbench.cases import Case
-from collbench.errors import CollbenchError, Unsupported
+from collbench.errors import CollbenchError
 from collbench.model.equation import Floats
 from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, regime, smoothed
 from collbench.model.predict import COPIES, curve
-from collbench.platforms import platforms
 from collbench.platforms.gpu import nccl
 from collbench.results import Observed, Prediction, family
 from collbench.runfile.rounds import scatter_in_words
@@ -65,7 +62,6 @@ LISTED = 3  # reasons
 LARGER = 1.5  # times that large messages take with too few cores for the ranks
 OVERFULL = 1.05
 """Share of a link's rate that nothing exceeds: times are printed with three digits or more, and rates are rounded."""
-APART = 2.0  # a measured time over the expected one that is worth a remark
 
 Expect = Callable[[System, Sequence[Case], str], list[Prediction]]
 
@@ -462,7 +458,6 @@ def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> It
             smaller, larger = (format_size(row.case.nbytes) for row in (before, after))
             yield f"{larger} takes less time than {smaller}: the algorithm changes, or {smaller} was disturbed"
     yield from _against_fit(rows, known)
-    yield from _against_costs(rows)
 
 
 def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[str]:
@@ -487,21 +482,3 @@ def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[s
 def _halfwidth(row: Observed) -> float:
     halfwidth = row.relative_halfwidth
     return halfwidth if math.isfinite(halfwidth) else 0.0  # with few samples nothing is known of their noise
-
-
-def _against_costs(rows: Sequence[Observed]) -> Iterator[str]:
-    """Hand-written implementations on CPUs, by counts of waits and bytes and the constants of one CPU."""
-    implementation = implementations().get(rows[0].implementation)
-    platform = platforms().get(rows[0].platform)
-    if not platform or not platform.fitted or not implementation or not implementation.cost:
-        return
-    if any(row.note.oversubscribed for row in rows):
-        return
-    try:
-        times = [platform.fitted.seconds(implementation.cost(row.case), row.case.nbytes) for row in rows]
-        ratios = [row.typical / seconds for row, seconds in zip(rows, times, strict=True)]
-    except (Unsupported, TypeError):
-        return
-    typical = stats.percentile(ratios, 50)
-    if not 1 / APART < typical < APART:
-        yield f"takes {typical:.2g}x the time that it takes on the CPU which the cost model was fitted on"
