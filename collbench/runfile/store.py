@@ -342,7 +342,7 @@ def parse_header(place: Path, lines: Iterator[tuple[int, bytes]]) -> tuple[Heade
     try:
         fields = sanitize.parse_object(line)
     except ValueError as error:
-        raise RunFileError(f"{place}:{at}: {error}") from None
+        raise RunFileError(f"{place}:{at}: {error}; `collbench import` reads logs of other tools") from None
     if fields.pop("kind", None) != "header":
         raise RunFileError(f"{place} is not a run file: its first line is no header")
     number = fields.pop("format", None)
