@@ -120,7 +120,7 @@ class Estimate:
     scatter: Sizes = (0.0, 0)  # between the runs, of all sizes or those near it, where rougher
     near: Sizes = (0.0, 0)  # of sizes near it alone: of many sizes, some are calm by chance
     moved: float = 0.0  # how much more or less a change of the machine may be, as its barriers tell
-    outlier: bool = False  # whether it is so far from the sizes beside that it is not counted for their scatter
+    outlier: bool = False  # whether it is so far from its neighbours that it is not counted for their scatter
 
     @property
     def error(self) -> float:
@@ -398,7 +398,7 @@ def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, t
 
 
 def outliers(curve: Sequence[tuple[int, float]]) -> set[int]:
-    """Return the sizes whose logarithm is so far from those beside it that it is a change, and no scatter."""
+    """Return the sizes whose logarithm is so far from its neighbours that it is a change, and no scatter."""
     logs = [log for _, log in curve]
     off = _from_median(logs)
     usual = median(map(max, off, _from_nearer(logs))) / 0.6745  # the median of normal errors
@@ -409,16 +409,16 @@ def outliers(curve: Sequence[tuple[int, float]]) -> set[int]:
 def _steps(logs: Sequence[float]) -> set[int]:
     """Return behind which places a curve jumps: a change from there on, which is no scatter either.
 
-    What swings to and fro is none: a step is far larger than the jumps beside it.
+    What swings to and fro is none: a step is far larger than its neighbours.
     """
     jumps = [abs(after - before) for before, after in pairwise(logs)]
     far = max(LEAST_STEP, FAR_STEP * median(jumps)) if jumps else 0.0
-    beside = [max(before, after) for before, after in zip([0.0, *jumps], [*jumps[1:], 0.0], strict=False)]
-    return {place for place, jump in enumerate(jumps) if jump > max(far, 3 * beside[place])}
+    nearby = [max(before, after) for before, after in zip([0.0, *jumps], [*jumps[1:], 0.0], strict=False)]
+    return {place for place, jump in enumerate(jumps) if jump > max(far, 3 * nearby[place])}
 
 
 def _from_median(logs: Sequence[float]) -> list[float]:
-    """Return how far each is from the median of itself and those beside it, which no outlier and no step moves.
+    """Return how far each is from the median of itself and its neighbours, which no outlier and no step moves.
 
     In units of the deviation of independent errors (by simulation, within 3 %).
     """
@@ -427,7 +427,7 @@ def _from_median(logs: Sequence[float]) -> list[float]:
     )  # of an odd number the median is never between both sides of a step
     around = [_around(logs, place, reach) for place, _ in enumerate(logs)]
     unit = math.sqrt(1 - 2 / 3 / (2 * reach + 1))
-    return [abs(log - median(beside)) / unit for log, beside in zip(logs, around, strict=True)]
+    return [abs(log - median(near)) / unit for log, near in zip(logs, around, strict=True)]
 
 
 def _from_nearer(logs: Sequence[float]) -> list[float]:

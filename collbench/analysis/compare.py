@@ -50,7 +50,7 @@ _ALIKE = 1.3  # as many sizes count as one, whose errors are correlated (by simu
 _SURE = 10**6  # degrees of freedom of what the user states
 NOTABLE = 0.02  # scatter between runs from which on it is said
 _SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is taken to be the same
-_MOVED = math.log(1.5)  # of a barrier's time, beyond which the cores are at other distances, and nothing can be told
+_MOVED = math.log(1.5)  # of a barrier's time, beyond which the cores are at other distances, and nothing can be said
 _WIDEST = 1000.0  # times its lower end that an interval may reach
 Span = tuple[float, float]
 _FELT = 3.0
@@ -182,7 +182,7 @@ class Comparison:
 
     @property
     def moved(self) -> bool:
-        """Whether nothing can be told of any row since the cores were moved."""
+        """Whether nothing can be said of any row since the cores were moved."""
         return bool(self.rows) and all(row.moved for row in self.rows)
 
     @property
@@ -501,7 +501,7 @@ def _why_unknown(base: Observed, new: Observed) -> str:
     if _moved(base, new):
         return (
             "a barrier of the ranks takes another time in NEW: the machine changed (perhaps a hypervisor moved virtual "
-            f"cores), and nothing can be told; measure again, or in turn ({_IN_TURN})"
+            f"cores), and nothing can be said; measure again, or in turn ({_IN_TURN})"
         )
     kinds = sorted(_logged(base, new))
     if len(kinds) > 1:
@@ -522,10 +522,10 @@ def _without_samples(errors: Sequence[tuple[float, float]]) -> str:
 
 
 def _standing_out(outliers: Iterable[Row]) -> list[str]:
-    """Name the sizes of a log that changed, and none beside them."""
+    """Name the sizes of a log that changed, and none of their neighbours."""
     changed = [row for row in outliers if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
     names = dict.fromkeys(f"{row.implementation} at {format_size(row.case.nbytes)}" for row in changed)
-    return [f"{', '.join(names)}: stands out from the sizes beside, which is a change and no scatter"] * bool(names)
+    return [f"{', '.join(names)}: stands out from its neighbours, which is a change and no scatter"] * bool(names)
 
 
 def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -> Iterator[str]:

@@ -228,7 +228,7 @@ def fit_law(curve: Curve) -> Law:
     efficiency = np.array([point.efficiency.value for point in curve.more])
     terms: Floats = np.stack([ranks - 1, ranks * (ranks - 1)], axis=1)[:, : 2 if len(ranks) > 2 else 1]
     values = _least_squares(terms, efficiency)
-    freedom = len(ranks) - max(1, int(np.count_nonzero(values)))  # a parameter that is kept at 0 fits nothing
+    freedom = len(ranks) - max(1, int(np.count_nonzero(values)))  # a parameter that stays 0 fits nothing
     left = 1 / (1 + terms @ values) / efficiency - 1
     residual = float(np.sqrt(np.sum(left**2) / freedom)) if freedom else None
     # The ends of the parameters: by fits to every round, or to both ends of a prediction's band.

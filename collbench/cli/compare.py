@@ -50,7 +50,7 @@ _ROW = Table(
     {"name": ""},
 )
 EMPTY = "(empty)"
-_TELLING = 10.0  # times as much or as little, below which it is told within what rows are the same
+_TELLING = 10.0  # times as much or as little, below which is said within what rows are the same
 _DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
 COLUMNS = (
     *("base", "new", "collective", "dtype", "redop", "root", "ranks", "in_place", "nbytes", "implementation"),

@@ -19,7 +19,7 @@ from typing import Any
 from collbench.algorithms.records import Record
 from collbench.algorithms.ring_ll import slots
 from collbench.errors import PlatformError
-from collbench.host.cache import kept
+from collbench.host.cache import cached_file
 from collbench.platforms import compiler
 
 RACE, WRONG, GAVE_UP, CRASHED = "race", "wrong result", "gave up", "crashed"
@@ -221,7 +221,7 @@ def _compiled(source: str, texts: Mapping[str, str], options: tuple[str, ...], o
     pieces = (source, *texts.values(), *command, other.name if other else "", compiler.compiler_version())
     stem = f"streams-{hashlib.sha256(chr(0).join(pieces).encode()).hexdigest()[:16]}"
     sources = [source, *([str(other)] if other else [])]
-    stored = kept(stem, ".o", PlatformError, lambda product: _compile([*command, *sources], texts, product))
+    stored = cached_file(stem, ".o", PlatformError, lambda product: _compile([*command, *sources], texts, product))
     stored.chmod(0o700)
     return stored
 
@@ -238,7 +238,7 @@ def changed(changes: tuple[Change, ...]) -> dict[str, str]:
 
 
 def _compile(command: list[str], texts: Mapping[str, str], product: Path) -> None:
-    """Compile a copy of the kernels, beside the product, with static entries, of which a file may be there twice."""
+    """Compile a copy of the kernels, next to the product, with static entries, of which a file may be there twice."""
     for name, text in texts.items():
         path = product.parent / name
         path.parent.mkdir(exist_ok=True)

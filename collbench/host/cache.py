@@ -57,7 +57,7 @@ def private_folder(name: str, error: type[Exception]) -> Path:
     return held if held.is_dir() else place  # where there is no /proc
 
 
-def kept(stem: str, suffix: str, error: type[Exception], make: Callable[[Path], object]) -> Path:
+def cached_file(stem: str, suffix: str, error: type[Exception], make: Callable[[Path], object]) -> Path:
     """Return a compiled file of the cache; where it is not there yet, one process makes it and the others wait.
 
     Args:

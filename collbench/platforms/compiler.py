@@ -26,7 +26,7 @@ import numpy as np
 
 from collbench.datatypes import Datatype, Reduction
 from collbench.errors import PlatformError, SourceError
-from collbench.host.cache import kept
+from collbench.host.cache import cached_file
 from collbench.platforms.processes import Team
 
 _INCLUDE = re.compile(r'\s*#include "([^"]+)"\s*')
@@ -198,7 +198,7 @@ def host_library(file: str, options: tuple[str, ...]) -> Path:
     command = (*compiler(), *_FLAGS, *options)
     key = hashlib.sha256("\0".join((text, *command, compiler_version(), _cpu())).encode()).hexdigest()
     stem = f"{Path(file).stem}-{key[:16]}"
-    return kept(stem, ".so", PlatformError, lambda product: _compile(command, text, product, file))
+    return cached_file(stem, ".so", PlatformError, lambda product: _compile(command, text, product, file))
 
 
 def _compile(command: Sequence[str], text: str, product: Path, file: str) -> None:
