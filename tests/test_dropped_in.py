@@ -236,9 +236,9 @@ def collbench(tmp_path_factory: pytest.TempPathFactory) -> Collbench:
     put(package / "formats" / "stopwatch.py", FORMAT)
     put(package / "topology" / "presets" / "tomorrow.toml", PRESET)
     add(package / "collectives.py", "    for collective in (\n", COLLECTIVE)
-    architectures = package / "topology" / "products.py"
-    (known,) = re.findall(r'^    "sm100": .*\n', architectures.read_text(), re.MULTILINE)
-    add(architectures, "ARCHITECTURES = {\n", known.replace("sm100", "sm130").replace("Blackwell", "Rubin"))
+    architectures = package / "topology" / "products.toml"
+    (known,) = re.findall(r"^\[architectures\.sm100\]\n(?:.+\n)+", architectures.read_text(), re.MULTILINE)
+    add(architectures, known, "\n" + known.replace("sm100", "sm130").replace("Blackwell", "Rubin"))
     variables = of_a_user() | {"PYTHONPATH": str(home), "PYTHONSAFEPATH": "1"}
 
     def run(*arguments: str, status: int = 0) -> str:
