@@ -53,9 +53,9 @@ _SAME_PLACE = math.log(1.05)  # of a barrier's time, within which the machine is
 _MOVED = math.log(1.5)  # of a barrier's time, beyond which the cores are at other distances, and nothing can be said
 _WIDEST = 1000.0  # times its lower end that an interval may reach
 Span = tuple[float, float]
-_FELT, _LONG = 3.0, 1000.0
+_FELT = 3.0
 """Times as much as a barrier other operations may feel of a change of the machine: once MPI took 35 % longer in a whole
-run, and barriers 9 % (docs/log.md).  An operation of a thousand barriers hardly feels one that takes twice as long."""
+run, and barriers 9 % (docs/log.md)."""
 
 
 class Verdict(Enum):
@@ -415,9 +415,8 @@ def _barriers(base: Observed, new: Observed) -> float:
 
 
 def _moved(base: Observed, new: Observed) -> bool:
-    """Return whether a barrier shows that the cores were at other distances, which no long operation feels."""
-    short = isinstance(base, Measurement) and base.typical < _LONG * (base.barrier or 0.0)
-    return short and abs(math.log(_barriers(base, new))) > _MOVED
+    """Return whether a barrier shows that the cores were at other distances in the second run."""
+    return abs(math.log(_barriers(base, new))) > _MOVED
 
 
 def judged(
