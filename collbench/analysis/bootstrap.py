@@ -422,9 +422,8 @@ def _from_median(logs: Sequence[float]) -> list[float]:
 
     In units of the deviation of independent errors (by simulation, within 3 %).
     """
-    reach = min(
-        _BESIDE, max(1, (len(logs) - 2) // 2)
-    )  # of an odd number the median is never between both sides of a step
+    # Of an odd number the median is never between both sides of a step.
+    reach = min(_BESIDE, max(1, (len(logs) - 2) // 2))
     around = [_around(logs, place, reach) for place, _ in enumerate(logs)]
     unit = math.sqrt(1 - 2 / 3 / (2 * reach + 1))
     return [abs(log - median(near)) / unit for log, near in zip(logs, around, strict=True)]

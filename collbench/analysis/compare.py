@@ -181,11 +181,6 @@ class Comparison:
         return f"<p>{html.escape(repr(self))}</p>{html_table(records)}"
 
     @property
-    def moved(self) -> bool:
-        """Whether nothing can be said of any row since the cores were moved."""
-        return bool(self.rows) and all(row.moved for row in self.rows)
-
-    @property
     def counts(self) -> str:
         """How many rows have each verdict, in words."""
         counts = Counter(row.verdict.value for row in self.rows)
@@ -240,9 +235,9 @@ def compare(
     else:
         starts = max(1, base.header.sweep.starts) if interleaved else 0
         known, remarks = _estimates(pairs, starts, assume)
-        for word, rows_of_run in zip(("BASE", "NEW"), zip(*pairs, strict=True), strict=False):
-            if words := scatter_in_words(rows_of_run):
-                remarks.append(f"{word} has {words}: the medians are compared")
+        for word, run in (("BASE", base), ("NEW", new)):
+            if scattered := scatter_in_words(run.cases):
+                remarks.append(f"{word} has {scattered}: the medians are compared")
         rows, wholes = _judged_rows(pairs, known, margin, confidence)
         unknown = [row for row in rows if row.verdict is Verdict.UNKNOWN]
         remarks += _standing_out(row for row in rows if id(row.base) in known and known[id(row.base)].outlier)

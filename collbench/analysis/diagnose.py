@@ -220,10 +220,9 @@ def _held_against_bands(few: Diagnosis) -> Diagnosis:
 def _more_than_links_carry(system: System, rows: Sequence[Observed]) -> str:
     """Say what refutes the system: more bytes in a second than its busiest link carries, whatever the algorithm."""
     fullest, words = OVERFULL, ""
-    of_data_sheet = system.spec_rate or system.nodes > 1  # else what NCCL takes for a link, which is less
-    for row in rows:
-        if row.case.ranks < 2 or row.case.collective.parts > 1 or not of_data_sheet:
-            continue
+    if not system.spec_rate and system.nodes < 2:  # what NCCL takes for a link is less than it carries
+        return ""
+    for row in (row for row in rows if row.case.ranks > 1 and row.case.collective.parts == 1):
         limit = link_roofline(system, row.case)
         share = limit.seconds(row.case.nbytes) / row.typical
         if share > fullest:

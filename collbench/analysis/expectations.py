@@ -92,9 +92,9 @@ class RunExpectation:
     def of(self, row: Observed) -> Expected | None:
         """Return the median of the rounds in the same state; None where there were none."""
         barrier = row.barrier if isinstance(row, Measurement) else None
-        names = (row.implementation, family(row.implementation)) if isinstance(row, Reported) else (row.implementation,)
-        found = (self.known.get((row.case, name, row.note.shared)) for name in names)
-        known = next(filter(None, found), ())
+        known = self.known.get((row.case, row.implementation, row.note.shared), ())
+        if not known and isinstance(row, Reported):  # of one among several settings, held against a run of one
+            known = self.known.get((row.case, family(row.implementation), row.note.shared), ())
         alike = [each for each in known if _alike(each.barrier, barrier)]
         if not alike:
             return None

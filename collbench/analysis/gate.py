@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from collbench.analysis.compare import Comparison, Row, Together
-from collbench.analysis.matching import Unmatched, nearest_sizes
+from collbench.analysis.matching import Unmatched, no_common_size
 from collbench.errors import writing
 from collbench.results import Measurement
 from collbench.units import format_seconds, format_size, printable
@@ -40,9 +40,9 @@ def in_words(comparisons: Sequence[Comparison]) -> str:
         )
         return "gate: regression: " + ", ".join(_count(*part) for part in found if part[0])
     if empty := [comparison for comparison in comparisons if not comparison.rows]:
-        nearest = nearest_sizes(empty[0].base, empty[0].new)
-        sizes_ = f"; no size in common, nearest {' and '.join(map(format_size, nearest))}" if nearest else ""
-        return f"gate: inconclusive: nothing of {empty[0].new.path} can be compared with {empty[0].base.path}{sizes_}"
+        base, new = empty[0].base, empty[0].new
+        why = f"nothing of {new.path} can be compared with {base.path}"
+        return f"gate: inconclusive: {'; '.join(filter(None, (why, no_common_size(base, new))))}"
     if hidden:
         return f"gate: inconclusive: {_count(len(hidden), 'row')} may be {slower}; {_advice(hidden)}"
     return f"gate: passed: no row is {slower}"

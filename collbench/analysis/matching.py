@@ -13,7 +13,7 @@ from collbench.errors import UsageError
 from collbench.results import Explanation, Measurement, Observed, Outcome, Prediction, Result, family
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
-from collbench.units import parse_size, printable
+from collbench.units import format_size, parse_size, printable
 
 Key = tuple[Case, str]
 Selected = Callable[[Case, str], bool] | None
@@ -51,10 +51,9 @@ class Selection:
 
     def __call__(self, case: Case, implementation: str) -> bool:
         """Return whether a row is selected."""
-        names = {implementation, family(implementation)}
         return (
             (not self.collectives or case.collective.name in self.collectives)
-            and (not self.implementations or not names.isdisjoint(self.implementations))
+            and (not self.implementations or implementation in self.implementations)
             and (not self.sizes or any(first <= case.nbytes <= last for first, last in self.sizes))
         )
 
@@ -144,13 +143,14 @@ def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatc
             yield Unmatched(*key, *states, reason)
 
 
-def nearest_sizes(base: Run, new: Run) -> tuple[int, int] | None:
-    """Return the two sizes nearest to each other of runs that differ by their sizes alone; None of any others."""
+def no_common_size(base: Run, new: Run) -> str:
+    """Return `no size in common, nearest 8 KiB and 16 KiB` of runs that differ by their sizes alone; else nothing."""
     before, after = ({(case.kind, name, case.nbytes) for case, name in latest(run, None)} for run in (base, new))
     sizes = [(one[2], other[2]) for one in before for other in after if one[:2] == other[:2] and one[2] and other[2]]
     if before & after or not sizes:
-        return None
-    return min(sizes, key=lambda pair: (abs(math.log(pair[0] / pair[1])), pair))
+        return ""
+    nearest = min(sizes, key=lambda pair: (abs(math.log(pair[0] / pair[1])), pair))
+    return f"no size in common, nearest {' and '.join(map(format_size, nearest))}"
 
 
 def _state(result: Result | None, run: Run) -> str:

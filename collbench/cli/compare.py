@@ -17,7 +17,7 @@ from collbench.analysis import gate
 from collbench.analysis.compare import Comparison, Row, Together, Verdict, compare
 from collbench.analysis.interconnects import Table as Interconnects
 from collbench.analysis.interconnects import of_runs, tables
-from collbench.analysis.matching import Unmatched, nearest_sizes, several_machines
+from collbench.analysis.matching import Unmatched, no_common_size, several_machines
 from collbench.api.reading import contents, selected
 from collbench.cli import interconnects
 from collbench.cli.options import (
@@ -36,7 +36,7 @@ from collbench.plots import ratios
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields
-from collbench.units import digits, format_seconds, format_size, printable, significant
+from collbench.units import digits, format_seconds, printable, significant
 
 LEGEND = (
     "ratio: time of NEW over BASE, above 1 is slower; all intervals hold together with {confidence:.3g} % confidence\n"
@@ -131,12 +131,9 @@ def _refuse(comparisons: Sequence[Comparison]) -> None:
         if comparison.rows or any(row.regression for row in comparison.unmatched):
             continue
         base, new = comparison.base, comparison.new
-        if nearest := nearest_sizes(base, new):
-            one, other = map(format_size, nearest)
-            raise UsageError(
-                f"nothing to compare: {base.path} and {new.path} have no size in common, nearest {one} and {other}; "
-                "measure one with the sizes of the other (-b, -e, -f, -m)"
-            )
+        if sizes := no_common_size(base, new):
+            fix = "measure one with the sizes of the other (-b, -e, -f, -m)"
+            raise UsageError(f"nothing to compare: {base.path} and {new.path} have {sizes}; {fix}")
         why = [f"{name} holds {', '.join(contents([run])) or 'no results'}" for name, run in _named(comparison)]
         raise UsageError(
             f"nothing to compare: {base.path} and {new.path} have no case in common with a time in both; "
@@ -157,7 +154,7 @@ def _table(comparisons: Sequence[Comparison], machines: Sequence[Interconnects])
     if machines:
         click.echo("different machines: who is fastest, each by its library")
         interconnects.show(machines)
-    if any(comparison.rows and not comparison.moved for comparison in comparisons):
+    if any(not row.moved for comparison in comparisons for row in comparison.rows):
         click.echo("\n".join(legend(comparisons)))
 
 
@@ -182,17 +179,12 @@ def _head(comparison: Comparison) -> Iterator[str]:
 
 
 def rows(comparison: Comparison) -> Iterator[str]:
-    """Yield the table of each kind of case: what every row is in both runs, the ratio, and the verdict.
-
-    There is none where the cores were moved, of which a remark tells.
-    """
-    if comparison.moved:
-        return
-    judged: tuple[Row | Together, ...] = (*comparison.rows, *comparison.together)
-    for title in dict.fromkeys(row.case.title for row in comparison.rows):
+    """Yield a table for each kind of case: times, ratio and verdict; without rows whose cores were moved."""
+    judged: list[Row | Together] = [row for row in comparison.rows if not row.moved]
+    judged += comparison.together
+    for title in dict.fromkeys(row.case.title for row in judged):
         yield from ("", title, _ROW.heading())
-        of_case = (row for row in judged if row.case.title == title)
-        yield from (_row(row) for row in of_case if not (isinstance(row, Row) and row.moved))
+        yield from (_row(row) for row in judged if row.case.title == title)
 
 
 def _row(row: Row | Together) -> str:

@@ -245,9 +245,8 @@ def noise(results: Sequence[Result], watch: Watch) -> str:
 def moved_cores(results: Sequence[Result]) -> str:
     """Return what barriers of ranks that stayed in place tell of cores that are, or were, far apart; else nothing."""
     calm = [row for row in results if isinstance(row, Measurement) and row.scheduling and not row.disturbed]
-    barriers = [
-        row.barrier for row in calm if row.barrier and row.scheduling and max(map(len, row.scheduling.cores)) == 1
-    ]
+    still = [row for row in calm if row.scheduling and {len(cores) for cores in row.scheduling.cores} == {1}]
+    barriers = [row.barrier for row in still if row.barrier]
     least, most = min(barriers, default=1.0), max(barriers, default=1.0)
     near = FITTED_BARRIER if max((result.case.ranks for result in results), default=0) == 2 else least
     if most > MOVED * least:

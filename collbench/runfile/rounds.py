@@ -10,12 +10,10 @@ from dataclasses import replace
 from statistics import median
 from typing import Any, cast
 
-from collbench.cases import Case
 from collbench.results import Explanation, Measurement, Observed, Prediction, Reported, Result, Timed, by_key
 from collbench.runfile.header import ForeignTest
 from collbench.units import format_size, printable
 
-Key = tuple[Case, str]
 _PRINTED = ("algo", "proto")  # columns in which rccl-tests says how the library did it
 
 
@@ -28,24 +26,18 @@ def one_of_each(results: Iterable[Result], tests: Sequence[ForeignTest] = ()) ->
     results = tuple(results)
     if len({(result.case, result.implementation) for result in results}) == len(results):
         return results
-    rounds = by_key(_named_apart(results, tests), _key)
-    return tuple(row for rows in rounds.values() for row in ([_one(rows)] if _repeatable(rows[0]) else rows))
+    found: list[Result] = []
+    for rows in by_key(_named_apart(results, tests), lambda row: (row.case, row.implementation)).values():
+        found += _of_case(rows)
+    return tuple(found)
 
 
-def _key(result: Result) -> Key:
-    return result.case, result.implementation
-
-
-def _repeatable(result: Result) -> bool:
-    return not result.case.step and not result.case.job and not isinstance(result, Explanation | Prediction)
-
-
-def _one(rows: Sequence[Result]) -> Result:
+def _of_case(rows: Sequence[Result]) -> Sequence[Result]:
+    if rows[0].case.step or rows[0].case.job or isinstance(rows[0], Explanation | Prediction):
+        return rows
     bad = [row for row in rows if row.outcome.bad]
     timed = [row for row in rows if isinstance(row, Observed) and row.right]
-    if bad or not timed:
-        return bad[0] if bad else rows[-1]
-    return cast(Result, joined(timed))
+    return bad[:1] or ([cast(Result, joined(timed))] if timed else rows[-1:])
 
 
 def joined(rows: Sequence[Observed]) -> Observed:

@@ -102,6 +102,7 @@ def test_cores_that_a_hypervisor_moved_are_told_by_barriers_of_ranks_that_stayed
         ([112e-9, 114e-9, 429e-9], roaming, 2, ""),
         ([112e-9, 114e-9, 429e-9], disturbed, 2, ""),
         ([112e-9, 114e-9, 429e-9], None, 2, ""),
+        ([112e-9, 114e-9, 429e-9], Scheduling(), 2, ""),  # on which cores is not known
         ([None, None], bound, 2, ""),
         ([], bound, 2, ""),
     ):
