@@ -16,7 +16,7 @@ def machine(run: Run, name: str | None) -> System:
     named = files.load(name) if name else None
     topology = discovered(run)
     if run.header.topology.shared:
-        why = "several ranks on one GPU have no link between them, so no system says what they should take"
+        why = "several ranks on one GPU: ranks that share a GPU have no link, so no system says what they should take"
         renamed = "; or give hosts of one name their own" if run.header.imported.tests else ""
         raise UsageError(f"{why}; hold them against a good run: check --reference RUN{renamed}")
     if named and not (topology and topology.sliced):

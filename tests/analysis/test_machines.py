@@ -215,7 +215,7 @@ def test_ranks_that_share_a_gpu_are_held_against_no_system() -> None:
             found = analysed(SafeRun("run", run, (), run.results), on)
             assert found.system is None
             assert "--reference RUN" in found.why_not
-            with pytest.raises(UsageError, match="on one GPU"):
+            with pytest.raises(UsageError, match="share a GPU"):
                 roofline(run, run.results[0].case, on)
     with pytest.raises(UsageError, match="unknown system"):
         checked(SHARED, on="dgx-x")
