@@ -50,6 +50,7 @@ def test_what_is_not_survived_is_seen(place: Ground) -> None:
         "sleep 100 & exit 0": "is left: sleep 100",
         "echo x >/dev/shm/mine": "left in /dev/shm: mine",
         "mkdir $TMPDIR/mine": "left in TMPDIR: mine",
+        "echo why >$TMPDIR/collbench-traceback-1.txt": "left in TMPDIR: collbench-traceback-1.txt: why",
         "echo >$COLLBENCH_CACHE/tmpmine": "left in the cache: tmpmine",
         "echo 'Traceback (most recent call last):' >&2": "a traceback",
         "printf 'collbench: error: a\\ncollbench: error: b\\n' >&2": "too many lines of error",

@@ -52,22 +52,12 @@ class Ground:
         scene = Scene(place, self._own.den)
         begun = time.monotonic()
         try:
-            cache = self._cache_of(trial, place)
-            done = carried_out(trial, scene, cache)
-            found = complaints(trial, scene, done, cache)
+            done = carried_out(trial, scene, self.cache)
+            found = complaints(trial, scene, done, self.cache)
         except Exception as error:  # a trial that is wrong itself must not hide the others
             found = [f"the trial itself failed: {type(error).__name__}: {error}"]
         shutil.rmtree(place, ignore_errors=True)
         return Verdict(trial, tuple(found), time.monotonic() - begun)
-
-    def _cache_of(self, trial: Trial, place: Path) -> Path:
-        """That of all trials, or a copy where a traceback may be left, which another trial would be blamed for."""
-        if not trial.unforeseen:
-            return self.cache
-        own = place / "cache"
-        own.mkdir(mode=0o700)
-        shutil.copytree(self.cache / "kernels", own / "kernels")
-        return own
 
     def warm(self) -> None:
         """Compile what trials need, once, lest a slow machine's compiler be what they wait for."""

@@ -12,6 +12,7 @@ from collbench.runfile.store import TornLine, read
 from tools.faults.trial import Done, Scene, Trial
 
 HOSTILE = "bad"  # the folder of files that are broken on purpose
+TRACEBACK = "collbench-traceback-*.txt"  # of an error that nobody foresaw
 _GONE = 4.0  # seconds for the last process to be gone
 _GONE_KILLED = 12.0  # where ranks have to notice that nobody is there any more
 _LOOKS = 3  # in a row that must find no process
@@ -75,7 +76,8 @@ def _files(trial: Trial, scene: Scene) -> Iterator[str]:
         scene.den.sweep()
     temporary = scene.folder / "tmp"
     for path in sorted(temporary.iterdir()) if temporary.is_dir() else []:
-        yield f"left in TMPDIR: {path.name}"
+        if not (trial.unforeseen and path.match(TRACEBACK)):
+            yield f"left in TMPDIR: {path.name}{_words(path)}"
     for path in sorted(scene.den.path(scene.folder).glob("**/run.jsonl")):
         if path.parent.name != HOSTILE:
             yield from _run_file(path, torn=trial.killed)
@@ -93,13 +95,12 @@ def _run_file(path: Path, torn: bool) -> Iterator[str]:
 
 def _words(path: Path) -> str:
     """What a traceback says: where the error came from, and the error."""
-    return ": " + " | ".join(path.read_text().strip().splitlines()[-12:]) if path.suffix == ".txt" else ""
+    return ": " + " | ".join(path.read_text().strip().splitlines()[-12:]) if path.match(TRACEBACK) else ""
 
 
 def _cache(trial: Trial, cache: Path) -> Iterator[str]:
     for path in sorted((*cache.iterdir(), *cache.glob("kernels/*"))):
         if not _CACHED.match(path.name):
-            if not (trial.unforeseen and path.name.startswith("traceback-")):
-                yield f"left in the cache: {path.name}{_words(path)}"
+            yield f"left in the cache: {path.name}"
             if path.is_file():
                 path.unlink()
