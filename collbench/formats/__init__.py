@@ -15,7 +15,7 @@ from itertools import groupby
 from collbench.errors import RunFileError, unknown
 from collbench.formats.exported import ExportSelection
 from collbench.formats.imported import Hints, ImportedTest
-from collbench.formats.source import Source
+from collbench.formats.source import Source, bare
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,9 @@ def detect(source: Source) -> Format:
             return format_
     from collbench.formats.others import OTHERS  # its signs are those of formats, which import this module
 
+    shown = "\n".join(bare(line) for _, line in source.lines())
     for sign, what, instead in OTHERS:
-        if re.search(sign, source.text, re.IGNORECASE | re.MULTILINE):
+        if any(re.search(sign, text, re.IGNORECASE | re.MULTILINE) for text in (source.text, shown)):
             raise RunFileError(f"{source.name} is {what}; {instead}")
     known = "; ".join(f"{name} ({format_.summary})" for name, format_ in formats().items())
     raise RunFileError(f"{source.name}: nothing in it looks like results of a known tool; known are: {known}")

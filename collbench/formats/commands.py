@@ -23,6 +23,12 @@ CHANNELS = {"channels": re.compile(r"\b(\d{1,4}) coll channels"), "nvls": re.com
 
 _RELEVANT = re.compile(r"(?:NCCL|CUDA|UCX|MPIR_CVAR|COLLBENCH)_[A-Z]")
 _EXPORT = re.compile(r"(?:^|.{0,200}[$#%>+]\s+)(?:export|setenv|declare -x|unset)\s")
+_SETS = re.compile(r"\s(?:-a|--tasks_per_rs)\s")  # jsrun's processes of a set of resources, which -n counts
+_MEASURING = {
+    "average": ("-a", "--average"),
+    "blocking": ("-z", "--blocking"),
+    "registered": ("-R", "--local_register"),
+}
 _PART = re.compile(r"""(?:[^;&"']|"[^"]*+"|'[^']*+'|&(?!&)|["'])++""")  # of a line, between `;` and `&&`
 _NAME = r"[A-Z][A-Z0-9_]{1,60}"
 _ASSIGNED = re.compile(rf"(?:-[-\w]+=)?({_NAME})=(.*)", re.DOTALL)  # also behind --env= and --export=
@@ -39,6 +45,8 @@ def processes_started(line: str) -> int | None:
     words = line[launcher.start() :]
     program = PROGRAM.search(words)
     before = words[: program.start()] if program else words
+    if re.search(r"\s:\s", words) or _SETS.search(before):  # of several programs or sets, the first number is not all
+        return None
     processes = _option(before, "--?np?", "--ntasks")
     nodes, per_node = _option(before, "-N", "--?n?nodes"), _option(before, "--?n(?:tasks-)?per-?node", "--?ppn")
     return processes or (nodes * per_node if nodes and per_node else None)
@@ -56,8 +64,9 @@ class Context:
 
     programs: tuple[str, ...] = ()  # of nccl-tests, by the commands since the last table
     ranks: int | None = None  # that the last command starts
-    processes: int | None = None  # that the last launcher starts
-    average: int | None = None  # of -a
+    processes: int | None = None  # that the last launcher of a benchmark starts
+    launched: bool = False  # whether the last command has a launcher, which may not say how many it starts
+    options: dict[str, int] = field(default_factory=dict)  # of the last command, on how it measures
     library: str = ""  # version of NCCL
     variables: dict[str, str] = field(default_factory=dict)  # that the last command is started with
     used: bool = False  # whether a table stands below the last command
@@ -98,7 +107,8 @@ class Context:
             return
         if match := LIBRARY.search(text):
             self.library = match[1]
-        self.processes = processes_started(text) or self.processes
+        if LAUNCHERS.search(text) and PROGRAM.search(text):
+            self.processes = processes_started(text)
         is_command = PROGRAM.search(text) is not None or LAUNCHERS.search(text) is not None
         relevant = _RELEVANT.search(text) is not None and not text.startswith("#")
         if is_command and (self.used or relevant):  # a program's name alone may stand in any message above its table
@@ -134,9 +144,11 @@ class Context:
             return
         options = line[commands[0].end() :]
         per_process = (_option(options, "-t", "--nthreads") or 1) * (_option(options, "-g", "--ngpus") or 1)
-        started = processes_started(line) if LAUNCHERS.search(line) else int(per_process > 1)
+        self.launched = LAUNCHERS.search(line) is not None
+        started = processes_started(line) if self.launched else int(per_process > 1)
         self.ranks = started * per_process if started else None
-        self.average = _option(options, "-a", "--average")
+        said = {name: _option(options, *flags) for name, flags in _MEASURING.items()}
+        self.options = {name: value for name, value in said.items() if value is not None}
         names = tuple(match[1].lower() for match in commands)
         self.programs, self.used = names if self.used else (*self.programs, *names), False
 

@@ -83,7 +83,8 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         else:
             left_out.add("only the files of both its ranks tell whether they share a node", each)
     if not machines:
-        raise RunFileError(f"{source.file}: no operation with a time; {'; '.join(left_out.reasons[:2])}")
+        reasons = "; ".join(left_out.reasons[:2])
+        raise RunFileError(f"{source.file}: no operation with a time; give an object a line (`jq -c .`); {reasons}")
     tests: list[ImportedTest] = []
     for (ranks, nodes), alike in machines.items():
         first, name = alike[0], f"{ranks} x unknown GPU" + (f" on {nodes} nodes" if nodes > 1 else "")

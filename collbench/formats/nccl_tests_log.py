@@ -21,7 +21,7 @@ CASE = ("size", "count", "type", "redop", "root")
 TIMES = ("time", "cputime")
 RESULTS = (*TIMES, "hipevt", "algbw", "busbw", "#wrong", "error", "i_min", "i_max", "i_p99", "i_cv%")
 APPENDED = ("algo", "proto", "nchannels")  # by rccl-tests, in some versions without a header
-UNITS = ("(b)", "(elements)", "(us)", "(ms)", "(gb/s)")  # which may stand behind the names
+UNITS = re.compile(r"\((?:b|elements|[um]s|gb/s)\)$")  # which may stand behind the names
 MARKS = re.compile(r"^[#|(](?=size|bytes)|[|),;]$")
 OTHER_NAMES = {"bytes": "size", "n": "count", "op": "redop", "res": "error", "delta": "error", "wrong": "#wrong"}
 """Of 2015 to 2018, whose times are milliseconds; and of a header that lost its marks on the way."""
@@ -35,7 +35,7 @@ STAMP = re.compile(r"(?<!\S)\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?!\S
 
 VERSION = re.compile(r"\b(nccl-tests|rccl-tests):? version:?\s+(\S+)(?:.*\b[nr]ccl-library=(\d+))?", re.IGNORECASE)
 PROGRAM_LINE = re.compile(r"Collective test (starting|concluded):?\s*(\S+)")
-SETTINGS = re.compile(r"\bnThread:?\s+\d+\s+nGpus:?\s+\d+")
+SETTINGS = re.compile(r"\bnThread:?\s+\d+\s+nGpus:?\s+\d+|Blocking Enabled")
 SETTING = {
     "threads": re.compile(r"\bnThread:? (\d{1,6})\b"),
     "gpus": re.compile(r"\bnGpus:? (\d{1,6})\b"),
@@ -43,6 +43,7 @@ SETTING = {
     "iters": re.compile(r"(?<!warmup )(?<!agg )\biters: (\d{1,9})\b"),
     "aggregated": re.compile(r"\bagg iters: (\d{1,9})\b"),
     "graph": re.compile(r"\bgraph: (\d{1,9})\b"),
+    "blocking": re.compile(r"\bblocking: (1)"),  # which is a line of its own
 }
 DEVICE = re.compile(
     r"\bRank\s++(\d{1,7})\s++(?:Group\s++(\d{1,7})\s++)?(?:Pid\s++\d{1,10}\s++)?(?:on\s++(\S++)\s++|uses\s++)"
@@ -100,8 +101,8 @@ def read_header(words: list[str], above: str = "") -> Columns | None:
     if not any("algbw" in word for word in words):
         return None
     milliseconds = "bytes" in words and "n" in words
-    words = [MARKS.sub("", word) or word for word in words if word not in UNITS]
-    words = [OTHER_NAMES.get(word, word) for word in words]
+    words = [MARKS.sub("", word) or word for word in (UNITS.sub("", word) for word in words)]
+    words = [OTHER_NAMES.get(word, "#wrong" if word.startswith("#w") else word) for word in words if word]
     if not {"size", "type", "algbw"} <= set(words) or not set(words) & set(TIMES):
         return None
     words = words[words.index("size") :]
@@ -171,6 +172,7 @@ def _row(line: str, words: list[str], columns: Columns) -> TableRow | None:
         and (case.get("redop") or "none")[:1].isalpha()
         and re.fullmatch(r"-?\d{1,9}", case.get("root", "0"))
         and all(_is_number(word) for place in places for word in place.values())
+        and not any((number(place.get("#wrong", "")) or 0) % 1 for place in places)
         and (not appended or appended["algo"][:1].isalpha())
     )
     return TableRow(line, case, places, appended) if plausible else None
@@ -251,6 +253,7 @@ class LogSection:
     program: str = ""  # by its first line, or its last
     prefix: str = ""  # of its lines, where other programs print into the log
     bare: bool = False  # whether only an earlier table says anything of it
+    ranks_above: int = 0  # of that table
     settings: dict[str, int] = field(default_factory=dict)
     ended: bool = False
     above: Context = field(default_factory=Context)
@@ -397,8 +400,9 @@ def _take_line(section: LogSection, line: str) -> None:
         section.said += [f"its first line says {clean(first, 40)}, its last {clean(match[2], 40)}"] * contradicts
         section.program = first or match[2]
     elif SETTINGS.search(text):
-        found = {name: pattern.search(text) for name, pattern in SETTING.items()}
-        section.settings = {name: int(match[1]) for name, match in found.items() if match}
+        text = text.replace("Blocking Enabled", "blocking: 1")
+        found = {name: int(match[1]) for name, pattern in SETTING.items() if (match := pattern.search(text))}
+        section.settings = section.above.options | section.settings | found
     elif match := DEVICE.search(text):
         rank, group, host, device, bus_id, name = match.groups()
         host, name = clean(host or "", 64), clean(name, 64)

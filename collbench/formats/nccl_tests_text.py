@@ -61,6 +61,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         try:
             # The user's number of ranks is for the tables that do not say theirs.
             own = hints if section in silent or not silent else replace(hints, ranks=None)
+            section.ranks_above = tests[-1].machine.ranks if tests and tests[-1].results else 0
             tests.append(_read_test(source, section, own, alone=len(filled) < 2))
         except UsageError as error:  # the other tests are read without this one
             errors.append(error)
@@ -88,7 +89,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
     machine = machine_of(list(distinct.values()), ranks, platform, versions, section.above.environment)
     machine = replace(machine, racks=len(section.above.fabrics))
-    over = AVERAGES.get(str(section.above.average), "mean over ranks, unless -a said otherwise")
+    over = AVERAGES.get(str(section.settings.get("average")), "mean over ranks, unless -a said otherwise")
     statistic = f"mean of {section.settings.get('iters', 'some')} operations, {over}"
     results = make_results(
         source.name, rows, machine, implementation=implementation, statistic=statistic, left_out=left_out
@@ -117,8 +118,8 @@ def _without_rows(source: Source, *left_out: str) -> ImportedTest:
 def _said_ranks(section: LogSection, hints: Hints) -> list[int]:
     """Return the numbers of ranks that a list of ranks, the user and the command say; the first counts most.
 
-    Lists are trimmed and never too long, so the highest rank counts, or more that the user says.  Where the
-    communicator was split, ranks are numbered across the groups, and only a whole list tells how many a group has.
+    Lists are trimmed and never too long, so the highest rank counts, or more that the user or the command says.  Where
+    the communicator was split, ranks are numbered across the groups, and only a whole list tells how many a group has.
     """
     per_process = section.settings.get("threads", 1) * section.settings.get("gpus", 1)
     groups = {device.group for device in section.devices}
@@ -128,11 +129,14 @@ def _said_ranks(section: LogSection, hints: Hints) -> list[int]:
         return [section.exported[2]]
     if len(groups) == 1:
         listed = max(max(numbers) + 1, per_process)
-        return [given, listed] if section.bare else [max(listed, given)]
+        copies = len(numbers) < len(section.devices)  # of the test, which ran side by side
+        most = max(listed, given, 0 if copies else section.above.ranks or 0)
+        return [given, section.ranks_above or listed] if section.bare else [most, given or listed]
     if groups and len(numbers) == max(numbers) + 1:
         first = section.devices[0].group
         return [given, len({device.rank for device in section.devices if device.group == first})]
-    said = given, section.above.ranks or 0, 0 if groups or per_process == 1 else per_process
+    started = section.above.ranks or (0 if groups or per_process == 1 or section.above.launched else per_process)
+    said = given, section.ranks_above if section.bare else 0, started
     return [ranks for ranks in said if ranks]
 
 
@@ -168,7 +172,10 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
     if len(commands) == 1:
         return _require_fitting(commands[0], section, ranks)
     reduces = section.rows[-1].case["redop"] not in ("", "none")
-    alike = [known for known in of_nccl_tests() if known.reduces == reduces]
+    exchanged = reduces and _counted_once(section)
+    alike = [
+        known for known in of_nccl_tests() if (known.name == "sendrecv" if exchanged else known.reduces == reduces)
+    ]
     fitting = commands or [known.name for known in alike if _fits(known, section, ranks)]
     if len(fitting) == 1 and (section.bare or not section.above.programs):
         return _require_fitting(fitting[0], section, ranks)
@@ -197,6 +204,12 @@ def _fits(collective: Collective | None, section: LogSection, ranks: int | None)
         return False
     shares = None if ranks == 1 else _shares(section)
     return shares is None or collective.sharded == (shares > 1)
+
+
+def _counted_once(section: LogSection) -> bool:
+    """Whether wrong elements were counted out of place only, as in tests of what is not done in place."""
+    counted = [tuple(number(place.get("#wrong", "")) is not None for place in row.places) for row in section.rows]
+    return all(places == (True, False) for places in counted)
 
 
 def _shares(section: LogSection) -> int | None:

@@ -12,7 +12,7 @@ from typing import Any
 from collbench.collectives import COLLECTIVES
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats.imported import Device, Hints, ImportedTest, LeftOut, machine_of, make_case
+from collbench.formats.imported import Device, Hints, ImportedTest, LeftOut, UnfitRow, machine_of, make_case
 from collbench.formats.source import HEAD, Source, as_list, as_mapping, as_texts, clean, number, seconds_of, whole
 from collbench.results import Note, Reported
 
@@ -48,37 +48,49 @@ def _test(file: str, top: Mapping[str, Any]) -> ImportedTest:
     devices = [Device(at, clean(name[2] or "", 64), clean(name[1], 64)) for at, name in enumerate(found)]
     cuda = whole(top.get("CUDA Runtime Version")) or 0
     versions = {"cuda": f"{cuda // 1000}.{cuda % 1000 // 10}", "driver": clean(top.get("Driver Version", ""))}
-    tests = [as_mapping(test) for test in as_list(top.get("testcases"))]
-    rows = [_slowest_pair(test, at) for at, test in enumerate(tests)]
-    others = [f"{test.get('name')}, {test.get('status')}" for test, row in zip(tests, rows, strict=True) if not row]
+    rows: list[Reported] = []
+    unfit: dict[str, list[str]] = {}  # names of tests by what is wrong with them
+    for at, test in enumerate(map(as_mapping, as_list(top.get("testcases")))):
+        try:
+            rows.append(_slowest_pair(test, at))
+        except UnfitRow as error:
+            unfit.setdefault(str(error), []).append(f"{clean(test.get('name'), 60)}, {clean(test.get('status'), 40)}")
     return ImportedTest(
         format=NAME,
         tool=NAME,
         version=clean(top.get("version", ""), 20),
         file=file,
         machine=machine_of(devices, 2, "gpu", versions, {}),
-        results=tuple(filter(None, rows)),
-        left_out=LeftOut(f"no rates of copies between two GPUs: {'; '.join(others)}" for _ in others).reasons,
+        results=tuple(rows),
+        left_out=LeftOut(f"{why}: {'; '.join(names)}" for why, names in unfit.items() for _ in names).reasons,
         remarks=(ASSUMED, *(f"it says: {clean(top[key])}" for key in ("error", "warning") if key in top)),
     )
 
 
-def _slowest_pair(test: Mapping[str, Any], at: int) -> Reported | None:
-    """Return the slowest pair of a test of copies between two GPUs, None of any other test."""
+def _slowest_pair(test: Mapping[str, Any], at: int) -> Reported:
+    """Return the slowest pair of a test of copies between two GPUs; UnfitRow if it is another, or a pair has no rate.
+
+    Pairs that cannot reach each other, N/A, are no pairs.
+    """
     name, lines = clean(test.get("name"), 60), list(map(as_list, as_list(test.get("bandwidth_matrix"))))
     last = lines[-len(lines[-1]) :] if lines else []
-    cells = [(number(cell) or 0, a, b) for a, line in enumerate(last) for b, cell in enumerate(line)]
-    rates = sorted(cell for cell in cells if cell[0] > 0)
+    cells = [(cell, a, b) for a, line in enumerate(last) for b, cell in enumerate(line) if a != b and cell != "N/A"]
     kind = PAIRS.fullmatch(name)
-    if not kind or not rates:
-        return None
+    if not kind or not cells or test.get("status") not in ("Passed", None):
+        raise UnfitRow("no rates of copies between two GPUs")
+    dead = [f"GPU {a} to GPU {b} ({clean(cell, 20)!r})" for cell, a, b in cells if (number(cell) or 0) <= 0]
+    if dead or {*map(len, last)} != {len(last)}:
+        raise UnfitRow(f"no rate of {', '.join(dead[:3])}" if dead else "its matrix is not whole")
+    rates = sorted((number(cell) or 0, a, b) for cell, a, b in cells)
     # Where there is no total, as in old versions, a copy engine's rate is that of one direction.
     directions = 2 if kind[1] and (kind[3] == "sm" or "Total" in clean(test.get("bandwidth_description"))) else 1
     rate, a, b = rates[0]
     collective = COLLECTIVES["bidirectional" if kind[1] else "bandwidth"]
     case = make_case(collective, BUFFER, "uint8", "", 0, 2, in_place=False)
     seconds = seconds_of(directions * BUFFER / rate / 1e9, unit=1.0)
-    note = f"slowest of {len(rates)} pairs, GPU {a} and GPU {b}; fastest {rates[-1][0]:g} GB/s"
+    apart = len(last) * (len(last) - 1) - len(rates)
+    without = f", {apart} have no rate" if apart else ""
+    note = f"slowest of {len(rates)} pairs{without}, GPU {a} and GPU {b}; fastest {rates[-1][0]:g} GB/s"
     how, printed = f"memcpy-{kind[2]}-{kind[3]}", {"row": at, "name": name}
     return Reported(case, how, "gpu", seconds, "slowest pair", None, (), printed, note=Note.of(note))
 

@@ -55,6 +55,7 @@ TYPE = re.compile(r"Datatype:\s*(\w+)")
 TIME = re.compile(r"(?:Avg |Average )?Lat(?:ency)?\s*\(us\)")
 RATE = re.compile(r"Bandwidth\s*\(MB/s\)|MB/s")
 ROW = re.compile(r"^\s*\d[\d,]{0,20}[KMG]?(?:\s+\d[\d,]{0,20}\.\d+)+\s*(?:\d+|Pass|Fail)?\s*$")
+BUFFERS = re.compile(r"Send Buffer on (DEVICE|HOST|MANAGED)\b.{0,9} and Receive Buffer on (DEVICE|HOST|MANAGED)\b")
 TAIL = re.compile(r"\s\d[\d,]{0,20}\s+\d{1,12}\.\d\d\s*$")  # of a row behind something else
 PAIRS = re.compile(r"\[ pairs: (\d{1,6}) \](?: \[ window size: (\d{1,6}) \])?")
 NAMES = {  # of types in MPI, behind MPI_
@@ -112,6 +113,7 @@ class _Section:
     title: str = ""
     library: str = "MPI"
     device: str = ""
+    buffers: str = ""  # in whose memory they are, where the two sides differ
     version: str = ""
     dtype: str = ""
     columns: list[str] = field(default_factory=list)
@@ -131,8 +133,9 @@ class _Section:
             self.dtype = dtype[1]
         elif pairs := PAIRS.match(text):
             self.pairs, self.window = int(pairs[1]), int(pairs[2] or WINDOW)
-        elif "Buffer on DEVICE" in text:  # OMB 5 says so below a title that names no device
-            self.device = "DEVICE"
+        elif buffers := BUFFERS.match(text):  # OMB 5 says so below a title that may name no device
+            self.device = "DEVICE" if "DEVICE" in buffers.groups() else ""
+            self.buffers = f", from {buffers[1]} to {buffers[2]} memory".lower() * (buffers[1] != buffers[2])
         elif re.match(r"Size\s", text):
             self.columns = _columns(text[5:].strip())
         elif self.title.lower() == "barrier latency" and TIME.match(text):
@@ -203,7 +206,7 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
     else:
         for at in range(len(section.rows)):
             left_out.add(no_collective(section.title), at)
-    name, platform = f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}", "gpu" if on_gpu else "cpu"
+    name, platform = f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}{section.buffers}", "gpu" if on_gpu else "cpu"
     machine = Machine(ranks, name, platform, variables=relevant_variables(section.above.environment))
     library = LIBRARIES[section.library]
     results = make_results(source.name, rows, machine, implementation=library, statistic=statistic, left_out=left_out)
@@ -266,7 +269,7 @@ def _cut(lines: Sequence[str]) -> set[str]:
 
 def _words(line: str, names: list[str], collective: Collective, dtype: str) -> tuple[int, Mapping[str, str]]:
     """Return the size and what stands in the columns; the size of a barrier is the element that it takes here."""
-    words = [plain(word) for word in line.split()]
+    words = [plain(word) if not at or "." in word else word for at, word in enumerate(line.split())]
     if not collective.sized:
         words = [str(find_datatype(dtype).itemsize) if dtype in DATATYPES else "1", *words]
     size = next(iter(sizes(words[0])), None)

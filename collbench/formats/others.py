@@ -5,11 +5,15 @@ from collbench.formats.nccl_tests_log import START
 OTHERS = (
     (r'\A\s*\{"kind": "header"', "a run file of collbench already", "give it to the commands as it is"),
     (r"\A(?:PK\x03\x04|[^\0]{1,100}\0[\s\S]{150,260}ustar)", "an archive", "unpack it and give the folder"),
-    (r"^nvbandwidth version|^running \w{1,80}_memcpy_", "text of nvbandwidth", "run `nvbandwidth -j`"),
     (
-        r"^(?:# (?:HELP|TYPE) )?nccl_\w{1,80}(?:\{| )",
-        "Prometheus text of NCCL Inspector",
-        "give its JSON, an object a line (`jq -c .`)",
+        r"^nvbandwidth version|^(?:running|sum) \w{1,80}_(?:memcpy|latency)_|(?:memcpy|latency) (?:CE|SM) [CG]PU\(row",
+        "text of nvbandwidth",
+        "run `nvbandwidth -j`",
+    ),
+    (
+        r"^(?:# (?:HELP|TYPE) )?nccl_\w{1,80}(?:\{| )|\A\s{0,99}\[[\s\S]{0,400}\"n_ranks\"",
+        "Prometheus text of NCCL Inspector, or a list of its objects",
+        "give its JSON, an object a line (`jq -c .`, of a list `jq -c .[]`)",
     ),
     (
         START.pattern,

@@ -159,7 +159,13 @@ def test_a_refusal_says_what_to_do() -> None:
     topology = "\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n"
     for text, words in (
         (text_of("15-"), "nvbandwidth -j"),
+        *(
+            (re.sub("^", tag, text_of("15-"), flags=re.MULTILINE), "nvbandwidth -j")
+            for tag in ("> ", "0: ", "[1,0]<stdout>:")
+        ),
+        ("memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n      0      1\n 0  N/A  390.1\n", "nvbandwidth -j"),
         (text_of("16"), r"jq -c \."),
+        ('[{"header": {"id": "0x1", "rank": 0, "n_ranks": 8}}]\n', r"jq -c \.\[\]"),
         ("# HELP nccl_bus_bandwidth_gbs x\n" + text_of("16"), r"jq -c \."),
         ("".join(line for line in LOG.splitlines(True) if re.match(r" +\d+ +\d+ +float", line)), "copy the header"),
         ("n1:7:7 [0] NCCL INFO Bootstrap: Using eth0\n" * 9, "NCCL's own log without a table"),
@@ -312,6 +318,129 @@ def test_no_row_of_osu_is_read_wrongly_or_lost_without_a_word() -> None:
         first, second = parsed(both)
         assert first.layout != second.layout
         assert rows_of(both) == whole * 2
+
+
+BROADCAST = (
+    HEADER + "".join(row(2**at, 4, "41.2", 1.0, "float    none").replace(" -1 ", " 0 ") for at in (20, 22)) + END
+)
+
+
+def ranks_in(text: str, ranks: int | None = None, op: str = "") -> list[int]:
+    return list(dict.fromkeys(ranks for _, ranks, *_ in rows_of(text, ranks, op)))
+
+
+def test_a_list_that_was_trimmed_is_of_the_ranks_that_the_command_starts() -> None:
+    listed = LOG[LOG.index("# nThread") : LOG.index("#       size")].replace("nGpus 4", "nGpus 1")
+    for command, ranks in (
+        ("mpirun -np 16 ./broadcast_perf", 16),
+        ("./broadcast_perf", 4),
+        ("srun -n 2 broadcast_perf", 4),
+    ):
+        assert ranks_in(f"{command}\n{listed}{BROADCAST}") == [ranks], command
+    assert "12 of 16 are not there" in said(f"mpirun -np 16 ./broadcast_perf\n{listed}{BROADCAST}")
+
+
+def test_a_launcher_that_does_not_say_how_many_processes_it_starts_tells_no_ranks() -> None:
+    settings = "# nThread 1 nGpus 8 minBytes 1048576 maxBytes 4194304\n"
+    for started in ("srun -N 2", "srun -N2 -l", "mpirun -H n1,n2", "mpirun --hostfile hosts", "mpirun -np 4 a : -np 4"):
+        with pytest.raises(UsageError, match="it lists no ranks; give --ranks N"):
+            parsed(f"{started} ./broadcast_perf -g 8\n{settings}{BROADCAST}")
+        assert ranks_in(f"{started} ./broadcast_perf -g 8\n{settings}{BROADCAST}", 16) == [16]
+    assert ranks_in(f"./broadcast_perf -g 8\n{settings}{BROADCAST}") == [8]
+
+
+def test_a_bare_table_is_of_the_ranks_of_the_table_above_where_its_bandwidths_fit_all() -> None:
+    above = "".join(HEADER + row(2**28, ranks, "9000.1") + END for ranks in (8, 16))
+    assert ranks_in(f"{above}# Collective test concluded: all_reduce_perf\n{BROADCAST}") == [8, 16]
+
+
+def test_the_ranks_of_osu_are_those_of_its_own_launcher() -> None:
+    head = "# OSU MPI Allreduce Latency Test v7.3\n# Size       Avg Latency(us)\n4    17.25\n8    18.50\n"
+    for above in (
+        "$ srun -n 1 nvidia-smi\n",
+        "$ mpirun -np 2 hostname\n",
+        "$ mpirun -np 16 osu_bcast\n$ mpirun -hostfile hosts osu_allreduce\n",
+        "$ jsrun -n 4 -a 6 osu_allreduce\n",
+        "$ mpirun -np 4 osu_allreduce : -np 4 osu_allreduce\n",
+    ):
+        with pytest.raises(UsageError, match="do not tell the number of ranks; give --ranks N"):
+            parsed(above + head)
+    assert ranks_in("$ srun -n 1 nvidia-smi\n$ mpirun -np 16 \\\n  osu_allreduce\n" + head) == [16]
+
+
+def test_what_is_not_counted_in_place_only_is_an_exchange() -> None:
+    table = HEADER + "".join(row(2**at, 2, "5200.9") for at in range(26, 29))
+    assert {collective for collective, *_ in rows_of(table, 2)} == {"allreduce"}
+    uncounted = re.sub(r" 0$", " N/A", table, flags=re.MULTILINE)
+    assert {collective for collective, *_ in rows_of(uncounted, 2)} == {"sendrecv"}
+    named = "# Collective test starting: all_reduce_perf\n" + uncounted
+    assert {collective for collective, *_ in rows_of(named, 2)} == {"allreduce"}
+
+
+def test_wrong_elements_are_seen_whatever_became_of_the_columns_name() -> None:
+    wrong = LOG.replace("0.22       0\n", "0.22       7\n", 1)
+    for last in ("#wrong", "#wron", "#wr", '#wrong\\n"', "#wrong<br>", "#wrong(s)"):
+        text = re.sub(r"#wrong( *)$", last.replace("\\", "\\\\"), wrong, flags=re.MULTILINE)
+        assert 7 in {row.wrong_elements for row in reported(parsed(text))}, last
+    for width in range(50, 75):
+        pieces = (line[at : at + width] for line in LOG.splitlines() for at in range(0, max(1, len(line)), width))
+        assert not any(row.wrong_elements for row in reported(parsed("\n".join(pieces) + "\n", 4))), width
+
+
+def test_units_may_stand_at_the_names_of_columns() -> None:
+    units = {"size": "(B)", "count": "(elements)", "time": "(us)", "algbw": "(GB/s)", "busbw": "(GB/s)"}
+    header = " ".join(f"{name}{units.get(name, '')}" for name in HEADER.splitlines()[0].split())
+    assert rows_of(header + "\n" + row(2**28, 4, "9000.1"), 4) == rows_of(HEADER + row(2**28, 4, "9000.1"), 4)
+
+
+def test_tests_with_other_options_are_no_rounds_of_each_other() -> None:
+    settings, rest = LOG[LOG.index("# nThread") :].split("\n", 1)
+    for one, other in (
+        ("./all_reduce_perf -a 0", "./all_reduce_perf -a 3"),
+        ("./all_reduce_perf", "./all_reduce_perf -R 1"),
+    ):
+        first, second = parsed(f"{one}\n{settings}\n{rest}{other}\n{settings}\n{rest}")
+        assert first.sweep != second.sweep, other
+    blocking = f"{settings}\n# Blocking Enabled: wait for completion and barrier after each collective \n{rest}"
+    first, second = parsed(f"{settings}\n{rest}{blocking}")
+    assert set(second.sweep.items()) - set(first.sweep.items()) == {("blocking", 1)}
+
+
+def test_buffers_in_a_hosts_memory_are_no_gpus() -> None:
+    title = "# OSU MPI-CUDA Bandwidth Test v7.2\n# Send Buffer on {} and Receive Buffer on {}\n"
+    rows = "# Size      Bandwidth (MB/s)\n1048576             24510.11\n4194304             24610.22\n"
+    device, host = "DEVICE (D)", "HOST (H)"
+    machines = {
+        (one, other): parsed(title.format(one, other) + rows)[0].machine
+        for one in (device, host)
+        for other in (device, host)
+    }
+    assert machines[host, host].platform == "cpu"
+    assert machines[device, device].name == "2 x unknown GPU"
+    assert "from host to device memory" in machines[host, device].name
+    assert len({machine.name for machine in machines.values()}) == 4
+
+
+def test_a_time_with_a_decimal_comma_is_not_a_thousand_times_as_long() -> None:
+    text = (
+        "# OSU MPI Allreduce Latency Test v7.3\n# Size       Avg Latency(us)\n4    17,250\n8    18,500\n1,024   20.250\n"
+    )
+    assert [(nbytes, time) for _, _, nbytes, _, time in rows_of(text, 8)] == [(1024, 20.25)]
+    assert said(text, 8).count("no whole row") == 2
+
+
+def test_a_pair_of_gpus_without_a_rate_is_told() -> None:
+    text = (DATA / "nvbandwidth_v0_8.json").read_text()
+    whole = rows_of(text)
+    for word, names in (("0.00", True), ("-1.0", True), ("nan", True), ("N/A", False)):
+        (test,) = parsed(text.replace('"395.103"', f'"{word}"'))
+        assert len(test.results) == len(whole) - names, word
+        assert names == any(f"no rate of GPU 1 to GPU 0 ('{word}')" in reason for reason in test.left_out), word
+        assert names or "1 have no rate" in str(reported([test])[0].note)
+    torn = text.replace('"395.103",', "", 1)
+    assert len(rows_of(torn)) == len(whole) - 1
+    assert "its matrix is not whole" in said(torn)
+    assert not rows_of(text.replace('"Passed"', '"Failed"'))
 
 
 def test_a_bad_file_costs_no_traceback() -> None:
