@@ -199,6 +199,7 @@ def as_texts(value: object) -> list[str]:
 
 ESCAPES = re.compile(r"\x1b\[[0-?]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b]*+(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 MARKUP = re.compile(r"</?(?:br|p|pre|code|span|div|td|tr|th|li|font|b|strong|samp)\b[^<>]{0,200}>", re.IGNORECASE)
+RANK = re.compile(r"\[\d{1,9}\]")
 UNSEEN = re.compile(r"[\u200b-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 _CLOCK = r"\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?"
 _DAY, _ZONE = r"\d{4}[-/]\d\d[-/]\d\d", r"(?:Z|[+-]\d\d:?\d\d)?"
@@ -251,6 +252,8 @@ def _shown(line: str) -> str:
         line = html.unescape(line)
     if "`" in line:
         line = line.replace("`", " ")
+    if rank := RANK.match(line):  # MPICH's mpiexec -prepend-rank puts it before each write, of which a row has several
+        line = re.sub(rf"(?<=\S){re.escape(rank[0])}(?=\s)", " ", line)
     return line if line.isascii() else UNSEEN.sub("", line).replace("\u00a0", " ")
 
 

@@ -387,6 +387,13 @@ def test_wrong_elements_are_seen_whatever_became_of_the_columns_name() -> None:
         assert not any(row.wrong_elements for row in reported(parsed("\n".join(pieces) + "\n", 4))), width
 
 
+def test_a_launcher_that_marks_each_write_marks_the_middle_of_rows() -> None:
+    for tag in ("[0]", "[12]"):
+        text = re.sub(r"(?m)^(.*float     sum      -1)(.*?0)(    .*)$", rf"\1{tag}\2{tag}\3", LOG)
+        assert text.count(f"-1{tag} ") == 7
+        assert rows_of(re.sub("(?m)^", f"{tag} ", text)) == rows_of(LOG)
+
+
 def test_units_may_stand_at_the_names_of_columns() -> None:
     units = {"size": "(B)", "count": "(elements)", "time": "(us)", "algbw": "(GB/s)", "busbw": "(GB/s)"}
     header = " ".join(f"{name}{units.get(name, '')}" for name in HEADER.splitlines()[0].split())
@@ -422,9 +429,8 @@ def test_buffers_in_a_hosts_memory_are_no_gpus() -> None:
 
 
 def test_a_time_with_a_decimal_comma_is_not_a_thousand_times_as_long() -> None:
-    text = (
-        "# OSU MPI Allreduce Latency Test v7.3\n# Size       Avg Latency(us)\n4    17,250\n8    18,500\n1,024   20.250\n"
-    )
+    head = "# OSU MPI Allreduce Latency Test v7.3\n# Size       Avg Latency(us)\n"
+    text = f"{head}4    17,250\n8    18,500\n1,024   20.250\n"
     assert [(nbytes, time) for _, _, nbytes, _, time in rows_of(text, 8)] == [(1024, 20.25)]
     assert said(text, 8).count("no whole row") == 2
 
