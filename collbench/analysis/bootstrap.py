@@ -16,7 +16,7 @@ A log's means have no samples.  What they vary by is seen in the ratios of neigh
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, combinations_with_replacement, pairwise
@@ -120,7 +120,7 @@ class Estimate:
     scatter: Sizes = (0.0, 0)  # between the runs, of all sizes or those near it, where rougher
     near: Sizes = (0.0, 0)  # of sizes near it alone: of many sizes, some are calm by chance
     moved: float = 0.0  # how much more or less a change of the machine may be, as its barriers tell
-    outlier: bool = False  # whether it is so far from its neighbours that it is not counted for their scatter
+    outlier: bool = False  # whether it is so far from its neighbours, or so little known, that it speaks for itself
 
     @property
     def error(self) -> float:
@@ -163,24 +163,29 @@ def between_starts(base: Measurement, new: Measurement, spread: Spread) -> Estim
     return Estimate(math.log(new.typical / base.typical), error, error, spread.freedom, shared=error)
 
 
-def start_spreads(logs: Sequence[tuple[object, Sequence[Sequence[float]]]]) -> list[Spread]:
-    """Return how far starts are apart at each row, given its curve and the logarithms by start of one run or of two.
+def start_spreads(logs: Sequence[tuple[object, Sequence[Sequence[float]]]], usual: Spread = PRIOR) -> list[Spread]:
+    """Return how far starts or rounds are apart at each row, given its curve and their logarithms in one run or two.
 
     As in `Pool` the sizes nearby say the same, here the smaller and the larger ones, but for those that are far
-    rougher, which speak for themselves alone.
+    rougher than most and than is `usual`, which speak for themselves alone.
     """
     apart = [_apart(runs) for _, runs in logs]
     spreads: dict[int, Spread] = {}
     for places in by_key(range(len(logs)), lambda place: logs[place][0]).values():
-        most = max(PRIOR.deviation**2, _FAR * median(apart[place][0] / max(1, apart[place][1]) for place in places))
-        calm = [place for place in places if apart[place][0] <= most * apart[place][1]]
+        typical = max(usual.deviation**2 / _FAR, median(apart[place][0] / max(1, apart[place][1]) for place in places))
+        calm = [place for place in places if _calm(*apart[place], typical)]
         for place in places:
-            squares, freedom = PRIOR.freedom * PRIOR.deviation**2, PRIOR.freedom
+            squares, freedom = usual.freedom * usual.deviation**2, usual.freedom
             for other in calm if place in calm else [place]:
                 weight = FADING ** abs(places.index(other) - places.index(place))
                 squares, freedom = squares + weight * apart[other][0], freedom + weight * apart[other][1]
-            spreads[place] = Spread(math.sqrt(squares / freedom), freedom)
+            spreads[place] = Spread(math.sqrt(squares / max(1, freedom)), max(1, freedom))
     return [spreads[place] for place in range(len(logs))]
+
+
+def _calm(squares: float, freedom: int, typical: float) -> bool:
+    """Return whether repeats are about as far apart as is typical; a single distance may be twice as far by chance."""
+    return squares <= typical * math.pow(_FAR, 1 + 1 / max(1, freedom)) * freedom
 
 
 def _apart(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
@@ -190,19 +195,13 @@ def _apart(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
 
 
 def between_rounds(log: float, base: Observed, new: Observed, spread: Spread) -> Estimate:
-    """Return a ratio of figures that have no samples, with the error that rounds show: none where nothing was repeated.
+    """Return a ratio of figures that have no samples, with the error that rounds show: none where it was not repeated.
 
     A figure without rounds is taken to vary from round to round as the other does.
     """
     rounds = [len(row.round_times) for row in (base, new)]
     error = math.hypot(*map(spread.error, rounds)) if max(rounds) > 1 else 0.0
     return Estimate(log, error, error, spread.freedom)
-
-
-def round_spread(rows: Iterable[Observed]) -> Spread:
-    """Return how far rounds of a case are apart, by all rows of a curve that were repeated."""
-    squares, freedom = _apart([[math.log(seconds) for seconds in row.round_times] for row in rows])
-    return Spread(math.sqrt(squares / max(1, freedom)), max(1, freedom))
 
 
 @dataclass(frozen=True)
