@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from collbench import __version__
 from collbench.runfile.header import Environment
 
-_PREFIXES = ("NCCL_", "CUDA_", "MPIR_CVAR_", "UCX_", "COLLBENCH_KERNELS", "COLLBENCH_NCCL")
+_PREFIXES = ("NCCL_", "RCCL_", "FI_", "CUDA_", "MPIR_CVAR_", "UCX_", "COLLBENCH_KERNELS", "COLLBENCH_NCCL")
 """Variables that change what is measured; all others stay out."""
 
 
