@@ -36,7 +36,7 @@ from collbench.plots import ratios
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields
-from collbench.units import digits, format_seconds, printable, significant
+from collbench.units import format_seconds, printable, significant
 
 LEGEND = (
     "ratio: time of NEW over BASE, above 1 is slower; all intervals hold together with {confidence:.3g} % confidence\n"
@@ -196,17 +196,10 @@ def _row(row: Row | Together) -> str:
         name=printable(row.implementation),
         base=base,
         new=new,
-        ratio=f"{_ratio(row)}x",
+        ratio=gate.ratio(row),
         interval=gate.span(row),
         verdict=row.verdict.value,
     )
-
-
-def _ratio(row: Row | Together) -> str:
-    """Return the ratio with three decimals, or with the digits that a wide interval leaves, but with two at least."""
-    low, high = row.interval
-    halfwidth = (high - low) / 2 / row.ratio if row.ratio else 0.0
-    return significant(row.ratio, max(2, digits(halfwidth))) if 0.1 < halfwidth < math.inf else f"{row.ratio:.3f}"
 
 
 def _tail(comparison: Comparison) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -239,8 +240,34 @@ def test_the_line_of_all_sizes_needs_four_that_do_not_stand_out_however_noise_is
             assert sum("stands out" in remark for remark in found.remarks) == 1, count
 
 
-def test_a_log_that_was_cut_off_hides_a_regression() -> None:
+def test_a_log_that_was_cut_off_or_has_lines_that_were_not_read_hides_a_regression() -> None:
+    """Its rows that are missing may be slow; and no longer measurement helps."""
     base, new = log(CALM[:14]), log(CALM[:9])
-    cut = replace(new, header=replace(new.header, imported=ImportedPart(complete=False)))
     assert status([compare(base, new)]) == 0
-    assert status([compare(base, cut)]) == 4
+    for lost, words in (
+        (replace(new, header=Header(imported=ImportedPart(complete=False))), "was cut off"),
+        (replace(new, header=Header(imported=ImportedPart(left_out=("1 row: torn",)))), "could not be read"),
+        (replace(new, left_out=("12: no JSON",)), "could not be read"),
+        (replace(new, status=130), "was cut off"),
+    ):
+        found = compare(base, lost)
+        assert status([found]) == 4, words
+        assert words in in_words([found])
+        assert "whole" in in_words([found])
+        assert not re.search("--(margin|budget|assume)", in_words([found])), words
+    whole = replace(log(CALM[:14]), header=Header(imported=ImportedPart(left_out=("1 row: of another test",))))
+    assert status([compare(base, whole)]) == 0, "nothing of BASE is missing"
+
+
+def test_the_margin_that_the_gate_advises_is_one_that_passes_and_no_other_is_advised() -> None:
+    noise = np.random.default_rng(11)
+    for deviation in (0.01, 0.02, 0.04):
+        base, new = (log(np.exp(deviation * noise.normal(size=14)).tolist()) for _ in range(2))
+        words = in_words([compare(base, new)])
+        (percent,) = re.findall(r"--margin (\d+)%", words)
+        assert status([compare(base, new, int(percent) / 100)]) == 0, words
+        assert status([compare(base, new, (int(percent) - 1) / 100)]) == 4, words
+    rough = log([1.0] * 14, {3: [1.0, 33.0]})
+    words = in_words([compare(log([1.0] * 14), rough)])
+    assert "measure again" in words
+    assert "--margin" not in words
