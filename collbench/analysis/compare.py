@@ -14,24 +14,8 @@ from enum import Enum
 from statistics import fmean, median
 from typing import TypeVar
 
-from collbench.analysis.bootstrap import (
-    FAR_OUT,
-    FEWEST,
-    PUBLISHED,
-    STANDS_OUT,
-    Estimate,
-    Scatter,
-    between_rounds,
-    between_starts,
-    of_means,
-    outliers,
-    paired,
-    pooled,
-    scatter,
-    separate,
-    start_spreads,
-    with_starts,
-)
+from collbench.analysis import bootstrap
+from collbench.analysis.bootstrap import FEWEST, PUBLISHED, Estimate
 from collbench.analysis.matching import Difference, Selected, Unmatched, differences, latest, unmatched
 from collbench.cases import Case
 from collbench.results import Measurement, Observed, Prediction, Reported, by_key
@@ -299,16 +283,17 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
     rounds = []
     for base, new in sampled:
         if isinstance(base, Measurement) and isinstance(new, Measurement) and _rounds_match(base, new):
-            rounds.append(paired(base.by_round(), new.by_round(), starts))
+            rounds.append(bootstrap.paired(base.by_round(), new.by_round(), starts))
     if starts and sampled and len(rounds) == len(sampled):
-        estimates = pooled(rounds)
+        estimates = bootstrap.pooled(rounds)
         if starts > 1:
-            estimates = with_starts(estimates, rounds, [_curve_of(base) for base, _ in sampled])
-        extra, remarks = Scatter(), ["both were measured in turn, round by round, so that drift of the machine cancels"]
+            estimates = bootstrap.with_starts(estimates, rounds, [_curve_of(base) for base, _ in sampled])
+        extra = bootstrap.Scatter()
+        remarks = ["both were measured in turn, round by round, so that drift of the machine cancels"]
     else:
         estimates = _separate(sampled)
         points = zip((base for base, _ in sampled), estimates, strict=True)
-        extra = scatter(_by_size(points))
+        extra = bootstrap.scatter(_by_size(points))
         remarks = list(_unlike_machines(sampled, extra.everywhere[0]))
     known = {}
     for (base, _), estimate in zip(sampled, estimates, strict=True):
@@ -318,14 +303,14 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
 
 
 def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, Estimate]:
-    errors, _ = of_means(_by_size((base, _log(base, new)) for base, new in means))
+    errors, _ = bootstrap.of_means(_by_size((base, _log(base, new)) for base, new in means))
     rounds = [(_curve_of(base), [_logs_of_rounds(base), _logs_of_rounds(new)]) for base, new in means]
-    spreads = start_spreads(rounds, replace(PUBLISHED, freedom=0))
+    spreads = bootstrap.start_spreads(rounds, replace(PUBLISHED, freedom=0))
     known = {}
     for (base, new), spread in zip(means, spreads, strict=True):
-        scatter_, near = errors[base.case.nbytes]
-        estimate = between_rounds(_log(base, new), base, new, spread)
-        known[id(base)] = replace(estimate, scatter=scatter_, near=near)
+        scatter, near = errors[base.case.nbytes]
+        estimate = bootstrap.between_rounds(_log(base, new), base, new, spread)
+        known[id(base)] = replace(estimate, scatter=scatter, near=near)
     return known
 
 
@@ -333,8 +318,8 @@ def _with_outliers(bases: Sequence[Observed], known: Mapping[int, Estimate]) -> 
     """Return the estimates with a mark at each size that changed by itself, or is known far less than the others."""
     marked = {}
     for curve in by_key(bases, _curve_of).values():
-        far = outliers(sorted((row.case.nbytes, known[id(row)].log) for row in curve))
-        rough = max(STANDS_OUT, FAR_OUT * median(known[id(row)].error for row in curve))
+        far = bootstrap.outliers(sorted((row.case.nbytes, known[id(row)].log) for row in curve))
+        rough = max(bootstrap.STANDS_OUT, bootstrap.FAR_OUT * median(known[id(row)].error for row in curve))
         for row in curve:
             apart = row.case.nbytes in far or known[id(row)].error > rough
             marked[id(row)] = replace(known[id(row)], outlier=apart)
@@ -390,16 +375,16 @@ def _separate(pairs: Sequence[tuple[Observed, Observed]]) -> list[Estimate]:
     """The ratios of rows that were not interleaved; less sure where a barrier shows that the machine changed."""
     started = [pair for pair in pairs if any(isinstance(row, Measurement) and row.spread for row in pair)]
     logs = [(_curve_of(base), [_by_start(base), _by_start(new)]) for base, new in started]
-    spreads = dict(zip((id(base) for base, _ in started), start_spreads(logs), strict=True))
+    spreads = dict(zip((id(base) for base, _ in started), bootstrap.start_spreads(logs), strict=True))
     # A single row's barrier varies by a quarter where cores are far apart; what stays shows in most rows.
     typical = median([_barriers(base, new) for base, new in pairs] or [1.0])
     moved = _FELT * max(0.0, abs(math.log(typical)) - _SAME_PLACE)
     estimates = []
     for base, new in pairs:
         if id(base) in spreads and isinstance(base, Measurement) and isinstance(new, Measurement):
-            estimate = between_starts(base, new, spreads[id(base)])
+            estimate = bootstrap.between_starts(base, new, spreads[id(base)])
         else:
-            estimate = separate(base.times, new.times)
+            estimate = bootstrap.separate(base.times, new.times)
         estimates.append(replace(estimate, moved=moved))
     return estimates
 

@@ -123,9 +123,8 @@ def latest(run: Run, selected: Selected) -> dict[Key, Result]:
     """Return the result of each case and implementation; neither predictions nor explanations."""
     found: dict[Key, Result] = {}
     for result in run.cases:
-        if isinstance(result, Prediction | Explanation):
-            continue
-        if not selected or selected(result.case, result.implementation):
+        measured = not isinstance(result, Prediction | Explanation)
+        if measured and (not selected or selected(result.case, result.implementation)):
             found[result.case, result.implementation] = result
     return found
 
@@ -166,7 +165,8 @@ def _state(result: Result | None, run: Run) -> str:
 
 def unread(run: Run) -> str:
     """Return which lines of a run, or of the log that it was imported from, could not be read; empty if all could."""
-    return printable("; ".join((*run.left_out, *run.header.imported.left_out)))
+    reasons = "; ".join((*run.left_out, *run.header.imported.left_out))
+    return f"not read as a whole: {printable(reasons)}" if reasons else ""
 
 
 class Difference(NamedTuple):

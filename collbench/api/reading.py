@@ -186,8 +186,7 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
         part = sized(whole, rows[0].case.ranks, nodes) if whole else None
         diagnosis = diagnose_curve(rows, part, facts)
         diagnosed.append((replace(diagnosis, correctness=Correctness.of(every[key])), part))
-    lost = f"not read as a whole: {unread(whole_run)}" if unread(whole_run) else ""
-    return Diagnosed(facts, whole_run.cut_off or lost, tuple(diagnosed), correctness)
+    return Diagnosed(facts, whole_run.cut_off or unread(whole_run), tuple(diagnosed), correctness)
 
 
 def plot(

@@ -131,14 +131,11 @@ def _refuse(comparisons: Sequence[Comparison]) -> None:
         if comparison.rows or any(row.regression for row in comparison.unmatched):
             continue
         base, new = comparison.base, comparison.new
+        holds = [f"{name} holds {', '.join(contents([run])) or 'no results'}" for name, run in _named(comparison)]
+        why = f"no case in common with a time in both; {'; '.join(comparison.remarks or holds)}"
         if sizes := no_common_size(base, new):
-            fix = "measure one with the sizes of the other (-b, -e, -f, -m)"
-            raise UsageError(f"nothing to compare: {base.path} and {new.path} have {sizes}; {fix}")
-        why = [f"{name} holds {', '.join(contents([run])) or 'no results'}" for name, run in _named(comparison)]
-        raise UsageError(
-            f"nothing to compare: {base.path} and {new.path} have no case in common with a time in both; "
-            f"{'; '.join(comparison.remarks or why)}"
-        )
+            why = f"{sizes}; measure one with the sizes of the other (-b, -e, -f, -m)"
+        raise UsageError(f"nothing to compare: {base.path} and {new.path} have {why}")
 
 
 def _named(comparison: Comparison) -> Sequence[tuple[str, store.Run]]:

@@ -18,14 +18,15 @@ NOT_HERE = re.compile(
 )
 VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set (?:by environment )?to ([^\s]+?)\.?\s*$")
 FABRIC = re.compile(r" MNNVL busId \S+ fabric UUID (?!0\.0 )(\S+ cliqueId \S+)")
-TRANSPORTS = (  # patterns of NCCL's words, and what they are called in later versions
-    (re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)"), r"\1"),
-    (re.compile(r"\bvia direct shared memory\b"), "SHM/direct"),  # before 2.14
-    (re.compile(r"\bUsing (?:internal )?network (?:Fast)?Socket\b", re.IGNORECASE), "NET/Socket"),
-    (re.compile(r"\bSelected provider is (?:tcp|sockets|udp)\b", re.IGNORECASE), "NET/Socket"),  # of libfabric
+FACTS = (  # what NCCL logs of itself: a name, a pattern, and the value in the words of its later versions
+    ("transport", re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)"), r"\1"),
+    ("transport", re.compile(r"\bvia direct shared memory\b"), "SHM/direct"),  # before 2.14
+    ("transport", re.compile(r"(?i)\bUsing (?:internal )?network (?:Fast)?Socket\b"), "NET/Socket"),
+    ("transport", re.compile(r"(?i)\bSelected provider is (?:tcp|sockets|udp)\b"), "NET/Socket"),  # of libfabric
+    ("cards", re.compile(r"\bvia NET/[^/]{1,60}/(\d{1,4})\b"), r"\1"),
+    ("channels", re.compile(r"\b(\d{1,4}) coll channels"), r"\1"),
+    ("nvls", re.compile(r"\b(\d{1,4}) nvls channels"), r"\1"),
 )
-CARD = re.compile(r"\bvia NET/[^/]{1,60}/(\d{1,4})\b")
-CHANNELS = {"channels": re.compile(r"\b(\d{1,4}) coll channels"), "nvls": re.compile(r"\b(\d{1,4}) nvls channels")}
 
 _RELEVANT = re.compile(r"(?:[NR]CCL|\bFI|CUDA|UCX|MPIR_CVAR|COLLBENCH)_[A-Z]")
 # What follows a `#` behind a command or a variable: before them, it is a prompt.
@@ -85,18 +86,11 @@ class Context:
         self.fabrics.update(FABRIC.findall(line))
         if match := VARIABLE.search(line):
             self.heeded[match[1]] = match[2]
-        for pattern, words in TRANSPORTS:
+        for name, pattern, words in FACTS:
             if match := pattern.search(line):
-                self._add_fact("transport", re.sub(r"/\d[^/]*", "", match.expand(words)))  # without the card's number
-        if match := CARD.search(line):
-            self._add_fact("cards", match[1])
-        for name, pattern in CHANNELS.items():
-            if match := pattern.search(line):
-                self.facts[name] = match[1]
-
-    def _add_fact(self, name: str, value: str) -> None:
-        values = dict.fromkeys([*filter(None, self.facts.get(name, "").split(", ")), value])
-        self.facts[name] = ", ".join(values)
+                value = re.sub(r"/\d[^/]*", "", match.expand(words))  # without the number of the card
+                known = self.facts[name].split(", ") if name in self.facts else []
+                self.facts[name] = ", ".join(dict.fromkeys([*known, value]))
 
     def next_table(self, alike: bool) -> None:
         """Keep what NCCL logged for another table of the same command, facts only if it is of the same test."""
@@ -167,10 +161,7 @@ def _words(command: str) -> list[str]:
 
 
 def _assigned(words: list[str]) -> dict[str, str]:
-    """Return the variables that the words of a command set: `NAME=VALUE`, in lists of them, or `-genv NAME VALUE`.
-
-    A value that only the shell knew, `NAME=$1`, is none.
-    """
+    """Return the variables that words set: `NAME=VALUE`, in lists of them, or `-genv NAME VALUE`; not `NAME=$1`."""
     found: dict[str, str] = {}
     for at, word in enumerate(words):
         if word in ("-genv", "-env", "setenv") and len(words) > at + 2 and re.fullmatch(_NAME, words[at + 1]):
