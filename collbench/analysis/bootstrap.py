@@ -375,16 +375,16 @@ published repeats of one node one has a size that is (docs/analysis.md)."""
 _BESIDE = 2  # sizes to either side that a ratio of means is held against: a step of three sizes is none that stands out
 
 
-def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, tuple[Sizes, Sizes]], list[set[int]]]:
-    """Return the scatter of ratios of two means at each size, of all sizes and of those near it, and the outliers.
+def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> dict[int, tuple[Sizes, Sizes]]:
+    """Return the scatter of ratios of two means at each size, of all sizes and of those near it.
 
-    A curve is (nbytes, logarithm of the ratio) by size; a size counts once.  Outliers, a set of sizes for each curve,
-    are not counted.  PUBLISHED is added to the others (a moderated variance: G. Smyth, 2004).
+    A curve is (nbytes, logarithm of the ratio) by size; a size counts once, an outlier does not.  PUBLISHED
+    is added to the others (a moderated variance: G. Smyth, 2004).
     """
     found: dict[int, list[float]] = {nbytes: [] for curve in curves for nbytes, _ in curve}
-    far = [outliers(curve) for curve in curves]
-    for curve, left_out in zip(curves, far, strict=True):
-        rest = [(nbytes, log) for nbytes, log in curve if nbytes not in left_out]
+    for curve in curves:
+        far = outliers(curve)
+        rest = [(nbytes, log) for nbytes, log in curve if nbytes not in far]
         logs = [log for _, log in rest]
         for (nbytes, _), *distances in zip(rest, _from_median(logs), _from_nearer(logs), strict=True):
             found[nbytes].append(max(distances) ** 2)
@@ -393,7 +393,7 @@ def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, t
     squares = [fmean(found[nbytes]) if found[nbytes] and len(sizes) > 2 else None for nbytes in sizes]
     everywhere = _moderated(squares)
     near = [_moderated(_around(squares, place, NEAR)) for place, _ in enumerate(sizes)]
-    return {nbytes: (max(everywhere, here), here) for nbytes, here in zip(sizes, near, strict=True)}, far
+    return {nbytes: (max(everywhere, here), here) for nbytes, here in zip(sizes, near, strict=True)}
 
 
 def outliers(curve: Sequence[tuple[int, float]]) -> set[int]:

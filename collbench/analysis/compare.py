@@ -15,7 +15,7 @@ from statistics import fmean, median
 from typing import TypeVar
 
 from collbench.analysis import bootstrap
-from collbench.analysis.bootstrap import FEWEST, PUBLISHED, Estimate
+from collbench.analysis.bootstrap import FEWEST, PUBLISHED, Estimate, Scatter
 from collbench.analysis.matching import Difference, Selected, Unmatched, differences, latest, unmatched
 from collbench.cases import Case
 from collbench.results import Measurement, Observed, Prediction, Reported, by_key
@@ -288,8 +288,7 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
         estimates = bootstrap.pooled(rounds)
         if starts > 1:
             estimates = bootstrap.with_starts(estimates, rounds, [_curve_of(base) for base, _ in sampled])
-        extra = bootstrap.Scatter()
-        remarks = ["both were measured in turn, round by round, so that drift of the machine cancels"]
+        extra, remarks = Scatter(), ["both were measured in turn, round by round, so that drift of the machine cancels"]
     else:
         estimates = _separate(sampled)
         points = zip((base for base, _ in sampled), estimates, strict=True)
@@ -303,7 +302,7 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
 
 
 def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, Estimate]:
-    errors, _ = bootstrap.of_means(_by_size((base, _log(base, new)) for base, new in means))
+    errors = bootstrap.of_means(_by_size((base, _log(base, new)) for base, new in means))
     rounds = [(_curve_of(base), [_logs_of_rounds(base), _logs_of_rounds(new)]) for base, new in means]
     spreads = bootstrap.start_spreads(rounds, replace(PUBLISHED, freedom=0))
     known = {}

@@ -50,8 +50,8 @@ def in_words(comparisons: Sequence[Comparison]) -> str:
 def _nothing(comparison: Comparison) -> str:
     """Return what to say of runs without a row in common."""
     base, new = comparison.base, comparison.new
-    why = f"nothing of {new.path} can be compared with {base.path}"
-    return "; ".join(filter(None, (why, no_common_size(base, new))))
+    sizes = no_common_size(base, new)
+    return f"nothing of {new.path} can be compared with {base.path}" + (f"; {sizes}" if sizes else "")
 
 
 def _count(count: int, what: str) -> str:

@@ -230,8 +230,7 @@ def _document(comparisons: Sequence[Comparison], machines: Sequence[Interconnect
         }
         for comparison in comparisons
     ]
-    side_by_side = interconnects.as_json(machines)
-    return {"comparisons": records, "gate": gate.status(comparisons), "interconnects": side_by_side}
+    return {"comparisons": records, "gate": gate.status(comparisons), "interconnects": interconnects.as_json(machines)}
 
 
 def _paths(comparison: Comparison) -> dict[str, Any]:

@@ -100,5 +100,4 @@ def scatter_in_words(rows: Iterable[Result | Timed]) -> str:
         return ""
     worst = max(repeated, key=lambda row: max(row.rounds) / min(row.rounds))
     most = max(len(row.rounds) for row in repeated)
-    apart = max(worst.rounds) / min(worst.rounds)
-    return f"{most} rounds, up to {apart:.2f}x apart ({format_size(worst.case.nbytes)})"
+    return f"{most} rounds, up to {max(worst.rounds) / min(worst.rounds):.2f}x apart ({format_size(worst.case.nbytes)})"

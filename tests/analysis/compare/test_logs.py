@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from collbench.analysis.bootstrap import PUBLISHED, of_means
+from collbench.analysis.bootstrap import PUBLISHED, of_means, outliers
 from collbench.analysis.compare import Comparison, Verdict, compare
 from collbench.analysis.gate import in_words, status
 from collbench.results import Reported
@@ -181,14 +181,13 @@ def test_rounds_that_are_thousands_of_times_apart_end_in_no_error() -> None:
 def test_scatter_is_that_of_medians_and_neighbours_and_of_published_repeats() -> None:
     """To and fro by 2 %, a size is 4 % from its neighbours; seven of them, with one degree of freedom of 1.3 %."""
     swing = [(8 << place, 0.02 * (-1) ** place) for place in range(13)]
-    errors, outliers = of_means([swing])
+    errors = of_means([swing])
     expected = math.sqrt((7 * (0.04 / 0.945) ** 2 + PUBLISHED.deviation**2) / 8)
     assert errors[8 << 6][0] == pytest.approx((expected, 8), rel=1e-3)
-    assert outliers == [set()]
-    both, _ = of_means([swing, swing])
-    assert both == errors, "a size of two curves counts once"
+    assert outliers(swing) == set()
+    assert of_means([swing, swing]) == errors, "a size of two curves counts once"
     rough = [(nbytes, log if place < 5 else 0.0) for place, (nbytes, log) in enumerate(swing)]
-    everywhere, near = of_means([rough])[0][8 << 12]
+    everywhere, near = of_means([rough])[8 << 12]
     assert near[0] < 0.006 < everywhere[0]
 
 
