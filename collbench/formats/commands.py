@@ -90,7 +90,7 @@ class Context:
             if match := pattern.search(line):
                 value = re.sub(r"/\d[^/]*", "", match.expand(words))  # without the number of the card
                 known = self.facts[name].split(", ") if name in self.facts else []
-                self.facts[name] = ", ".join(dict.fromkeys([*known, value]))
+                self.facts[name] = ", ".join(sorted({*known, value}))
 
     def next_table(self, alike: bool) -> None:
         """Keep what NCCL logged for another table of the same command, facts only if it is of the same test."""
