@@ -43,9 +43,7 @@ LEGEND = (
     "same: the interval of the row alone lies within {margin:.3g} % of 1; slower: above 1; faster: below 1; "
     "inconclusive: none of these"
 )
-_TOGETHER = (
-    "all: the geometric mean of the ratios at all sizes, without those that are unknown, hardly known, or stand out"
-)
+_TOGETHER = "all: the geometric mean of the ratios at all sizes, without those hardly known and those that stand out"
 _ROW = Table(
     "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}",
     ("base", "new", "interval"),
