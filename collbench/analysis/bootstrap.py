@@ -16,7 +16,7 @@ A log's means have no samples.  What they vary by is seen in the ratios of neigh
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, combinations_with_replacement, pairwise
@@ -120,7 +120,7 @@ class Estimate:
     scatter: Sizes = (0.0, 0)  # between the runs, of all sizes or those near it, where rougher
     near: Sizes = (0.0, 0)  # of sizes near it alone: of many sizes, some are calm by chance
     moved: float = 0.0  # how much more or less a change of the machine may be, as its barriers tell
-    outlier: bool = False  # whether it is so far from its neighbours that it is not counted for their scatter
+    outlier: bool = False  # whether it is so far from its neighbours, or so little known, that it speaks for itself
 
     @property
     def error(self) -> float:
@@ -163,24 +163,29 @@ def between_starts(base: Measurement, new: Measurement, spread: Spread) -> Estim
     return Estimate(math.log(new.typical / base.typical), error, error, spread.freedom, shared=error)
 
 
-def start_spreads(logs: Sequence[tuple[object, Sequence[Sequence[float]]]]) -> list[Spread]:
-    """Return how far starts are apart at each row, given its curve and the logarithms by start of one run or of two.
+def start_spreads(logs: Sequence[tuple[object, Sequence[Sequence[float]]]], usual: Spread = PRIOR) -> list[Spread]:
+    """Return how far starts or rounds are apart at each row, given its curve and their logarithms in one run or two.
 
     As in `Pool` the sizes nearby say the same, here the smaller and the larger ones, but for those that are far
-    rougher, which speak for themselves alone.
+    rougher than most and than is `usual`, which speak for themselves alone.
     """
     apart = [_apart(runs) for _, runs in logs]
     spreads: dict[int, Spread] = {}
     for places in by_key(range(len(logs)), lambda place: logs[place][0]).values():
-        most = max(PRIOR.deviation**2, _FAR * median(apart[place][0] / max(1, apart[place][1]) for place in places))
-        calm = [place for place in places if apart[place][0] <= most * apart[place][1]]
+        typical = max(usual.deviation**2 / _FAR, median(apart[place][0] / max(1, apart[place][1]) for place in places))
+        calm = [place for place in places if _calm(*apart[place], typical)]
         for place in places:
-            squares, freedom = PRIOR.freedom * PRIOR.deviation**2, PRIOR.freedom
+            squares, freedom = usual.freedom * usual.deviation**2, usual.freedom
             for other in calm if place in calm else [place]:
                 weight = FADING ** abs(places.index(other) - places.index(place))
                 squares, freedom = squares + weight * apart[other][0], freedom + weight * apart[other][1]
-            spreads[place] = Spread(math.sqrt(squares / freedom), freedom)
+            spreads[place] = Spread(math.sqrt(squares / max(1, freedom)), max(1, freedom))
     return [spreads[place] for place in range(len(logs))]
+
+
+def _calm(squares: float, freedom: int, typical: float) -> bool:
+    """Return whether repeats are about as far apart as is typical; a single distance may be twice as far by chance."""
+    return squares <= typical * math.pow(_FAR, 1 + 1 / max(1, freedom)) * freedom
 
 
 def _apart(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
@@ -190,19 +195,13 @@ def _apart(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
 
 
 def between_rounds(log: float, base: Observed, new: Observed, spread: Spread) -> Estimate:
-    """Return a ratio of figures that have no samples, with the error that rounds show: none where nothing was repeated.
+    """Return a ratio of figures that have no samples, with the error that rounds show: none where it was not repeated.
 
     A figure without rounds is taken to vary from round to round as the other does.
     """
     rounds = [len(row.round_times) for row in (base, new)]
     error = math.hypot(*map(spread.error, rounds)) if max(rounds) > 1 else 0.0
     return Estimate(log, error, error, spread.freedom)
-
-
-def round_spread(rows: Iterable[Observed]) -> Spread:
-    """Return how far rounds of a case are apart, by all rows of a curve that were repeated."""
-    squares, freedom = _apart([[math.log(seconds) for seconds in row.round_times] for row in rows])
-    return Spread(math.sqrt(squares / max(1, freedom)), max(1, freedom))
 
 
 @dataclass(frozen=True)
@@ -376,16 +375,16 @@ published repeats of one node one has a size that is (docs/analysis.md)."""
 _BESIDE = 2  # sizes to either side that a ratio of means is held against: a step of three sizes is none that stands out
 
 
-def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, tuple[Sizes, Sizes]], list[set[int]]]:
-    """Return the scatter of ratios of two means at each size, of all sizes and of those near it, and the outliers.
+def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> dict[int, tuple[Sizes, Sizes]]:
+    """Return the scatter of ratios of two means at each size, of all sizes and of those near it.
 
-    A curve is (nbytes, logarithm of the ratio) by size; a size counts once.  Outliers, a set of sizes for each curve,
-    are not counted.  PUBLISHED is added to the others (a moderated variance: G. Smyth, 2004).
+    A curve is (nbytes, logarithm of the ratio) by size; a size counts once, an outlier does not.  PUBLISHED
+    is added to the others (a moderated variance: G. Smyth, 2004).
     """
     found: dict[int, list[float]] = {nbytes: [] for curve in curves for nbytes, _ in curve}
-    far = [outliers(curve) for curve in curves]
-    for curve, left_out in zip(curves, far, strict=True):
-        rest = [(nbytes, log) for nbytes, log in curve if nbytes not in left_out]
+    for curve in curves:
+        far = outliers(curve)
+        rest = [(nbytes, log) for nbytes, log in curve if nbytes not in far]
         logs = [log for _, log in rest]
         for (nbytes, _), *distances in zip(rest, _from_median(logs), _from_nearer(logs), strict=True):
             found[nbytes].append(max(distances) ** 2)
@@ -394,7 +393,7 @@ def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[dict[int, t
     squares = [fmean(found[nbytes]) if found[nbytes] and len(sizes) > 2 else None for nbytes in sizes]
     everywhere = _moderated(squares)
     near = [_moderated(_around(squares, place, NEAR)) for place, _ in enumerate(sizes)]
-    return {nbytes: (max(everywhere, here), here) for nbytes, here in zip(sizes, near, strict=True)}, far
+    return {nbytes: (max(everywhere, here), here) for nbytes, here in zip(sizes, near, strict=True)}
 
 
 def outliers(curve: Sequence[tuple[int, float]]) -> set[int]:

@@ -11,26 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import chain
 from statistics import fmean, median
 from typing import TypeVar
 
-from collbench.analysis.bootstrap import (
-    FEWEST,
-    PUBLISHED,
-    Estimate,
-    Scatter,
-    between_rounds,
-    between_starts,
-    of_means,
-    paired,
-    pooled,
-    round_spread,
-    scatter,
-    separate,
-    start_spreads,
-    with_starts,
-)
+from collbench.analysis import bootstrap
+from collbench.analysis.bootstrap import FEWEST, PUBLISHED, Estimate, Scatter
 from collbench.analysis.matching import Difference, Selected, Unmatched, differences, latest, unmatched
 from collbench.cases import Case
 from collbench.results import Measurement, Observed, Prediction, Reported, by_key
@@ -290,24 +275,24 @@ def _estimates(
     elif means := [(base, new) for base, new in rest if _are_means(base, new)]:
         found = _from_means(means)
         known |= found
-        remarks.append(_without_samples([estimate.scatter for estimate in found.values()]))
-    return known, remarks
+        remarks.append(_without_samples(list(found.values())))
+    return _with_outliers([base for base, _ in pairs if id(base) in known], known), remarks
 
 
 def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> tuple[dict[int, Estimate], list[str]]:
     rounds = []
     for base, new in sampled:
         if isinstance(base, Measurement) and isinstance(new, Measurement) and _rounds_match(base, new):
-            rounds.append(paired(base.by_round(), new.by_round(), starts))
+            rounds.append(bootstrap.paired(base.by_round(), new.by_round(), starts))
     if starts and sampled and len(rounds) == len(sampled):
-        estimates = pooled(rounds)
+        estimates = bootstrap.pooled(rounds)
         if starts > 1:
-            estimates = with_starts(estimates, rounds, [_curve_of(base) for base, _ in sampled])
+            estimates = bootstrap.with_starts(estimates, rounds, [_curve_of(base) for base, _ in sampled])
         extra, remarks = Scatter(), ["both were measured in turn, round by round, so that drift of the machine cancels"]
     else:
         estimates = _separate(sampled)
         points = zip((base for base, _ in sampled), estimates, strict=True)
-        extra = scatter(_by_size(points))
+        extra = bootstrap.scatter(_by_size(points))
         remarks = list(_unlike_machines(sampled, extra.everywhere[0]))
     known = {}
     for (base, _), estimate in zip(sampled, estimates, strict=True):
@@ -317,17 +302,27 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
 
 
 def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, Estimate]:
-    errors, outliers = of_means(_by_size((base, _log(base, new)) for base, new in means))
-    far = dict(zip(by_key((base for base, _ in means), _curve_of), outliers, strict=True))
-    curves = by_key(means, lambda pair: _curve_of(pair[0]))
-    spreads = {curve: round_spread(chain.from_iterable(rows)) for curve, rows in curves.items()}
+    errors = bootstrap.of_means(_by_size((base, _log(base, new)) for base, new in means))
+    rounds = [(_curve_of(base), [_logs_of_rounds(base), _logs_of_rounds(new)]) for base, new in means]
+    spreads = bootstrap.start_spreads(rounds, replace(PUBLISHED, freedom=0))
     known = {}
-    for base, new in means:
-        scatter_, near = errors[base.case.nbytes]
-        estimate = between_rounds(_log(base, new), base, new, spreads[_curve_of(base)])
-        outlier = base.case.nbytes in far[_curve_of(base)]
-        known[id(base)] = replace(estimate, scatter=scatter_, near=near, outlier=outlier)
+    for (base, new), spread in zip(means, spreads, strict=True):
+        scatter, near = errors[base.case.nbytes]
+        estimate = bootstrap.between_rounds(_log(base, new), base, new, spread)
+        known[id(base)] = replace(estimate, scatter=scatter, near=near)
     return known
+
+
+def _with_outliers(bases: Sequence[Observed], known: Mapping[int, Estimate]) -> dict[int, Estimate]:
+    """Return the estimates with a mark at each size that changed by itself, or is known far less than the others."""
+    marked = {}
+    for curve in by_key(bases, _curve_of).values():
+        far = bootstrap.outliers(sorted((row.case.nbytes, known[id(row)].log) for row in curve))
+        rough = max(bootstrap.STANDS_OUT, bootstrap.FAR_OUT * median(known[id(row)].error for row in curve))
+        for row in curve:
+            apart = row.case.nbytes in far or known[id(row)].error > rough
+            marked[id(row)] = replace(known[id(row)], outlier=apart)
+    return marked
 
 
 def _by_size(rows: Iterable[tuple[Observed, T]]) -> list[list[tuple[int, T]]]:
@@ -341,10 +336,7 @@ def _judged_rows(
     pairs: Sequence[tuple[Observed, Observed]], known: Mapping[int, Estimate], margin: float, confidence: float
 ) -> tuple[list[Row], list[Together]]:
     every = Counter(_curve_of(base) for base, _ in pairs)
-    curves = []
-    for curve in by_curve([base for base, _ in pairs if id(base) in known]):
-        alike = [row for row in curve if not known[id(row)].outlier]
-        curves.append(alike if len(alike) >= FEWEST_SIZES else curve)
+    curves = by_curve([base for base, _ in pairs if id(base) in known and not known[id(base)].outlier])
     single = 1 - (1 - confidence) / max(1, len(known) + len(curves))
     rows = []
     for base, new in pairs:
@@ -381,25 +373,28 @@ def _curve_of(row: Observed) -> tuple[Case, str]:
 def _separate(pairs: Sequence[tuple[Observed, Observed]]) -> list[Estimate]:
     """The ratios of rows that were not interleaved; less sure where a barrier shows that the machine changed."""
     started = [pair for pair in pairs if any(isinstance(row, Measurement) and row.spread for row in pair)]
-    logs = [(_curve_of(pair[0]), [_by_start(row) for row in pair if _by_start(row)]) for pair in started]
-    spreads = dict(zip((id(base) for base, _ in started), start_spreads(logs), strict=True))
+    logs = [(_curve_of(base), [_by_start(base), _by_start(new)]) for base, new in started]
+    spreads = dict(zip((id(base) for base, _ in started), bootstrap.start_spreads(logs), strict=True))
     # A single row's barrier varies by a quarter where cores are far apart; what stays shows in most rows.
     typical = median([_barriers(base, new) for base, new in pairs] or [1.0])
     moved = _FELT * max(0.0, abs(math.log(typical)) - _SAME_PLACE)
     estimates = []
     for base, new in pairs:
         if id(base) in spreads and isinstance(base, Measurement) and isinstance(new, Measurement):
-            estimate = between_starts(base, new, spreads[id(base)])
+            estimate = bootstrap.between_starts(base, new, spreads[id(base)])
         else:
-            estimate = separate(base.times, new.times)
+            estimate = bootstrap.separate(base.times, new.times)
         estimates.append(replace(estimate, moved=moved))
     return estimates
 
 
 def _by_start(row: Observed) -> list[float]:
     """Return the logarithm of the median of each start; nothing where ranks were started once."""
-    several = isinstance(row, Measurement) and row.spread
-    return [math.log(seconds) for seconds in row.round_times] if several else []
+    return _logs_of_rounds(row) if isinstance(row, Measurement) and row.spread else []
+
+
+def _logs_of_rounds(row: Observed) -> list[float]:
+    return [math.log(seconds) for seconds in row.round_times]
 
 
 def _barriers(base: Observed, new: Observed) -> float:
@@ -506,18 +501,20 @@ def _why_unknown(base: Observed, new: Observed) -> str:
 # Remarks on what a comparison cannot tell.
 
 
-def _without_samples(errors: Sequence[tuple[float, float]]) -> str:
-    """Return what the intervals of logs rest on, given the error of each row and its degrees of freedom."""
-    typical = math.expm1(median(error for error, _ in errors))
+def _without_samples(means: Sequence[Estimate]) -> str:
+    """Return what the intervals of logs rest on, given what is known of each row."""
+    typical = math.expm1(median(row.scatter[0] for row in means))
     source = f"how far the ratios of neighbouring sizes scatter, {typical:.1%}"
-    if max(freedom for _, freedom in errors) == PUBLISHED.freedom:
+    if max(row.scatter[1] for row in means) == PUBLISHED.freedom:
         source = f"published repeats, {PUBLISHED.deviation:.1%}, since so few sizes do not show how much times vary"
-    return f"rows without samples ({len(errors)}): intervals come from {source}; or {_STATE}"
+    if repeated := sum(row.error > 0 for row in means):
+        source += f", and in {repeated} of them from how far rounds are apart"
+    return f"rows without samples ({len(means)}): intervals come from {source}; or {_STATE}"
 
 
-def _standing_out(outliers: Iterable[Row]) -> list[str]:
+def _standing_out(rows: Iterable[Row]) -> list[str]:
     """Name the sizes of a log that changed, and none of their neighbours."""
-    changed = [row for row in outliers if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
+    changed = [row for row in rows if row.verdict in (Verdict.SLOWER, Verdict.FASTER)]
     names = dict.fromkeys(f"{row.implementation} at {format_size(row.case.nbytes)}" for row in changed)
     return [f"{', '.join(names)}: stands out from its neighbours, which is a change and no scatter"] * bool(names)
 

@@ -364,6 +364,9 @@ def explain(compared: ComparedCurve, facts: RunFacts, expect: Expect) -> Iterato
     something_else = log_likelihood(compared.logs(compared.healthy), unknown)
     reasons = []
     said = [*facts.variables.items(), *facts.log.items(), *(("caveat", caveat) for caveat in facts.caveats)]
+    cards = set(filter(None, facts.log.get("cards", "").split(", ")))
+    if compared.system.nics and len(cards) >= compared.system.nics.per_node:
+        said.append(("cards", "all"))
     for hypothesis in HYPOTHESES:
         evidence = dict(hypothesis.evidence(said, compared.rows[0].case.collective.name))
         if hypothesis.shape == "fraction" and compared.scatter >= NOISY:

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from collbench.analysis.compare import Comparison, Row, Together
+from collbench.analysis.compare import Comparison, Row, Together, Verdict
 from collbench.analysis.matching import Unmatched, no_common_size
 from collbench.errors import writing
 from collbench.results import Measurement
-from collbench.units import format_seconds, format_size, printable
+from collbench.units import format_seconds, format_size, printable, significant
 
 PASSED, REGRESSION, INCONCLUSIVE = 0, 3, 4
 _SHOWN = 20  # rows of a kind in a summary
+_MOST_ALLOWED = 0.5  # of a margin that is advised
 Line = Row | Together | Unmatched  # of a table
 
 
@@ -40,12 +41,17 @@ def in_words(comparisons: Sequence[Comparison]) -> str:
         )
         return "gate: regression: " + ", ".join(_count(*part) for part in found if part[0])
     if empty := [comparison for comparison in comparisons if not comparison.rows]:
-        base, new = empty[0].base, empty[0].new
-        why = f"nothing of {new.path} can be compared with {base.path}"
-        return f"gate: inconclusive: {'; '.join(filter(None, (why, no_common_size(base, new))))}"
+        return f"gate: inconclusive: {_nothing(empty[0])}"
     if hidden:
         return f"gate: inconclusive: {_count(len(hidden), 'row')} may be {slower}; {_advice(hidden)}"
     return f"gate: passed: no row is {slower}"
+
+
+def _nothing(comparison: Comparison) -> str:
+    """Return what to say of runs without a row in common."""
+    base, new = comparison.base, comparison.new
+    sizes = no_common_size(base, new)
+    return f"nothing of {new.path} can be compared with {base.path}" + (f"; {sizes}" if sizes else "")
 
 
 def _count(count: int, what: str) -> str:
@@ -56,13 +62,18 @@ def _count(count: int, what: str) -> str:
 
 def _advice(hidden: Sequence[Row | Unmatched]) -> str:
     """Return what makes such rows conclusive; a log cannot be measured longer."""
-    if any(isinstance(row, Row) and row.moved for row in hidden):
+    rows = [row for row in hidden if isinstance(row, Row)]
+    if any(row.moved for row in rows):
         return "measure again while the machine is as in BASE, or both in turn (sweep --ab)"
-    if any(isinstance(row, Row) and isinstance(row.new, Measurement) and row.new.spread for row in hidden):
-        return "start the ranks more often (sweep --starts 9), or allow more (--margin)"
-    if all(isinstance(row, Unmatched) or row.sampled for row in hidden):
-        return "measure longer (sweep --budget), or allow more (--margin)"
-    return "allow more (--margin 10%), or state how much each time varies (--assume 2%)"
+    if lost := {row.new for row in hidden if isinstance(row, Unmatched)}:
+        return f"some are {' or '.join(sorted(lost))} in NEW: measure these too, or give the whole log"
+    margin = max(row.limit for row in rows) - 1
+    allow = f", or allow more (--margin {math.ceil(100 * margin)}%)" if margin < _MOST_ALLOWED else ""
+    if any(isinstance(row.new, Measurement) and row.new.spread for row in rows):
+        return f"start the ranks more often (sweep --starts 9){allow}"
+    if all(row.sampled for row in rows):
+        return f"measure longer (sweep --budget){allow}"
+    return f"measure again, or state how much each time varies (--assume 2%){allow}"
 
 
 def span(row: Row | Together) -> str:
@@ -71,6 +82,14 @@ def span(row: Row | Together) -> str:
         return ""
     ends = [f"{end:.3f}" if end < 100 else f"{end:.0f}" if end < 1e5 else ">99999" for end in row.interval]
     return " .. ".join(ends)
+
+
+def ratio(row: Row | Together) -> str:
+    """Return a ratio with three decimals, or of a wide interval with two digits, and three between 0.5 and 2."""
+    low, high = row.interval
+    if not high - low > 0.2 * row.ratio:
+        return f"{row.ratio:.3f}x"
+    return f"{significant(row.ratio, 3 if 0.5 < row.ratio < 2 else 2)}x"
 
 
 def name(line: Line) -> str:
@@ -90,8 +109,8 @@ def message(line: Line) -> str:
     if isinstance(line, Unmatched):
         return printable(f"{line.base} in BASE, {line.new} in NEW" + (f": {line.reason}" if line.reason else ""))
     if isinstance(line, Together):
-        return f"{line.ratio:.3f}x on average, {span(line)}, {line.verdict.value}"
-    times = f"{format_seconds(line.before)} -> {format_seconds(line.after)}, {line.ratio:.3f}x"
+        return f"{ratio(line)} on average, {span(line)}, {line.verdict.value}"
+    times = f"{format_seconds(line.before)} -> {format_seconds(line.after)}, {ratio(line)}"
     words = ", ".join(filter(None, [times, span(line), line.verdict.value]))
     return words + (f"; {line.remark}" if line.remark else "")
 
@@ -99,14 +118,17 @@ def message(line: Line) -> str:
 def write_junit(path: Path, comparisons: Sequence[Comparison]) -> None:
     """Write a suite for each comparison and a test case for each row; UsageError if it cannot be written.
 
-    A regression fails, what could hide a regression is skipped: CI systems show that apart from what passed.
+    A regression fails, and what tells nothing, or could hide a regression, is skipped: CI systems show that apart.
     """
     root = ElementTree.Element("testsuites", name="collbench compare")
     for comparison in comparisons:
-        states = dict.fromkeys(map(id, comparison.hidden), "other")
+        curves = [whole for whole in comparison.together if whole.verdict is Verdict.INCONCLUSIVE]
+        states = dict.fromkeys(map(id, [*comparison.hidden, *comparison.unmatched, *curves]), "other")
         states |= dict.fromkeys(map(id, comparison.regressions), "failed")
         lines: list[Line] = [*comparison.rows, *comparison.together, *comparison.unmatched]
         tests = [(name(line), states.get(id(line), "passed"), message(line)) for line in lines]
+        if not comparison.rows:
+            tests.append(("rows of both runs", "other", _nothing(comparison)))
         root.append(junit_suite(f"{comparison.new.path} against {comparison.base.path}", "collbench.compare", tests))
     ElementTree.indent(root)
     with writing(path, "--junit"):

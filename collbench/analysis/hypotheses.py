@@ -132,14 +132,9 @@ HYPOTHESES = (
         _halved,
         signs=SIGNS["pcie"],
     ),
-    *(
-        Hypothesis(f"{what} for all sizes", f"unset {variable}", _pinned(*pinned), signs=SIGNS[what], prior=PINNED)
-        for what, variable, pinned in (
-            ("protocol LL", "NCCL_PROTO", ("auto", "ll")),
-            ("a tree", "NCCL_ALGO", ("tree", "auto")),
-            ("a ring", "NCCL_ALGO", ("ring", "auto")),
-        )
-    ),
+    Hypothesis("protocol LL for all sizes", "unset NCCL_PROTO", _pinned("auto", "ll"), signs=SIGNS["ll"], prior=PINNED),
+    Hypothesis("a tree for all sizes", "unset NCCL_ALGO", _pinned("tree", "auto"), signs=SIGNS["tree"], prior=PINNED),
+    Hypothesis("a ring for all sizes", "unset NCCL_ALGO", _pinned("ring", "auto"), signs=SIGNS["ring"], prior=PINNED),
     Hypothesis(
         "too few channels: a GPU copies with fewer of its processors than its links need",
         "look for `coll channels` in NCCL_DEBUG=INFO; unset NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS",

@@ -21,7 +21,7 @@ Selected = Callable[[Case, str], bool] | None
 RIGHT, MISSING = "right", "missing"
 WRONG, SKIPPED, FAILED = Outcome.WRONG.value, Outcome.SKIPPED.value, Outcome.FAILED.value
 DISTURBED = Outcome.DISTURBED.value
-CUT_OFF = "missing (the run was cut off)"
+CUT_OFF, LEFT_OUT = "missing (the run was cut off)", "missing (lines of it could not be read)"
 
 COMPARED_PARTS = (  # of a header, outermost first; what differs from run to run anyway is in none
     ("collbench",),
@@ -116,16 +116,15 @@ class Unmatched:
     @property
     def hides(self) -> bool:
         """Whether it was right and was to be measured again, but its state is not known."""
-        return self.base == RIGHT and self.new in (SKIPPED, CUT_OFF, DISTURBED)
+        return self.base == RIGHT and self.new in (SKIPPED, CUT_OFF, LEFT_OUT, DISTURBED)
 
 
 def latest(run: Run, selected: Selected) -> dict[Key, Result]:
     """Return the result of each case and implementation; neither predictions nor explanations."""
     found: dict[Key, Result] = {}
     for result in run.cases:
-        if isinstance(result, Prediction | Explanation):
-            continue
-        if not selected or selected(result.case, result.implementation):
+        measured = not isinstance(result, Prediction | Explanation)
+        if measured and (not selected or selected(result.case, result.implementation)):
             found[result.case, result.implementation] = result
     return found
 
@@ -135,7 +134,7 @@ def unmatched(base: Run, new: Run, selected: Selected = None) -> Iterator[Unmatc
     before, after = latest(base, selected), latest(new, selected)
     for key in dict.fromkeys((*before, *after)):
         states = _state(before.get(key), base), _state(after.get(key), new)
-        if states != (RIGHT, RIGHT) and not set(states) <= {SKIPPED, MISSING, CUT_OFF}:
+        if states != (RIGHT, RIGHT) and not set(states) <= {SKIPPED, MISSING, CUT_OFF, LEFT_OUT}:
             later = after.get(key)
             reason = later.reason if later else ""
             if isinstance(later, Measurement):
@@ -155,11 +154,19 @@ def no_common_size(base: Run, new: Run) -> str:
 
 def _state(result: Result | None, run: Run) -> str:
     if result is None:
-        return MISSING if run.complete and run.header.imported.complete else CUT_OFF
+        if not run.whole or not run.header.imported.complete:
+            return CUT_OFF
+        return LEFT_OUT if unread(run) else MISSING
     if result.outcome is not Outcome.OK:
         return str(result.outcome.value)
     timed = isinstance(result, Observed) and result.case.nbytes and min(result.times, default=0) > 0
     return RIGHT if timed else "not timed"
+
+
+def unread(run: Run) -> str:
+    """Return which lines of a run, or of the log that it was imported from, could not be read; empty if all could."""
+    reasons = "; ".join((*run.left_out, *run.header.imported.left_out))
+    return f"not read as a whole: {printable(reasons)}" if reasons else ""
 
 
 class Difference(NamedTuple):

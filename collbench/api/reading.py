@@ -12,7 +12,7 @@ from collbench.analysis.diagnose import Diagnosis, RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.fit import measured
 from collbench.analysis.machine import placed, sized
-from collbench.analysis.matching import selection
+from collbench.analysis.matching import selection, unread
 from collbench.analysis.verdict import Correctness, Health, status
 from collbench.api.requests import Names, split_names
 from collbench.cases import Case
@@ -125,7 +125,7 @@ class Diagnosed:
     """The curves of a run, each held against what the model expects of its machine."""
 
     facts: RunFacts  # what else is known of the machine, and was set
-    cut_off: str  # words for a run that stops before its end, else ""
+    cut_off: str  # words for a run that stops before its end, or has lines that could not be read, else ""
     curves: tuple[tuple[Diagnosis, System | None], ...]  # with the machine of as many ranks; None if it is not known
     correctness: Correctness  # of all rows, also of what has no curve since no row is right
 
@@ -186,7 +186,7 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
         part = sized(whole, rows[0].case.ranks, nodes) if whole else None
         diagnosis = diagnose_curve(rows, part, facts)
         diagnosed.append((replace(diagnosis, correctness=Correctness.of(every[key])), part))
-    return Diagnosed(facts, whole_run.cut_off, tuple(diagnosed), correctness)
+    return Diagnosed(facts, whole_run.cut_off or unread(whole_run), tuple(diagnosed), correctness)
 
 
 def plot(

@@ -36,14 +36,14 @@ from collbench.plots import ratios
 from collbench.runfile import DEFAULT, store
 from collbench.runfile.listing import last_before
 from collbench.runfile.schema import case_fields
-from collbench.units import digits, format_seconds, printable, significant
+from collbench.units import format_seconds, printable, significant
 
 LEGEND = (
     "ratio: time of NEW over BASE, above 1 is slower; all intervals hold together with {confidence:.3g} % confidence\n"
     "same: the interval of the row alone lies within {margin:.3g} % of 1; slower: above 1; faster: below 1; "
     "inconclusive: none of these"
 )
-_TOGETHER = "all: the geometric mean of the ratios at all sizes, without those that are unknown or stand out"
+_TOGETHER = "all: the geometric mean of the ratios at all sizes, without those hardly known and those that stand out"
 _ROW = Table(
     "{size:>9}  {name:<16} {base:>8} {new:>8} {ratio:>7}  {interval:<16}  {verdict}",
     ("base", "new", "interval"),
@@ -131,14 +131,11 @@ def _refuse(comparisons: Sequence[Comparison]) -> None:
         if comparison.rows or any(row.regression for row in comparison.unmatched):
             continue
         base, new = comparison.base, comparison.new
+        holds = [f"{name} holds {', '.join(contents([run])) or 'no results'}" for name, run in _named(comparison)]
+        why = f"no case in common with a time in both; {'; '.join(comparison.remarks or holds)}"
         if sizes := no_common_size(base, new):
-            fix = "measure one with the sizes of the other (-b, -e, -f, -m)"
-            raise UsageError(f"nothing to compare: {base.path} and {new.path} have {sizes}; {fix}")
-        why = [f"{name} holds {', '.join(contents([run])) or 'no results'}" for name, run in _named(comparison)]
-        raise UsageError(
-            f"nothing to compare: {base.path} and {new.path} have no case in common with a time in both; "
-            f"{'; '.join(comparison.remarks or why)}"
-        )
+            why = f"{sizes}; measure one with the sizes of the other (-b, -e, -f, -m)"
+        raise UsageError(f"nothing to compare: {base.path} and {new.path} have {why}")
 
 
 def _named(comparison: Comparison) -> Sequence[tuple[str, store.Run]]:
@@ -196,17 +193,10 @@ def _row(row: Row | Together) -> str:
         name=printable(row.implementation),
         base=base,
         new=new,
-        ratio=f"{_ratio(row)}x",
+        ratio=gate.ratio(row),
         interval=gate.span(row),
         verdict=row.verdict.value,
     )
-
-
-def _ratio(row: Row | Together) -> str:
-    """Return the ratio with three decimals, or with the digits that a wide interval leaves, but with two at least."""
-    low, high = row.interval
-    halfwidth = (high - low) / 2 / row.ratio if row.ratio else 0.0
-    return significant(row.ratio, max(2, digits(halfwidth))) if 0.1 < halfwidth < math.inf else f"{row.ratio:.3f}"
 
 
 def _tail(comparison: Comparison) -> Iterator[str]:
@@ -240,8 +230,7 @@ def _document(comparisons: Sequence[Comparison], machines: Sequence[Interconnect
         }
         for comparison in comparisons
     ]
-    side_by_side = interconnects.as_json(machines)
-    return {"comparisons": records, "gate": gate.status(comparisons), "interconnects": side_by_side}
+    return {"comparisons": records, "gate": gate.status(comparisons), "interconnects": interconnects.as_json(machines)}
 
 
 def _paths(comparison: Comparison) -> dict[str, Any]:

@@ -16,12 +16,21 @@ TEST = re.compile(
 NOT_HERE = re.compile(
     r"hypercube|bisection|(?:all_?to_?all|gather|scatter)_?v|all_reduce_(?:bias|group)", re.IGNORECASE
 )
-VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to ([^\s]+?)\.?\s*$")
+VARIABLE = re.compile(r"\b((?:NCCL|RCCL)_[A-Z0-9_]+) set (?:by environment )?to ([^\s]+?)\.?\s*$")
 FABRIC = re.compile(r" MNNVL busId \S+ fabric UUID (?!0\.0 )(\S+ cliqueId \S+)")
-TRANSPORT = re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)")
-CHANNELS = {"channels": re.compile(r"\b(\d{1,4}) coll channels"), "nvls": re.compile(r"\b(\d{1,4}) nvls channels")}
+FACTS = (  # what NCCL logs of itself: a name, a pattern, and the value in the words of its later versions
+    ("transport", re.compile(r"\bvia ((?:NET|P2P|SHM|COLLNET|NVLS)/.{1,60}?)(?= comm |\s*$)"), r"\1"),
+    ("transport", re.compile(r"\bvia direct shared memory\b"), "SHM/direct"),  # before 2.14
+    ("transport", re.compile(r"(?i)\bUsing (?:internal )?network (?:Fast)?Socket\b"), "NET/Socket"),
+    ("transport", re.compile(r"(?i)\bSelected provider is (?:tcp|sockets|udp)\b"), "NET/Socket"),  # of libfabric
+    ("cards", re.compile(r"\bvia NET/[^/]{1,60}/(\d{1,4})\b"), r"\1"),
+    ("channels", re.compile(r"\b(\d{1,4}) coll channels"), r"\1"),
+    ("nvls", re.compile(r"\b(\d{1,4}) nvls channels"), r"\1"),
+)
 
-_RELEVANT = re.compile(r"(?:NCCL|CUDA|UCX|MPIR_CVAR|COLLBENCH)_[A-Z]")
+_RELEVANT = re.compile(r"(?:[NR]CCL|\bFI|CUDA|UCX|MPIR_CVAR|COLLBENCH)_[A-Z]")
+# What follows a `#` behind a command or a variable: before them, it is a prompt.
+_COMMENT = re.compile(rf"^((?>.*?(?:{_RELEVANT.pattern}|{LAUNCHERS.pattern}|{PROGRAM.pattern})).*?)\s#.*")
 _EXPORT = re.compile(r"(?:^|.{0,200}[$#%>+]\s+)(?:export|setenv|declare -x|unset)\s")
 _SETS = re.compile(r"\s(?:-a|--tasks_per_rs)\s")  # jsrun's processes of a set of resources, which -n counts
 _MEASURING = {
@@ -86,13 +95,11 @@ class Context:
         self.fabrics.update(FABRIC.findall(line))
         if match := VARIABLE.search(line):
             self.heeded[match[1]] = match[2]
-        if match := TRANSPORT.search(line):
-            known = self.facts.get("transport", "").split(", ")
-            used = re.sub(r"/\d[^/]*", "", match[1])  # without the number of the card
-            self.facts["transport"] = ", ".join(filter(None, dict.fromkeys([*known, used])))
-        for name, pattern in CHANNELS.items():
+        for name, pattern, words in FACTS:
             if match := pattern.search(line):
-                self.facts[name] = match[1]
+                value = re.sub(r"/\d[^/]*", "", match.expand(words))  # without the number of the card
+                known = self.facts[name].split(", ") if name in self.facts else []
+                self.facts[name] = ", ".join(sorted({*known, value}))
 
     def next_table(self, alike: bool) -> None:
         """Keep what NCCL logged for another table of the same command, facts only if it is of the same test."""
@@ -100,7 +107,7 @@ class Context:
 
     def take(self, line: str) -> None:
         """Take in a line of another program."""
-        text = self._half + line.strip()
+        text = _COMMENT.sub(r"\1", self._half + line.strip())
         goes_on = text.endswith("\\") and len(text) < LONGEST
         self._half = text[:-1] if goes_on else ""
         if goes_on:
@@ -158,6 +165,7 @@ def _is_test(name: str) -> bool:
 
 
 def _words(command: str) -> list[str]:
+    command = re.sub(r"""(["']),\s*(?=\1)""", r"\1 ", command)  # a list of arguments, as JSON has it
     try:
         return shlex.split(command)
     except ValueError:  # a quote is not closed
@@ -165,7 +173,7 @@ def _words(command: str) -> list[str]:
 
 
 def _assigned(words: list[str]) -> dict[str, str]:
-    """Return the variables that the words of a command set: `NAME=VALUE`, in lists of them, or `-genv NAME VALUE`."""
+    """Return the variables that words set: `NAME=VALUE`, in lists of them, or `-genv NAME VALUE`; not `NAME=$1`."""
     found: dict[str, str] = {}
     for at, word in enumerate(words):
         if word in ("-genv", "-env", "setenv") and len(words) > at + 2 and re.fullmatch(_NAME, words[at + 1]):
@@ -175,4 +183,4 @@ def _assigned(words: list[str]) -> dict[str, str]:
         else:
             matches = map(_ASSIGNED.fullmatch, re.split(rf"[,;](?={_NAME}=)", word))
             found |= {match[1]: match[2].rstrip(",]") for match in matches if match}
-    return found
+    return {name: value for name, value in found.items() if "$" not in value}

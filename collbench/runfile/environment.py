@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from collbench import __version__
 from collbench.runfile.header import Environment
 
-_PREFIXES = ("NCCL_", "CUDA_", "MPIR_CVAR_", "UCX_", "COLLBENCH_KERNELS", "COLLBENCH_NCCL")
+_FABRICS = ("UCX_", "FI_EFA_", "FI_CXI_", "FI_PROVIDER")
+_PREFIXES = ("NCCL_", "RCCL_", "CUDA_", "MPIR_CVAR_", *_FABRICS, "COLLBENCH_KERNELS", "COLLBENCH_NCCL")
 """Variables that change what is measured; all others stay out."""
 
 

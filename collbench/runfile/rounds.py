@@ -98,7 +98,6 @@ def scatter_in_words(rows: Iterable[Result | Timed]) -> str:
     repeated = [row for row in rows if isinstance(row, Reported) and row.rounds]
     if not repeated:
         return ""
-    apart = {row.case.nbytes: max(row.rounds) / min(row.rounds) for row in repeated}
-    worst = max(apart, key=lambda nbytes: apart[nbytes])
+    worst = max(repeated, key=lambda row: max(row.rounds) / min(row.rounds))
     most = max(len(row.rounds) for row in repeated)
-    return f"{most} rounds, up to {apart[worst]:.2f}x apart ({format_size(worst)})"
+    return f"{most} rounds, up to {max(worst.rounds) / min(worst.rounds):.2f}x apart ({format_size(worst.case.nbytes)})"

@@ -131,6 +131,17 @@ def test_the_gate_passes_what_is_as_expected_and_json_says_all(tmp_path: Path) -
     assert diagnose(cut_off, "--on", "dgx-h100", "--gate").return_value == 4
 
 
+def test_rows_that_could_not_be_read_may_be_slow(tmp_path: Path) -> None:
+    """A log that ends without a footer is as whole as a table that was pasted; one whose last line is torn is not."""
+    h100 = files.load("dgx-h100")
+    torn = {"left_out": ["1 row: line 23 is no whole row ('134217728 3')"]}
+    for imported, status in ((torn, 4), (torn | {"complete": False}, 4), ({"complete": False}, 0), ({}, 0)):
+        run = run_file(tmp_path / str(len(list(tmp_path.iterdir()))), h100, {"imported": imported})
+        found = diagnose(run, "--on", "dgx-h100", "--gate")
+        assert found.return_value == status, imported
+        assert ("note: " in found.stdout and "line 23" in found.stdout) == bool(status), imported
+
+
 def test_a_log_that_names_its_gpus_is_offered_the_systems_that_have_them(tmp_path: Path) -> None:
     """Those with other memory, in other slots, or fewer in a node are not."""
     for name, offered, not_offered in (

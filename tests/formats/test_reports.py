@@ -190,6 +190,21 @@ COMMANDS = {
     "bash -c 'NCCL_X=1 ./all_reduce_perf -g 4'": {"NCCL_X": "1"},
     "export NCCL_X=1; NCCL_Y=2 ./all_reduce_perf -g 4": {"NCCL_X": "1", "NCCL_Y": "2"},
     "# NCCL_X=1 ./all_reduce_perf -g 4": {},
+    "mpirun -np 4 ./all_reduce_perf -b 8 # -x NCCL_ALGO=Ring": {},
+    "mpirun -np 4 -x NCCL_X=1 \\\n  ./all_reduce_perf -b 8  # -x NCCL_ALGO=Ring": {"NCCL_X": "1"},
+    "export NCCL_X=1 # NCCL_Y=2\n./all_reduce_perf -g 4": {"NCCL_X": "1"},
+    "[root@n1 ~]# mpirun -np 4 -x NCCL_X=1 ./all_reduce_perf": {"NCCL_X": "1"},
+    "/ # NCCL_X=1 ./all_reduce_perf -g 4": {"NCCL_X": "1"},
+    'command: ["mpirun","-np","4","-x","NCCL_ALGO=Ring","./build/all_reduce_perf","-b","1M"]': {"NCCL_ALGO": "Ring"},
+    "args: ['mpirun', '-x', 'NCCL_X=1', '-x', 'NCCL_Y=2,3', 'all_reduce_perf']": {"NCCL_X": "1", "NCCL_Y": "2,3"},
+    "mpirun -np 4 -x NCCL_ALGO=$a -x NCCL_X=1 ./all_reduce_perf": {"NCCL_X": "1"},
+    'export NCCL_P2P_DISABLE="${P2P_DISABLE:-0}"; NCCL_X=1 ./all_reduce_perf -g 4': {"NCCL_X": "1"},
+    "mpiexec -n 4 -genv NCCL_ALGO $ALGO -env NCCL_X 1 all_reduce_perf": {"NCCL_X": "1"},
+    "mpirun -np 4 -x FI_PROVIDER=efa -x RCCL_MSCCL_ENABLE=0 -x WIFI_X=1 ./all_reduce_perf": {
+        "FI_PROVIDER": "efa",
+        "RCCL_MSCCL_ENABLE": "0",
+    },
+    "FI_EFA_USE_DEVICE_RDMA=0 ./all_reduce_perf -g 4": {"FI_EFA_USE_DEVICE_RDMA": "0"},
     "SECRET=1 ./all_reduce_perf -g 4": {},
 }
 
@@ -224,9 +239,38 @@ def test_what_nccl_logs_of_its_channels_is_kept() -> None:
     )
     at = LOG.index("#       size")
     (test,) = parsed(LOG[:at] + said_of_channels + LOG[at:])
-    assert test.layout["log"] == {"transport": "NET/IB/GDRDMA, P2P/CUMEM", "channels": "16", "nvls": "12"}
+    kept = {"transport": "NET/IB/GDRDMA, P2P/CUMEM", "cards": "0", "channels": "16", "nvls": "12"}
+    assert test.layout["log"] == kept
     _, second = parsed(LOG[:at] + said_of_channels + LOG[at:] + LOG)
     assert "log" not in second.layout
+
+
+def test_what_any_version_of_nccl_logs_of_its_network_is_kept() -> None:
+    at = LOG.index("#       size")
+    for said_by_nccl, transport in (
+        ("Channel 00 : 2[8000] -> 1[5000] via direct shared memory", "SHM/direct"),
+        ("Ring 01 : 2[2] -> 3[3] via direct shared memory", "SHM/direct"),
+        ("Using network Socket", "NET/Socket"),
+        ("Using internal Network Socket", "NET/Socket"),
+        ("Using network FastSocket", "NET/Socket"),
+        ("NET/OFI Selected Provider is tcp;ofi_rxm (found 2 nics)", "NET/Socket"),
+        ("NET/OFI Selected provider is sockets, fabric is 10.0.0.0/12", "NET/Socket"),
+        ("NET/OFI Selected Provider is efa (found 32 nics)", ""),
+        ("NET/OFI Selected provider is verbs;ofi_rxm", ""),
+        ("Using network IB", ""),
+        ("Using network AWS Libfabric", ""),
+        ("NET/Socket : Using [0]eth0:10.0.0.1<0>", ""),  # of a network that is known, and perhaps not used
+    ):
+        (test,) = parsed(f"{LOG[:at]}n:1:1 [0] NCCL INFO {said_by_nccl}\n{LOG[at:]}")
+        assert test.layout.get("log", {}) == ({"transport": transport} if transport else {}), said_by_nccl
+    for named in ("set to", "set by environment to"):
+        (test,) = parsed(f"{LOG[:at]}n:1:1 [0] NCCL INFO NCCL_IB_HCA {named} mlx5_0\n{LOG[at:]}")
+        assert dict(test.machine.variables) == {"NCCL_IB_HCA": "mlx5_0"}
+    cards = "".join(
+        f"n:1:1 [0] NCCL INFO Channel 0{card} : 7[7] -> 8[0] [receive] via NET/IB/{card}/GDRDMA\n" for card in (3, 0, 3)
+    )
+    (test,) = parsed(LOG[:at] + cards + LOG[at:])
+    assert test.layout["log"] == {"transport": "NET/IB/GDRDMA", "cards": "0, 3"}
 
 
 @pytest.mark.parametrize(

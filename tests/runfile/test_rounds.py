@@ -9,6 +9,7 @@ import pytest
 from collbench.results import Failed, Measurement, Mismatch, Observed, Reported, Result
 from collbench.results.facts import Scheduling
 from collbench.runfile.header import ForeignTest, Header, ImportedPart
+from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import Run
 from tests.conftest import case, measurement
 
@@ -46,6 +47,15 @@ def test_rows_that_were_made_alike_are_rounds_of_which_none_is_chosen() -> None:
     (joined,) = run(measurement(seconds=(1e-6,) * 7), measurement(seconds=(2e-6,) * 7)).cases
     assert isinstance(joined, Measurement)
     assert joined.round_times == (1e-6, 2e-6)
+
+
+def test_the_worst_rounds_are_named_whichever_kind_has_the_same_size_after_them() -> None:
+    rows = [
+        Reported(case(collective=name, nbytes=nbytes), "nccl", "gpu", 1.0, "mean", rounds=(1.0, times))
+        for name, nbytes, times in (("allreduce", 1024, 33.0), ("allgather", 1024, 1.01), ("allreduce", 2048, 1.2))
+    ]
+    for order in (rows, rows[::-1]):
+        assert scatter_in_words(order) == "2 rounds, up to 33.00x apart (1 KiB)"
 
 
 @pytest.mark.parametrize(

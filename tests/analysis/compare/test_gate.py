@@ -4,12 +4,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from collbench.analysis import gate
 from collbench.analysis.compare import Comparison, Row, Together, Verdict
 from collbench.analysis.matching import Selection, Unmatched, selection
+from collbench.cli.compare import rows
 from collbench.errors import UsageError
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
@@ -97,6 +99,40 @@ def test_junit_and_the_summary_hold_rows_by_what_they_mean_twenty_of_a_kind_with
     assert gate.escaped("\x1b") == printable("\x1b").replace("\\", "&#92;") != "\x1b"
     assert list(gate.summary([of(SAME)]))[4:] == ["new&#95;.jsonl against base&#95;.jsonl: 1 same"]
     assert of().counts == "no rows"
+
+
+def test_junit_is_green_only_where_the_gate_is(tmp_path: Path) -> None:
+    for found, failed, skipped in (
+        (of(), 0, 1),
+        (of(unmatched=[Unmatched(case(), "mpi", "right", "missing")]), 0, 2),
+        (of(SAME, unmatched=[Unmatched(case(), "mpi", "missing", "right")]), 0, 1),
+        (of(SAME, together=[replace(WHOLE, verdict=Verdict.INCONCLUSIVE)]), 0, 1),
+        (of(SAME, together=[replace(WHOLE, verdict=Verdict.SAME, ratio=1.0)]), 0, 0),
+        (of(unmatched=[WRONG]), 1, 1),
+        (of(SAME), 0, 0),
+    ):
+        gate.write_junit(tmp_path / "a.xml", [found])
+        (suite,) = ElementTree.parse(tmp_path / "a.xml").getroot()
+        assert (suite.get("failures"), suite.get("skipped")) == (str(failed), str(skipped))
+        assert gate.status([found]) == gate.PASSED or failed or skipped
+
+
+def test_a_ratio_has_as_many_digits_in_every_output_as_its_interval_leaves_and_two_at_least() -> None:
+    for value, interval, text in (
+        (757 / 719, (0.4, 2.8), "1.05x"),
+        (757 / 719, (1.0, 1.1), "1.053x"),
+        (1.5, (0.2, 9.0), "1.50x"),
+        (17.0731, (1.0, 290.0), "17x"),
+        (0.0953, (0.01, 0.9), "0.095x"),
+        (0.96, (0.5, 2.0), "0.960x"),
+        (1.2, (math.nan, math.nan), "1.200x"),
+        (1.2, (0.0, math.inf), "1.20x"),
+    ):
+        given = replace(SAME, ratio=value, interval=interval)
+        assert gate.ratio(given) == text
+        assert f", {text}, " in gate.message(given)
+        (line,) = [line for line in rows(of(given)) if " mpi " in line]
+        assert text in line.split()
 
 
 def test_only_takes_kinds_together_and_words_of_a_kind_as_alternatives() -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from collbench.analysis.bootstrap import PUBLISHED, of_means
+from collbench.analysis.bootstrap import PUBLISHED, of_means, outliers
 from collbench.analysis.compare import Comparison, Verdict, compare
 from collbench.analysis.gate import in_words, status
 from collbench.results import Reported
@@ -74,9 +75,11 @@ def test_a_step_is_a_change_from_that_size_on() -> None:
             found = against_calm(but(count, dict.fromkeys(range(first, count), 2.0)))
             expected = [Verdict.SAME] * first + [Verdict.SLOWER] * (count - first)
             assert [row.verdict for row in found.rows] == expected, (count, first)
-            (whole,) = found.together
-            # A size that stands out is a change by itself, and none of the others'.
-            assert whole.verdict is (Verdict.SLOWER if whole.sizes == count else expected[count // 2]), (count, first)
+            assert len(found.together) == 1 or (count == 4 and first != 2), "three sizes have no line"
+            for whole in found.together:
+                # A size that stands out is a change by itself, and none of the others'.
+                told = Verdict.SLOWER if whole.sizes == count else expected[count // 2]
+                assert whole.verdict is told, (count, first)
 
 
 def test_of_one_or_two_sizes_only_a_large_change_is_told() -> None:
@@ -138,6 +141,35 @@ def test_rounds_of_a_case_widen_its_interval_alone() -> None:
             assert others == {Verdict.SAME} or verdict is Verdict.INCONCLUSIVE, (rounds, sides)
 
 
+def test_a_bad_round_of_one_size_says_nothing_of_the_others() -> None:
+    """However many rounds there are, on either side, also of sizes that are all slower."""
+    shaken = [1.0, 1.006, 0.995, 1.003, 0.998, 1.001]
+    for count, slower, bad, place in ((1, 1.0, 33.0, 3), (2, 1.0, 33.0, 3), (3, 1.3, 10.0, 0), (6, 1.3, 10.0, 13)):
+        calm = dict.fromkeys(range(14), shaken[:count])
+        rough = {size: [slower * each for each in rounds] for size, rounds in calm.items()}
+        rough[place] = [*rough[place][: max(1, count - 1)], bad * slower]
+        for rounds, verdict in (((calm, rough), Verdict.SLOWER), ((rough, calm), Verdict.FASTER)):
+            found = compare(*(log([1.0] * 14, each) for each in rounds))
+            told = [row.verdict for row in found.rows]
+            assert told.pop(place) in (Verdict.UNKNOWN, Verdict.INCONCLUSIVE), (count, place)
+            assert set(told) == {Verdict.SAME if slower == 1 else verdict}, (count, place)
+            assert [(whole.verdict, whole.sizes) for whole in found.together] == [(told[0], 13)], (count, place)
+            assert any("how far rounds are apart" in remark for remark in found.remarks)
+
+
+def test_rounds_that_scatter_alike_at_all_sizes_widen_all_intervals() -> None:
+    """By chance a few of them are farther apart: with two rounds each, hardly a size is taken for a rough one."""
+    generator = np.random.default_rng(7)
+    wide = []
+    for _ in range(20):
+        base, new = ({size: np.exp(0.03 * generator.normal(size=2)).tolist() for size in range(14)} for _ in range(2))
+        found = compare(log([1.0] * 14, base), log([1.0] * 14, new))
+        assert not any(row.verdict in CHANGED for row in found.rows)
+        middle = sorted(row.interval[1] for row in found.rows)[7]
+        wide += [row.interval[1] > 1.5 * middle for row in found.rows]
+    assert sum(wide) < 0.05 * len(wide)
+
+
 def test_rounds_that_are_thousands_of_times_apart_end_in_no_error() -> None:
     for times in (4.0, 1e4, 1e9):
         rounds = {place: [1.0, times] for place in range(24)}
@@ -149,14 +181,13 @@ def test_rounds_that_are_thousands_of_times_apart_end_in_no_error() -> None:
 def test_scatter_is_that_of_medians_and_neighbours_and_of_published_repeats() -> None:
     """To and fro by 2 %, a size is 4 % from its neighbours; seven of them, with one degree of freedom of 1.3 %."""
     swing = [(8 << place, 0.02 * (-1) ** place) for place in range(13)]
-    errors, outliers = of_means([swing])
+    errors = of_means([swing])
     expected = math.sqrt((7 * (0.04 / 0.945) ** 2 + PUBLISHED.deviation**2) / 8)
     assert errors[8 << 6][0] == pytest.approx((expected, 8), rel=1e-3)
-    assert outliers == [set()]
-    both, _ = of_means([swing, swing])
-    assert both == errors, "a size of two curves counts once"
+    assert outliers(swing) == set()
+    assert of_means([swing, swing]) == errors, "a size of two curves counts once"
     rough = [(nbytes, log if place < 5 else 0.0) for place, (nbytes, log) in enumerate(swing)]
-    everywhere, near = of_means([rough])[0][8 << 12]
+    everywhere, near = of_means([rough])[8 << 12]
     assert near[0] < 0.006 < everywhere[0]
 
 
@@ -192,8 +223,50 @@ def test_the_line_of_all_sizes_leaves_out_what_stands_out_and_says_so() -> None:
     assert "1 curve" not in in_words([found])
 
 
-def test_a_log_that_was_cut_off_hides_a_regression() -> None:
+def test_the_line_of_all_sizes_needs_four_that_do_not_stand_out_however_noise_is_known() -> None:
+    """Neither the line nor the gate says of a curve what is true of one size."""
+    for count, sizes in ((4, []), (5, [4]), (7, [6]), (14, [13])):
+        ratios = but(count, {1: 10.0})
+        sampled = [
+            replace(run, results=tuple(replace(row, samples=(row.seconds,) * 9) for row in run.results))
+            for run in (log([1.0] * count), log(ratios))
+        ]
+        for found in (against_calm(ratios), compare(log(CALM[:count]), log(ratios), assume=0.02), compare(*sampled)):
+            assert [row.verdict for row in found.rows].count(Verdict.SLOWER) == 1, count
+            assert [whole.sizes for whole in found.together] == sizes, count
+            assert {whole.verdict for whole in found.together} <= {Verdict.SAME, Verdict.INCONCLUSIVE}, count
+            assert in_words([found]) == "gate: regression: 1 row slower by more than 5%", count
+            assert sum("stands out" in remark for remark in found.remarks) == 1, count
+
+
+def test_a_log_that_was_cut_off_or_has_lines_that_were_not_read_hides_a_regression() -> None:
+    """Its rows that are missing may be slow; and no longer measurement helps."""
     base, new = log(CALM[:14]), log(CALM[:9])
-    cut = replace(new, header=replace(new.header, imported=ImportedPart(complete=False)))
     assert status([compare(base, new)]) == 0
-    assert status([compare(base, cut)]) == 4
+    for lost, words in (
+        (replace(new, header=Header(imported=ImportedPart(complete=False))), "was cut off"),
+        (replace(new, header=Header(imported=ImportedPart(left_out=("1 row: torn",)))), "could not be read"),
+        (replace(new, left_out=("12: no JSON",)), "could not be read"),
+        (replace(new, status=130), "was cut off"),
+    ):
+        found = compare(base, lost)
+        assert status([found]) == 4, words
+        assert words in in_words([found])
+        assert "whole" in in_words([found])
+        assert not re.search("--(margin|budget|assume)", in_words([found])), words
+    whole = replace(log(CALM[:14]), header=Header(imported=ImportedPart(left_out=("1 row: of another test",))))
+    assert status([compare(base, whole)]) == 0, "nothing of BASE is missing"
+
+
+def test_the_margin_that_the_gate_advises_is_one_that_passes_and_no_other_is_advised() -> None:
+    noise = np.random.default_rng(11)
+    for deviation in (0.015, 0.02, 0.03):
+        base, new = (log(np.exp(deviation * noise.normal(size=14)).tolist()) for _ in range(2))
+        words = in_words([compare(base, new)])
+        (percent,) = re.findall(r"--margin (\d+)%", words)
+        assert status([compare(base, new, int(percent) / 100)]) == 0, words
+        assert status([compare(base, new, (int(percent) - 1) / 100)]) == 4, words
+    rough = log([1.0] * 14, {3: [1.0, 33.0]})
+    words = in_words([compare(log([1.0] * 14), rough)])
+    assert "measure again" in words
+    assert "--margin" not in words

@@ -88,6 +88,7 @@ def test_values_speak_as_nccl_documents_them() -> None:
         (P2P, "NCCL_P2P_LEVEL", ("LOC", "0", "loc"), ("SYS", "5", "PHB", "NVL")),
         (TCP, "NCCL_NET", ("Socket", "socket"), ("IB", "AWS Libfabric", "FasTrak")),
         (TCP, "NCCL_IB_HCA", ("^mlx5", "^mlx5_"), ("^mlx5_2", "mlx5", "=mlx5_0")),
+        (TCP, "FI_PROVIDER", ("tcp", "sockets", "tcp;ofi_rxm"), ("efa", "cxi", "verbs;ofi_rxm")),
         (TCP, "NCCL_SOCKET_IFNAME", (), ("bond0", "eth0", "^docker0,lo", "=ens1f0")),
         (
             CARDS,
@@ -145,6 +146,15 @@ def test_a_refuted_reason_is_not_listed_however_well_it_fits() -> None:
     refuted = diagnose(over_tcp, TWO, RunFacts(variables, log={"transport": "NET/IB/GDRDMA, P2P/CUMEM"}))
     assert refuted.speed is Health.SLOW
     assert not any(reason.hypothesis.name.startswith((TCP, GDR)) for reason in refuted.reasons)
+
+
+def test_a_log_of_all_cards_refutes_that_some_are_not_used_and_fewer_do_not() -> None:
+    half = measured_on(network(TWO, per_node=4))
+    for numbers, refuted in (("0, 1, 2, 3, 4, 5, 6, 7", True), ("7, 0, 3, 5, 1, 2, 6, 4", True), ("0, 1, 2", False)):
+        found = diagnose(half, TWO, RunFacts({}, log={"transport": "NET/IB/GDRDMA", "cards": numbers}))
+        assert found.speed is Health.SLOW
+        named = [reason.hypothesis.name for reason in found.reasons if reason.hypothesis.name.startswith(CARDS)]
+        assert len(named) == (not refuted), numbers
 
 
 def test_what_a_log_says_is_a_fact_where_all_tests_of_a_run_agree() -> None:
