@@ -22,7 +22,7 @@ from collbench.analysis.sequential import (
     deviations,
     median_variance,
 )
-from collbench.analysis.verdict import FAR, Correctness, Health, but_for
+from collbench.analysis.verdict import FAR, MANY, Correctness, Health, listed
 from collbench.cases import Case
 from collbench.results import Observed, Reported, Result, by_key
 from collbench.runfile.rounds import joined, scatter_in_words
@@ -33,16 +33,14 @@ BANDWIDTH = 64 * 1024
 SHARED = 4
 """Involuntary context switches in a row, from which on another program runs on the ranks' cores: 1 on a quiet machine
 with two cores, 11 with a busy loop on one of them (docs/checking.md)."""
-MANY = 4
-"""One in so many sizes that were measured once must be slow for a curve to be so."""
 
 
 class Status(Enum):
-    """The word of a verdict."""
+    """The word of a verdict, the worst last: what is not known is no mere warning."""
 
     OK = "OK"
-    UNKNOWN = "UNKNOWN"
     WARN = "WARN"
+    UNKNOWN = "UNKNOWN"
     FAIL = "FAIL"
 
     @property
@@ -322,20 +320,22 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
     """Return the curve that `diagnose` held against the model of its system."""
     status = _BY_SPEED[diagnosis.speed]
     remark = diagnosis.remark
-    if status is Status.OK and diagnosis.exceptions:
-        status = Status.WARN
-        remark = diagnosis.speed.value + but_for(diagnosis.exceptions, len(diagnosis.measured))
     sizes = []
     for place, row in enumerate(diagnosis.measured):
         if not diagnosis.expected:
             sizes.append(CheckedSize(row, math.nan, Decision.NOT_COMPARED, 0))
             continue
         expected = diagnosis.expected[place]
-        decision = _by_band(row.typical, expected.band, sensitive=status is Status.FAIL)
+        decision = Decision.UNDECIDED
+        if diagnosis.limit:  # else it is not known what the ranks ran on
+            decision = _by_band(row.typical, expected.band, sensitive=status is Status.FAIL)
         sizes.append(CheckedSize(row, expected.seconds, decision, 1, row.typical / expected.seconds))
-    undecided = sum(size.decision is Decision.UNDECIDED for size in sizes)
-    if status is Status.OK and 2 * undecided > len(sizes):
-        status, remark = Status.UNKNOWN, f"{undecided} of {len(sizes)} sizes are above their bands, and none by far"
+    above, far = sum(size.decision in (Decision.UNDECIDED, Decision.SLOW) for size in sizes), diagnosis.exceptions
+    if status in (Status.OK, Status.WARN) and 2 * above > len(sizes):
+        named = listed(far, len(sizes)) if far else "none"
+        status, remark = Status.UNKNOWN, f"{above} of {len(sizes)} sizes are above their bands; by far: {named}"
+    elif far:
+        status, remark = Status.WARN, diagnosis.headline
     limit = diagnosis.limit or math.nan
     return CheckedCurve(tuple(sizes), status, remark, tuple(diagnosis.likely()), limit)
 
