@@ -119,6 +119,7 @@ class CheckResult:
     rounds: int = 1
     seconds: float = math.nan  # that it took
     hint: str = ""  # what to do for a better answer
+    remarks: tuple[str, ...] = ()  # what makes the verdict less sure
 
     @property
     def status(self) -> Status:
@@ -136,16 +137,21 @@ class CheckResult:
     def line(self) -> str:
         """The verdict in one line."""
         head = f"collbench: {self.status.value} {','.join(self.collectives)} {self.where}"
+        return f"{head}: {'; '.join((self._found, *self.remarks))}"
+
+    @property
+    def _found(self) -> str:
+        """The figure that tells most, and the counts of sizes."""
         if self.correctness.faults:
-            return f"{head}: {self.correctness.in_words('sizes')}"
+            return self.correctness.in_words("sizes")
         slowest = [curve for curve in self.curves if curve.status is self.status]
         worst = max(slowest, key=lambda curve: (not math.isnan(curve.telling.off), curve.telling.off), default=None)
         if not worst:
-            return f"{head}: nothing was measured"
+            return "nothing was measured"
         if math.isnan(worst.telling.expected):
-            return f"{head}: {self.correctness.in_words('sizes')}, nothing to compare them with"
+            return f"{self.correctness.in_words('sizes')}, nothing to compare them with: {worst.remark}"
         name = f"{worst.telling.row.case.collective.name} " if len(self.collectives) > 1 else ""
-        return f"{head}: {name}{worst.telling.figure}, {self.counts}"
+        return f"{name}{worst.telling.figure}, {self.counts}"
 
     @property
     def counts(self) -> str:

@@ -175,6 +175,8 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     name = rows[0].implementation
     if system is None:
         return Diagnosis(name, rows, (), Health.UNKNOWN, facts.no_system)
+    if rows[0].case.ranks == 1 and rows[0].case.in_place:
+        return Diagnosis(name, rows, (), Health.UNKNOWN, "one rank moves nothing in place")
     used = system.part(rows[0].case.ranks)
     try:
         expected = tuple(expect(used, [row.case for row in rows], family(name)))

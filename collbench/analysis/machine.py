@@ -1,6 +1,7 @@
 """Which system a run was measured on: as the user names it, or as it was discovered."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from collbench.errors import CollbenchError, UsageError
@@ -18,7 +19,10 @@ def machine(run: Run, name: str | None) -> System:
     if run.header.topology.shared:
         why = "several ranks on one GPU: ranks that share a GPU have no link, so no system says what they should take"
         renamed = "; or give hosts of one name their own" if run.header.imported.tests else ""
-        raise UsageError(f"{why}; hold them against a good run: check --reference RUN{renamed}")
+        raise UsageError(f"{why}; {_GOOD}{renamed}")
+    if hosts := run.header.topology.uneven:
+        spread = f"{len(hosts)} hosts have {min(hosts)} to {max(hosts)} ranks each"
+        raise UsageError(f"{spread}, and the model knows even spreads only; {_GOOD}")
     if named and not (topology and topology.sliced):
         return as_it_ran(named, run)
     if not topology or not topology.devices:
@@ -32,9 +36,9 @@ def placed(run: Run, name: str | None, nodes: int | None) -> tuple[System | None
         files.load(name)
     try:
         system = machine(run, name)
+        nodes = nodes or stated_nodes(system, run)
     except UsageError as error:
         return None, nodes, str(error)
-    nodes = nodes or stated_nodes(system, run)
     return system, nodes, "" if nodes else trimmed(run)
 
 
@@ -57,12 +61,13 @@ def _how_to_name_it(run: Run) -> str:
             found.append((ranks != nodes * system.gpus, name, stated))
     (_, first, nodes), *others = sorted(found) or [(True, "SYSTEM (see `collbench list`) or --on FILE.toml", 0)]
     what = f"for {named[0]} " if named and found else ""
-    spread = f" --nodes {nodes}" if nodes > 1 else ""
+    spread = f" --nodes {nodes}" if nodes > 1 and ranks % nodes == 0 else ""
     same = f", or with the same GPUs: {', '.join(name for _, name, _ in others)}" if others else ""
     unknown = f"; {trimmed(run)}" if trimmed(run) and not nodes else ""
     return f"{what}name it with --on {first}{spread}{same}{unknown}"
 
 
+_GOOD = "hold them against a good run: check --reference RUN"
 _NAMED = re.compile(r"\d+ x (?P<gpu>[\w /-]+?)(?: on (?P<nodes>\d{1,6}) nodes)?")  # as formats/imported.py writes it
 _FORM, _MEMORY = re.compile(r"SXM\d?|PCIE|NVL"), re.compile(r"\d+GB")
 
@@ -132,11 +137,45 @@ def sized(system: System, ranks: int, nodes: int | None = None) -> System:
 
 
 def stated_nodes(system: System, run: Run) -> int | None:
-    """Return the nodes that the ranks of a run are spread over, where they may lie so on the system; else None."""
+    """Return the nodes that a run says its ranks are spread over, None if it does not; UsageError if they cannot be."""
     nodes, ranks = _nodes_on(system, run), run.header.topology.ranks
-    if not nodes or ranks % nodes or ranks // nodes > system.gpus or (nodes > 1 and not system.nics):
+    if not nodes:
         return None
-    return nodes
+    if ranks % nodes or ranks // nodes > system.gpus:
+        where = f"{ranks} ranks cannot be on {nodes} of its {'racks' if system.is_rack else 'nodes'}"
+        what = f"{system.name} has {system.gpus} GPUs in each, and the model spreads ranks evenly"
+        raise UsageError(f"{where}: {what}; give --nodes N if they were on others, or {_GOOD}")
+    return system.of(nodes).nodes  # UsageError without network cards
+
+
+def spread(system: System, part: System) -> str:
+    """Return `2 nodes of 8 GPUs`, or `1 rack of 8 GPUs`, for the part of a system that a run is held against."""
+    what = "rack" if system.is_rack else "node"
+    return f"{part.nodes} {what}{'s' if part.nodes > 1 else ''} of {part.gpus} GPU{'s' if part.gpus > 1 else ''}"
+
+
+def assumed(run: Run, system: System, nodes: int | None) -> str:
+    """Return why the nodes that a run is held against may be others than it had; empty where the run says them."""
+    if nodes:
+        return "--nodes counts racks" if system.is_rack else ""
+    header = run.header
+    silent = header.imported.tests and not header.topology.nodes and header.environment.host == "unknown"
+    return "the log lists no ranks (--nodes N says on how many nodes they were)" if silent else ""
+
+
+def doubts(run: Run, system: System | None = None) -> Iterator[str]:
+    """Yield what makes a verdict on a run less sure: missing rows, and GPUs that the system does not have."""
+    imported = run.header.imported
+    if run.cut_off or not imported.complete:
+        yield f"the run was {run.cut_off}" if run.cut_off else "the log stops before its end"
+    if left_out := (*run.left_out, *imported.left_out):
+        more = f", and {len(left_out) - 1} reasons more" if len(left_out) > 1 else ""
+        yield f"left out: {left_out[0]}{more}"
+    named = _NAMED.fullmatch(run.header.topology.name)
+    gpu = next((gpu.name for gpu in run.header.topology.gpus), named["gpu"] if named else "")
+    known = gpu and "GPU" not in gpu  # as in `unknown GPU`
+    if system and system.gpu and known and not _same(gpu, system.gpu):
+        yield f"the run names {gpu}, and {system.name} has {system.gpu}"
 
 
 def remarks(run: Run) -> tuple[str, ...]:

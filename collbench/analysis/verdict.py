@@ -16,7 +16,7 @@ FAR = 1.25
 Of published healthy machines that the model has not seen, 5 of 1837 sizes are, each where the library's tuning jumps.
 """
 MANY = 4
-"""A curve is slow if one in so many of its sizes is an exception: of 315 published healthy ones, 2 of 19 are at most."""
+"""A curve is slow if one in so many of its sizes is an exception: of 315 published healthy ones, at most 2 of 19."""
 LISTED = 3  # exceptions or faults that are named; the others are counted
 
 

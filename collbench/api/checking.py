@@ -20,7 +20,7 @@ from collbench.analysis.check import (
 from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
-from collbench.analysis.machine import placed, sized
+from collbench.analysis.machine import assumed, doubts, placed, sized, spread
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
@@ -139,7 +139,7 @@ def check(
         whole = run if isinstance(run, Run) else read(Path(run))
         rows = whole.cases if whole.header.imported.tests else whole.results
         rounds = Rounds(whole.header, [row.worst if isinstance(row, Observed) else row for row in rows], 1)
-        return Judge.of(against, whole.header, measured=False).verdict(rounds, math.nan)
+        return Judge.of(against, whole, measured=False).verdict(rounds, math.nan)
     sweep = SweepRequest.parse(
         op,
         impl=impl or default_implementations(op),
@@ -179,7 +179,7 @@ def _measure(
     for leader in _rounds(sweep, rounds):
         spent = time.monotonic() - begun
         if leader:
-            judge = judge or Judge.of(against, rounds.header, measured=True)
+            judge = judge or Judge.of(against, Run(Path("this check"), rounds.header, (), True), measured=True)
             result = judge.verdict(rounds, spent)
             each(rounds.count, result)
         time_left = rounds.count < FEWEST or spent * (1 + 1 / rounds.count) < budget
@@ -226,27 +226,31 @@ class Judge:
     """What times are compared with, and how."""
 
     test: SequentialTest
-    compared: str
+    compared: str  # where it is no model
     expectation: Expectation | None = None  # of rounds; else the model of the system
     system: System | None = None
     nodes: int | None = None
+    assumed: str = ""  # why there may have been other nodes
+    remarks: tuple[str, ...] = ()
     facts: RunFacts = field(default_factory=lambda: RunFacts({}))
     folder: Path | None = None  # of this machine's baseline
     missing: bool = False  # whether the baseline takes another run
     renew: bool = False
 
     @classmethod
-    def of(cls, against: Against, header: Header, measured: bool) -> "Judge":
-        """Return what a run with that header is compared with; only one that was `measured` now has a baseline."""
+    def of(cls, against: Against, run: Run, measured: bool) -> "Judge":
+        """Return what a run is compared with, by its header; only one that was `measured` now has a baseline."""
+        header = run.header
         test = SequentialTest(against.slower or usual_slower(header.topology.platform))
         if against.expectation:
-            return cls(test, against.expectation.name, against.expectation, nodes=against.nodes)
-        run = Run(Path("this check"), header, (), True)
+            name = against.expectation.name
+            return cls(test, name, against.expectation, nodes=against.nodes, remarks=tuple(doubts(run)))
         system, nodes, why = placed(run, against.on, against.nodes)
         facts = replace(RunFacts.of(run, why), unplaced=why if system else "")
         if system or not measured or against.on:
-            name = f"the model of {system.title}" if system else ""
-            return cls(test, name, system=system, nodes=nodes, facts=facts)
+            why = assumed(run, system, against.nodes) if system else ""
+            remarks = tuple(doubts(run, system))
+            return cls(test, "", system=system, nodes=nodes, assumed=why, remarks=remarks, facts=facts)
         folder = baselines.folder_of(header)
         earlier = [] if against.renew else baselines.read_baseline(folder)
         missing = against.renew or len(earlier) < baselines.MOST
@@ -262,12 +266,20 @@ class Judge:
     def verdict(self, rounds: Rounds, seconds: float) -> CheckResult:
         """Return the verdict of what has been measured so far."""
         curves = self._curves(rounds.rows)
+        compared, remarks = self.compared, self.remarks
+        if self.system and curves:
+            ranks = max(row.case.ranks for row in rounds.rows)
+            where = spread(self.system, sized(self.system, ranks, self.nodes))
+            compared = f"the model of {self.system.name}, {where}"
+            if self.assumed:
+                remarks += (f"{self.assumed}: taken to be on {where}",)
         shared = shares_cores(rounds.results)
         if shared:
             curves = list(map(unsure, curves))
         return CheckResult(
             where=rounds.header.topology.name,
-            compared=self.compared,
+            compared=compared,
+            remarks=remarks,
             collectives=tuple(dict.fromkeys(row.case.collective.name for row in rounds.results)),
             curves=tuple(curves),
             shared=shared,

@@ -22,6 +22,7 @@ from collbench.analysis.check import BANDWIDTH, CheckedSize, CheckResult, Status
 from collbench.analysis.gate import escaped, junit_suite
 from collbench.analysis.sequential import Decision
 from collbench.errors import StorageError, writing
+from collbench.results import by_key
 from collbench.results.base import CaseResult
 from collbench.runfile.schema import case_fields
 from collbench.units import format_size, printable, significant
@@ -79,22 +80,29 @@ def _words(result: CheckResult, named: bool) -> str:
     return f"{what}: {words.removeprefix(f'{names} {result.where}: ')}"
 
 
-def _performance(result: CheckResult) -> Iterable[str]:
+def _performance(result: CheckResult) -> Iterator[str]:
     """Return Nagios' performance data; a range is what raises no alarm: `430:` is 430 or more, `50` is 50 or less."""
-    found: dict[str, str] = {}
-    for curve in result.curves:
-        for size in curve.sizes:
-            name = f"{size.row.case.collective.name}_{format_size(size.row.case.nbytes)}_{size.row.implementation}"
-            label = re.sub(r"[^A-Za-z0-9_.-]", "", name)
-            figures, unit, colon = [_seconds(size), size.expected * curve.resolution], "us", ""
-            if size.row.busbw and size.row.case.nbytes >= BANDWIDTH:
-                label += "_GBps"
-                figures, unit, colon = [_busbw(size, seconds) / 1e15 for seconds in figures], "", ":"
-            # Exponents are not understood.
-            value, limit = (significant(1e6 * figure, 6) for figure in figures)
-            alarm = "" if math.isnan(figures[1]) else f";;{limit}{colon}"
-            found.setdefault(label, f"{label}={value}{unit}{alarm}")
-    return found.values()
+    limits = {id(size): size.expected * curve.resolution for curve in result.curves for size in curve.sizes}
+    for label, size in _worst(result.sizes, _performance_label).items():
+        figures, unit, colon = [_seconds(size), limits[id(size)]], "us", ""
+        if label.endswith("_GBps"):
+            figures, unit, colon = [_busbw(size, seconds) / 1e15 for seconds in figures], "", ":"
+        # Exponents are not understood.
+        value, limit = (significant(1e6 * figure, 6) for figure in figures)
+        alarm = "" if math.isnan(figures[1]) else f";;{limit}{colon}"
+        yield f"{label}={value}{unit}{alarm}"
+
+
+def _performance_label(size: CheckedSize) -> str:
+    name = f"{size.row.case.collective.name}_{format_size(size.row.case.nbytes)}_{size.row.implementation}"
+    rate = "_GBps" if size.row.busbw and size.row.case.nbytes >= BANDWIDTH else ""
+    return re.sub(r"[^A-Za-z0-9_.-]", "", name) + rate
+
+
+def _worst(sizes: Iterable[CheckedSize], label: Callable[[CheckedSize], str]) -> dict[str, CheckedSize]:
+    """Return the slowest of each label's sizes: in place, types, roots and a bucket's sizes share one."""
+    found = by_key(sizes, label)
+    return {name: max(alike, key=lambda size: (not math.isnan(size.off), size.off)) for name, alike in found.items()}
 
 
 def _seconds(size: CheckedSize) -> float:
@@ -124,6 +132,7 @@ def document(result: CheckResult) -> dict[str, Any]:
         "line": result.line,
         "where": result.where,
         "compared_with": result.compared,
+        "remarks": list(result.remarks),
         "rounds": result.rounds,
         "seconds": _number(result.seconds),
         "disturbed": result.disturbed,
@@ -234,10 +243,7 @@ def metrics(result: CheckResult) -> str:
     Labels are those of NCCL's Inspector, and so are names but for their first word: Inspector writes neither HELP nor
     TYPE, without which promtool accepts no metric, and of two files that differ in these node_exporter drops one.
     """
-    sizes: dict[str, CheckedSize] = {}
-    for size in result.sizes:
-        if size.row.busbw:
-            sizes.setdefault(_labels(size, result), size)  # of two sizes in one bucket the first
+    sizes = _worst((size for size in result.sizes if size.row.busbw), lambda size: _labels(size, result))
     measured = {labels: _busbw(size, _seconds(size)) / 1e9 for labels, size in sizes.items()}
     known = {labels: size for labels, size in sizes.items() if not math.isnan(size.expected)}
     expected = {labels: _busbw(size, size.expected) / 1e9 for labels, size in known.items()}
