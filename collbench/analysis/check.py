@@ -136,12 +136,15 @@ class CheckResult:
     @property
     def line(self) -> str:
         """The verdict in one line."""
-        head = f"collbench: {self.status.value} {','.join(self.collectives)} {self.where}"
-        return f"{head}: {'; '.join((self._found, *self.remarks))}"
+        return f"collbench: {self.status.value} {','.join(self.collectives)} {self.where}: {self.words}"
 
     @property
-    def _found(self) -> str:
-        """The figure that tells most, and the counts of sizes."""
+    def words(self) -> str:
+        """The figure that tells most, the counts of sizes, and the remarks."""
+        return "; ".join((self._figures, *self.remarks))
+
+    @property
+    def _figures(self) -> str:
         if self.correctness.faults:
             return self.correctness.in_words("sizes")
         slowest = [curve for curve in self.curves if curve.status is self.status]
@@ -332,9 +335,7 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
             sizes.append(CheckedSize(row, math.nan, Decision.NOT_COMPARED, 0))
             continue
         expected = diagnosis.expected[place]
-        decision = Decision.UNDECIDED
-        if diagnosis.limit:  # else it is not known what the ranks ran on
-            decision = _by_band(row.typical, expected.band, sensitive=status is Status.FAIL)
+        decision = _by_band(row.typical, expected.band, diagnosis)
         sizes.append(CheckedSize(row, expected.seconds, decision, 1, row.typical / expected.seconds))
     above, far = sum(size.decision in (Decision.UNDECIDED, Decision.SLOW) for size in sizes), diagnosis.exceptions
     if status in (Status.OK, Status.WARN) and 2 * above > len(sizes):
@@ -346,11 +347,12 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
     return CheckedCurve(tuple(sizes), status, remark, tuple(diagnosis.likely()), limit)
 
 
-def _by_band(seconds: float, band: tuple[float, float], sensitive: bool) -> Decision:
+def _by_band(seconds: float, band: tuple[float, float], diagnosis: Diagnosis) -> Decision:
     """Return what is said of one size: as expected inside its band, and slow above it if the whole curve is."""
     low, high = band
-    if seconds > high * (1.0 if sensitive else FAR):
+    known = diagnosis.limit > 0  # what the ranks ran on
+    if known and seconds > high * (1.0 if diagnosis.speed is Health.SLOW else FAR):
         return Decision.SLOW
-    if seconds > high:
+    if not known or seconds > high:
         return Decision.UNDECIDED
     return Decision.FASTER if seconds < low else Decision.AS_EXPECTED

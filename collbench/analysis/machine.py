@@ -131,21 +131,15 @@ def sized(system: System, ranks: int, nodes: int | None = None) -> System:
         even = [ranks // gpus for gpus in range(min(ranks, system.gpus), 0, -1) if ranks % gpus == 0]
         raise UsageError(
             f"{ranks} ranks cannot be spread evenly over {nodes} nodes of {system.gpus} GPUs; "
-            f"choose from: {', '.join(map(str, even))}"
+            f"choose --nodes from: {', '.join(map(str, even))}"
         )
     return system.part(ranks // nodes).of(nodes)
 
 
 def stated_nodes(system: System, run: Run) -> int | None:
     """Return the nodes that a run says its ranks are spread over, None if it does not; UsageError if they cannot be."""
-    nodes, ranks = _nodes_on(system, run), run.header.topology.ranks
-    if not nodes:
-        return None
-    if ranks % nodes or ranks // nodes > system.gpus:
-        where = f"{ranks} ranks cannot be on {nodes} of its {'racks' if system.is_rack else 'nodes'}"
-        what = f"{system.name} has {system.gpus} GPUs in each, and the model spreads ranks evenly"
-        raise UsageError(f"{where}: {what}; give --nodes N if they were on others, or {_GOOD}")
-    return system.of(nodes).nodes  # UsageError without network cards
+    nodes = _nodes_on(system, run)
+    return sized(system, run.header.topology.ranks, nodes).nodes if nodes else None
 
 
 def spread(system: System, part: System) -> str:
@@ -154,28 +148,23 @@ def spread(system: System, part: System) -> str:
     return f"{part.nodes} {what}{'s' if part.nodes > 1 else ''} of {part.gpus} GPU{'s' if part.gpus > 1 else ''}"
 
 
-def assumed(run: Run, system: System, nodes: int | None) -> str:
-    """Return why the nodes that a run is held against may be others than it had; empty where the run says them."""
-    if nodes:
-        return "--nodes counts racks" if system.is_rack else ""
+def doubts(run: Run, system: System | None = None, where: str = "", nodes: int | None = None) -> Iterator[str]:
+    """Yield what makes a verdict less sure: missing rows, other GPUs, and that the ranks are taken to be on `where`."""
     header = run.header
-    silent = header.imported.tests and not header.topology.nodes and header.environment.host == "unknown"
-    return "the log lists no ranks (--nodes N says on how many nodes they were)" if silent else ""
-
-
-def doubts(run: Run, system: System | None = None) -> Iterator[str]:
-    """Yield what makes a verdict on a run less sure: missing rows, and GPUs that the system does not have."""
-    imported = run.header.imported
-    if run.cut_off or not imported.complete:
+    if run.cut_off or not header.imported.complete:
         yield f"the run was {run.cut_off}" if run.cut_off else "the log stops before its end"
-    if left_out := (*run.left_out, *imported.left_out):
-        more = f", and {len(left_out) - 1} reasons more" if len(left_out) > 1 else ""
-        yield f"left out: {left_out[0]}{more}"
-    named = _NAMED.fullmatch(run.header.topology.name)
-    gpu = next((gpu.name for gpu in run.header.topology.gpus), named["gpu"] if named else "")
-    known = gpu and "GPU" not in gpu  # as in `unknown GPU`
-    if system and system.gpu and known and not _same(gpu, system.gpu):
+    if left_out := (*run.left_out, *header.imported.left_out):
+        yield f"left out: {left_out[0]}" + (f", and {len(left_out) - 1} reasons more" if len(left_out) > 1 else "")
+    if not system:
+        return
+    named = _NAMED.fullmatch(header.topology.name)
+    gpu = next((gpu.name for gpu in header.topology.gpus), named["gpu"] if named else "GPU")
+    if system.gpu and "GPU" not in gpu and not _same(gpu, system.gpu):  # as in `unknown GPU`
         yield f"the run names {gpu}, and {system.name} has {system.gpu}"
+    if nodes and system.is_rack:
+        yield f"--nodes counts racks: taken to be on {where}"
+    elif not (nodes or header.topology.nodes) and header.imported.tests and header.environment.host == "unknown":
+        yield f"the log lists no ranks: taken to be on {where}; --nodes N says otherwise"
 
 
 def remarks(run: Run) -> tuple[str, ...]:

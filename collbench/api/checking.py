@@ -20,7 +20,7 @@ from collbench.analysis.check import (
 from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
-from collbench.analysis.machine import assumed, doubts, placed, sized, spread
+from collbench.analysis.machine import doubts, placed, sized, spread
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
@@ -30,7 +30,7 @@ from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, UsageError
 from collbench.host.launcher import launched
 from collbench.platforms import on_auto
-from collbench.results import Result, observed
+from collbench.results import Result, by_key, observed
 from collbench.results.base import Observed
 from collbench.runfile import baselines
 from collbench.runfile.baselines import store
@@ -226,11 +226,10 @@ class Judge:
     """What times are compared with, and how."""
 
     test: SequentialTest
-    compared: str  # where it is no model
+    compared: str
     expectation: Expectation | None = None  # of rounds; else the model of the system
     system: System | None = None
     nodes: int | None = None
-    assumed: str = ""  # why there may have been other nodes
     remarks: tuple[str, ...] = ()
     facts: RunFacts = field(default_factory=lambda: RunFacts({}))
     folder: Path | None = None  # of this machine's baseline
@@ -248,9 +247,10 @@ class Judge:
         system, nodes, why = placed(run, against.on, against.nodes)
         facts = replace(RunFacts.of(run, why), unplaced=why if system else "")
         if system or not measured or against.on:
-            why = assumed(run, system, against.nodes) if system else ""
-            remarks = tuple(doubts(run, system))
-            return cls(test, "", system=system, nodes=nodes, assumed=why, remarks=remarks, facts=facts)
+            where = spread(system, sized(system, header.topology.ranks or system.ranks, nodes)) if system else ""
+            name = f"the model of {system.name}, {where}" if system else ""
+            remarks = tuple(doubts(run, system, where, against.nodes))
+            return cls(test, name, system=system, nodes=nodes, remarks=remarks, facts=facts)
         folder = baselines.folder_of(header)
         earlier = [] if against.renew else baselines.read_baseline(folder)
         missing = against.renew or len(earlier) < baselines.MOST
@@ -266,20 +266,13 @@ class Judge:
     def verdict(self, rounds: Rounds, seconds: float) -> CheckResult:
         """Return the verdict of what has been measured so far."""
         curves = self._curves(rounds.rows)
-        compared, remarks = self.compared, self.remarks
-        if self.system and curves:
-            ranks = max(row.case.ranks for row in rounds.rows)
-            where = spread(self.system, sized(self.system, ranks, self.nodes))
-            compared = f"the model of {self.system.name}, {where}"
-            if self.assumed:
-                remarks += (f"{self.assumed}: taken to be on {where}",)
         shared = shares_cores(rounds.results)
         if shared:
             curves = list(map(unsure, curves))
         return CheckResult(
             where=rounds.header.topology.name,
-            compared=compared,
-            remarks=remarks,
+            compared=self.compared,
+            remarks=self.remarks,
             collectives=tuple(dict.fromkeys(row.case.collective.name for row in rounds.results)),
             curves=tuple(curves),
             shared=shared,
@@ -295,11 +288,9 @@ class Judge:
     def _curves(self, rows: Sequence[Observed]) -> list[CheckedCurve]:
         if self.expectation:
             return judge_rounds(rows, self.expectation, self.test)
-        curves: dict[object, list[Observed]] = {}
-        for (case, implementation), same in by_case(rows).items():
-            curves.setdefault((case.kind, implementation), []).append(joined(same))
+        every = [joined(same) for same in by_case(rows).values()]
         judged = []
-        for curve in curves.values():
+        for curve in by_key(every, lambda row: (row.case.kind, row.implementation)).values():
             part = sized(self.system, curve[0].case.ranks, self.nodes) if self.system else None
             judged.append(judge_by_model(diagnose_curve(curve, part, self.facts)))
         return judged

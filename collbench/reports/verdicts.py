@@ -22,7 +22,6 @@ from collbench.analysis.check import BANDWIDTH, CheckedSize, CheckResult, Status
 from collbench.analysis.gate import escaped, junit_suite
 from collbench.analysis.sequential import Decision
 from collbench.errors import StorageError, writing
-from collbench.results import by_key
 from collbench.results.base import CaseResult
 from collbench.runfile.schema import case_fields
 from collbench.units import format_size, printable, significant
@@ -72,37 +71,27 @@ def _words(result: CheckResult, named: bool) -> str:
 
     Neither would leave room for the verdict in the few characters that some programs show.
     """
-    words = result.line.partition(f" {result.status.value} ")[2]
     names = ",".join(result.collectives)
-    if named or not words.startswith(f"{names} {result.where}: "):
-        return words
-    what = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
-    return f"{what}: {words.removeprefix(f'{names} {result.where}: ')}"
+    short = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
+    return f"{f'{names} {result.where}' if named else short}: {result.words}"
 
 
-def _performance(result: CheckResult) -> Iterator[str]:
+def _performance(result: CheckResult) -> Iterable[str]:
     """Return Nagios' performance data; a range is what raises no alarm: `430:` is 430 or more, `50` is 50 or less."""
-    limits = {id(size): size.expected * curve.resolution for curve in result.curves for size in curve.sizes}
-    for label, size in _worst(result.sizes, _performance_label).items():
-        figures, unit, colon = [_seconds(size), limits[id(size)]], "us", ""
-        if label.endswith("_GBps"):
+    found: dict[str, str] = {}
+    pairs = [(size, curve.resolution) for curve in result.curves for size in curve.sizes]
+    for size, resolution in sorted(pairs, key=lambda pair: _seconds(pair[0])):  # of a label the slowest is shown
+        name = f"{size.row.case.collective.name}_{format_size(size.row.case.nbytes)}_{size.row.implementation}"
+        label = re.sub(r"[^A-Za-z0-9_.-]", "", name)
+        figures, unit, colon = [_seconds(size), size.expected * resolution], "us", ""
+        if size.row.busbw and size.row.case.nbytes >= BANDWIDTH:
+            label += "_GBps"
             figures, unit, colon = [_busbw(size, seconds) / 1e15 for seconds in figures], "", ":"
         # Exponents are not understood.
         value, limit = (significant(1e6 * figure, 6) for figure in figures)
         alarm = "" if math.isnan(figures[1]) else f";;{limit}{colon}"
-        yield f"{label}={value}{unit}{alarm}"
-
-
-def _performance_label(size: CheckedSize) -> str:
-    name = f"{size.row.case.collective.name}_{format_size(size.row.case.nbytes)}_{size.row.implementation}"
-    rate = "_GBps" if size.row.busbw and size.row.case.nbytes >= BANDWIDTH else ""
-    return re.sub(r"[^A-Za-z0-9_.-]", "", name) + rate
-
-
-def _worst(sizes: Iterable[CheckedSize], label: Callable[[CheckedSize], str]) -> dict[str, CheckedSize]:
-    """Return the slowest of each label's sizes: in place, types, roots and a bucket's sizes share one."""
-    found = by_key(sizes, label)
-    return {name: max(alike, key=lambda size: (not math.isnan(size.off), size.off)) for name, alike in found.items()}
+        found[label] = f"{label}={value}{unit}{alarm}"
+    return found.values()
 
 
 def _seconds(size: CheckedSize) -> float:
@@ -243,7 +232,10 @@ def metrics(result: CheckResult) -> str:
     Labels are those of NCCL's Inspector, and so are names but for their first word: Inspector writes neither HELP nor
     TYPE, without which promtool accepts no metric, and of two files that differ in these node_exporter drops one.
     """
-    sizes = _worst((size for size in result.sizes if size.row.busbw), lambda size: _labels(size, result))
+    sizes: dict[str, CheckedSize] = {}
+    for size in (size for size in result.sizes if size.row.busbw):
+        labels = _labels(size, result)  # that of a bucket's sizes, in place or not: the slowest is shown
+        sizes[labels] = min(sizes.get(labels, size), size, key=lambda each: _busbw(each, _seconds(each)))
     measured = {labels: _busbw(size, _seconds(size)) / 1e9 for labels, size in sizes.items()}
     known = {labels: size for labels, size in sizes.items() if not math.isnan(size.expected)}
     expected = {labels: _busbw(size, size.expected) / 1e9 for labels, size in known.items()}

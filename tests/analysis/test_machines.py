@@ -274,9 +274,14 @@ def test_ranks_that_a_system_has_no_room_for_are_held_against_none(tmp_path: Pat
     alone = tmp_path / "alone.toml"
     alone.write_text(files.to_toml(replace(files.load("dgx-h100"), nics=None, tiers=())))
     for run, on, nodes, told in (
-        (spread_over(16), "dgx-h100", 2, "16 ranks cannot be on 1 of its nodes"),
-        (spread_over(16, gpu="NVIDIA A100-SXM4-80GB"), "dgx-a100", 2, "16 ranks cannot be on 1 of its nodes"),
-        (spread_over(8, 8, gpu="NVIDIA A100-SXM4-80GB"), "hgx-a100-4", 4, "16 ranks cannot be on 2 of its nodes"),
+        (spread_over(16), "dgx-h100", 2, "16 ranks cannot be spread evenly over 1 nodes"),
+        (spread_over(16, gpu="NVIDIA A100-SXM4-80GB"), "dgx-a100", 2, "16 ranks cannot be spread evenly over 1 nodes"),
+        (
+            spread_over(8, 8, gpu="NVIDIA A100-SXM4-80GB"),
+            "hgx-a100-4",
+            4,
+            "16 ranks cannot be spread evenly over 2 nodes",
+        ),
         (spread_over(2, 2), str(alone), 1, "no network cards"),
     ):
         result = checked(run, on=on)
@@ -287,7 +292,7 @@ def test_ranks_that_a_system_has_no_room_for_are_held_against_none(tmp_path: Pat
         assert analysed(SafeRun("log", run, (), run.results), on).system is None
     counted = {"platform": "gpu", "ranks": 11, "nodes": 2, "name": "11 x NVIDIA H100 on 2 nodes"}
     odd = replace(spread_over(8, 3), header=Header.from_json({"topology": counted}))
-    assert "11 ranks cannot be on 2" in checked(odd, on="dgx-h100").line
+    assert "11 ranks cannot be spread evenly over 2" in checked(odd, on="dgx-h100").line
     assert "--nodes" not in hint(odd)
 
 
