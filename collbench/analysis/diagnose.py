@@ -25,7 +25,7 @@ from collbench.analysis.curve_fit import CurveFit, Unfit, fit
 from collbench.analysis.hypotheses import HYPOTHESES, PINNED, Hypothesis, Variables
 from collbench.analysis.machine import remarks
 from collbench.analysis.roofline import link_roofline
-from collbench.analysis.verdict import FAR, MANY, Correctness, Exceptional, Health, exceptions, listed
+from collbench.analysis.verdict import FAR, MANY, Correctness, Exceptional, Health, but_for, exceptions, listed
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.model.equation import Floats
@@ -124,8 +124,7 @@ class Diagnosis:
     @property
     def headline(self) -> str:
         """The verdict in words: what is wrong before what is slow, and its exceptions."""
-        but_for = f" but for {listed(self.exceptions, len(self.measured))}" if self.exceptions else ""
-        speed = self.speed.value + but_for
+        speed = self.speed.value + but_for(self.exceptions, len(self.measured))
         speed += f": {self.remark}" if self.remark else ""
         scatter = scatter_in_words(self.measured)
         speed += f"; {scatter}, the slowest are judged" if scatter else ""

@@ -109,6 +109,11 @@ def listed(found: Sequence[Exceptional], sizes: int) -> str:
     return f"{len(found)} of {sizes} sizes: {', '.join([*map(str, found[:LISTED]), *more])}"
 
 
+def but_for(found: Sequence[Exceptional], sizes: int) -> str:
+    """Return the same behind ` but for `; empty where there is no exception."""
+    return f" but for {listed(found, sizes)}" if found else ""
+
+
 def status(verdicts: Iterable[tuple[Health, bool]]) -> int:
     """Return the exit status for verdicts, each with whether it has exceptions: that of `compare --gate`."""
     found = list(verdicts)

@@ -12,7 +12,7 @@ from collbench.analysis.curve_fit import CurveFit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
 from collbench.analysis.fit import Curve, curves
 from collbench.analysis.machine import machine, sized, stated_nodes, trimmed
-from collbench.analysis.verdict import Health, listed
+from collbench.analysis.verdict import Health, but_for
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.reports.sanitize import SafeRun, safe_text
@@ -134,7 +134,7 @@ def _verdict(
 
 def _because(diagnosis: Diagnosis, fit: CurveFit | None) -> Iterator[str]:
     if diagnosis.exceptions:
-        yield f"but for {listed(diagnosis.exceptions, len(diagnosis.measured))}"
+        yield but_for(diagnosis.exceptions, len(diagnosis.measured)).strip()
     if diagnosis.remark:
         yield diagnosis.remark
     if diagnosis.resolution:
