@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import zip_longest
 from statistics import fmean, harmonic_mean, median
 
 from collbench.analysis.diagnose import Diagnosis
@@ -42,11 +43,6 @@ class Status(Enum):
     WARN = "WARN"
     UNKNOWN = "UNKNOWN"
     FAIL = "FAIL"
-
-    @property
-    def severity(self) -> int:
-        """How bad it is: the worst of several verdicts is that of all."""
-        return list(Status).index(self)
 
 
 @dataclass(frozen=True)
@@ -126,7 +122,7 @@ class CheckResult:
         """The worst status; FAIL where anything is wrong or failed, UNKNOWN where nothing was measured."""
         if self.correctness.faults:
             return Status.FAIL
-        return max((curve.status for curve in self.curves), key=lambda status: status.severity, default=Status.UNKNOWN)
+        return max((curve.status for curve in self.curves), key=list(Status).index, default=Status.UNKNOWN)
 
     @property
     def sizes(self) -> list[CheckedSize]:
@@ -330,13 +326,12 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
     status = _BY_SPEED[diagnosis.speed]
     remark = diagnosis.remark
     sizes = []
-    for place, row in enumerate(diagnosis.measured):
-        if not diagnosis.expected:
+    for row, expected in zip_longest(diagnosis.measured, diagnosis.expected):
+        if not expected:
             sizes.append(CheckedSize(row, math.nan, Decision.NOT_COMPARED, 0))
-            continue
-        expected = diagnosis.expected[place]
-        decision = _by_band(row.typical, expected.band, diagnosis)
-        sizes.append(CheckedSize(row, expected.seconds, decision, 1, row.typical / expected.seconds))
+        else:
+            decision = _by_band(row.typical, expected.band, diagnosis)
+            sizes.append(CheckedSize(row, expected.seconds, decision, 1, row.typical / expected.seconds))
     above, far = sum(size.decision in (Decision.UNDECIDED, Decision.SLOW) for size in sizes), diagnosis.exceptions
     if status in (Status.OK, Status.WARN) and 2 * above > len(sizes):
         named = listed(far, len(sizes)) if far else "none"

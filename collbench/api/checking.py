@@ -232,8 +232,7 @@ class Judge:
     nodes: int | None = None
     remarks: tuple[str, ...] = ()
     facts: RunFacts = field(default_factory=lambda: RunFacts({}))
-    folder: Path | None = None  # of this machine's baseline
-    missing: bool = False  # whether the baseline takes another run
+    folder: Path | None = None  # of this machine's baseline, if that takes another run
     renew: bool = False
 
     @classmethod
@@ -253,7 +252,7 @@ class Judge:
             return cls(test, name, system=system, nodes=nodes, remarks=remarks, facts=facts)
         folder = baselines.folder_of(header)
         earlier = [] if against.renew else baselines.read_baseline(folder)
-        missing = against.renew or len(earlier) < baselines.MOST
+        takes_another = against.renew or len(earlier) < baselines.MOST
         # On a GPU no barrier is timed with the rows that would tell what they should take.
         costs = [CalibratedExpectation()] if header.topology.platform == "cpu" else []
         name = costs[0].name if costs else ""
@@ -261,7 +260,7 @@ class Judge:
             name = f"{len(earlier)} earlier good run{'s' if len(earlier) > 1 else ''} of this machine ({folder})"
         rows = [row for run in earlier for row in observed(run.results)]
         chain = FirstOf(name, (RunExpectation.of_rows(name, rows), *costs))
-        return cls(test, name, chain, folder=folder, missing=missing, renew=against.renew)
+        return cls(test, name, chain, folder=folder if takes_another else None, renew=against.renew)
 
     def verdict(self, rounds: Rounds, seconds: float) -> CheckResult:
         """Return the verdict of what has been measured so far."""
@@ -305,7 +304,7 @@ class Judge:
             return True
         if result.status is Status.FAIL:
             return result.rounds >= SURE
-        if self.missing and result.rounds < OF_A_BASELINE:
+        if self.folder and result.rounds < OF_A_BASELINE:
             return False
         return all(size.decision is not Decision.UNDECIDED for size in result.sizes)
 
@@ -314,7 +313,7 @@ class Judge:
         unknown = all(math.isnan(size.expected) for size in result.sizes)
         calm = result.sizes and not result.shared and DISTURBED * result.disturbed <= result.rows
         good = calm and not result.correctness.faults and (unknown or result.status is Status.OK)
-        if not self.folder or not self.missing or not good:
+        if not self.folder or not good:
             return result
         try:
             path = baselines.add_to_baseline(self.folder, rounds.header, rounds.results, self.renew)
