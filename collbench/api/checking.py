@@ -44,7 +44,7 @@ SURE = 6  # rounds before which nothing is called slow: what disturbs a machine 
 OF_A_BASELINE = 15  # rounds of a run that later checks are compared with
 DISTURBED = 4  # of a run of a baseline at most one row in so many was disturbed
 CASE = 0.1  # seconds of a round for a case
-ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU
+ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU: larger ones leave time for a few rounds only
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def check(
         impl=impl or default_implementations(op),
         ranks=ranks,
         minbytes=minbytes,
-        maxbytes=maxbytes or default_largest(),
+        maxbytes=maxbytes or (ON_CACHES if on_auto() == "cpu" else None),
         stepfactor=stepfactor,
         budget=CASE,
         starts=1,
@@ -161,11 +161,6 @@ def default_implementations(op: Names) -> str:
     able = implementations()["auto"].collectives
     names = ["all"] if op == "all" else [find_collective(name).name for name in split_names(op)]
     return "auto" if set(names) <= set(able) else f"{library},auto"
-
-
-def default_largest() -> Size | None:
-    """Return 2 MiB on a CPU, whose caches hold as much: larger messages would leave time for a few rounds only."""
-    return ON_CACHES if on_auto() == "cpu" else None
 
 
 def _measure(
