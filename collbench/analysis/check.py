@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import zip_longest
 from statistics import fmean, harmonic_mean, median
 
 from collbench.analysis.diagnose import Diagnosis
@@ -22,7 +23,7 @@ from collbench.analysis.sequential import (
     deviations,
     median_variance,
 )
-from collbench.analysis.verdict import FAR, Correctness, Health, but_for
+from collbench.analysis.verdict import FAR, MANY, Correctness, Health, listed
 from collbench.cases import Case
 from collbench.results import Observed, Reported, Result, by_key
 from collbench.runfile.rounds import joined, scatter_in_words
@@ -33,22 +34,15 @@ BANDWIDTH = 64 * 1024
 SHARED = 4
 """Involuntary context switches in a row, from which on another program runs on the ranks' cores: 1 on a quiet machine
 with two cores, 11 with a busy loop on one of them (docs/checking.md)."""
-MANY = 4
-"""One in so many sizes that were measured once must be slow for a curve to be so."""
 
 
 class Status(Enum):
-    """The word of a verdict."""
+    """The word of a verdict, the worst last: what is not known is no mere warning."""
 
     OK = "OK"
-    UNKNOWN = "UNKNOWN"
     WARN = "WARN"
+    UNKNOWN = "UNKNOWN"
     FAIL = "FAIL"
-
-    @property
-    def severity(self) -> int:
-        """How bad it is: the worst of several verdicts is that of all."""
-        return list(Status).index(self)
 
 
 @dataclass(frozen=True)
@@ -121,13 +115,14 @@ class CheckResult:
     rounds: int = 1
     seconds: float = math.nan  # that it took
     hint: str = ""  # what to do for a better answer
+    remarks: tuple[str, ...] = ()  # what makes the verdict less sure
 
     @property
     def status(self) -> Status:
         """The worst status; FAIL where anything is wrong or failed, UNKNOWN where nothing was measured."""
         if self.correctness.faults:
             return Status.FAIL
-        return max((curve.status for curve in self.curves), key=lambda status: status.severity, default=Status.UNKNOWN)
+        return max((curve.status for curve in self.curves), key=list(Status).index, default=Status.UNKNOWN)
 
     @property
     def sizes(self) -> list[CheckedSize]:
@@ -137,17 +132,25 @@ class CheckResult:
     @property
     def line(self) -> str:
         """The verdict in one line."""
-        head = f"collbench: {self.status.value} {','.join(self.collectives)} {self.where}"
+        return f"collbench: {self.status.value} {','.join(self.collectives)} {self.where}: {self.words}"
+
+    @property
+    def words(self) -> str:
+        """The figure that tells most, the counts of sizes, and the remarks."""
+        return "; ".join((self._figures, *self.remarks))
+
+    @property
+    def _figures(self) -> str:
         if self.correctness.faults:
-            return f"{head}: {self.correctness.in_words('sizes')}"
+            return self.correctness.in_words("sizes")
         slowest = [curve for curve in self.curves if curve.status is self.status]
         worst = max(slowest, key=lambda curve: (not math.isnan(curve.telling.off), curve.telling.off), default=None)
         if not worst:
-            return f"{head}: nothing was measured"
+            return "nothing was measured"
         if math.isnan(worst.telling.expected):
-            return f"{head}: {self.correctness.in_words('sizes')}, nothing to compare them with"
+            return f"{self.correctness.in_words('sizes')}, nothing to compare them with: {worst.remark}"
         name = f"{worst.telling.row.case.collective.name} " if len(self.collectives) > 1 else ""
-        return f"{head}: {name}{worst.telling.figure}, {self.counts}"
+        return f"{name}{worst.telling.figure}, {self.counts}"
 
     @property
     def counts(self) -> str:
@@ -322,29 +325,29 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
     """Return the curve that `diagnose` held against the model of its system."""
     status = _BY_SPEED[diagnosis.speed]
     remark = diagnosis.remark
-    if status is Status.OK and diagnosis.exceptions:
-        status = Status.WARN
-        remark = diagnosis.speed.value + but_for(diagnosis.exceptions, len(diagnosis.measured))
     sizes = []
-    for place, row in enumerate(diagnosis.measured):
-        if not diagnosis.expected:
+    for row, expected in zip_longest(diagnosis.measured, diagnosis.expected):
+        if not expected:
             sizes.append(CheckedSize(row, math.nan, Decision.NOT_COMPARED, 0))
-            continue
-        expected = diagnosis.expected[place]
-        decision = _by_band(row.typical, expected.band, sensitive=status is Status.FAIL)
-        sizes.append(CheckedSize(row, expected.seconds, decision, 1, row.typical / expected.seconds))
-    undecided = sum(size.decision is Decision.UNDECIDED for size in sizes)
-    if status is Status.OK and 2 * undecided > len(sizes):
-        status, remark = Status.UNKNOWN, f"{undecided} of {len(sizes)} sizes are above their bands, and none by far"
+        else:
+            decision = _by_band(row.typical, expected.band, diagnosis)
+            sizes.append(CheckedSize(row, expected.seconds, decision, 1, row.typical / expected.seconds))
+    above, far = sum(size.decision in (Decision.UNDECIDED, Decision.SLOW) for size in sizes), diagnosis.exceptions
+    if status in (Status.OK, Status.WARN) and 2 * above > len(sizes):
+        named = listed(far, len(sizes)) if far else "none"
+        status, remark = Status.UNKNOWN, f"{above} of {len(sizes)} sizes are above their bands; by far: {named}"
+    elif far:
+        status, remark = Status.WARN, diagnosis.headline
     limit = diagnosis.limit or math.nan
     return CheckedCurve(tuple(sizes), status, remark, tuple(diagnosis.likely()), limit)
 
 
-def _by_band(seconds: float, band: tuple[float, float], sensitive: bool) -> Decision:
+def _by_band(seconds: float, band: tuple[float, float], diagnosis: Diagnosis) -> Decision:
     """Return what is said of one size: as expected inside its band, and slow above it if the whole curve is."""
     low, high = band
-    if seconds > high * (1.0 if sensitive else FAR):
+    known = diagnosis.limit > 0  # what the ranks ran on
+    if known and seconds > high * (1.0 if diagnosis.speed is Health.SLOW else FAR):
         return Decision.SLOW
-    if seconds > high:
+    if not known or seconds > high:
         return Decision.UNDECIDED
     return Decision.FASTER if seconds < low else Decision.AS_EXPECTED

@@ -25,7 +25,7 @@ from collbench.analysis.curve_fit import CurveFit, Unfit, fit
 from collbench.analysis.hypotheses import HYPOTHESES, PINNED, Hypothesis, Variables
 from collbench.analysis.machine import remarks
 from collbench.analysis.roofline import link_roofline
-from collbench.analysis.verdict import FAR, Correctness, Exceptional, Health, but_for, exceptions
+from collbench.analysis.verdict import FAR, MANY, Correctness, Exceptional, Health, but_for, exceptions, listed
 from collbench.cases import Case
 from collbench.errors import CollbenchError
 from collbench.model.equation import Floats
@@ -175,6 +175,8 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
     name = rows[0].implementation
     if system is None:
         return Diagnosis(name, rows, (), Health.UNKNOWN, facts.no_system)
+    if rows[0].case.ranks == 1 and rows[0].case.in_place:
+        return Diagnosis(name, rows, (), Health.UNKNOWN, "one rank moves nothing in place")
     used = system.part(rows[0].case.ranks)
     try:
         expected = tuple(expect(used, [row.case for row in rows], family(name)))
@@ -188,23 +190,28 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
         diagnosis = _held_against_bands(Diagnosis(name, rows, expected, Health.AS_EXPECTED))
     else:
         health, remark, limit = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(used))
+        far = exceptions(rows, expected)
+        if health is not Health.SLOW and MANY * len(far) >= len(rows):
+            health, remark = Health.SLOW, listed(far, len(rows))
         diagnosis = Diagnosis(name, rows, expected, health, remark, off=compared.off(compared.healthy), limit=limit)
     if diagnosis.speed is Health.SLOW and facts.unplaced:  # on as few nodes as the ranks fill; on more it may be right
-        return replace(diagnosis, speed=Health.UNKNOWN, remark=facts.unplaced)
+        return replace(diagnosis, speed=Health.UNKNOWN, remark=facts.unplaced, limit=0.0)
     if diagnosis.speed is not Health.SLOW or few:
         return diagnosis
     return replace(diagnosis, reasons=tuple(explain(compared, facts, expect)))
 
 
 def _held_against_bands(few: Diagnosis) -> Diagnosis:
-    """Judge few sizes, or copies between two GPUs, by their bands: the one that is farthest outside speaks for all.
+    """Judge few sizes, or copies between two GPUs, by their bands: the slowest speaks for all, or else the fastest.
 
     Beyond a band by FAR it is slow or faster, and just outside it tells nothing.  A row of copies is the slowest of all
     pairs of GPUs, so there the band alone decides.
     """
     far = 1.0 if few.implementation.startswith(COPIES) else FAR
     pairs = list(zip(few.measured, few.expected, strict=True))
-    row, other = max(pairs, key=lambda pair: max(pair[0].typical / pair[1].high, pair[1].low / pair[0].typical))
+    row, other = max(pairs, key=lambda pair: pair[0].typical / pair[1].high)
+    if row.typical <= other.high:
+        row, other = min(pairs, key=lambda pair: pair[0].typical / pair[1].low)
     off, low, high = (seconds / other.seconds for seconds in (row.typical, other.low, other.high))
     judged = replace(few, off=off, limit=far * high)
     if low <= off <= high:

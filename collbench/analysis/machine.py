@@ -1,6 +1,7 @@
 """Which system a run was measured on: as the user names it, or as it was discovered."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from collbench.errors import CollbenchError, UsageError
@@ -18,7 +19,10 @@ def machine(run: Run, name: str | None) -> System:
     if run.header.topology.shared:
         why = "several ranks on one GPU: ranks that share a GPU have no link, so no system says what they should take"
         renamed = "; or give hosts of one name their own" if run.header.imported.tests else ""
-        raise UsageError(f"{why}; hold them against a good run: check --reference RUN{renamed}")
+        raise UsageError(f"{why}; {_GOOD}{renamed}")
+    if hosts := run.header.topology.uneven:
+        spread = f"{len(hosts)} hosts have {min(hosts)} to {max(hosts)} ranks each"
+        raise UsageError(f"{spread}, and the model knows even spreads only; {_GOOD}")
     if named and not (topology and topology.sliced):
         return as_it_ran(named, run)
     if not topology or not topology.devices:
@@ -32,9 +36,9 @@ def placed(run: Run, name: str | None, nodes: int | None) -> tuple[System | None
         files.load(name)
     try:
         system = machine(run, name)
+        nodes = nodes or stated_nodes(system, run)
     except UsageError as error:
         return None, nodes, str(error)
-    nodes = nodes or stated_nodes(system, run)
     return system, nodes, "" if nodes else trimmed(run)
 
 
@@ -57,12 +61,13 @@ def _how_to_name_it(run: Run) -> str:
             found.append((ranks != nodes * system.gpus, name, stated))
     (_, first, nodes), *others = sorted(found) or [(True, "SYSTEM (see `collbench list`) or --on FILE.toml", 0)]
     what = f"for {named[0]} " if named and found else ""
-    spread = f" --nodes {nodes}" if nodes > 1 else ""
+    spread = f" --nodes {nodes}" if nodes > 1 and ranks % nodes == 0 else ""
     same = f", or with the same GPUs: {', '.join(name for _, name, _ in others)}" if others else ""
     unknown = f"; {trimmed(run)}" if trimmed(run) and not nodes else ""
     return f"{what}name it with --on {first}{spread}{same}{unknown}"
 
 
+_GOOD = "hold them against a good run: check --reference RUN"
 _NAMED = re.compile(r"\d+ x (?P<gpu>[\w /-]+?)(?: on (?P<nodes>\d{1,6}) nodes)?")  # as formats/imported.py writes it
 _FORM, _MEMORY = re.compile(r"SXM\d?|PCIE|NVL"), re.compile(r"\d+GB")
 
@@ -126,17 +131,40 @@ def sized(system: System, ranks: int, nodes: int | None = None) -> System:
         even = [ranks // gpus for gpus in range(min(ranks, system.gpus), 0, -1) if ranks % gpus == 0]
         raise UsageError(
             f"{ranks} ranks cannot be spread evenly over {nodes} nodes of {system.gpus} GPUs; "
-            f"choose from: {', '.join(map(str, even))}"
+            f"choose --nodes from: {', '.join(map(str, even))}"
         )
     return system.part(ranks // nodes).of(nodes)
 
 
 def stated_nodes(system: System, run: Run) -> int | None:
-    """Return the nodes that the ranks of a run are spread over, where they may lie so on the system; else None."""
-    nodes, ranks = _nodes_on(system, run), run.header.topology.ranks
-    if not nodes or ranks % nodes or ranks // nodes > system.gpus or (nodes > 1 and not system.nics):
-        return None
-    return nodes
+    """Return the nodes that a run says its ranks are spread over, None if it does not; UsageError if they cannot be."""
+    nodes = _nodes_on(system, run)
+    return sized(system, run.header.topology.ranks, nodes).nodes if nodes else None
+
+
+def spread(system: System, part: System) -> str:
+    """Return `2 nodes of 8 GPUs`, or `1 rack of 8 GPUs`, for the part of a system that a run is held against."""
+    what = "rack" if system.is_rack else "node"
+    return f"{part.nodes} {what}{'s' if part.nodes > 1 else ''} of {part.gpus} GPU{'s' if part.gpus > 1 else ''}"
+
+
+def doubts(run: Run, system: System | None = None, where: str = "", nodes: int | None = None) -> Iterator[str]:
+    """Yield what makes a verdict less sure: missing rows, other GPUs, and that the ranks are taken to be on `where`."""
+    header = run.header
+    if run.cut_off or not header.imported.complete:
+        yield f"the run was {run.cut_off}" if run.cut_off else "the log stops before its end"
+    if left_out := (*run.left_out, *header.imported.left_out):
+        yield f"left out: {left_out[0]}" + (f", and {len(left_out) - 1} reasons more" if len(left_out) > 1 else "")
+    if not system:
+        return
+    named = _NAMED.fullmatch(header.topology.name)
+    gpu = next((gpu.name for gpu in header.topology.gpus), named["gpu"] if named else "GPU")
+    if system.gpu and "GPU" not in gpu and not _same(gpu, system.gpu):  # as in `unknown GPU`
+        yield f"the run names {gpu}, and {system.name} has {system.gpu}"
+    if nodes and system.is_rack:
+        yield f"--nodes counts racks: taken to be on {where}"
+    elif not (nodes or header.topology.nodes) and header.imported.tests and header.environment.host == "unknown":
+        yield f"the log lists no ranks: taken to be on {where}; --nodes N says otherwise"
 
 
 def remarks(run: Run) -> tuple[str, ...]:

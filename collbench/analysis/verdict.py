@@ -15,6 +15,8 @@ FAR = 1.25
 
 Of published healthy machines that the model has not seen, 5 of 1837 sizes are, each where the library's tuning jumps.
 """
+MANY = 4
+"""A curve is slow if one in so many of its sizes is an exception: of 315 published healthy ones, at most 2 of 19."""
 LISTED = 3  # exceptions or faults that are named; the others are counted
 
 
@@ -101,12 +103,15 @@ def exceptions(rows: Sequence[Timed], expected: Sequence[Expected]) -> tuple[Exc
     return tuple(sorted(found, key=lambda size: -size.ratio))
 
 
-def but_for(found: Sequence[Exceptional], sizes: int) -> str:
-    """Return ` but for 2 of 30 sizes: 1 MiB 13.4x slow, 4 MiB 2.1x slow`; empty where there is no exception."""
-    if not found:
-        return ""
+def listed(found: Sequence[Exceptional], sizes: int) -> str:
+    """Return `2 of 30 sizes: 1 MiB 13.4x slow, 4 MiB 2.1x slow`."""
     more = [f"{len(found) - LISTED} more"] if len(found) > LISTED else []
-    return f" but for {len(found)} of {sizes} sizes: {', '.join([*map(str, found[:LISTED]), *more])}"
+    return f"{len(found)} of {sizes} sizes: {', '.join([*map(str, found[:LISTED]), *more])}"
+
+
+def but_for(found: Sequence[Exceptional], sizes: int) -> str:
+    """Return the same behind ` but for `; empty where there is no exception."""
+    return f" but for {listed(found, sizes)}" if found else ""
 
 
 def status(verdicts: Iterable[tuple[Health, bool]]) -> int:

@@ -20,7 +20,7 @@ from collbench.analysis.check import (
 from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
-from collbench.analysis.machine import placed, sized
+from collbench.analysis.machine import doubts, placed, sized, spread
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
@@ -30,7 +30,7 @@ from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, UsageError
 from collbench.host.launcher import launched
 from collbench.platforms import on_auto
-from collbench.results import Result, observed
+from collbench.results import Result, by_key, observed
 from collbench.results.base import Observed
 from collbench.runfile import baselines
 from collbench.runfile.baselines import store
@@ -44,7 +44,7 @@ SURE = 6  # rounds before which nothing is called slow: what disturbs a machine 
 OF_A_BASELINE = 15  # rounds of a run that later checks are compared with
 DISTURBED = 4  # of a run of a baseline at most one row in so many was disturbed
 CASE = 0.1  # seconds of a round for a case
-ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU
+ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU: larger ones leave time for a few rounds only
 
 
 @dataclass(frozen=True)
@@ -139,13 +139,13 @@ def check(
         whole = run if isinstance(run, Run) else read(Path(run))
         rows = whole.cases if whole.header.imported.tests else whole.results
         rounds = Rounds(whole.header, [row.worst if isinstance(row, Observed) else row for row in rows], 1)
-        return Judge.of(against, whole.header, measured=False).verdict(rounds, math.nan)
+        return Judge.of(against, whole, measured=False).verdict(rounds, math.nan)
     sweep = SweepRequest.parse(
         op,
         impl=impl or default_implementations(op),
         ranks=ranks,
         minbytes=minbytes,
-        maxbytes=maxbytes or default_largest(),
+        maxbytes=maxbytes or (ON_CACHES if on_auto() == "cpu" else None),
         stepfactor=stepfactor,
         budget=CASE,
         starts=1,
@@ -163,11 +163,6 @@ def default_implementations(op: Names) -> str:
     return "auto" if set(names) <= set(able) else f"{library},auto"
 
 
-def default_largest() -> Size | None:
-    """Return 2 MiB on a CPU, whose caches hold as much: larger messages would leave time for a few rounds only."""
-    return ON_CACHES if on_auto() == "cpu" else None
-
-
 def _measure(
     sweep: SweepRequest, against: Against, budget: float, out: Path | None, each: Callable[[int, CheckResult], object]
 ) -> CheckResult | None:
@@ -179,7 +174,7 @@ def _measure(
     for leader in _rounds(sweep, rounds):
         spent = time.monotonic() - begun
         if leader:
-            judge = judge or Judge.of(against, rounds.header, measured=True)
+            judge = judge or Judge.of(against, Run(Path("this check"), rounds.header, (), True), measured=True)
             result = judge.verdict(rounds, spent)
             each(rounds.count, result)
         time_left = rounds.count < FEWEST or spent * (1 + 1 / rounds.count) < budget
@@ -230,26 +225,29 @@ class Judge:
     expectation: Expectation | None = None  # of rounds; else the model of the system
     system: System | None = None
     nodes: int | None = None
+    remarks: tuple[str, ...] = ()
     facts: RunFacts = field(default_factory=lambda: RunFacts({}))
-    folder: Path | None = None  # of this machine's baseline
-    missing: bool = False  # whether the baseline takes another run
+    folder: Path | None = None  # of this machine's baseline, if that takes another run
     renew: bool = False
 
     @classmethod
-    def of(cls, against: Against, header: Header, measured: bool) -> "Judge":
-        """Return what a run with that header is compared with; only one that was `measured` now has a baseline."""
+    def of(cls, against: Against, run: Run, measured: bool) -> "Judge":
+        """Return what a run is compared with, by its header; only one that was `measured` now has a baseline."""
+        header = run.header
         test = SequentialTest(against.slower or usual_slower(header.topology.platform))
         if against.expectation:
-            return cls(test, against.expectation.name, against.expectation, nodes=against.nodes)
-        run = Run(Path("this check"), header, (), True)
+            name = against.expectation.name
+            return cls(test, name, against.expectation, nodes=against.nodes, remarks=tuple(doubts(run)))
         system, nodes, why = placed(run, against.on, against.nodes)
         facts = replace(RunFacts.of(run, why), unplaced=why if system else "")
         if system or not measured or against.on:
-            name = f"the model of {system.title}" if system else ""
-            return cls(test, name, system=system, nodes=nodes, facts=facts)
+            where = spread(system, sized(system, header.topology.ranks or system.ranks, nodes)) if system else ""
+            name = f"the model of {system.name}, {where}" if system else ""
+            remarks = tuple(doubts(run, system, where, against.nodes))
+            return cls(test, name, system=system, nodes=nodes, remarks=remarks, facts=facts)
         folder = baselines.folder_of(header)
         earlier = [] if against.renew else baselines.read_baseline(folder)
-        missing = against.renew or len(earlier) < baselines.MOST
+        takes_another = against.renew or len(earlier) < baselines.MOST
         # On a GPU no barrier is timed with the rows that would tell what they should take.
         costs = [CalibratedExpectation()] if header.topology.platform == "cpu" else []
         name = costs[0].name if costs else ""
@@ -257,7 +255,7 @@ class Judge:
             name = f"{len(earlier)} earlier good run{'s' if len(earlier) > 1 else ''} of this machine ({folder})"
         rows = [row for run in earlier for row in observed(run.results)]
         chain = FirstOf(name, (RunExpectation.of_rows(name, rows), *costs))
-        return cls(test, name, chain, folder=folder, missing=missing, renew=against.renew)
+        return cls(test, name, chain, folder=folder if takes_another else None, renew=against.renew)
 
     def verdict(self, rounds: Rounds, seconds: float) -> CheckResult:
         """Return the verdict of what has been measured so far."""
@@ -268,6 +266,7 @@ class Judge:
         return CheckResult(
             where=rounds.header.topology.name,
             compared=self.compared,
+            remarks=self.remarks,
             collectives=tuple(dict.fromkeys(row.case.collective.name for row in rounds.results)),
             curves=tuple(curves),
             shared=shared,
@@ -283,11 +282,9 @@ class Judge:
     def _curves(self, rows: Sequence[Observed]) -> list[CheckedCurve]:
         if self.expectation:
             return judge_rounds(rows, self.expectation, self.test)
-        curves: dict[object, list[Observed]] = {}
-        for (case, implementation), same in by_case(rows).items():
-            curves.setdefault((case.kind, implementation), []).append(joined(same))
+        every = [joined(same) for same in by_case(rows).values()]
         judged = []
-        for curve in curves.values():
+        for curve in by_key(every, lambda row: (row.case.kind, row.implementation)).values():
             part = sized(self.system, curve[0].case.ranks, self.nodes) if self.system else None
             judged.append(judge_by_model(diagnose_curve(curve, part, self.facts)))
         return judged
@@ -302,7 +299,7 @@ class Judge:
             return True
         if result.status is Status.FAIL:
             return result.rounds >= SURE
-        if self.missing and result.rounds < OF_A_BASELINE:
+        if self.folder and result.rounds < OF_A_BASELINE:
             return False
         return all(size.decision is not Decision.UNDECIDED for size in result.sizes)
 
@@ -311,7 +308,7 @@ class Judge:
         unknown = all(math.isnan(size.expected) for size in result.sizes)
         calm = result.sizes and not result.shared and DISTURBED * result.disturbed <= result.rows
         good = calm and not result.correctness.faults and (unknown or result.status is Status.OK)
-        if not self.folder or not self.missing or not good:
+        if not self.folder or not good:
             return result
         try:
             path = baselines.add_to_baseline(self.folder, rounds.header, rounds.results, self.renew)

@@ -169,6 +169,7 @@ def _lines(result: CheckResult) -> Iterator[str]:
     yield result.correctness.in_words("sizes")
     why = "; ".join(dict.fromkeys(curve.remark for curve in result.curves))
     yield f"compared with {result.compared or f'nothing: {why}'}"
+    yield from (f"note: {remark}" for remark in result.remarks)
     for curve in result.curves:
         yield ""
         yield from _curve(curve if result.compared else replace(curve, remark=""))

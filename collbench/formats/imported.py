@@ -74,6 +74,7 @@ class Machine:
     nodes: int | None = None
     racks: int = 0  # whose hosts NVLinks join; 0: not known
     listed: int = 0  # of its ranks, where a list leaves some out
+    uneven: tuple[int, ...] = ()  # ranks of each host, where they differ
     shared: Sharing | None = None
     sharing: tuple[Device, ...] = ()  # of each rank, if ranks share GPUs and all are listed
     versions: tuple[tuple[str, str], ...] = ()
@@ -307,7 +308,7 @@ def machine_of(
     """Return the machine of a list of devices; its nodes are unknown if the list lacks ranks, or hosts are trays."""
     communicator = [device for device in devices if device.group == devices[0].group]
     whole = len(communicator) >= ranks
-    hosts = list(dict.fromkeys(device.host for device in communicator))
+    hosts = Counter(device.host for device in communicator)
     trays = len(hosts) > 1 and any(re.search(TRAYS, device.name) for device in devices)
     nodes = len(hosts) if whole and not trays else 0
     gpus = {device.gpu or number: device for number, device in enumerate(devices)}
@@ -322,9 +323,10 @@ def machine_of(
         ranks=ranks,
         platform=platform,
         name=what + (f" on {nodes} nodes" if nodes > 1 else ""),
-        host=hosts[0] if hosts else "",
+        host=next(iter(hosts), ""),
         nodes=nodes or None,
         listed=0 if whole else len(communicator),
+        uneven=tuple(hosts.values()) if nodes and len(set(hosts.values())) > 1 else (),
         shared=shared,
         sharing=tuple(sorted(devices, key=lambda device: device.rank)) if shared and whole else (),
         versions=tuple(sorted((name, version) for name, version in versions.items() if version)),
@@ -388,6 +390,7 @@ class Imported:
                 places=tuple(list(gpus).index(device.gpu or device.rank) for device in machine.sharing),
                 nodes=machine.nodes or 0,
                 listed=machine.listed,
+                uneven=machine.uneven,
                 racks=machine.racks,
             ),
             sweep=SweepPart(

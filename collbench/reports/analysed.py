@@ -99,10 +99,13 @@ def _system_of(run: Run, name: str | None) -> tuple[System | None, str]:
             # Read like a user's file, so that it is no odder than those.  A calibration would name a file of the
             # machine that the run comes from.
             system = replace(msgspec.convert(topology.system, System), calibration="")
-            return files.parse(tomllib.loads(to_toml(system)), Path("the header")), ""
-        if len(topology.gpus) > _MOST_GPUS and not name:
+            system = files.parse(tomllib.loads(to_toml(system)), Path("the header"))
+        elif len(topology.gpus) > _MOST_GPUS and not name:
             return None, f"more than {_MOST_GPUS} GPUs in one header"
-        return machine(run, name), ""
+        else:
+            system = machine(run, name)
+        stated_nodes(system, run)  # UsageError where the ranks cannot lie so on it
+        return system, ""
     except CollbenchError as error:
         return None, safe_text(str(error))
     except Exception as error:

@@ -71,29 +71,26 @@ def _words(result: CheckResult, named: bool) -> str:
 
     Neither would leave room for the verdict in the few characters that some programs show.
     """
-    words = result.line.partition(f" {result.status.value} ")[2]
     names = ",".join(result.collectives)
-    if named or not words.startswith(f"{names} {result.where}: "):
-        return words
-    what = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
-    return f"{what}: {words.removeprefix(f'{names} {result.where}: ')}"
+    short = names if len(result.collectives) < 3 else f"{len(result.collectives)} collectives"
+    return f"{f'{names} {result.where}' if named else short}: {result.words}"
 
 
 def _performance(result: CheckResult) -> Iterable[str]:
     """Return Nagios' performance data; a range is what raises no alarm: `430:` is 430 or more, `50` is 50 or less."""
     found: dict[str, str] = {}
-    for curve in result.curves:
-        for size in curve.sizes:
-            name = f"{size.row.case.collective.name}_{format_size(size.row.case.nbytes)}_{size.row.implementation}"
-            label = re.sub(r"[^A-Za-z0-9_.-]", "", name)
-            figures, unit, colon = [_seconds(size), size.expected * curve.resolution], "us", ""
-            if size.row.busbw and size.row.case.nbytes >= BANDWIDTH:
-                label += "_GBps"
-                figures, unit, colon = [_busbw(size, seconds) / 1e15 for seconds in figures], "", ":"
-            # Exponents are not understood.
-            value, limit = (significant(1e6 * figure, 6) for figure in figures)
-            alarm = "" if math.isnan(figures[1]) else f";;{limit}{colon}"
-            found.setdefault(label, f"{label}={value}{unit}{alarm}")
+    pairs = [(size, curve.resolution) for curve in result.curves for size in curve.sizes]
+    for size, resolution in sorted(pairs, key=lambda pair: _seconds(pair[0])):  # of a label the slowest is shown
+        name = f"{size.row.case.collective.name}_{format_size(size.row.case.nbytes)}_{size.row.implementation}"
+        label = re.sub(r"[^A-Za-z0-9_.-]", "", name)
+        figures, unit, colon = [_seconds(size), size.expected * resolution], "us", ""
+        if size.row.busbw and size.row.case.nbytes >= BANDWIDTH:
+            label += "_GBps"
+            figures, unit, colon = [_busbw(size, seconds) / 1e15 for seconds in figures], "", ":"
+        # Exponents are not understood.
+        value, limit = (significant(1e6 * figure, 6) for figure in figures)
+        alarm = "" if math.isnan(figures[1]) else f";;{limit}{colon}"
+        found[label] = f"{label}={value}{unit}{alarm}"
     return found.values()
 
 
@@ -124,6 +121,7 @@ def document(result: CheckResult) -> dict[str, Any]:
         "line": result.line,
         "where": result.where,
         "compared_with": result.compared,
+        "remarks": list(result.remarks),
         "rounds": result.rounds,
         "seconds": _number(result.seconds),
         "disturbed": result.disturbed,
@@ -235,9 +233,9 @@ def metrics(result: CheckResult) -> str:
     TYPE, without which promtool accepts no metric, and of two files that differ in these node_exporter drops one.
     """
     sizes: dict[str, CheckedSize] = {}
-    for size in result.sizes:
-        if size.row.busbw:
-            sizes.setdefault(_labels(size, result), size)  # of two sizes in one bucket the first
+    for size in (size for size in result.sizes if size.row.busbw):
+        labels = _labels(size, result)  # that of a bucket's sizes, in place or not: the slowest is shown
+        sizes[labels] = min(sizes.get(labels, size), size, key=lambda each: _busbw(each, _seconds(each)))
     measured = {labels: _busbw(size, _seconds(size)) / 1e9 for labels, size in sizes.items()}
     known = {labels: size for labels, size in sizes.items() if not math.isnan(size.expected)}
     expected = {labels: _busbw(size, size.expected) / 1e9 for labels, size in known.items()}

@@ -66,6 +66,7 @@ class TopologyPart(Part):
     ranks: int = 0
     nodes: int = 0  # 0: not known, as where the list of a foreign log is trimmed to so many of its ranks
     listed: int = 0
+    uneven: tuple[int, ...] = ()  # ranks of each host of a foreign log, where they differ
     racks: int = 0  # as NVLinks join hosts, by a foreign log; 0: not known
     shared: bool = False  # whether ranks share a GPU
     unseen: str = ""  # why nothing is known of what joins the ranks' devices

@@ -301,6 +301,9 @@ def read(path: Path) -> Run:
 
     """
     place = path / NAME if path.is_dir() else path
+    if path.is_dir() and not place.exists() and (inside := sorted(path.glob(f"*/{NAME}"))):
+        names = ", ".join(str(each.parent) for each in inside[:_NAMED])
+        raise RunFileError(sanitize.message(f"{path} has {len(inside)} runs; name one of them: {names}"))
     lines = ((number, line) for number, line in sanitize.read_lines(place, RunFileError) if line.strip())
     header, number = parse_header(place, lines)
     results: list[Result] = []

@@ -10,6 +10,7 @@ import collbench
 from collbench.analysis.check import CheckResult, Status
 from collbench.analysis.machine import machine, placed, sized, stated_nodes
 from collbench.analysis.roofline import roofline
+from collbench.analysis.sequential import Decision
 from collbench.api.reading import Diagnosed
 from collbench.errors import UsageError
 from collbench.formats.nccl_tests_write import devices
@@ -242,6 +243,114 @@ def test_slices_of_a_gpu_are_held_against_no_system_either() -> None:
     result = checked(run, on="dgx-h100")
     assert result.status is Status.UNKNOWN
     assert "MIG slices" in result.curves[0].remark
+
+
+def spread_over(*ranks: int, gpu: str = "NVIDIA H100 80GB HBM3", speeds: dict[int, float] | None = None) -> Run:
+    """A log of hosts with so many ranks each."""
+    places = [(host, number) for host, count in enumerate(ranks) for number in range(count)]
+    listed = [
+        device(rank, f"node{host}", number, f"0000:{number + 5:02x}:00", gpu)
+        for rank, (host, number) in enumerate(places)
+    ]
+    return imported("".join([*listed, *rows(len(places), speeds or HALF_SPEED)]))
+
+
+@pytest.mark.parametrize("hosts", [(8, 4, 4), (4, 4, 8), (7, 1), (1, 7), (8, 3), (8, 1), (8, 8, 6, 2), (2, 1)])
+def test_hosts_of_unlike_numbers_of_ranks_are_held_against_no_system(hosts: tuple[int, ...]) -> None:
+    for run in (spread_over(*hosts), spread_over(*hosts, speeds=dict.fromkeys(HALF_SPEED, 5.0))):
+        for result in (checked(run, on="dgx-h100"), checked(run, on="dgx-h100", nodes=1), checked(run)):
+            assert (result.status, result.compared) == (Status.UNKNOWN, "")
+            assert f"{len(hosts)} hosts have {min(hosts)} to {max(hosts)} ranks each" in result.line
+        assert "--nodes" not in hint(run)
+        assert "--reference RUN" in hint(run)
+        assert {part for _, part in collbench.diagnose(run, "dgx-h100").curves} == {None}
+        assert analysed(SafeRun("log", run, (), run.results), "dgx-h100").system is None
+    rack = spread_over(4, 3, gpu="NVIDIA GB200")
+    assert checked(rack, on="gb200-nvl72").compared.endswith("1 rack of 7 GPUs"), "trays are no nodes"
+
+
+def test_ranks_that_a_system_has_no_room_for_are_held_against_none(tmp_path: Path) -> None:
+    """More ranks on a host than it has GPUs, on more nodes than there are cards to join, or uneven by their number."""
+    alone = tmp_path / "alone.toml"
+    alone.write_text(files.to_toml(replace(files.load("dgx-h100"), nics=None, tiers=())))
+    for run, on, nodes, told in (
+        (spread_over(16), "dgx-h100", 2, "16 ranks cannot be spread evenly over 1 nodes"),
+        (spread_over(16, gpu="NVIDIA A100-SXM4-80GB"), "dgx-a100", 2, "16 ranks cannot be spread evenly over 1 nodes"),
+        (
+            spread_over(8, 8, gpu="NVIDIA A100-SXM4-80GB"),
+            "hgx-a100-4",
+            4,
+            "16 ranks cannot be spread evenly over 2 nodes",
+        ),
+        (spread_over(2, 2), str(alone), 1, "no network cards"),
+    ):
+        result = checked(run, on=on)
+        assert (result.status, result.compared) == (Status.UNKNOWN, ""), told
+        assert told in result.line
+        assert result.rows == len(run.results)
+        assert checked(run, on=on, nodes=nodes).compared, "as the user says"
+        assert analysed(SafeRun("log", run, (), run.results), on).system is None
+    counted = {"platform": "gpu", "ranks": 11, "nodes": 2, "name": "11 x NVIDIA H100 on 2 nodes"}
+    odd = replace(spread_over(8, 3), header=Header.from_json({"topology": counted}))
+    assert "11 ranks cannot be spread evenly over 2" in checked(odd, on="dgx-h100").line
+    assert "--nodes" not in hint(odd)
+
+
+def test_a_log_without_a_list_of_ranks_says_where_they_are_taken_to_be() -> None:
+    for ranks, on, where in (
+        (16, "dgx-h100", "2 nodes of 8 GPUs"),
+        (8, "dgx-h100", "1 node of 8 GPUs"),
+        (16, "gb200-nvl72", "1 rack of 16 GPUs"),
+    ):
+        for speeds in (HALF_SPEED, dict.fromkeys(HALF_SPEED, 40.0)):
+            bare = imported("".join(["# nThread 1 nGpus 1\n", *rows(ranks, speeds)]), ranks)
+            result = checked(bare, on=on)
+            assert result.compared.endswith(where)
+            assert f"taken to be on {where}" in result.line
+            assert "lists no ranks" in result.remarks[0]
+    assert "lists no ranks" not in checked(bare, on="dgx-h100", nodes=2).line
+    for listed in (spread_over(8), spread_over(8, 8), imported(log("NVIDIA H100", 2, 8, kept=(0, 15)), 16)):
+        assert "lists no ranks" not in checked(listed, on="dgx-h100").line
+
+
+def test_the_part_of_a_system_that_a_run_is_held_against_is_named() -> None:
+    trays = imported(log("NVIDIA GB200", 2, 4, HALF_SPEED))
+    assert checked(trays, on="gb200-nvl72").compared == "the model of GB200 NVL72, 1 rack of 8 GPUs"
+    two_racks = checked(trays, on="gb200-nvl72", nodes=2)
+    assert two_racks.compared == "the model of GB200 NVL72, 2 racks of 4 GPUs"
+    assert "--nodes counts racks: taken to be on 2 racks of 4 GPUs" in two_racks.line
+    assert checked(spread_over(8, 8), on="dgx-h100").compared == "the model of DGX H100, 2 nodes of 8 GPUs"
+
+
+def test_gpus_that_a_system_does_not_have_are_told() -> None:
+    for gpu, on, told in (
+        ("NVIDIA H100 80GB HBM3", "dgx-a100", True),
+        ("NVIDIA A100-SXM4-80GB", "dgx-h100", True),
+        ("NVIDIA H100 80GB HBM3", "h100-nvl", True),
+        ("NVIDIA H100 80GB HBM3", "dgx-h100", False),
+        ("NVIDIA A100-SXM4-40GB", "dgx-a100", False),
+        ("NVIDIA H200", "hgx-h200", False),
+        ("NVIDIA B200", "dgx-b200", False),
+        ("NVIDIA GB200", "gb200-nvl72", False),
+    ):
+        line = checked(spread_over(4, gpu=gpu), on=on).line
+        assert (f"the run names {gpu}, and" in line) is told, (gpu, on)
+    measured = Header.from_json({"topology": {"platform": "gpu", "ranks": 4, "gpus": [{"name": "NVIDIA L40S"}] * 4}})
+    run = replace(spread_over(4), header=measured)
+    assert "NVIDIA L40S" in checked(run, on="dgx-h100").line
+
+
+def test_one_rank_moves_nothing_in_place() -> None:
+    line = "{0} {1} float sum 0 {2} {3} {3} 0 0.19 {4:.2f} {4:.2f} 0\n"
+    sizes = [(GIB >> power, (GIB >> power) / 267e3) for power in (4, 2, 0)]
+    made = [line.format(size, size // 4, f"{us:.2f}", "267.00", size / 190) for size, us in sizes]
+    text = "# Collective test starting: reduce_perf\n" + device(0, "a", 0, "0000:05:00", "NVIDIA GeForce RTX 2080 Ti")
+    result = checked(imported(text + COLUMNS + "".join(made), 1), on="pcie3-2080ti")
+    places = {curve.sizes[0].row.case.in_place: curve for curve in result.curves}
+    assert {size.decision for size in places[True].sizes} == {Decision.NOT_COMPARED}
+    assert "in place" in places[True].remark
+    assert all(size.off > 0 for size in places[False].sizes)
+    assert "2027125" not in result.line
 
 
 def test_a_list_in_json_is_whole_though_a_process_has_one_entry_for_several_ranks() -> None:

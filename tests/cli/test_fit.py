@@ -164,7 +164,9 @@ def test_nodes_that_cannot_be_are_refused(tmp_path: Path) -> None:
     as_dgx = (run, "--on", "dgx-h100", "--out", out)
     for nodes in (3, 1, 32):
         said = refusal(fit(*as_dgx, "--nodes", nodes))
-        assert said == f"16 ranks cannot be spread evenly over {nodes} nodes of 8 GPUs; choose from: 2, 4, 8, 16"
+        assert (
+            said == f"16 ranks cannot be spread evenly over {nodes} nodes of 8 GPUs; choose --nodes from: 2, 4, 8, 16"
+        )
     for nodes in (0, -1, "x"):
         done = fit(*as_dgx, "--nodes", nodes)
         assert done.exit_code == 2

@@ -146,6 +146,22 @@ def test_nagios_reads_one_line_whose_ranges_alarm_where_something_is_slow() -> N
                 assert ("_GBps=" in data) is limit.endswith(":") is (nbytes > 8), data
 
 
+def test_figures_of_a_label_are_those_of_its_slowest_curve() -> None:
+    """In place, types, roots, and sizes of a bucket share a label: whichever comes first, the slow one is shown."""
+    fine, half = size(), size(GIB, 8e-3, 2.0)
+    in_place = replace(half.row, case=replace(half.row.case, in_place=True))
+    for slow in (replace(half, row=in_place), size(GIB, 8e-3, 2.0, dtype="half"), size(GIB + MIB, 8e-3, 2.0)):
+        for pair in ((fine, slow), (slow, fine)):
+            curves = tuple(CheckedCurve((one,), Status.OK, resolution=1.1) for one in pair)
+            result = replace(verdict(fine), curves=curves)
+            data = verdicts.line(result, "nagios").partition(" | ")[2].split()
+            figures = [item.partition("=")[2].partition(";;") for item in data]
+            assert any(alarms(float(value), limit) for value, _, limit in figures)
+            lines = OUTPUTS["metrics"].text(result).splitlines()
+            (shown,) = (line for line in lines if line.startswith("collbench_bus_"))
+            assert float(shown.rpartition(" ")[2]) < fine.row.busbw / 1e9 / 1.5
+
+
 def test_node_problem_detector_reads_the_verdict_in_80_bytes() -> None:
     for result in EVERY:
         line = verdicts.line(result, "npd")

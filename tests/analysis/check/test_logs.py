@@ -1,5 +1,6 @@
 """Checks of logs that hold a table several times, or a single size: the worst speaks for the machine."""
 
+import html
 from itertools import permutations
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 import collbench
 from collbench.analysis.check import CheckResult, Status
 from collbench.analysis.sequential import Decision
-from tests.conftest import ROOT
+from collbench.reports import verdicts
+from tests.conftest import ROOT, Command
 
 REPORTS = ROOT / "tests" / "formats" / "reports"
 BOTH = (REPORTS / "F1-bad-then-good.log").read_text()
@@ -85,3 +87,33 @@ def test_one_size_that_is_26_times_slow_is_slow(tmp_path: Path) -> None:
     (result,) = judged(tmp_path, (REPORTS / "F3-one-size-26x-slow.log").read_text())
     assert result.status is Status.FAIL
     assert "as expected" not in result.line
+
+
+def cut(text: str) -> str:
+    """The log without its footer, and with half of its last row."""
+    rows = text[: text.index("# Out of bounds")].rstrip()
+    return rows[: rows.rindex("\n") + 20]
+
+
+@pytest.mark.filterwarnings("ignore::collbench.errors.Notice")
+def test_what_a_log_lacks_is_told_with_the_verdict(tmp_path: Path) -> None:
+    one_bad = FAST.replace("   float     sum", "   flaot     sum", 1)
+    for text, told in ((cut(FAST), "stops before its end"), (cut(FAST), "left out: 1 row"), (one_bad, "left out: ")):
+        for against in ("", SLOW):
+            (result,) = judged(tmp_path, text, against=against)
+            texts = [output.text(result) for output in verdicts.OUTPUTS if output.option != "metrics"]
+            for shown in (*texts, verdicts.line(result, "plain"), verdicts.line(result, "nagios")):
+                assert told in html.unescape(shown)
+            assert any(told in remark for remark in verdicts.document(result)["remarks"])
+    (result,) = judged(tmp_path, FAST)
+    assert result.remarks == ()
+
+
+def test_a_folder_of_several_runs_names_them(here: Command, tmp_path: Path) -> None:
+    (tmp_path / "two.log").write_text(FAST + FAST.replace("H100", "H200"))
+    collbench.import_(tmp_path / "two.log", out=tmp_path / "runs")
+    done = here("check", "--run", "runs", "--on", "dgx-h100")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    for run in (tmp_path / "runs").iterdir():
+        assert f"runs/{run.name}" in done.stderr
+        assert here("check", "--run", f"runs/{run.name}", "--on", "dgx-h100").returncode == 3
