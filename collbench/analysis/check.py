@@ -23,7 +23,7 @@ from collbench.analysis.sequential import (
     deviations,
     median_variance,
 )
-from collbench.analysis.verdict import FAR, MANY, Correctness, Health, listed
+from collbench.analysis.verdict import ALONE, FAR, MANY, Correctness, Health, listed
 from collbench.cases import Case
 from collbench.results import Observed, Reported, Result, by_key
 from collbench.runfile.rounds import joined, scatter_in_words
@@ -337,7 +337,8 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
         named = listed(far, len(sizes)) if far else "none"
         status, remark = Status.UNKNOWN, f"{above} of {len(sizes)} sizes are above their bands; by far: {named}"
     elif far:
-        status, remark = Status.WARN, diagnosis.headline
+        alone = any(size.beyond > ALONE for size in far)
+        status, remark = Status.FAIL if alone else Status.WARN, diagnosis.headline
     limit = diagnosis.limit or math.nan
     return CheckedCurve(tuple(sizes), status, remark, tuple(diagnosis.likely()), limit)
 

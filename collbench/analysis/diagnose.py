@@ -194,7 +194,8 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
         if health is not Health.SLOW and MANY * len(far) >= len(rows):
             health, remark = Health.SLOW, listed(far, len(rows))
         diagnosis = Diagnosis(name, rows, expected, health, remark, off=compared.off(compared.healthy), limit=limit)
-    if diagnosis.speed is Health.SLOW and facts.unplaced:  # on as few nodes as the ranks fill; on more it may be right
+    # It was held against as few nodes as the ranks fill; on more it may be right.
+    if facts.unplaced and (diagnosis.speed is Health.SLOW or diagnosis.exceptions):
         return replace(diagnosis, speed=Health.UNKNOWN, remark=facts.unplaced, limit=0.0)
     if diagnosis.speed is not Health.SLOW or few:
         return diagnosis

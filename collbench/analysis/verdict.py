@@ -17,6 +17,9 @@ Of published healthy machines that the model has not seen, 5 of 1837 sizes are, 
 """
 MANY = 4
 """A curve is slow if one in so many of its sizes is an exception: of 315 published healthy ones, at most 2 of 19."""
+ALONE = 4.0
+"""Times the upper end of its band beyond which a single size fails a check: of 6703 published healthy ones that the
+model has not seen, the farthest is at 1.8 times."""
 LISTED = 3  # exceptions or faults that are named; the others are counted
 
 
@@ -88,6 +91,7 @@ class Exceptional(NamedTuple):
 
     nbytes: int
     ratio: float  # measured over expected seconds
+    beyond: float  # measured seconds over the upper end of its band
 
     def __str__(self) -> str:
         return f"{format_size(self.nbytes)} {self.ratio:.1f}x slow"
@@ -96,7 +100,7 @@ class Exceptional(NamedTuple):
 def exceptions(rows: Sequence[Timed], expected: Sequence[Expected]) -> tuple[Exceptional, ...]:
     """Return the sizes of a curve whose times are far above their bands, the worst first."""
     found = [
-        Exceptional(row.case.nbytes, row.typical / other.typical)
+        Exceptional(row.case.nbytes, row.typical / other.typical, row.typical / other.band[1])
         for row, other in zip(rows, expected, strict=True)
         if row.typical > FAR * other.band[1]
     ]
