@@ -123,16 +123,20 @@ def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
         numbers.append(seen[device.host])
         seen[device.host] += 1
     places = [place if 0 <= place < len(known) else 0 for place in topology.places]
+    # Of an imported log the names of hosts are not kept, only how many ranks each has.
+    hosts = topology.uneven or (ranks // max(1, topology.nodes),) * topology.nodes
+    owners = [f"-{host}" for host, count in enumerate(hosts) for _ in range(count)] if len(hosts) > 1 else []
     listed = []
     for rank in range(ranks):
         at = places[rank] if rank < len(places) else rank % len(known)
+        owner = owners[rank] if len(owners) == ranks and not known[at].host else ""
         bus = re.fullmatch(r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]", known[at].bus_id)
         listed.append(
             {
                 "rank": rank,
                 "group": 0,
                 "pid": 0,
-                "hostname": clean(known[at].host or header.environment.host or "unknown", 64).replace(" ", "_"),
+                "hostname": clean(known[at].host or header.environment.host or "unknown", 64).replace(" ", "_") + owner,
                 "device": numbers[at],
                 "device_hex": bus[1] if bus else "0000:00:00",
                 "device_info": clean(known[at].name or name, 64),

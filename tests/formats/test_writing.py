@@ -56,6 +56,24 @@ def rows_of(text: str) -> list[str]:
     return [line for line in text.splitlines() if re.match(stamp + r"\d+(\s+\d+\s+[a-z]|\s+[\d.]+)", line)]
 
 
+def test_an_export_has_as_many_hosts_with_as_many_ranks_as_the_log_had() -> None:
+    log = (DATA / "nccl_tests_2_19.txt").read_text()
+    for hosts in (
+        ("n0", "n0", "n0", "n0"),
+        ("n0", "n0", "n1", "n1"),
+        ("n0", "n0", "n0", "n1"),
+        ("n0", "n1", "n2", "n3"),
+    ):
+        named = log
+        for host in hosts:
+            named = named.replace("node07", host, 1)
+        before = run_of(parsed(named))
+        text, _ = export(before, "nccl-tests")
+        after, facts = run_of(parsed(text)).header.topology, before.header.topology
+        assert (after.nodes, after.uneven) == (facts.nodes, facts.uneven)
+        assert facts.nodes == len(set(hosts))
+
+
 def test_rows_of_nccl_tests_keep_their_words_and_what_an_import_found_out_is_said() -> None:
     """Whatever the columns are; what was read is read again without hints, as means where they are means."""
     for name, golden in GOLDENS.items():
