@@ -1,18 +1,4 @@
-"""Every error that collbench raises on purpose, and what it warns of.
-
-CollbenchError             what a user can act on; the command line prints it as one line, without a traceback
-├── UsageError             the command asks for something that does not exist or cannot be (exit status 2)
-├── RunFileError           a run file that is not one, named with its line (exit status 2)
-├── PlatformError          the hardware or its software cannot do what was asked, before anything was measured
-│   ├── SourceError        the source of a kernel cannot be compiled, for whichever case
-│   └── RanksLost          no ranks can be had any more, in the middle of a run (exit status 1)
-├── StorageError           the run file can no longer be written (exit status 1)
-├── Unforeseen             an error that nobody raised on purpose, as sent to other processes (exit status 1)
-├── CaseFailed             one case hung or crashed; the run goes on
-│   ├── TimedOut           ranks did not go on in time: the next case may wait as long
-│   └── StartFailed        a library did not start in time, which depends on no case
-└── Unsupported            an implementation cannot do a case; becomes a `skipped` row with the reason
-"""
+"""Every error that collbench raises on purpose, and what it warns of."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,7 +8,7 @@ from collbench.host import sanitize
 
 
 class CollbenchError(Exception):
-    """What a user can act on: the message says what is wrong, the choices and the fix, in one line.
+    """What a user can act on: the message says what is wrong, the choices and the fix, in one line, with no traceback.
 
     Words of a file or of the command line may be in it, so it is sanitised here, once.
     """
@@ -47,7 +33,7 @@ class RunFileError(CollbenchError):
 
 
 class PlatformError(CollbenchError):
-    """The hardware or its software cannot do what was asked."""
+    """The hardware or its software cannot do what was asked, as a rule before anything was measured."""
 
 
 class SourceError(PlatformError):

@@ -1,7 +1,7 @@
 """Which results are right: a matrix of implementations by collectives, and what is wrong in detail."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from collbench.results import Outcome, Result, Skipped
 
@@ -13,24 +13,21 @@ _WORDS = {Outcome.WRONG: "WRONG", Outcome.FAILED: "FAILED", Outcome.OK: "ok"}
 _SHOWN = 3  # failures of a pair, of which there may be thousands
 
 
-@dataclass
 class Conformance:
-    """Outcomes of results, gathered as they come."""
+    """Outcomes of results."""
 
-    outcomes: dict[Pair, set[Outcome]] = field(default_factory=dict)
-    reasons: dict[Pair, str] = field(default_factory=dict)  # the first for which a case was skipped
-    bad: dict[Pair, list[Result]] = field(default_factory=dict)
-    counts: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
-
-    def add(self, result: Result) -> None:
-        """Add a result."""
-        pair = result.implementation, result.case.collective.name
-        self.counts[result.outcome] += 1
-        self.outcomes.setdefault(pair, set()).add(result.outcome)
-        if isinstance(result, Skipped):
-            self.reasons.setdefault(pair, result.reason)
-        elif result.outcome.bad:
-            self.bad.setdefault(pair, []).append(result)
+    def __init__(self, results: Sequence[Result]) -> None:
+        self.outcomes: dict[Pair, set[Outcome]] = {}
+        self.reasons: dict[Pair, str] = {}  # the first for which a case was skipped
+        self.bad: dict[Pair, list[Result]] = {}
+        self.counts = Counter(result.outcome for result in results)
+        for result in results:
+            pair = result.implementation, result.case.collective.name
+            self.outcomes.setdefault(pair, set()).add(result.outcome)
+            if isinstance(result, Skipped):
+                self.reasons.setdefault(pair, result.reason)
+            elif result.outcome.bad:
+                self.bad.setdefault(pair, []).append(result)
 
     def cell(self, pair: Pair) -> str:
         """Return `ok` or the worst outcome; `-` where nothing was checked."""

@@ -1,6 +1,5 @@
 """What `collbench runs --fleet` prints of a folder of nodes, and the files that it writes."""
 
-import csv
 import io
 import re
 from collections import Counter
@@ -12,10 +11,9 @@ from typing import Any
 import click
 
 from collbench.analysis.fleet import FEWEST, SLOWER, Group, Outlier, changes, groups
-from collbench.cli.options import STANDARD, write_json
+from collbench.cli.options import STANDARD, write_csv, write_json
 from collbench.cli.tables import Table, room, wrapped
 from collbench.errors import StorageError, writing
-from collbench.host.sanitize import cell
 from collbench.plots import fleet as picture
 from collbench.plots import ratios
 from collbench.reports.verdicts import replace_whole
@@ -84,9 +82,7 @@ def _fields(found: Iterable[Group]) -> list[dict[str, Any]]:
 
 def _csv(rows: Sequence[dict[str, Any]]) -> bytes:
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)  # no cell becomes a formula
+    write_csv(text, rows[0], rows)
     return text.getvalue().encode()
 
 

@@ -20,7 +20,6 @@ from collbench.api.requests import (
 )
 from collbench.cases import BUCKET_UNIT, Job, Step, Sweep
 from collbench.cli.options import sweep_request
-from collbench.cli.running import modelled_session
 from collbench.errors import PlatformError, UsageError
 from collbench.host.launcher import launched
 from collbench.measure import strategies
@@ -67,7 +66,7 @@ def scale_session(options: Options) -> Session:
         scaling = Scaling(sweep, counts, modes)
         run = PredictedSteps(system, scaling.sweep, options["noise"] / 100, chain.from_iterable(scaling.cases()))
         folder = options["out"] or default_folder(sweep, f"scale-{folder_name(system, counts[-1])}")
-        return modelled_session(run, scaling.sweep, folder)
+        return Session(run, scaling.sweep, None, folder, modelled=True)
     counts = parse_ranks(given or "1,2")
     platform, sweep = _measured_sweep(options, "4M", counts[-1])
     product = Step(1, options["matrix"] or find_platform(platform).matrix)
@@ -91,7 +90,7 @@ def overlap_session(options: Options) -> Session:
         sweep = replace(sweep, steps=overlap_steps(step, system.platform, sizes))
         run = PredictedSteps(system, sweep, options["noise"] / 100)
         folder = options["out"] or default_folder(sweep, f"overlap-{folder_name(system, sweep.ranks)}")
-        return modelled_session(run, sweep, folder)
+        return Session(run, sweep, None, folder, modelled=True)
     platform, sweep = _measured_sweep(options, "8M", ranks)
     ranks = _two_or_more(sweep.ranks)
     sizes = parse_buckets(options["buckets"], sweep.sizes[0])

@@ -29,11 +29,12 @@ from collbench.api.notices import is_leader
 from collbench.api.requests import SweepRequest, predicted_sweep
 from collbench.cases import Sweep
 from collbench.cli.options import print_answer, sweep_request
-from collbench.cli.running import modelled_session, say_where
+from collbench.cli.running import say_where
 from collbench.cli.tables import grid, room
 from collbench.datatypes import NONE
 from collbench.errors import UsageError, unknown
 from collbench.host.launcher import launched
+from collbench.measure.session import Session
 from collbench.results import Prediction, Timed, timed
 from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
@@ -67,7 +68,7 @@ def side_by_side(
             continue
         part, sweep = _sweep(launched_in_graph(what) if graph else what, request, ranks, measured)
         folder = options["out"] / name.replace("/", "-") if options["out"] else None
-        with modelled_session(Modelled(part, sweep, what_ifs), sweep, folder) as session:
+        with Session(Modelled(part, sweep, what_ifs), sweep, launched(), folder, modelled=True) as session:
             results = list(session.run())
         if session.leader and folder and form == "table":
             say_where(session, ("png",) if options["plot"] else ())

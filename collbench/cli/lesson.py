@@ -25,32 +25,16 @@ from collbench.lesson.content import Break
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.measure.session import Session
 from collbench.platforms import on_auto
-from collbench.results import Result
 from collbench.runfile.store import NAME, Run, read
 
 FOLDER = Path("results", "runs", "lesson")
 BREAKS = "breaks.json"  # in the folder: what breaking kernels showed
 MOST_RANKS = 4  # on a CPU: of more, a drawing is crowded
-
-
 PARTS = {
     "sweep": "sweep --impl library,ladder -b 8 -e 8M -f 4",
     "explain": "explain --impl ladder -b 2K -e 512K -f 256",
 }
 """The runs that a lesson is made of, by the names of their folders: what stands behind `collbench` to make them."""
-
-
-class _Counted(LiveTable):
-    """Progress without rows: which part it is, and how many of its results are there."""
-
-    def __init__(self, title: str, total: int) -> None:
-        super().__init__(total)
-        self._part = title
-
-    def add(self, result: Result) -> None:
-        """Count a result."""
-        self.show(self._part, "", [])
-
 
 _OPTIONS = [
     click.Argument(["runs"], nargs=-1, type=PATH, metavar="[RUN]..."),
@@ -83,7 +67,7 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
             session = _opened(part, folder / part, on, ranks)
             there = "" if session else "  (there already)"
             click.echo(f"{number}/{len(PARTS)}  collbench {words}{there}", err=True)
-            status = _measure(words, session) if session else 0
+            status = _measure(session) if session else 0
             if status:
                 click.echo("to go on from there, give the same command again", err=True)
                 return status
@@ -94,11 +78,11 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
     return 0
 
 
-def _measure(words: str, session: Session) -> int:
+def _measure(session: Session) -> int:
     """Measure what a part lacks, without its table; the exit status of an interruption, else 0."""
     planned = len(list(session.sweep.cases())) * len(session.sweep.implementations)
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):  # noqa: PTH123
-        status = run_session(session, _Counted(words, planned))
+        status = run_session(session, LiveTable(planned))
     if advice := disturbed_in_words(session.results):
         click.echo(advice, err=True)
     return status

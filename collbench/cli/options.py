@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import click
 
@@ -125,6 +125,13 @@ def write_text(path: Path, option: str, text: str) -> None:
         path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
 
 
+def write_csv(target: TextIO, columns: Iterable[str], records: Iterable[Mapping[str, Any]]) -> None:
+    """Write records as CSV below the names of their columns; no spreadsheet takes a cell for a formula."""
+    writer = csv.DictWriter(target, list(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: cell(value) for name, value in record.items()} for record in records)
+
+
 def print_answer(
     form: str,
     as_json: Path | None,
@@ -139,11 +146,7 @@ def print_answer(
     elif form == "table":
         table()
     else:
-        writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
-        writer.writeheader()
-        for record in records:
-            # No spreadsheet may take a cell for a formula.
-            writer.writerow({name: cell(value) for name, value in record.items()})
+        write_csv(sys.stdout, columns, records)
     if as_json != STANDARD:
         write_json(as_json, document, allow_nan=False)
 

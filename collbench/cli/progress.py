@@ -86,8 +86,8 @@ class LiveTable:
         """Print what stands above all rows, once the ranks are there; nothing, where every part has its heading."""
 
     def add(self, result: Any) -> None:
-        """Print a result, or a pair of them, as it arrives."""
-        raise NotImplementedError
+        """Print a result, or a pair of them, as it arrives; here, where there are no rows, only count it."""
+        self.show(result.case.title, "", [])
 
     def show(self, title: str, heading: str, rows: Sequence[tuple[Result, str]]) -> None:
         """Print the rows of one case, each with its result, below title and heading where the title is a new one.

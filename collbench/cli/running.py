@@ -11,24 +11,17 @@ from typing import Any, TextIO
 import click
 
 from collbench.api.notices import started
-from collbench.cases import Sweep
 from collbench.cli._process import obeys
 from collbench.cli.options import STANDARD, try_output, write_text
 from collbench.cli.progress import LiveTable, waiting
 from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.host import signals
-from collbench.host.launcher import launched
 from collbench.measure.disturbance import disturbed_in_words
-from collbench.measure.session import PairedSession, Ranks, Session, exit_status
+from collbench.measure.session import PairedSession, Session, exit_status
 from collbench.results import Measurement
 from collbench.runfile.store import read
 
 FIRST = "waiting for the first row: kernels are compiled once, then checked"
-
-
-def modelled_session(ranks: Ranks, sweep: Sweep, folder: Path | None) -> Session:
-    """Return the session of a sweep of which nothing is measured; without a folder nothing is stored."""
-    return Session(ranks, sweep, launched(), folder, modelled=True)
 
 
 def run_session(

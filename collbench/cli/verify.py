@@ -24,7 +24,7 @@ from collbench.cli.running import run_session
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.host.launcher import launched
 from collbench.measure.session import Session
-from collbench.results import Outcome, Result, family
+from collbench.results import Outcome, family
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
 
@@ -52,9 +52,10 @@ def command(context: click.Context, /, full: bool, quiet: bool, **options: Any) 
     sampling = replace(sweep.sampling, check_only=True)
     sweep = replace(sweep, sizes=SIZES, sampling=sampling, both_places=True)
     session = Session(platform, sweep, launched(), None)
-    checked = Conformance()
-    table = _Progress(checked, 0 if quiet else len(list(sweep.cases())) * len(sweep.implementations))
-    if interrupted := run_session(session, table, quiet=quiet):
+    total = 0 if quiet else len(list(sweep.cases())) * len(sweep.implementations)
+    interrupted = run_session(session, LiveTable(total), quiet=quiet)
+    checked = Conformance(session.results)
+    if interrupted:
         _print_failures(checked)
         return interrupted
     if session.leader:
@@ -62,19 +63,6 @@ def command(context: click.Context, /, full: bool, quiet: bool, **options: Any) 
         _print_counts(checked, sweep)
         _print_failures(checked)
     return int(any(result.outcome.bad for result in session.results))
-
-
-class _Progress(LiveTable):
-    """A line that shows how far it is; all results are gathered."""
-
-    def __init__(self, checked: Conformance, total: int) -> None:
-        super().__init__(total)
-        self._checked = checked
-
-    def add(self, result: Result) -> None:
-        """Gather a result."""
-        self._checked.add(result)
-        self.show(result.case.title, "", [])
 
 
 def _print_counts(checked: Conformance, sweep: Sweep) -> None:

@@ -186,17 +186,13 @@ def _begin_and_finish(parts: Parts) -> RunStep:
     pending = [operation.pending for operation in parts.operations if operation.pending]
     if len(pending) < len(parts.operations):
         raise Unsupported("it has no non-blocking form; choose mpi, or another schedule")
-    products = parts.products
+    compute, products = _computer(parts), parts.products
     ((rank, shares),) = parts.shares
 
     def step(recorder: Recorder | None) -> Moments:
         sent = []
         for bucket, operation in enumerate(pending):
-            start = products.moment(rank)
-            products.enqueue(rank, shares[bucket])
-            sent.append(products.moment(rank))
-            if recorder is not None:
-                recorder.append((rank, COMPUTED, bucket, start, sent[-1]))
+            sent.append(compute(rank, bucket, shares[bucket], recorder))
             operation.begin()
         for bucket, operation in enumerate(pending):
             operation.finish()
@@ -223,7 +219,7 @@ def _computing_thread() -> "queue.SimpleQueue[Callable[[], None]]":
 
 def _thread(parts: Parts) -> RunStep:
     """Compute in a second thread, and communicate in the first, which started MPI: MPI need not know of any other."""
-    tasks, products = _computing_thread(), parts.products
+    tasks, products, send = _computing_thread(), parts.products, _sender(parts)
     ((rank, shares),) = parts.shares
     ready: queue.SimpleQueue[tuple[float, float] | Exception] = queue.SimpleQueue()
 
@@ -239,16 +235,14 @@ def _thread(parts: Parts) -> RunStep:
     def step(recorder: Recorder | None) -> Moments:
         tasks.put(compute)
         computed = 0.0
-        for bucket, operation in enumerate(parts.operations):
+        for bucket, _ in enumerate(parts.operations):
             answer = ready.get()
             if isinstance(answer, Exception):
                 raise answer
             begun, computed = answer
-            sent = parts.platform.clock.moment(rank)
-            operation.launch(1)
             if recorder is not None:
                 recorder.append((rank, COMPUTED, bucket, begun, computed))
-                recorder.append((rank, COMMUNICATED, bucket, sent, parts.platform.clock.moment(rank)))
+            send(bucket, recorder)
         return [computed], [parts.platform.clock.moment(rank)]
 
     return step

@@ -185,17 +185,14 @@ def search(system: System, release: Release) -> Graphs:
 
 def _ring_graph(node: Node, speeds: Sequence[float], known: str, most: int) -> Graph:
     """Return as many rings, as fast as fit; wide rings are split in two."""
-
-    def fit(speed: float) -> int:
-        return min(most, node.cards(speed), node.chains(speed)) if node.nics else min(most, node.rings(speed))
-
     best = Graph(0)
     for speed in speeds:
         if speed > node.widest:
             continue
         if best.channels and speed / best.inter <= STOP:
             break
-        channels = fit(speed)
+        fit = min(node.cards(speed), node.chains(speed)) if node.nics else node.rings(speed)
+        channels = min(most, fit)
         if channels >= node.fewest and channels * speed > best.channels * best.inter:
             best = Graph(channels, speed, speed)
         if best.channels == most or best.channels * best.inter >= node.port:

@@ -18,19 +18,19 @@ from collbench.topology.system import System, is_named, product_of
 
 @dataclass(frozen=True)
 class Constants:
-    """Shares of a data sheet's rates that computing reaches."""
+    """Shares of a data sheet's rates that computing reaches; all of them, unless fits say less."""
 
-    products: float  # that matrix products reach
-    fused: float  # of that: what fused attention reaches of long samples
-    half: float  # tokens of a sample at which it reaches half of that
-    fp8: float  # of that: what products on 8 bits reach, each of their own peak
-    narrow: float  # width of an expert whose products reach half of that
-    few: float  # tokens of an expert with which they reach half of that
-    older: float  # of that: what software up to 2022 reaches
-    unfused: float  # the same of attention's batched products; the scores' way through memory is apart
-    memory: float  # of the memory's rate: what all else reaches
     spread: float  # of computing's time, up and down: what nine of ten published steps lie within
     spread_experts: float  # the same where there are experts
+    products: float = 1.0  # that matrix products reach
+    fused: float = 1.0  # of that: what fused attention reaches of long samples
+    half: float = 0.0  # tokens of a sample at which it reaches half of that
+    fp8: float = 1.0  # of that: what products on 8 bits reach, each of their own peak
+    narrow: float = 0.0  # width of an expert whose products reach half of that
+    few: float = 0.0  # tokens of an expert with which they reach half of that
+    older: float = 1.0  # of that: what software up to 2022 reaches
+    unfused: float = 1.0  # the same of attention's batched products; the scores' way through memory is apart
+    memory: float = 1.0  # of the memory's rate: what all else reaches
     generation: int = 0  # the compute capability that they were fitted to
 
 

@@ -12,7 +12,7 @@ from collbench.cases import Case
 from collbench.plots.panels import share_a_device
 from collbench.plots.style import Look, looks
 from collbench.reports.sanitize import SafeRun
-from collbench.reports.sections import Anchors, distinct
+from collbench.reports.sections import Anchors
 from collbench.reports.summary import statuses
 from collbench.reports.table import check
 from collbench.results import Timed, by_key, timed
@@ -68,7 +68,7 @@ def chart_of(runs: Sequence[SafeRun], anchors: Anchors) -> dict[str, Any]:
     found = [result.label for run in runs for result in timed(run.run.results) if is_library(result.implementation)]
     return {
         "runs": [{"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run))} for run in runs],
-        "libraries": distinct([*found, *libraries()]),
+        "libraries": list(dict.fromkeys([*found, *libraries()])),
         "figures": [*figures.values()],
         "left_out": left_out,
     }
@@ -101,7 +101,7 @@ def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str
         dash = dashes[earlier % len(dashes)]
     seen = [row for row in rows if not row.predicted]
     checks = [check(row) for row in rows]
-    texts = distinct(checks)
+    texts = list(dict.fromkeys(checks))
     return {
         "name": first.label,
         "predicted": predicted,

@@ -7,7 +7,7 @@ import base64
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
 from collbench.analysis import plans as analysis
@@ -99,24 +99,17 @@ class Part(NamedTuple):
     notes: Sequence[str] = ()
 
 
-Value = TypeVar("Value")
-
-
 def by_run(analysed: Sequence[AnalysedRun], part_of: Callable[[AnalysedRun], Part]) -> list[tuple[str, Part]]:
     """Return a part of the page for each run of which it has anything to say, with its label if there are several."""
     parts = [(run.label if len(analysed) > 1 else "", part_of(run)) for run in analysed]
     return [(label, part) for label, part in parts if any(part)]
 
 
-def distinct(values: Iterable[Value]) -> list[Value]:
-    """Return the values without repetitions, in their order."""
-    return list(dict.fromkeys(values))
-
-
-def listed(names: Sequence[str], between: str = ", ") -> str:
-    """Return the first three names, and how many more there are."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return between.join(names[:3]) + more
+def listed(names: Iterable[str], between: str = ", ") -> str:
+    """Return the first three different names, and how many more there are."""
+    different = list(dict.fromkeys(names))
+    more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+    return between.join(different[:3]) + more
 
 
 # ---- pictures that `collbench plot` draws
@@ -234,7 +227,7 @@ def which(runs: Sequence[SafeRun]) -> Part | None:
     sentences = []
     for table in found:
         sentences += [f"{table.title}: {line}" if len(found) > 1 else line for line in table.verdict()]
-    sentences += distinct(table.unlike for table in found if table.unlike)
+    sentences += dict.fromkeys(table.unlike for table in found if table.unlike)
     sentences += [f"left out: {safe_text(reason)}" for reason in left_out(every, found)]
     who = []
     for one in every:

@@ -32,8 +32,6 @@ def steps(analysed: AnalysedRun, room: int, anchors: Anchors) -> Part:
 def _scaling(results: Sequence[Result]) -> Part:
     tables, words = [], []
     for curve in scaling.curves(results):
-        if len(curve.points) < 2:
-            continue
         rows = []
         for point in curve.points[:_MOST]:
             speedup, efficiency = curve.speedup(point).text("x"), point.efficiency.times(100).text("%")

@@ -11,7 +11,7 @@ from collbench.analysis.crossover import contests, format_span, handicaps, rival
 from collbench.analysis.verdict import Health
 from collbench.reports.analysed import AnalysedRun
 from collbench.reports.sanitize import SafeRun, safe_text
-from collbench.reports.sections import Part, by_run, distinct, explained, listed
+from collbench.reports.sections import Part, by_run, explained, listed
 from collbench.results import PARTS, Outcome, PlannedStep, Timed, by_key
 from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
@@ -38,8 +38,8 @@ def title_of(runs: Sequence[SafeRun]) -> str:
     """Return the title of the page: collectives and machines."""
     every = [result for run in runs for result in run.every]  # the collective of a plan stands for its gradients only
     subjects = ["training plan" if isinstance(row, PlannedStep) else row.case.collective.name for row in every]
-    machines = distinct(run.machine for run in runs)
-    return f"{listed(distinct(subjects)) or 'collectives'}: {listed(machines, '; ')}"
+    machines = [run.machine for run in runs]
+    return f"{listed(subjects) or 'collectives'}: {listed(machines, '; ')}"
 
 
 def about(run: SafeRun) -> About:
@@ -115,7 +115,7 @@ def _right(run: AnalysedRun) -> Iterator[str]:
         curves = [curve for curve in run.verdicts if curve.verdict is health]
         because = next((f"; {curve.because[0]}" for curve in curves if curve.because), "")
         if curves:
-            names = listed(distinct(curve.implementation for curve in curves))
+            names = listed(curve.implementation for curve in curves)
             yield f"{health.value} for {safe_text(run.system.title)}: {names}{because}"
 
 
@@ -158,7 +158,7 @@ def _alone(rows: Sequence[Timed]) -> str:
 def _against_library(rows: Sequence[Timed]) -> Iterator[str]:
     """Yield the largest gain over each library, or that there is none."""
     every = contests(rows, libraries())
-    for library in distinct(contest.library for contest in every):
+    for library in dict.fromkeys(contest.library for contest in every):
         against = [contest for contest in every if contest.library == library]
         known = [(point, contest.challenger) for contest in against for point in contest.points if point.sign]
         point, challenger = max(known, key=lambda pair: pair[0].ratio, default=(None, ""))

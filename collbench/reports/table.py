@@ -11,7 +11,6 @@ from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
 from collbench.plots.panels import share_a_device
 from collbench.reports.sanitize import SafeRun, safe_text
-from collbench.reports.sections import distinct
 from collbench.results import PARTS, Explanation, Observed, PlannedStep, Result, StepRow, Timed, Trained, by_key, timed
 from collbench.units import format_rate, format_seconds, format_size
 
@@ -58,7 +57,7 @@ class AllRows(NamedTuple):
 
 def all_rows(runs: Sequence[SafeRun], room: int) -> AllRows:
     """Return every row of the runs until the room, in bytes, is used up."""
-    operations = distinct(result.case.title for run in runs for result in run.every)
+    operations = list(dict.fromkeys(result.case.title for run in runs for result in run.every))
     rows: list[TableRow] = []
     for run in runs:
         for row in _rows(run, len(runs) > 1, len(operations) > 1):

@@ -1,10 +1,4 @@
-"""Results: what a case yields, as ten kinds that answer the same questions.
-
-base.py         what every result answers: its case, its outcome, its times, its check
-facts.py        outcomes, notes, scheduling, and the failures that a check can find
-collectives.py  results of collectives: measured, reported, predicted, explained, skipped, failed
-steps.py        results of steps: measured, predicted, training runs, plans
-"""
+"""Results: what a case yields, as ten kinds that answer the same questions."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar

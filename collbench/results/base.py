@@ -63,7 +63,7 @@ class CaseResult(Answers):
     @property
     def right(self) -> bool:
         """Whether there is a time that was measured, here or by another tool, and no result known to be wrong."""
-        return False
+        return bool(self.times) and not self.mismatch
 
     @property
     def times(self) -> tuple[float, ...]:

@@ -35,11 +35,6 @@ class Measurement(Observed):
     spread: Spread | None = None  # of the medians of several starts of the ranks, each of which is a round
 
     @property
-    def right(self) -> bool:
-        """Whether it was timed, and passed its check."""
-        return bool(self.seconds) and not self.mismatch
-
-    @property
     def times(self) -> tuple[float, ...]:
         """The samples."""
         return self.seconds

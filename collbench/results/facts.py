@@ -131,10 +131,10 @@ class Scheduling:
         return f"disturbed: ranks were off their cores in {self.off_core:.0%} of the samples" if self.disturbed else ""
 
     @classmethod
-    def of_ranks(cls, spoiled: Sequence[Sequence[bool]], repeated: int = 0) -> Self:
+    def of_ranks(cls, spoiled: Sequence[Sequence[bool]]) -> Self:
         """Return the scheduling of samples of which each rank says whether it was off its core."""
         samples = [any(ranks) for ranks in zip(*spoiled, strict=True)]
-        return cls(sum(samples) / max(1, len(samples)), repeated)
+        return cls(sum(samples) / max(1, len(samples)))
 
     @classmethod
     def joined(cls, rounds: Iterable[tuple[Self | None, int]]) -> Self | None:

@@ -95,11 +95,6 @@ class StepTimes(Observed):
     clock: Duration = 0.0  # seconds by which moments of different ranks may be off against each other
 
     @property
-    def right(self) -> bool:
-        """Whether it was timed, and passed its check."""
-        return bool(self.series) and not self.mismatch
-
-    @property
     def times(self) -> tuple[float, ...]:
         """Seconds of a step in every series."""
         return tuple(series.seconds for series in self.series)

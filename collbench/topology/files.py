@@ -4,6 +4,7 @@ The tables below say which keys a file may hold, with types, limits and units; r
 direction.  What a file leaves out follows from its GPUs.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
@@ -382,13 +383,7 @@ def _keys(table: str, owner: System | Nics) -> dict[str, Any]:
     return keys
 
 
-def _written(value: Value | None) -> str:
-    """Return a value in TOML's notation."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in escaped) + '"'
-    if isinstance(value, Sequence):
-        return f"[{', '.join(map(_written, value))}]"
-    return repr(value)
+def _written(value: Value) -> str:
+    """Return a value in TOML's notation, which is that of JSON but for some signs that are not printed."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)

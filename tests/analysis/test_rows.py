@@ -58,29 +58,22 @@ def test_the_share_is_of_what_was_measured_beside_the_row_and_in_words() -> None
         assert read.floor is None, odd
 
 
-def gathered(*results: object) -> Conformance:
-    conformance = Conformance()
-    for result in results:
-        conformance.add(result)  # type: ignore[arg-type]
-    return conformance
-
-
 def test_the_worst_outcome_is_what_a_cell_says_and_what_is_not_there_is_a_dash() -> None:
     right, wrong = measurement(), replace(measurement(), mismatch=Mismatch(0, 0, 0, "1", "2", 1))
     skipped, pair = Skipped(case(), "mpi", "cpu", "no way"), ("mpi", "allreduce")
-    assert gathered(right, wrong, right, skipped).cell(pair) == "WRONG"
-    assert gathered(right, Failed(case(), "mpi", "cpu", "died")).cell(pair) == "FAILED"
-    assert gathered(right, skipped).cell(pair) == "ok"
-    assert gathered(skipped).cell(pair) == "-"
-    assert gathered(skipped).reasons == {pair: "no way"}
-    assert gathered(right).cell(("mpi", "barrier")) == "-"
-    ((shown, more),) = gathered(*[wrong] * 5, right).failures()
+    assert Conformance([right, wrong, right, skipped]).cell(pair) == "WRONG"
+    assert Conformance([right, Failed(case(), "mpi", "cpu", "died")]).cell(pair) == "FAILED"
+    assert Conformance([right, skipped]).cell(pair) == "ok"
+    assert Conformance([skipped]).cell(pair) == "-"
+    assert Conformance([skipped]).reasons == {pair: "no way"}
+    assert Conformance([right]).cell(("mpi", "barrier")) == "-"
+    ((shown, more),) = Conformance([*[wrong] * 5, right]).failures()
     assert (shown, more) == ([wrong] * 3, 2)
 
 
 def test_the_matrix_fits_the_width_in_blocks_without_rows_that_have_nothing() -> None:
     everything = [measurement("mpi", collective=name) for name in COLLECTIVES]
-    lines = list(matrix(gathered(*everything, measurement("ring"))))
+    lines = list(matrix(Conformance([*everything, measurement("ring")])))
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith("ring") for line in lines) == 1
     assert "\n".join(lines).split().count("ok") == len(COLLECTIVES) + 1
