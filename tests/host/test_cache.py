@@ -71,13 +71,6 @@ def test_a_place_where_no_folder_can_be_is_refused_in_one_line(tmp_path: Path, m
             cache.private_folder("kernels", PlatformError)
 
 
-def test_a_link_under_the_name_of_an_unfinished_file_is_not_written_through(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("all")
-    (cache.private_folder("kernels", PlatformError) / f"{STEM}.new").symlink_to(tmp_path / "precious")
-    assert not left().is_symlink()
-    assert (tmp_path / "precious").read_text() == "all"
-
-
 def _link(path: Path) -> None:
     path.rename(path.with_name("elsewhere"))
     path.symlink_to(path.with_name("elsewhere"))
