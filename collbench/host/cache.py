@@ -5,6 +5,7 @@ another user's, and never a link.  A folder is opened once, looked at, and used 
 in its place afterwards.
 """
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -92,14 +93,24 @@ def find(folder: Path, stem: str, suffix: str) -> Path | None:
 def keep(product: Path, folder: Path, stem: str, suffix: str) -> Path:
     """Copy a finished file into a private folder, under a name that holds a hash of its content and of the stem.
 
-    It has that name once it is whole: whoever writes it holds the lock of its stem.
+    It has no name before it is whole, so that a process killed meanwhile leaves nothing; file systems that know no
+    files without a name get it under another one first.
     """
     content = product.read_bytes()
-    half = folder / f"{stem}.new"
-    half.unlink(missing_ok=True)  # a killed process's, or a link from when others could write there
-    half.write_bytes(content)
-    half.chmod(0o600)
-    return half.replace(folder / _hashed_name(stem, content, suffix))
+    place = folder / _hashed_name(stem, content, suffix)
+    try:
+        handle = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except OSError:
+        half = folder / f"{stem}.new"
+        half.write_bytes(content)
+        half.chmod(0o600)
+        return half.replace(place)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        with contextlib.suppress(FileExistsError):
+            os.link(f"/proc/self/fd/{handle}", place, src_dir_fd=handle, follow_symlinks=True)
+    return place
 
 
 def open_lock(path: Path) -> int:
