@@ -333,12 +333,13 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
             decision = _by_band(row.typical, expected.band, diagnosis)
             sizes.append(CheckedSize(row, expected.seconds, decision, 1, row.typical / expected.seconds))
     above, far = sum(size.decision in (Decision.UNDECIDED, Decision.SLOW) for size in sizes), diagnosis.exceptions
-    if status in (Status.OK, Status.WARN) and 2 * above > len(sizes):
+    if any(size.beyond > ALONE for size in far):
+        status, remark = Status.FAIL, diagnosis.headline
+    elif status in (Status.OK, Status.WARN) and 2 * above > len(sizes):
         named = listed(far, len(sizes)) if far else "none"
         status, remark = Status.UNKNOWN, f"{above} of {len(sizes)} sizes are above their bands; by far: {named}"
     elif far:
-        alone = any(size.beyond > ALONE for size in far)
-        status, remark = Status.FAIL if alone else Status.WARN, diagnosis.headline
+        status, remark = Status.WARN, diagnosis.headline
     limit = diagnosis.limit or math.nan
     return CheckedCurve(tuple(sizes), status, remark, tuple(diagnosis.likely()), limit)
 

@@ -81,9 +81,12 @@ class RunFacts:
         """Return the facts of a run; what collbench itself sets where ranks share a GPU speaks for no reason."""
         own = nccl.sharing(1, 1) if run.header.topology.shared else {}
         variables = {name: value for name, value in run.header.environment.variables.items() if name not in own}
-        logs = [test.layout.get("log") for test in run.header.imported.tests]
-        agreed = logs[0] if logs and isinstance(logs[0], Mapping) and logs.count(logs[0]) == len(logs) else {}
-        return cls(variables, remarks(run), no_system, {name: str(value) for name, value in agreed.items()})
+        logs = [log for test in run.header.imported.tests if isinstance(log := test.layout.get("log"), Mapping)]
+        facts: dict[str, str] = {}
+        for name in logs[0] if logs else ():
+            agreed = set.intersection(*(set(str(log.get(name, "")).split(", ")) for log in logs))
+            facts |= {name: ", ".join(sorted(agreed))} if agreed - {""} else {}
+        return cls(variables, remarks(run), no_system, facts)
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,7 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
         health, remark, limit = judge(compared.sizes, compared.logs(compared.healthy), compared.errors(used))
         far = exceptions(rows, expected)
         if health is not Health.SLOW and MANY * len(far) >= len(rows):
-            health, remark = Health.SLOW, listed(far, len(rows))
+            health, remark, few = Health.SLOW, listed(far, len(rows)), True  # no reason has such times
         diagnosis = Diagnosis(name, rows, expected, health, remark, off=compared.off(compared.healthy), limit=limit)
     # It was held against as few nodes as the ranks fill; on more it may be right.
     if facts.unplaced and (diagnosis.speed is Health.SLOW or diagnosis.exceptions):

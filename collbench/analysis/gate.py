@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from collbench.analysis.compare import Comparison, Row, Together, Verdict
-from collbench.analysis.matching import Unmatched, no_common_size
+from collbench.analysis.matching import DISTURBED, Unmatched, no_common_size
 from collbench.errors import writing
 from collbench.results import Measurement
 from collbench.units import format_seconds, format_size, printable, significant
@@ -66,14 +66,17 @@ def _advice(hidden: Sequence[Row | Unmatched]) -> str:
     if any(row.moved for row in rows):
         return "measure again while the machine is as in BASE, or both in turn (sweep --ab)"
     if lost := {row.new for row in hidden if isinstance(row, Unmatched)}:
-        return f"some are {' or '.join(sorted(lost))} in NEW: measure these too, or give the whole log"
+        calm = "measure again while no other program runs"
+        fix = calm if DISTURBED in lost else "measure these too, or give the whole log"
+        return f"some are {' or '.join(sorted(lost))} in NEW: {fix}"
     margin = max(row.limit for row in rows) - 1
     allow = f", or allow more (--margin {math.ceil(100 * margin)}%)" if margin < _MOST_ALLOWED else ""
     if any(isinstance(row.new, Measurement) and row.new.spread for row in rows):
         return f"start the ranks more often (sweep --starts 9){allow}"
     if all(row.sampled for row in rows):
         return f"measure longer (sweep --budget){allow}"
-    return f"measure again, or state how much each time varies (--assume 2%){allow}"
+    unknown = any(row.verdict is Verdict.UNKNOWN for row in rows)
+    return f"measure again{', or state how much each time varies (--assume 2%)' * unknown}{allow}"
 
 
 def span(row: Row | Together) -> str:

@@ -163,8 +163,10 @@ def doubts(run: Run, system: System | None = None, where: str = "", nodes: int |
         yield f"the run names {gpu}, and {system.name} has {system.gpu}"
     if nodes and system.is_rack:
         yield f"--nodes counts racks: taken to be on {where}"
-    elif not (nodes or header.topology.nodes) and header.imported.tests and header.environment.host == "unknown":
-        yield f"the log lists no ranks: taken to be on {where}; --nodes N says otherwise"
+    listed = "the list of ranks is trimmed" if header.topology.listed else "the log lists no ranks"
+    whole = not header.imported.tests or (header.environment.host != "unknown" and not header.topology.listed)
+    if not (nodes or header.topology.nodes or whole):
+        yield f"{listed}: taken to be on {where}; --nodes N says otherwise"
 
 
 def remarks(run: Run) -> tuple[str, ...]:

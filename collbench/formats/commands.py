@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from collbench.formats.imported import known_collective
 from collbench.formats.source import LONGEST
 
-LAUNCHERS = re.compile(r"\b(?:mpirun|mpiexec(?:\.hydra)?|srun|prun|prterun|jsrun|aprun|orterun)\b")
+LAUNCHERS = re.compile(
+    r"\b(?:mpirun(?:_rsh)?|mpiexec(?:\.hydra)?|ibrun|flux run|srun|prun|prterun|jsrun|aprun|orterun)\b"
+)
 PROGRAM = re.compile(r"_(?:perf|test)|\bosu_")
 LIBRARY = re.compile(r"\b[NR]CCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 TEST = re.compile(
@@ -33,11 +35,7 @@ _RELEVANT = re.compile(r"(?:[NR]CCL|\bFI|CUDA|UCX|MPIR_CVAR|COLLBENCH)_[A-Z]")
 _COMMENT = re.compile(rf"^((?>.*?(?:{_RELEVANT.pattern}|{LAUNCHERS.pattern}|{PROGRAM.pattern})).*?)\s#.*")
 _EXPORT = re.compile(r"(?:^|.{0,200}[$#%>+]\s+)(?:export|setenv|declare -x|unset)\s")
 _SETS = re.compile(r"\s(?:-a|--tasks_per_rs)\s")  # jsrun's processes of a set of resources, which -n counts
-_MEASURING = {
-    "average": ("-a", "--average"),
-    "blocking": ("-z", "--blocking"),
-    "registered": ("-R", "--local_register"),
-}
+_MEASURING = {"average": ("a", 1), "blocking": ("z", 0), "local_register": ("R", 0)}  # options and their usual values
 _PART = re.compile(r"""(?:[^;&"']|"[^"]*+"|'[^']*+'|&(?!&)|["'])++""")  # of a line, between `;` and `&&`
 _NAME = r"[A-Z][A-Z0-9_]{1,60}"
 _ASSIGNED = re.compile(rf"(?:-[-\w]+=)?({_NAME})=(.*)", re.DOTALL)  # also behind --env= and --export=
@@ -75,7 +73,7 @@ class Context:
     ranks: int | None = None  # that the last command starts
     processes: int | None = None  # that the last launcher of a benchmark starts
     launched: bool = False  # whether the last command has a launcher, which may not say how many it starts
-    options: dict[str, int] = field(default_factory=dict)  # of the last command, on how it measures
+    options: dict[str, int] = field(default_factory=dict)  # of the last command, where they are not the usual ones
     library: str = ""  # version of NCCL
     variables: dict[str, str] = field(default_factory=dict)  # that the last command is started with
     used: bool = False  # whether a table stands below the last command
@@ -110,7 +108,7 @@ class Context:
         text = _COMMENT.sub(r"\1", self._half + line.strip())
         goes_on = text.endswith("\\") and len(text) < LONGEST
         self._half = text[:-1] if goes_on else ""
-        if goes_on:
+        if goes_on or re.match(r"#\w", text):  # commented out; behind `# ` stands the command of a prompt
             return
         if match := LIBRARY.search(text):
             self.library = match[1]
@@ -154,8 +152,8 @@ class Context:
         self.launched = LAUNCHERS.search(line) is not None
         started = processes_started(line) if self.launched else int(per_process > 1)
         self.ranks = started * per_process if started else None
-        said = {name: _option(options, *flags) for name, flags in _MEASURING.items()}
-        self.options = {name: value for name, value in said.items() if value is not None}
+        said = {name: _option(options, f"-{letter}", f"--{name}") for name, (letter, _) in _MEASURING.items()}
+        self.options = {name: value for name, value in said.items() if value not in (None, _MEASURING[name][1])}
         names = tuple(match[1].lower() for match in commands)
         self.programs, self.used = names if self.used else (*self.programs, *names), False
 

@@ -214,7 +214,7 @@ def make_results(
     for word, alike in by_key(rows, lambda row: row.collective).items():
         collective = known_collective(word)
         if collective:
-            Fitting(alike, collective).require(name, collective, machine.ranks)
+            Fitting(alike, collective).require(name, collective, machine.ranks, listed=bool(machine.nodes))
         for row in alike:
             try:
                 case = _plausible_case(row, collective, machine.ranks)
@@ -277,19 +277,19 @@ class Fitting:
         """Whether no other number of ranks is left by more rows."""
         return self.count(ranks) >= max(self.count(self.best[0]), self.others)
 
-    def require(self, name: str, collective: Collective, ranks: int) -> None:
+    def require(self, name: str, collective: Collective, ranks: int, listed: bool) -> None:
         """Raise UsageError if most rows in the file of that name are of other ranks, or of another collective.
 
-        Lists of ranks are trimmed, and logs are mislabelled.
+        Lists of ranks are trimmed, and logs are mislabelled.  Of ranks that are `listed` one by one there are no fewer.
         """
         if self.allows(ranks):
             return
         right = "N"
         if self.others <= self._ranges.total():
             right = f"N, of {_spoken(self.best)}," if len(self.best) > 1 else _spoken(self.best)
+        ranks_too = "" if listed and self.best[-1] < ranks else f"--ranks {right} or "
         raise UsageError(
-            f"{name}: its bus bandwidths are not those of {collective.name} on {ranks} ranks; "
-            f"give --ranks {right} or --op NAME"
+            f"{name}: its bus bandwidths are not those of {collective.name} on {ranks} ranks; give {ranks_too}--op NAME"
         )
 
 
@@ -412,8 +412,10 @@ class Imported:
 
 
 def grouped(tests: Sequence[ImportedTest]) -> list[Imported]:
-    """Return a run for each machine, with its ranks and variables; tests without a row are in none."""
-    filled = (test for test in tests if test.results)
+    """Return a run for each machine, with its ranks and variables; the first says why tests have no row."""
+    filled = [test for test in tests if test.results]
+    unread = tuple(reason for test in tests if not test.results for reason in test.left_out)
+    filled[:1] = [replace(test, left_out=test.left_out + unread) for test in filled[:1]]
     return [Imported(tuple(alike)) for alike in by_key(filled, lambda test: test.machine).values()]
 
 

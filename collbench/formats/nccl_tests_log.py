@@ -254,6 +254,7 @@ class LogSection:
     prefix: str = ""  # of its lines, where other programs print into the log
     bare: bool = False  # whether only an earlier table says anything of it
     ranks_above: int = 0  # of that table
+    stale: bool = False  # whether the command above it is an earlier table's
     settings: dict[str, int] = field(default_factory=dict)
     ended: bool = False
     above: Context = field(default_factory=Context)
@@ -342,7 +343,7 @@ class _Reader:
                 self.context.next_table(alike=bare_)
             if bare_ and done.program:
                 self.context.programs = (done.program,)
-            self.section = _next_section(done) if bare_ else LogSection()
+            self.section = _next_section(done) if bare_ else LogSection(stale=self.context.used)
         if not self.section.begun:  # later lines count, above all their command
             self.section.above = copy(self.context)  # with the same facts, which later lines of NCCL add to
         _take_line(self.section, line)

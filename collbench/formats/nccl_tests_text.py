@@ -89,7 +89,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     versions = {_library(section): section.above.library or section.library, section.tool: clean(section.version)}
     machine = machine_of(list(distinct.values()), ranks, platform, versions, section.above.environment)
     machine = replace(machine, racks=len(section.above.fabrics))
-    over = AVERAGES.get(str(section.settings.get("average")), "mean over ranks, unless -a said otherwise")
+    over = AVERAGES.get(str(section.above.options.get("average")), "mean over ranks, unless -a said otherwise")
     statistic = f"mean of {section.settings.get('iters', 'some')} operations, {over}"
     results = make_results(
         source.name, rows, machine, implementation=implementation, statistic=statistic, left_out=left_out
@@ -130,8 +130,9 @@ def _said_ranks(section: LogSection, hints: Hints) -> list[int]:
     if len(groups) == 1:
         listed = max(max(numbers) + 1, per_process)
         copies = len(numbers) < len(section.devices)  # of the test, which ran side by side
-        most = max(listed, given, 0 if copies else section.above.ranks or 0)
-        return [given, section.ranks_above or listed] if section.bare else [most, given or listed]
+        told = not (copies or section.stale or given >= listed)  # whether the command may know of more
+        most = max(listed, given, (section.above.ranks or 0) * told)
+        return [given, section.ranks_above or listed] if section.bare else [most, 0 if given else listed]
     if groups and len(numbers) == max(numbers) + 1:
         first = section.devices[0].group
         return [given, len({device.rank for device in section.devices if device.group == first})]
@@ -160,7 +161,10 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
     What stands above an earlier table says less of a bare one than the user.  UsageError if nothing tells the
     collective, or the user's word does not fit the table; UnfitRow if its own does not, or is not known.
     """
-    commands = [word for word in dict.fromkeys(section.above.programs) if _fits(known_collective(word), section, ranks)]
+    reduces = section.rows[-1].case["redop"] not in ("", "none")
+    exchanged = reduces and _counted_once(section)
+    programs = () if section.bare and exchanged else section.above.programs
+    commands = [word for word in dict.fromkeys(programs) if _fits(known_collective(word), section, ranks)]
     if section.program:
         return _require_fitting(section.program, section, ranks)
     fits = _fits(known_collective(hints.collective), section, ranks)
@@ -171,12 +175,8 @@ def _find_collective(name: str, section: LogSection, hints: Hints, ranks: int | 
             raise UsageError(f"{name}: {error}; give another --op NAME") from None
     if len(commands) == 1:
         return _require_fitting(commands[0], section, ranks)
-    reduces = section.rows[-1].case["redop"] not in ("", "none")
-    exchanged = reduces and _counted_once(section)
-    alike = [
-        known for known in of_nccl_tests() if (known.name == "sendrecv" if exchanged else known.reduces == reduces)
-    ]
-    fitting = commands or [known.name for known in alike if _fits(known, section, ranks)]
+    alike = [one for one in of_nccl_tests() if (one.name == "sendrecv" if exchanged else one.reduces == reduces)]
+    fitting = commands or [one.name for one in alike if _fits(one, section, ranks)]
     if len(fitting) == 1 and (section.bare or not section.above.programs):
         return _require_fitting(fitting[0], section, ranks)
     choices = f"; {', '.join(fitting)} would fit" if fitting else ""

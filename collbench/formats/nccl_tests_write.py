@@ -127,7 +127,7 @@ def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
     hosts = topology.uneven or (ranks // max(1, topology.nodes),) * topology.nodes
     owners = [f"-{host}" for host, count in enumerate(hosts) for _ in range(count)] if len(hosts) > 1 else []
     listed = []
-    for rank in range(ranks):
+    for rank in range(topology.listed if header.imported.tool and not topology.nodes else ranks):
         at = places[rank] if rank < len(places) else rank % len(known)
         owner = owners[rank] if len(owners) == ranks and not known[at].host else ""
         bus = re.fullmatch(r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]", known[at].bus_id)

@@ -134,7 +134,7 @@ class _Section:
         elif pairs := PAIRS.match(text):
             self.pairs, self.window = int(pairs[1]), int(pairs[2] or WINDOW)
         elif buffers := BUFFERS.match(text):  # OMB 5 says so below a title that may name no device
-            self.device = "DEVICE" if "DEVICE" in buffers.groups() else ""
+            self.device = "HOST" if {*buffers.groups()} == {"HOST"} else "DEVICE"
             self.buffers = f", from {buffers[1]} to {buffers[2]} memory".lower() * (buffers[1] != buffers[2])
         elif re.match(r"Size\s", text):
             self.columns = _columns(text[5:].strip())
@@ -191,7 +191,7 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
     collective = COLLECTIVES.get(test.collective)
     if test.exactly and hints.collective == test.exactly:
         collective = COLLECTIVES[test.exactly]
-    on_gpu = section.library in ("NCCL", "RCCL") or bool(section.device)
+    on_gpu = section.library in ("NCCL", "RCCL") or section.device not in ("", "HOST")
     statistic = "mean of a message's share of a window of messages in flight"
     if any(TIME.fullmatch(name) for name in section.columns):
         statistic = "mean of the operations, mean over ranks"
@@ -220,7 +220,7 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
         results=results,
         layout={"prefix": clean(section.prefix)} if section.prefix else {},
         left_out=left_out.reasons,
-        remarks=of_host if collective and not on_gpu else (),
+        remarks=of_host if collective and not on_gpu and not section.device else (),
     )
 
 

@@ -80,16 +80,12 @@ def lettered(choices: Sequence[str]) -> list[str]:
     return [f"{letter}   {plain(words)}" for letter, words in zip(ascii_uppercase, choices, strict=False)]
 
 
-def _exercises() -> list[str]:
-    """Return the exercises' numbers and titles."""
-    return [f"{exercise.number}   {exercise.title}" for exercise in exercises()]
-
-
 def _layouts(content: Content) -> Layouts:
     """Return kit.toml's layouts, whose texts know the lesson and how its parts are written."""
     forms = {"plain": plain, "code": code, "terms": terms, "lettered": lettered}
     units = {"seconds": format_seconds, "size": format_size, "rate": _rate}
-    return Layouts(table("kit"), content=content, exercises=_exercises(), **forms, **units)
+    titles = [f"{exercise.number}   {exercise.title}" for exercise in exercises()]
+    return Layouts(table("kit"), content=content, exercises=titles, **forms, **units)
 
 
 # ---- slides

@@ -64,7 +64,7 @@ def _named_apart(results: Sequence[Result], tests: Sequence[ForeignTest]) -> lis
         if len({tuple(facts.items()) for facts in settings.values()}) > 1 and _overlap(by_test.values()):
             for test, facts in settings.items():
                 words = [word for name, word in facts.items() if len({other[name] for other in settings.values()}) > 1]
-                name = printable(f"{rows[0].implementation}@{', '.join(filter(None, words)) or 'as usual'}")
+                name = printable(f"{rows[0].implementation}@{' + '.join(filter(None, words)) or 'as usual'}")
                 names |= dict.fromkeys(map(id, by_test[test]), name)
     return [replace(row, implementation=names[id(row)]) if id(row) in names else row for row in results]
 

@@ -309,8 +309,12 @@ def test_a_log_without_a_list_of_ranks_says_where_they_are_taken_to_be() -> None
             assert f"taken to be on {where}" in result.line
             assert "lists no ranks" in result.remarks[0]
     assert "lists no ranks" not in checked(bare, on="dgx-h100", nodes=2).line
-    for listed in (spread_over(8), spread_over(8, 8), imported(log("NVIDIA H100", 2, 8, kept=(0, 15)), 16)):
-        assert "lists no ranks" not in checked(listed, on="dgx-h100").line
+    trimmed = imported(log("NVIDIA H100", 2, 8, kept=(0, 15)), 16)
+    for listed in (spread_over(8), spread_over(8, 8), trimmed):
+        result = checked(listed, on="dgx-h100")
+        assert "lists no ranks" not in result.line
+        assert ("list of ranks is trimmed: taken to be on 2 nodes" in result.line) is (listed is trimmed)
+    assert not checked(trimmed, on="dgx-h100", nodes=2).remarks
 
 
 def test_the_part_of_a_system_that_a_run_is_held_against_is_named() -> None:

@@ -384,9 +384,47 @@ def test_a_list_that_was_trimmed_is_of_the_ranks_that_the_command_starts() -> No
     assert "12 of 16 are not there" in said(f"mpirun -np 16 ./broadcast_perf\n{listed}{BROADCAST}")
 
 
+def test_a_whole_list_is_not_outnumbered_by_the_command_of_another_table_or_by_the_user() -> None:
+    listed = LOG[LOG.index("# nThread") : LOG.index("#       size")].replace("nGpus 4", "nGpus 1")
+    first = f"mpirun -np 16 ./broadcast_perf\n{listed}{BROADCAST}#\n"
+    assert [test.machine.ranks for test in parsed(f"{first}{listed}{BROADCAST}")] == [16, 4]
+    assert ranks_in(f"mpirun -np 16 ./broadcast_perf\n{listed}{BROADCAST}", 4) == [4]
+    table = HEADER + row(2**28, 2, "9000.1") + END  # an exchange of 4 ranks, or a sum of 2
+    for ranks in (None, 2):
+        with pytest.raises(UsageError, match="on 4 ranks; give --op NAME"):
+            parsed(f"{listed}{table}", ranks)
+    assert ranks_in(f"{listed}{table}", op="sendrecv") == [4]
+
+
+def test_a_command_that_is_commented_out_tells_nothing() -> None:
+    commented = "mpirun -np 16 broadcast_perf -g 1\n#mpirun -np 8 reduce_perf -g 1\n"
+    assert ranks_in(commented + BROADCAST) == [16]
+    assert ranks_in(f"# mpirun -np 16 broadcast_perf\n{BROADCAST}") == [16], "behind the prompt of a shell"
+
+
+def test_a_test_without_a_row_that_is_read_says_so_in_the_run() -> None:
+    hung = (
+        LOG
+        + "# Collective test starting: alltoall_perf\n"
+        + HEADER
+        + "     1048576         65536     float    none      -1"
+    )
+    for tests in (parsed(hung + "\n"), parsed(hung.replace("none", "fp9") + " 1 1 1 0 1 1 1 0\n")):
+        (run,) = grouped(tests)
+        assert len(run.results) == 14
+        assert run.header(()).imported.left_out
+
+
 def test_a_launcher_that_does_not_say_how_many_processes_it_starts_tells_no_ranks() -> None:
     settings = "# nThread 1 nGpus 8 minBytes 1048576 maxBytes 4194304\n"
-    for started in ("srun -N 2", "srun -N2 -l", "mpirun -H n1,n2", "mpirun --hostfile hosts", "mpirun -np 4 a : -np 4"):
+    for started in (
+        "srun -N 2",
+        "srun -N2 -l",
+        "ibrun",
+        "mpirun -H n1,n2",
+        "mpirun --hostfile hosts",
+        "mpirun -np 4 a : -np 4",
+    ):
         with pytest.raises(UsageError, match="it lists no ranks; give --ranks N"):
             parsed(f"{started} ./broadcast_perf -g 8\n{settings}{BROADCAST}")
         assert ranks_in(f"{started} ./broadcast_perf -g 8\n{settings}{BROADCAST}", 16) == [16]
@@ -417,6 +455,8 @@ def test_what_is_not_counted_in_place_only_is_an_exchange() -> None:
     assert {collective for collective, *_ in rows_of(table, 2)} == {"allreduce"}
     uncounted = re.sub(r" 0$", " N/A", table, flags=re.MULTILINE)
     assert {collective for collective, *_ in rows_of(uncounted, 2)} == {"sendrecv"}
+    below = "./all_reduce_perf -g 2\n" + table + END + uncounted
+    assert [collective for collective, *_ in dict.fromkeys(rows_of(below, 2))][::6] == ["allreduce", "sendrecv"]
     named = "# Collective test starting: all_reduce_perf\n" + uncounted
     assert {collective for collective, *_ in rows_of(named, 2)} == {"allreduce"}
 
@@ -452,6 +492,8 @@ def test_tests_with_other_options_are_no_rounds_of_each_other() -> None:
     ):
         first, second = parsed(f"{one}\n{settings}\n{rest}{other}\n{settings}\n{rest}")
         assert first.sweep != second.sweep, other
+    first, second = parsed(f"./all_reduce_perf\n{settings}\n{rest}./all_reduce_perf -a 1 -z 0\n{settings}\n{rest}")
+    assert first.sweep == second.sweep, "by default"
     blocking = f"{settings}\n# Blocking Enabled: wait for completion and barrier after each collective \n{rest}"
     first, second = parsed(f"{settings}\n{rest}{blocking}")
     assert set(second.sweep.items()) - set(first.sweep.items()) == {("blocking", 1)}
@@ -467,6 +509,8 @@ def test_buffers_in_a_hosts_memory_are_no_gpus() -> None:
         for other in (device, host)
     }
     assert machines[host, host].platform == "cpu"
+    assert "taken to be" not in said(title.format(host, host) + rows)
+    assert parsed(title.format("MANAGED (M)", "MANAGED (M)") + rows)[0].machine.platform == "gpu"
     assert machines[device, device].name == "2 x unknown GPU"
     assert "from host to device memory" in machines[host, device].name
     assert len({machine.name for machine in machines.values()}) == 4

@@ -72,6 +72,10 @@ def test_an_export_has_as_many_hosts_with_as_many_ranks_as_the_log_had() -> None
         after, facts = run_of(parsed(text)).header.topology, before.header.topology
         assert (after.nodes, after.uneven) == (facts.nodes, facts.uneven)
         assert facts.nodes == len(set(hosts))
+    for unlisted in ("Rank  [0123]", "Rank  [123]"):
+        before = run_of(parsed(re.sub(rf"#  {unlisted}.*\n", "", log)))
+        after = run_of(parsed(export(before, "nccl-tests")[0])).header.topology
+        assert (after.nodes, after.listed) == (0, before.header.topology.listed), unlisted
 
 
 def test_rows_of_nccl_tests_keep_their_words_and_what_an_import_found_out_is_said() -> None:

@@ -65,7 +65,7 @@ def test_the_worst_rounds_are_named_whichever_kind_has_the_same_size_after_them(
         (replace(TEST, sweep={"iters": 20, "graph": 1}), ["nccl@as usual", "nccl@graph 1"]),
         (replace(TEST, file="b.log"), ["nccl@a.log", "nccl@b.log"]),
         (replace(TEST, layout={"prefix": "pod-b"}), ["nccl@as usual", "nccl@pod-b"]),
-        (replace(TEST, file="b.log", sweep={"iters": 5}), ["nccl@a.log, iters 20", "nccl@b.log, iters 5"]),
+        (replace(TEST, file="b.log", sweep={"iters": 5}), ["nccl@a.log + iters 20", "nccl@b.log + iters 5"]),
     ],
 )
 def test_rows_of_tests_that_were_made_otherwise_are_curves_of_their_own(other: ForeignTest, names: list[str]) -> None:
@@ -93,4 +93,4 @@ def test_a_row_that_is_wrong_or_failed_stands_for_its_case() -> None:
 def test_a_run_whose_rows_are_of_different_cases_is_as_it_was() -> None:
     rows = (reported(1.0), reported(2.0, nbytes=4096), measurement())
     assert run(*rows).cases == rows
-    assert run(reported(1.0), reported(2.0, test=7)).cases[0].implementation == "nccl@a.log, iters 20"
+    assert run(reported(1.0), reported(2.0, test=7)).cases[0].implementation == "nccl@a.log + iters 20"

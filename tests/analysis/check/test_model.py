@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -54,6 +55,7 @@ def judged(*curves: Sequence[Measurement]) -> CheckResult:
         (SIZES, dict.fromkeys(range(0, 31, 3), 1.9), Status.FAIL),
         (SIZES, {30: 26.0}, Status.FAIL),
         (SIZES, {3: 13.4}, Status.FAIL),
+        (LARGE, dict.fromkeys(range(7), 1.15) | {2: 20.0}, Status.FAIL),
         (SIZES, {3: 2.0, 17: 2.0}, Status.WARN),
         (SIZES, {}, Status.OK),
         (SIZES[:8], dict.fromkeys(range(8), 0.2) | {7: 4.0}, Status.WARN),  # faster, but for one
@@ -64,6 +66,20 @@ def test_a_quarter_of_the_sizes_far_above_their_bands_or_one_farther_than_any_he
     sizes: Sequence[int], slower: Mapping[int, float], status: Status
 ) -> None:
     assert judged(rows(sizes, slower)).status is status
+
+
+def test_a_slow_size_fails_in_junit_where_the_check_does_and_is_skipped_else() -> None:
+    for slower, failures in (({30: 26.0}, 2), ({3: 2.0, 17: 2.0}, 0)):
+        suite = ElementTree.fromstring(verdicts.junit(judged(rows(SIZES, slower))))
+        assert suite.get("failures") == str(failures)
+        assert suite.get("skipped") == str(0 if failures else 2)
+
+
+def test_sizes_that_are_slow_by_themselves_have_no_reason_that_all_would_share() -> None:
+    for places in ((5, 6), (0, 3)):
+        found = diagnose(rows(LARGE, dict.fromkeys(places, 3.0)), H100, RunFacts({}))
+        assert (found.speed, found.reasons) == (Health.SLOW, ())
+    assert diagnose(rows(LARGE, dict.fromkeys(range(7), 3.0)), H100, RunFacts({})).reasons
 
 
 def test_a_faster_curve_names_its_slow_sizes_too() -> None:
