@@ -148,7 +148,7 @@ def spread(system: System, part: System) -> str:
     return f"{part.nodes} {what}{'s' if part.nodes > 1 else ''} of {part.gpus} GPU{'s' if part.gpus > 1 else ''}"
 
 
-def doubts(run: Run, system: System | None = None, where: str = "", nodes: int | None = None) -> Iterator[str]:
+def assumptions(run: Run, system: System | None = None, where: str = "", nodes: int | None = None) -> Iterator[str]:
     """Yield what makes a verdict less sure: missing rows, other GPUs, and that the ranks are taken to be on `where`."""
     header = run.header
     if run.cut_off or not header.imported.complete:

@@ -20,7 +20,7 @@ from collbench.analysis.check import (
 from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
-from collbench.analysis.machine import doubts, placed, sized, spread
+from collbench.analysis.machine import assumptions, placed, sized, spread
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
@@ -237,13 +237,13 @@ class Judge:
         test = SequentialTest(against.slower or usual_slower(header.topology.platform))
         if against.expectation:
             name = against.expectation.name
-            return cls(test, name, against.expectation, nodes=against.nodes, remarks=tuple(doubts(run)))
+            return cls(test, name, against.expectation, nodes=against.nodes, remarks=tuple(assumptions(run)))
         system, nodes, why = placed(run, against.on, against.nodes)
         facts = replace(RunFacts.of(run, why), unplaced=why if system else "")
         if system or not measured or against.on:
             where = spread(system, sized(system, header.topology.ranks or system.ranks, nodes)) if system else ""
             name = f"the model of {system.name}, {where}" if system else ""
-            remarks = tuple(doubts(run, system, where, against.nodes))
+            remarks = tuple(assumptions(run, system, where, against.nodes))
             return cls(test, name, system=system, nodes=nodes, remarks=remarks, facts=facts)
         folder = baselines.folder_of(header)
         earlier = [] if against.renew else baselines.read_baseline(folder)

@@ -130,8 +130,8 @@ def _said_ranks(section: LogSection, hints: Hints) -> list[int]:
     if len(groups) == 1:
         listed = max(max(numbers) + 1, per_process)
         copies = len(numbers) < len(section.devices)  # of the test, which ran side by side
-        told = not (copies or section.stale or given >= listed)  # whether the command may know of more
-        most = max(listed, given, (section.above.ranks or 0) * told)
+        counts = not (copies or section.stale or given >= listed)  # whether the command may know of more
+        most = max(listed, given, (section.above.ranks or 0) * counts)
         return [given, section.ranks_above or listed] if section.bare else [most, 0 if given else listed]
     if groups and len(numbers) == max(numbers) + 1:
         first = section.devices[0].group

@@ -123,7 +123,7 @@ def devices(header: Header, ranks: int) -> list[dict[str, Any]]:
         numbers.append(seen[device.host])
         seen[device.host] += 1
     places = [place if 0 <= place < len(known) else 0 for place in topology.places]
-    # Of an imported log the names of hosts are not kept, only how many ranks each has.
+    # An imported run has no names of hosts, only how many ranks each had.
     hosts = topology.uneven or (ranks // max(1, topology.nodes),) * topology.nodes
     owners = [f"-{host}" for host, count in enumerate(hosts) for _ in range(count)] if len(hosts) > 1 else []
     listed = []
