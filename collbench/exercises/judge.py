@@ -32,7 +32,7 @@ _STAGES = {"together": (True, True), "late": (False, True), "early": (True, Fals
 """Whether ranks meet before each call, and after it."""
 _STALLS = {"again": (START, BARRIER, RECEIVE, PACKETS)}  # a run each; in other stages the first two
 _START = {"again": 2**32 - 8}  # of counters, which then wrap
-_TIMEOUT = 1500  # milliseconds in which no thread takes a step, although it could
+_TIMEOUT = 4000  # milliseconds in which no thread takes a step, although it could
 _COUNTS = (1003, 260, 701, 64, 37, 1003, 5, 701)
 _LEVEL = {"crash": "right", "wrong": "right", "stuck": "right", "race": "races"}
 _RACES, _WINS = 3, 2  # against the library, at most, and won at the same size: other programs may disturb a race

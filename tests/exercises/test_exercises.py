@@ -52,6 +52,7 @@ def test_the_first_exercise_is_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.machine
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("sanitizer")
 @pytest.mark.parametrize("exercise", EVERY, ids=[exercise.name for exercise in EVERY])
