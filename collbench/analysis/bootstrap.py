@@ -372,7 +372,7 @@ which one in 150 exceeds by chance."""
 STANDS_OUT, FAR_OUT = math.log(1.5), 10.0
 """How far from the sizes near it a ratio is a change and no noise: in logarithms, and over the usual distance.  Of 58
 published repeats of one node one has a size that is (docs/analysis.md)."""
-_BESIDE = 2  # sizes to either side that a ratio of means is held against: a step of three sizes is none that stands out
+_REACH = 2  # sizes to either side that a ratio of means is held against: a step of three sizes is none that stands out
 
 
 def of_means(curves: Sequence[Sequence[tuple[int, float]]]) -> dict[int, tuple[Sizes, Sizes]]:
@@ -422,7 +422,7 @@ def _from_median(logs: Sequence[float]) -> list[float]:
     In units of the deviation of independent errors (by simulation, within 3 %).
     """
     # Of an odd number the median is never between both sides of a step.
-    reach = min(_BESIDE, max(1, (len(logs) - 2) // 2))
+    reach = min(_REACH, max(1, (len(logs) - 2) // 2))
     around = [_around(logs, place, reach) for place, _ in enumerate(logs)]
     unit = math.sqrt(1 - 2 / 3 / (2 * reach + 1))
     return [abs(log - median(near)) / unit for log, near in zip(logs, around, strict=True)]

@@ -340,8 +340,7 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
         status, remark = Status.UNKNOWN, f"{above} of {len(sizes)} sizes are above their bands; by far: {named}"
     elif far:
         status, remark = Status.WARN, diagnosis.headline
-    limit = diagnosis.limit or math.nan
-    return CheckedCurve(tuple(sizes), status, remark, tuple(diagnosis.likely()), limit)
+    return CheckedCurve(tuple(sizes), status, remark, tuple(diagnosis.likely()), diagnosis.limit or math.nan)
 
 
 def _by_band(seconds: float, band: tuple[float, float], diagnosis: Diagnosis) -> Decision:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from collbench.analysis.matching import unread
 from collbench.errors import CollbenchError, UsageError
 from collbench.platforms import platforms
 from collbench.runfile.store import Run
@@ -153,8 +154,8 @@ def assumptions(run: Run, system: System | None = None, where: str = "", nodes: 
     header = run.header
     if run.cut_off or not header.imported.complete:
         yield f"the run was {run.cut_off}" if run.cut_off else "the log stops before its end"
-    if left_out := (*run.left_out, *header.imported.left_out):
-        yield f"left out: {left_out[0]}" + (f", and {len(left_out) - 1} reasons more" if len(left_out) > 1 else "")
+    if lost := unread(run):
+        yield lost
     if not system:
         return
     named = _NAMED.fullmatch(header.topology.name)
@@ -163,10 +164,9 @@ def assumptions(run: Run, system: System | None = None, where: str = "", nodes: 
         yield f"the run names {gpu}, and {system.name} has {system.gpu}"
     if nodes and system.is_rack:
         yield f"--nodes counts racks: taken to be on {where}"
-    listed = "the list of ranks is trimmed" if header.topology.listed else "the log lists no ranks"
     whole = not header.imported.tests or (header.environment.host != "unknown" and not header.topology.listed)
     if not (nodes or header.topology.nodes or whole):
-        yield f"{listed}: taken to be on {where}; --nodes N says otherwise"
+        yield f"{trimmed(run) or 'the log lists no ranks; give --nodes N'}; else they are taken to be on {where}"
 
 
 def remarks(run: Run) -> tuple[str, ...]:

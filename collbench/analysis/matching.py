@@ -164,9 +164,10 @@ def _state(result: Result | None, run: Run) -> str:
 
 
 def unread(run: Run) -> str:
-    """Return which lines of a run, or of the log that it was imported from, could not be read; empty if all could."""
-    reasons = "; ".join((*run.left_out, *run.header.imported.left_out))
-    return f"not read as a whole: {printable(reasons)}" if reasons else ""
+    """Return why lines of a run, or of the log that it was imported from, could not be read; empty if all could."""
+    first, *others = (*run.left_out, *run.header.imported.left_out, "")
+    more = f", and {len(others) - 1} reasons more" if len(others) > 1 else ""
+    return f"left out: {printable(first)}{more}" if first else ""
 
 
 class Difference(NamedTuple):

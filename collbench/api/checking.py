@@ -276,7 +276,6 @@ class Judge:
             rows=len(rounds.results),
             rounds=rounds.count,
             seconds=seconds,
-            hint=self.facts.unplaced,
         )
 
     def _curves(self, rows: Sequence[Observed]) -> list[CheckedCurve]:

@@ -34,7 +34,6 @@ _RELEVANT = re.compile(r"(?:[NR]CCL|\bFI|CUDA|UCX|MPIR_CVAR|COLLBENCH)_[A-Z]")
 # What follows a `#` behind a command or a variable: before them, it is a prompt.
 _COMMENT = re.compile(rf"^((?>.*?(?:{_RELEVANT.pattern}|{LAUNCHERS.pattern}|{PROGRAM.pattern})).*?)\s#.*")
 _EXPORT = re.compile(r"(?:^|.{0,200}[$#%>+]\s+)(?:export|setenv|declare -x|unset)\s")
-_SETS = re.compile(r"\s(?:-a|--tasks_per_rs)\s")  # jsrun's processes of a set of resources, which -n counts
 _MEASURING = {"average": ("a", 1), "blocking": ("z", 0), "local_register": ("R", 0)}  # options and their usual values
 _PART = re.compile(r"""(?:[^;&"']|"[^"]*+"|'[^']*+'|&(?!&)|["'])++""")  # of a line, between `;` and `&&`
 _NAME = r"[A-Z][A-Z0-9_]{1,60}"
@@ -52,7 +51,7 @@ def processes_started(line: str) -> int | None:
     words = line[launcher.start() :]
     program = PROGRAM.search(words)
     before = words[: program.start()] if program else words
-    if re.search(r"\s:\s", words) or _SETS.search(before):  # of several programs or sets, the first number is not all
+    if re.search(r"\s:\s", words) or launcher[0] == "jsrun":  # several programs; sets of resources, which -n counts
         return None
     processes = _option(before, "--?np?", "--ntasks")
     nodes, per_node = _option(before, "-N", "--?n?nodes"), _option(before, "--?n(?:tasks-)?per-?node", "--?ppn")

@@ -77,7 +77,7 @@ def _slowest_pair(test: Mapping[str, Any], at: int) -> Reported:
     cells = [(cell, a, b) for a, line in enumerate(last) for b, cell in enumerate(line) if a != b and cell != "N/A"]
     kind = PAIRS.fullmatch(name)
     if not kind or not cells or test.get("status") not in ("Passed", None):
-        raise UnfitRow("no rates of copies between two GPUs")
+        raise UnfitRow("it did not pass" if kind and cells else "no rates of copies between two GPUs")
     dead = [f"GPU {a} to GPU {b} ({clean(cell, 20)!r})" for cell, a, b in cells if (number(cell) or 0) <= 0]
     if dead or {*map(len, last)} != {len(last)}:
         raise UnfitRow(f"no rate of {', '.join(dead[:3])}" if dead else "its matrix is not whole")

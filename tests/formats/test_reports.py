@@ -534,7 +534,9 @@ def test_a_pair_of_gpus_without_a_rate_is_told() -> None:
     torn = text.replace('"395.103",', "", 1)
     assert len(rows_of(torn)) == len(whole) - 1
     assert "its matrix is not whole" in said(torn)
-    assert not rows_of(text.replace('"Passed"', '"Failed"'))
+    failed = text.replace('"Passed"', '"Failed"')
+    assert not rows_of(failed)
+    assert "it did not pass: device_to_device_memcpy_read_ce, Failed" in said(failed)
 
 
 def test_a_bad_file_costs_no_traceback() -> None:
