@@ -1,7 +1,7 @@
 """Ten exercises: write kernels that synchronise ranks, and have them judged in seconds.
 
 For example:
-  collbench exercise
+  collbench exercise list
   collbench exercise start 1
   collbench exercise check 1
 """
@@ -34,8 +34,17 @@ _LEVELS = ("builds", "right", "races", "speed")
 @click.pass_context
 def command(context: click.Context) -> None:
     """List the exercises: kernels with a hole, to be filled in and judged on this machine's CPU."""
-    if context.invoked_subcommand:
-        return
+    if not context.invoked_subcommand:
+        _print_list()
+
+
+@command.command("list")
+def list_exercises() -> None:
+    """List the exercises, which of them are started or solved here, and what is next, as without a command."""
+    _print_list()
+
+
+def _print_list() -> None:
     known = records.notes()
     click.echo(_LIST.heading(number="", title="exercise", folder="folder"))
     following = 1
@@ -47,7 +56,8 @@ def command(context: click.Context) -> None:
         row = _LIST.row(number=exercise.number, title=exercise.title, state=state, folder=facts.get("folder", ""))
         click.echo(_style(row, "green") if solved else row)
     if following <= len(records.exercises()):
-        click.echo(f"\nNext: collbench exercise start {following}")
+        verb = "check" if records.exercises()[following - 1].name in known else "start"
+        click.echo(f"\nNext: collbench exercise {verb} {following}")
 
 
 @command.command(params=[_NUMBER, click.Option(["--folder"], type=PATH, metavar="FOLDER", help="Where to write it.")])

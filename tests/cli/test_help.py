@@ -69,6 +69,30 @@ def test_every_command_ends_its_help_with_examples_of_itself() -> None:
             command.make_context(name, example.split(), resilient_parsing=False)
 
 
+def test_help_explains_the_commands_of_a_group_too() -> None:
+    groups = {name: command for name, command in zip(NAMES, PARENTS, strict=False) if isinstance(command, click.Group)}
+    assert {"step", "exercise"} <= set(groups)
+    for name, command in groups.items():
+        for below in command.list_commands(click.Context(command)):
+            shown = CliRunner().invoke(group, [name, below, "--help"], standalone_mode=False)  # type: ignore[arg-type]
+            assert helped(name, below) == shown.output, (name, below)
+            assert f" {name} {below} " in shown.output.splitlines()[0]
+
+
+def test_words_that_no_command_takes_are_refused_with_the_choices(here: Command) -> None:
+    for words, told in {
+        "help step nosuch": "No such command 'nosuch'; choose from: scale, overlap, stragglers, strategies",
+        "help sweep x": "`collbench sweep` has no commands of its own; `collbench sweep --help`",
+        "help nosuch": "unknown command 'nosuch'; choose from: check, ",
+        "exercise foo": "No such command 'foo'; choose from: list, start, check, hint",
+        "sweep foo": "unexpected extra argument (foo); `collbench sweep --help` says what it takes",
+        "exercise start": "Missing argument 'N'; `collbench exercise start --help` says what it takes",
+    }.items():
+        done = here(*words.split())
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), words
+        assert told in done.stderr, (words, done.stderr)
+
+
 def test_the_help_of_an_option_says_a_single_default() -> None:
     """The usual value of nccl-tests' programs, and not that of `sweep` beside it."""
     for command in COMMANDS:
