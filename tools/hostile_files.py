@@ -362,7 +362,7 @@ _SIZES = (*_ODD.split(), "9" * 400, "9" * 5000, str(2**70), "1" + "0" * 12)
 _SPOKEN = [face.replace("\ud800", "\udcff") for face in FACES.values() if "\0" not in face]  # as the system hands on
 _MEASURED = ("sweep", "--on", "cpu", "--impl", "mpi", "--no-plot", "-e", "8", "-n", "1")
 _OPTIONS = {
-    "sweep": "--op --impl --on -d -o -b -e -i --spin --ab --out",
+    "sweep": "--op --impl --on -d --redop -b -e -i --spin --ab --out",
     "predict": "--op -d -b --what-if",
     "runs": "--host --op --on --topology --since --until",
     "compare": "--margin --confidence --only --format --against",

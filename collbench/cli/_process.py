@@ -145,7 +145,14 @@ def _unknown_option(error: Any) -> str:
     if not error.ctx:
         return str(error.format_message())
     near = f"did you mean {' or '.join(error.possibilities)}? " if error.possibilities else ""
+    new = _RENAMED.get(error.option_name)
+    if any(new in parameter.opts for parameter in error.ctx.command.params):
+        near = f"it is {new} now; "
     return f"unknown option {error.option_name}; {near}`{error.ctx.command_path} --help` has all"
+
+
+_RENAMED = {"-o": "--redop", "--style": "--strategy", "--as": "--machine"}
+"""Options that were, by the names that they have now."""
 
 
 def _misused(error: Any) -> str:

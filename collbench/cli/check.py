@@ -27,6 +27,7 @@ from collbench.cli.options import (
     STANDARD,
     TIME,
     JsonCommand,
+    folder_option,
     json_option,
     machine_option,
     option,
@@ -67,7 +68,7 @@ _OPTIONS = [
         show_default=True,
     ),
     option("--renew", "Begin the baseline anew with this run, if it is right.", is_flag=True),
-    option("--out", "Folder to make for the run file.", type=PATH),
+    folder_option("the run file"),
     option(
         "--exit exits",
         "Whom the exit status is for: plain 0 (OK, WARN), 3 FAIL, 4 UNKNOWN; nagios 0, 1, 2, 3; npd 0, 0, 1, 2.",

@@ -72,12 +72,24 @@ def try_output(path: Path | None, option: str, folder: Path | None) -> None:
 def writes(what: str) -> list[click.Parameter]:
     """Return the options that say in which formats pictures are written, and the folder to make for all that is."""
     formats = option("--format formats", type=FORMATS, multiple=True, default=["png"])
-    return [formats, option("--out", f"Folder to make for {what}.", type=PATH)]
+    return [formats, folder_option(what)]
 
 
 def out_option(meaning: str, metavar: str = "FILE", **more: Any) -> click.Option:
-    """Return `--out` of a command that has no reduction, so that `-o` is short for it."""
+    """Return `--out` and `-o`, which say where to write."""
     return option("-o --out", meaning, metavar=metavar, **{"type": PATH} | more)
+
+
+def folder_option(what: str) -> click.Option:
+    """Return `--out` for a folder that is made; `-o sum` of nccl-tests is refused with the option for it."""
+    return out_option(f"Folder to make for {what}.", "FOLDER", callback=_no_reduction)
+
+
+def _no_reduction(context: click.Context, parameter: click.Parameter, folder: Path | None) -> Path | None:
+    reduces = any(other.name == "redop" for other in context.command.params)
+    if folder and reduces and (_is_reduction(str(folder)) or str(folder) == "all"):
+        raise UsageError(f"-o {folder}: -o is the folder to write to; the reduction is --redop {folder}")
+    return folder
 
 
 # ----------------------------------------------------------------------------------------------------------------- JSON
@@ -283,7 +295,7 @@ _SWEEP = (
     option("-w --warmup --warmup_iters warmup", "Untimed samples first.", type=int, default=1),
     option("-c --check", "For nccl-tests' sake: every row is checked.", type=int, default=1),
     _all_of("-d --datatype", "Element types.", "float", "datatypes", "DATATYPES"),
-    _all_of("-o --redop", "Reductions.", "sum", "datatypes", "REDUCTIONS"),
+    _all_of("--redop", "Reductions.", "sum", "datatypes", "REDUCTIONS"),
     option("-r --root", "Root rank of collectives that have one.", type=int, default=0),
     option("--in-place", "Send from and receive into one buffer.", is_flag=True),
     option("-G --cudagraph", "On a GPU, time captured graphs; 0: launches.", type=int, default=1),
@@ -330,7 +342,7 @@ _SWEEP = (
         "Show min, p95, p99 and max of the samples too: of short operations, of means.",
         is_flag=True,
     ),
-    option("--out", "Folder to make for run file and plots.", type=PATH),
+    folder_option("run file and plots"),
     option("--plot/--no-plot", "Draw the plots at the end.", default=True),
 )
 SWEEP_OPTIONS: Mapping[str, click.Option] = {str(given.name): given for given in _SWEEP}
@@ -423,7 +435,7 @@ def nccl_remarks(options: Mapping[str, Any]) -> Iterator[str]:
             "and never fused; sizes are -m MIN:MAX, or -b and -e"
         )
     if _is_reduction(op):
-        yield f"--op {op} is taken as nccl-tests' --op, the reduction: -o {op} of an allreduce"
+        yield f"--op {op} is taken as nccl-tests' --op, the reduction: --redop {op} of an allreduce"
     if options["check"] < 1:
         yield f"-c {options['check']} has no effect: a number that was not checked is never printed"
 

@@ -102,7 +102,7 @@ _STRAGGLERS = [
     *writes("run file and pictures"),
 ]
 _STRATEGIES = [
-    option("--strategy --style strategy", "Strategies to compare.", default="all", metavar="NAME[,NAME]|all"),
+    option("--strategy strategy", "Strategies to compare.", default="all", metavar="NAME[,NAME]|all"),
     HERE,
     *shared("ranks"),
     _slow_rank(4),

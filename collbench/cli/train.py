@@ -69,7 +69,7 @@ _OPTIONS = [
     option("--tflops", "TFLOP/s of a GPU, dense, on 16 bits.  [default: its data sheet's]", type=float),
     option("--memory", "Memory of a GPU in GiB.  [default: its data sheet's]", type=float),
     option("--fitted", "With a run: the fit to its curves instead of its points.", is_flag=True),
-    option("--as machine", "With a run: the machine it is of.", metavar="SYSTEM|FILE.toml"),
+    option("--machine", "With a run: the machine it is of.", metavar="SYSTEM|FILE.toml"),
     *writes("run file and pictures"),
 ]
 

@@ -83,6 +83,10 @@ def test_words_that_no_command_takes_are_refused_with_the_choices(here: Command)
     for words, told in {
         "help step nosuch": "No such command 'nosuch'; choose from: scale, overlap, stragglers, strategies",
         "help sweep x": "`collbench sweep` has no commands of its own; `collbench sweep --help`",
+        "verify -o sum": "unknown option -o; it is --redop now; ",
+        "step strategies --style ring": "unknown option --style; it is --strategy now; ",
+        "train --as dgx-h100": "unknown option --as; it is --machine now; ",
+        "diagnose -o x": "unknown option -o; `collbench diagnose --help`",
         "help nosuch": "unknown command 'nosuch'; choose from: check, ",
         "exercise foo": "No such command 'foo'; choose from: list, start, check, hint",
         "sweep foo": "unexpected extra argument (foo); `collbench sweep --help` says what it takes",
@@ -126,6 +130,17 @@ def test_an_option_that_takes_a_time_takes_a_unit_in_every_command() -> None:
     assert not [option.opts for option in numbers if "seconds" in (getattr(option, "help", "") or "").lower()]
 
 
+def test_o_is_short_for_out_in_every_command() -> None:
+    """But in the programs of nccl-tests, where it is the reduction."""
+    for command in COMMANDS:
+        for option in command.params:
+            of_nccl_tests = str(command.name).endswith("_perf")
+            assert ("-o" in option.opts) is (option.name == ("redop" if of_nccl_tests else "out")), (
+                command.name,
+                option,
+            )
+
+
 def test_a_shell_completes_commands_options_and_names() -> None:
     """As bash asks for it; of several names with commas the last, and none that is there."""
     for words, offered in {
@@ -135,7 +150,7 @@ def test_a_shell_completes_commands_options_and_names() -> None:
         "collbench sweep --op allreduce,broad": "allreduce,broadcast",
         "collbench sweep --on hgx-h2": "hgx-h200",
         "collbench verify -d bf": "bfloat16",
-        "collbench verify -o ma": "max",
+        "collbench verify --redop ma": "max",
     }.items():
         asked = {"_COLLBENCH_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
         done = CliRunner().invoke(group, [], env=asked, prog_name="collbench")  # type: ignore[arg-type]

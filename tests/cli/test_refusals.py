@@ -13,7 +13,9 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     "sweep --on cpu": (
         ("--op alreduce", "unknown collective 'alreduce'; choose from: allreduce"),
         ("-d float8", "unknown dtype 'float8'; choose from: float"),
-        ("-o mean", "unknown reduction 'mean'; choose from: sum"),
+        ("-o sum", "-o sum: -o is the folder to write to; the reduction is --redop sum"),
+        ("-o max,min", "the reduction is --redop max,min"),
+        ("--redop mean", "unknown reduction 'mean'; choose from: sum"),
         ("--impl fastest", "unknown implementation 'fastest'; choose from: all, library, ladder, narrow, mpi"),
         ("--impl nccl", "nccl does not run on cpu; choose from"),
         ("-b 0", "-b 0 is no message"),
