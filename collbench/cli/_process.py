@@ -151,7 +151,7 @@ def _unknown_option(error: Any) -> str:
     return f"unknown option {error.option_name}; {near}`{error.ctx.command_path} --help` has all"
 
 
-_RENAMED = {"-o": "--redop", "--style": "--strategy", "--as": "--machine"}
+_RENAMED = {"-o": "--redop", "--style": "--strategy", "--as": "--machine", "--format": "--csv"}
 """Options that were, by the names that they have now."""
 
 

@@ -24,6 +24,7 @@ from collbench.cli.options import (
     PATH,
     STANDARD,
     JsonCommand,
+    csv_option,
     json_option,
     option,
     out_option,
@@ -69,8 +70,8 @@ _OPTIONS = [
     share_option("--confidence", "That no row of a comparison is called wrongly.", "95%"),
     share_option("--assume", "How much each time of a log varies.  [default: from neighbouring sizes]"),
     option("--only", "Collectives, implementations and sizes: allreduce,1M..", metavar="WORD[,WORD]"),
-    option("--format form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True),
     json_option("all of it"),
+    csv_option("a line for each row"),
     out_option("Draw the ratios (.png, .svg, .pdf); may be given several times.", multiple=True),
     option("--gate gated", "Exit with 3 for a regression, 4 if one cannot be excluded.", is_flag=True),
     option("--junit", "Write a JUnit test case a row.", type=PATH, metavar="FILE.xml"),
@@ -87,7 +88,7 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
     Runs of different machines, predicted ones too, are also held against each other as interconnects: who is fastest at
     which sizes.
     """
-    form = "json" if options["as_json"] == STANDARD else options["form"]
+    aside = STANDARD in (options["as_json"], options["as_csv"])  # others read standard output
     ratios.check(options["out"])  # before anything is read
     if history and not against:
         raise UsageError("--history is where --against last looks; give --against last too")
@@ -111,17 +112,17 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
     for comparison in comparisons:
         lines = (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched))
         records += [_paths(comparison) | fields for fields in lines]
-    document = _document(comparisons, machines)
-    print_answer(form, options["as_json"], lambda: _table(comparisons, machines), COLUMNS, records, document)
+    written = options["as_json"], _document(comparisons, machines), options["as_csv"], COLUMNS, records
+    print_answer(lambda: _table(comparisons, machines), *written)
     if options["junit"]:
         gate.write_junit(options["junit"], comparisons)
     if options["summary"]:
         gate.append_summary(options["summary"], comparisons)
     for path in ratios.draw(comparisons, options["out"]):
-        click.echo(f"figure: {path}", err=form != "table")
+        click.echo(f"figure: {path}", err=aside)
     if not options["gated"]:
         return 0
-    click.echo(gate.in_words(comparisons), err=form != "table")
+    click.echo(gate.in_words(comparisons), err=aside)
     return gate.status(comparisons)
 
 
@@ -170,7 +171,7 @@ def _head(comparison: Comparison) -> Iterator[str]:
     for name, one, other in comparison.differences[:_DIFFERENCES]:
         yield f"differs: {name}: {one or EMPTY} -> {other or EMPTY}"
     if len(comparison.differences) > _DIFFERENCES:
-        yield f"differs: {len(comparison.differences) - _DIFFERENCES} more (--format json has all)"
+        yield f"differs: {len(comparison.differences) - _DIFFERENCES} more (--json has all)"
     for remark in comparison.remarks:
         yield f"note: {remark}"
 
@@ -206,7 +207,7 @@ def _tail(comparison: Comparison) -> Iterator[str]:
         for row in others[:_UNMATCHED]:
             yield f"  {gate.name(row)}: {gate.message(row)}" + (" (a regression)" if row.regression else "")
         if len(others) > _UNMATCHED:
-            yield f"  {len(others) - _UNMATCHED} more (--format json has all)"
+            yield f"  {len(others) - _UNMATCHED} more (--json has all)"
     yield from ("", f"rows: {comparison.counts}")
     unsure = sorted(row.within for row in comparison.rows if row.verdict is Verdict.INCONCLUSIVE)
     if unsure and unsure[-1] < _TELLING:

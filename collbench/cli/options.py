@@ -1,9 +1,9 @@
 """Options and arguments that several commands take, and the requests that are made of their values."""
 
 import csv
+import io
 import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from importlib import import_module
@@ -95,22 +95,24 @@ def _no_reduction(context: click.Context, parameter: click.Parameter, folder: Pa
 # ----------------------------------------------------------------------------------------------------------------- JSON
 
 STANDARD = Path("-")  # standard output
+_FILE_OR_STANDARD = "FILE|-"
 
 
 class JsonCommand(click.Command):
-    """A command whose `--json` may stand alone, also before a run or a folder: then it is `--json -`."""
+    """A command whose `--json` and `--csv` may stand alone, also before a run or a folder: then it is `--json -`."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parse; the word behind `--json` is its file if it is `-` or ends in .json, and `--json=FILE` takes any."""
         words, rest = [], list(args)
+        alone = {name for option in self.params if option.metavar == _FILE_OR_STANDARD for name in option.opts}
         while rest:
             word = rest.pop(0)
             if word == "--":
                 words += [word, *rest]
                 break
-            if word == "--json":
-                taken = rest and (rest[0] == str(STANDARD) or rest[0].endswith(".json"))
-                word = f"--json={rest.pop(0) if taken else STANDARD}"
+            if word in alone:
+                taken = rest and (rest[0] == str(STANDARD) or rest[0].endswith(f".{word[2:]}"))
+                word = f"{word}={rest.pop(0) if taken else STANDARD}"
             words.append(word)
         return super().parse_args(context, words)
 
@@ -118,18 +120,27 @@ class JsonCommand(click.Command):
 def json_option(what: str) -> click.Option:
     """Return the option; `what` says what the JSON is of."""
     meaning = f"Write {what} as JSON; - is standard output, and no more."
-    return option("--json as_json", meaning, type=PATH, metavar="FILE|-")
+    return option("--json as_json", meaning, type=PATH, metavar=_FILE_OR_STANDARD)
+
+
+def csv_option(what: str) -> click.Option:
+    """Return the option; `what` says what has a line."""
+    return option("--csv as_csv", f"Write {what} as CSV, likewise.", type=PATH, metavar=_FILE_OR_STANDARD)
 
 
 def write_json(place: Path | None, value: Any, allow_nan: bool = True) -> None:
     """Write a value as JSON into that file, or print it where the place is STANDARD; nothing where there is none."""
     if not place:
         return
-    text = json.dumps(value, indent=2, allow_nan=allow_nan)
+    write_out(place, "--json FILE", json.dumps(value, indent=2, allow_nan=allow_nan) + "\n")
+
+
+def write_out(place: Path, option: str, text: str) -> None:
+    """Write whole lines into the file that an option names, or print them where it is STANDARD."""
     if place == STANDARD:
-        click.echo(text)
+        click.echo(text, nl=False)
     else:
-        write_text(place, "--json FILE", text)
+        write_text(place, option, text)
 
 
 def write_text(path: Path, option: str, text: str) -> None:
@@ -146,22 +157,21 @@ def write_csv(target: TextIO, columns: Iterable[str], records: Iterable[Mapping[
 
 
 def print_answer(
-    form: str,
-    as_json: Path | None,
     table: Callable[[], None],
-    columns: Sequence[str],
-    records: Iterable[Mapping[str, Any]],
+    as_json: Path | None,
     document: Any,
+    as_csv: Path | None = None,
+    columns: Sequence[str] = (),
+    records: Iterable[Mapping[str, Any]] = (),
 ) -> None:
-    """Print an answer as a table, as CSV of the records, or as JSON of the document; and write the file of --json."""
-    if form == "json":
-        write_json(STANDARD, document, allow_nan=False)
-    elif form == "table":
+    """Print an answer as a table unless it goes to standard output as JSON or CSV, and write the files of these."""
+    if STANDARD not in (as_json, as_csv):
         table()
-    else:
-        write_csv(sys.stdout, columns, records)
-    if as_json != STANDARD:
-        write_json(as_json, document, allow_nan=False)
+    write_json(as_json, document, allow_nan=False)
+    if as_csv:
+        text = io.StringIO()
+        write_csv(text, columns, records)
+        write_out(as_csv, "--csv FILE", text.getvalue())
 
 
 # --------------------------------------------------------------------------------------------------- names and numbers

@@ -62,7 +62,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     "all_reduce_perf": (("-J /proc/nothing.json", "cannot write /proc/nothing.json"),),
     H100: (
         ("--json /proc/nothing.json", "cannot write /proc/nothing.json"),
-        ("--format csv", "--format csv is for several systems"),
+        ("--csv", "--csv is for several systems"),
         ("--ranks 16", "--ranks 16 is more than the 8 GPUs of DGX H100; ... --nodes 2"),
         (
             "--nodes 10 --ranks 40",
