@@ -6,15 +6,16 @@ For example:
   collbench runs --fleet NIGHT --exclude-file exclude.txt --plot fleet.png
 """
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from collbench.cli._process import coloured
 from collbench.cli.options import PATH, STANDARD, JsonCommand, json_option, option, share_option, write_json
+from collbench.cli.tables import WHOLE, grid, room
 from collbench.collectives import find_collective
 from collbench.errors import UsageError, unknown
 from collbench.platforms import platforms
@@ -25,7 +26,8 @@ PREDICTED = "model"  # the platform of predicted runs; what says so takes a whil
 _PLACES = "|".join((*platforms(), PREDICTED))
 _BROKEN = 5  # broken files whose reasons are printed; --json has all
 _NAMES = 3  # names up to which all are printed, and not only their number
-_WIDE = 10_000  # columns where the output is no terminal: nothing is cut there
+_HEADS = ("started", "host", "topology", "collectives", "implementations", "notes", "run")
+_FIRST_OUT = ("topology", "implementations", "collectives", "host", "notes")
 
 
 _FLEET = [
@@ -109,31 +111,31 @@ def _filter(host: str, op: str, on: str, topology: str, since: str | None, until
 
 
 def _print_table(entries: Sequence[Entry]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    """Print a row for each run, in as many columns as the terminal has room for beside the path."""
+    columns = dict(zip(_HEADS, zip(*map(_cells, entries), strict=True), strict=True))
+    for name in _FIRST_OUT:
+        if max(map(len, _lines(columns))) > (room() or WHOLE):
+            del columns[name]
+    for line, entry in zip(_lines(columns), (None, *entries), strict=True):
+        red = entry and (entry.broken or entry.status) and coloured()
+        click.echo(click.style(line, fg="red") if red else line)
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("started", "host", "topology", "collectives", "implementations", "notes"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
-    table.add_column("run", overflow="fold")  # whole, since people copy it
-    for entry in entries:
-        header = entry.header
-        cells = (
-            _moment(entry.age[0]),
-            header.environment.host,
-            header.topology.name,
-            _names(header.sweep.collectives),
-            _names(header.sweep.implementations),
-            ", ".join(entry.notes),
-            shown(entry.path.parent),
-        )
-        table.add_row(*map(Text, cells), style="red" if entry.broken or entry.status else None)
-    console = Console(width=None if sys.stdout.isatty() else _WIDE)
-    with console.capture() as captured:
-        console.print(table)
-    for line in captured.get().splitlines():
-        click.echo(line.rstrip())  # rich fills every line
+
+def _lines(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    return grid([tuple(columns), *zip(*columns.values(), strict=True)])
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    header = entry.header
+    return (
+        _moment(entry.age[0]),
+        header.environment.host,
+        header.topology.name,
+        _names(header.sweep.collectives),
+        _names(header.sweep.implementations),
+        ", ".join(entry.notes),
+        shown(entry.path.parent),
+    )
 
 
 def _moment(seconds: float) -> str:
