@@ -6,7 +6,7 @@ For example:
   collbench runs --fleet NIGHT --exclude-file exclude.txt --plot fleet.png
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import click
 
 from collbench.cli._process import coloured
 from collbench.cli.options import PATH, STANDARD, JsonCommand, json_option, option, share_option, write_json
-from collbench.cli.tables import WHOLE, grid, room
+from collbench.cli.tables import grid
 from collbench.collectives import find_collective
 from collbench.errors import UsageError, unknown
 from collbench.platforms import platforms
@@ -27,7 +27,7 @@ _PLACES = "|".join((*platforms(), PREDICTED))
 _BROKEN = 5  # broken files whose reasons are printed; --json has all
 _NAMES = 3  # names up to which all are printed, and not only their number
 _HEADS = ("started", "host", "topology", "collectives", "implementations", "notes", "run")
-_FIRST_OUT = ("topology", "implementations", "collectives", "host", "notes")
+_FIRST_OUT = (2, 4, 3, 1, 5)  # of these columns, where a terminal has no room
 
 
 _FLEET = [
@@ -112,17 +112,10 @@ def _filter(host: str, op: str, on: str, topology: str, since: str | None, until
 
 def _print_table(entries: Sequence[Entry]) -> None:
     """Print a row for each run, in as many columns as the terminal has room for beside the path."""
-    columns = dict(zip(_HEADS, zip(*map(_cells, entries), strict=True), strict=True))
-    for name in _FIRST_OUT:
-        if max(map(len, _lines(columns))) > (room() or WHOLE):
-            del columns[name]
-    for line, entry in zip(_lines(columns), (None, *entries), strict=True):
+    lines = grid([_HEADS, *map(_cells, entries)], first_out=_FIRST_OUT)
+    for line, entry in zip(lines, (None, *entries), strict=True):
         red = entry and (entry.broken or entry.status) and coloured()
         click.echo(click.style(line, fg="red") if red else line)
-
-
-def _lines(columns: Mapping[str, Sequence[str]]) -> list[str]:
-    return grid([tuple(columns), *zip(*columns.values(), strict=True)])
 
 
 def _cells(entry: Entry) -> tuple[str, ...]:

@@ -157,7 +157,7 @@ def last_before(new: Run, folder: Path) -> Path:
                 return entry.path
     raise UsageError(
         f"no last run for {shown(new.path)}: none of {len(entries)} other runs in {shown(folder)} is complete, "
-        f"earlier, on {new.header.topology.name or 'an unnamed topology'} and has a case in common; give a path instead"
+        f"started earlier on {new.header.topology.name or 'an unnamed topology'} and has a case in common; give BASE"
     )
 
 
