@@ -130,23 +130,18 @@ def csv_option(what: str) -> click.Option:
 
 def write_json(place: Path | None, value: Any, allow_nan: bool = True) -> None:
     """Write a value as JSON into that file, or print it where the place is STANDARD; nothing where there is none."""
-    if not place:
-        return
-    write_out(place, "--json FILE", json.dumps(value, indent=2, allow_nan=allow_nan) + "\n")
-
-
-def write_out(place: Path, option: str, text: str) -> None:
-    """Write whole lines into the file that an option names, or print them where it is STANDARD."""
-    if place == STANDARD:
-        click.echo(text, nl=False)
-    else:
-        write_text(place, option, text)
+    if place:
+        write_text(place, "--json FILE", json.dumps(value, indent=2, allow_nan=allow_nan))
 
 
 def write_text(path: Path, option: str, text: str) -> None:
-    """Write the file that an option names, with an end to its last line."""
+    """Write the file that an option names, or print where it is STANDARD, with an end to the last line."""
+    text = text.removesuffix("\n")
+    if path == STANDARD:
+        click.echo(text)
+        return
     with writing(path, option, StorageError):
-        path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+        path.write_text(f"{text}\n", encoding="utf-8")
 
 
 def write_csv(target: TextIO, columns: Iterable[str], records: Iterable[Mapping[str, Any]]) -> None:
@@ -171,7 +166,7 @@ def print_answer(
     if as_csv:
         text = io.StringIO()
         write_csv(text, columns, records)
-        write_out(as_csv, "--csv FILE", text.getvalue())
+        write_text(as_csv, "--csv FILE", text.getvalue())
 
 
 # --------------------------------------------------------------------------------------------------- names and numbers
