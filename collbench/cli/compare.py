@@ -15,6 +15,7 @@ import click
 
 from collbench.analysis import gate
 from collbench.analysis.compare import Comparison, Row, Together, Verdict, compare
+from collbench.analysis.fit import measured
 from collbench.analysis.interconnects import Table as Interconnects
 from collbench.analysis.interconnects import of_runs, tables
 from collbench.analysis.matching import Unmatched, no_common_size, several_machines
@@ -67,11 +68,13 @@ _OPTIONS = [
     ),
     option("--history", "Where --against looks.  [default: results/runs]", type=PATH, metavar="FOLDER"),
     share_option("--margin", "Changes up to this do not matter.", "5%"),
-    share_option("--confidence", "That no row of a comparison is called wrongly.", "95%"),
-    share_option("--assume", "How much each time of a log varies.  [default: from neighbouring sizes]"),
+    share_option("--confidence", "Probability that no row is called wrongly.", "95%"),
+    share_option(
+        "--assume", "How much each time of a log, which has no samples, varies.  [default: from neighbouring sizes]"
+    ),
     option("--only", "Collectives, implementations and sizes: allreduce,1M..", metavar="WORD[,WORD]"),
     json_option("all of it"),
-    csv_option("a line for each row"),
+    csv_option("row"),
     out_option("Draw the ratios (.png, .svg, .pdf); may be given several times.", multiple=True),
     option("--gate gated", "Exit with 3 for a regression, 4 if one cannot be excluded.", is_flag=True),
     option("--junit", "Write a JUnit test case a row.", type=PATH, metavar="FILE.xml"),
@@ -132,6 +135,8 @@ def _refuse(comparisons: Sequence[Comparison]) -> None:
         if comparison.rows or any(row.regression for row in comparison.unmatched):
             continue
         base, new = comparison.base, comparison.new
+        if not comparison.remarks and not measured([base, new]):
+            raise UsageError(f"nothing to compare: {store.why_none([base, new])}")
         holds = [f"{name} holds {', '.join(contents([run])) or 'no results'}" for name, run in _named(comparison)]
         why = f"no case in common with a time in both; {'; '.join(comparison.remarks or holds)}"
         if sizes := no_common_size(base, new):

@@ -40,7 +40,7 @@ def command(context: click.Context) -> None:
 
 @command.command("list")
 def list_exercises() -> None:
-    """List the exercises, which of them are started or solved here, and what is next, as without a command."""
+    """List the exercises, and which of them are started or solved here."""
     _print_list()
 
 
@@ -75,7 +75,10 @@ def start(number: str, folder: Path | None) -> None:
     params=[_WHICH, click.Option(["--time/--no-time"], default=True, help="Time a right kernel, too.  [default: time]")]
 )
 def check(which: str | None, time: bool) -> int:
-    """Judge a kernel: right or not and why, races, then its time; within an exercise's folder N may be left out."""
+    """Judge a kernel: right or not and why, races, then its time.
+
+    Within an exercise's folder N may be left out.
+    """
     exercise, folder = _chosen(which)
     from collbench.exercises import judge
 

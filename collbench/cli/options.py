@@ -119,13 +119,14 @@ class JsonCommand(click.Command):
 
 def json_option(what: str) -> click.Option:
     """Return the option; `what` says what the JSON is of."""
-    meaning = f"Write {what} as JSON; - is standard output, and no more."
+    meaning = f"Write {what} as JSON; - prints it, and nothing else."
     return option("--json as_json", meaning, type=PATH, metavar=_FILE_OR_STANDARD)
 
 
 def csv_option(what: str) -> click.Option:
     """Return the option; `what` says what has a line."""
-    return option("--csv as_csv", f"Write {what} as CSV, likewise.", type=PATH, metavar=_FILE_OR_STANDARD)
+    meaning = f"Write a line for each {what} as CSV; - prints it, and nothing else."
+    return option("--csv as_csv", meaning, type=PATH, metavar=_FILE_OR_STANDARD)
 
 
 def write_json(place: Path | None, value: Any, allow_nan: bool = True) -> None:
@@ -303,7 +304,7 @@ _SWEEP = (
     _all_of("--redop", "Reductions.", "sum", "datatypes", "REDUCTIONS"),
     option("-r --root", "Root rank of collectives that have one.", type=int, default=0),
     option("--in-place", "Send from and receive into one buffer.", is_flag=True),
-    option("-G --cudagraph", "On a GPU, time captured graphs; 0: launches.", type=int, default=1),
+    option("-G --cudagraph", "On a GPU, time replays of a CUDA graph; 0: launches.", type=int, default=1),
     option("--no-graph", "The same as -G 0.", is_flag=True),
     option("--budget", "Time for a case, all implementations together.", type=TIME, default="500ms"),
     option("-T --timeout", "Time without progress that fails a case.", type=TIME, default="30s"),
@@ -335,16 +336,16 @@ _SWEEP = (
     ),
     option(
         "--starts",
-        "Start the ranks so often: ± covers what another start gives; default: 3 where that is quick, else 1.",
+        "Start the ranks N times, so that ± covers how starts differ; default: 3 where that is quick, else 1.",
         type=int,
         metavar="N",
         show_default=False,
     ),
-    option("-q --quiet", "Rows and where they are, and no more.", is_flag=True),
-    json_option("what was measured"),
+    option("-q --quiet", "Print the rows and where the run file is, and nothing else.", is_flag=True),
+    json_option("the results"),
     option(
         "-I --percentiles",
-        "Show min, p95, p99 and max of the samples too: of short operations, of means.",
+        "Show min, p95, p99 and max of the samples too; a sample of short operations is the mean of several.",
         is_flag=True,
     ),
     folder_option("run file and plots"),

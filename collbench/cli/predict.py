@@ -53,7 +53,7 @@ _OPTIONS = [
         metavar="CHANGE",
     ),
     option("--graph", "Operations replayed from a CUDA graph instead of launched each.", is_flag=True),
-    csv_option("a line for each size of several systems"),
+    csv_option("size of several systems"),
 ]
 
 

@@ -19,7 +19,7 @@ from collbench.runfile.header import Header
 from collbench.runfile.store import Writer
 from collbench.units import format_size
 from tests.cli.conftest import refusal
-from tests.conftest import Command, case
+from tests.conftest import ROOT, Command, case
 
 NAMES = ("mpi", "ring-flags")
 SIZES = (1024, 4096, 65536, 2**20, 2**24)
@@ -297,7 +297,11 @@ def test_wrong_words_are_refused_with_the_choices(base: Path, tmp_path: Path, mo
         ([base, "broken.jsonl"], "broken.jsonl:1"),
         (["nowhere", base], "nowhere"),
         ([base, "other"], "nothing to compare"),  # an empty table would look like a success
-        ([base, "other"], "broadcast, nccl, 8 B"),
+        ([base, "other"], "broadcast, nccl, 2 ranks, 8 B;"),
+        (
+            [ROOT / "results" / "cpu-2-ranks-styles", ROOT / "results" / "cpu-2-ranks-overlap"],
+            "steps, traces and training are drawn by",
+        ),
     ):
         assert told in refusal(compare(*arguments)), arguments
     for text in ("x", "0", "150%", "-3%", "nan"):
