@@ -297,7 +297,7 @@ def test_wrong_words_are_refused_with_the_choices(base: Path, tmp_path: Path, mo
         ([base, "broken.jsonl"], "broken.jsonl:1"),
         (["nowhere", base], "nowhere"),
         ([base, "other"], "nothing to compare"),  # an empty table would look like a success
-        ([base, "other"], "broadcast, nccl, 2 ranks, 8 B;"),
+        ([base, "other"], "broadcast, nccl, 2 ranks, 8 B"),
         (
             [ROOT / "results" / "cpu-2-ranks-styles", ROOT / "results" / "cpu-2-ranks-overlap"],
             "steps, traces and training are drawn by",
