@@ -40,12 +40,12 @@ def parse_size(text: str) -> int:
 
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3.6e3, "d": 86.4e3, "w": 604.8e3}
 """What a duration's unit, as people write it, is in seconds."""
-_DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*")
+QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 def duration(text: str, alone: str = "") -> float:
     """Return the seconds of `500ms`, `5s` or `2min`, with `alone` as the unit of a number alone; 0 of other text."""
-    match = _DURATION.fullmatch(text)
+    match = QUANTITY.fullmatch(text)
     seconds = float(match[1]) * SECONDS.get(match[2] or alone, 0.0) if match else 0.0
     return seconds if seconds < SLOWEST else 0.0
 
@@ -57,6 +57,15 @@ def parse_duration(text: str | float, option: str, alone: str = "s") -> float:
         number = ", or 5, which is seconds" if alone else ""
         raise UsageError(f"{option} {text!r} is no duration; write one such as 500ms, 5s, 2min, 12h or 30d{number}")
     return seconds
+
+
+def parse_share(text: str, option: str) -> float:
+    """Return the number between 0 and 1, neither included, of `5%` or `0.05`; UsageError of other text."""
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*", text)
+    share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < share < 1:
+        raise UsageError(f"{option} {text!r} is no share; write it like 5% or 0.05")
+    return share
 
 
 def parse_numbers(text: str) -> list[int]:

@@ -24,6 +24,7 @@ from collbench.api.notices import is_leader
 from collbench.cli.options import (
     NODES,
     PATH,
+    SHARE,
     STANDARD,
     TIME,
     JsonCommand,
@@ -31,7 +32,6 @@ from collbench.cli.options import (
     json_option,
     machine_option,
     option,
-    share_option,
     shared,
     try_output,
     write_json,
@@ -59,7 +59,7 @@ _OPTIONS = [
     option("--reference", "Compare with a run that was right, or with floors.", type=PATH, metavar="RUN|FILE.toml"),
     machine_option("what the topology matches", "The system to compare with."),
     NODES,
-    share_option("--slower", "How much slower than expected is too slow.  [default: 10%, on a CPU 20%]"),
+    option("--slower", "How much slower than expected is too slow.  [default: 10%, on a CPU 20%]", type=SHARE),
     option(
         "--budget",
         "Time after which no further round begins, of three at least.",

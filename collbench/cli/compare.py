@@ -23,6 +23,7 @@ from collbench.api.reading import contents, selected
 from collbench.cli import interconnects
 from collbench.cli.options import (
     PATH,
+    SHARE,
     STANDARD,
     JsonCommand,
     csv_option,
@@ -30,7 +31,6 @@ from collbench.cli.options import (
     option,
     out_option,
     print_answer,
-    share_option,
 )
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
@@ -67,11 +67,9 @@ _OPTIONS = [
         type=click.Choice(["last"]),
     ),
     option("--history", "Where --against looks.  [default: results/runs]", type=PATH, metavar="FOLDER"),
-    share_option("--margin", "Changes up to this do not matter.", "5%"),
-    share_option("--confidence", "Probability that no row is called wrongly.", "95%"),
-    share_option(
-        "--assume", "How much each time of a log, which has no samples, varies.  [default: from neighbouring sizes]"
-    ),
+    option("--margin", "Changes up to this do not matter.", type=SHARE, default="5%", show_default=True),
+    option("--confidence", "Probability that no row is called wrongly.", type=SHARE, default="95%", show_default=True),
+    option("--assume", "How much each time of a log varies.  [default: from neighbouring sizes]", type=SHARE),
     option("--only", "Collectives, implementations and sizes: allreduce,1M..", metavar="WORD[,WORD]"),
     json_option("all of it"),
     csv_option("row"),

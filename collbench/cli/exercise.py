@@ -35,16 +35,12 @@ _LEVELS = ("builds", "right", "races", "speed")
 def command(context: click.Context) -> None:
     """List the exercises: kernels with a hole, to be filled in and judged on this machine's CPU."""
     if not context.invoked_subcommand:
-        _print_list()
+        context.invoke(list_exercises)
 
 
 @command.command("list")
 def list_exercises() -> None:
     """List the exercises, and which of them are started or solved here."""
-    _print_list()
-
-
-def _print_list() -> None:
     known = records.notes()
     click.echo(_LIST.heading(number="", title="exercise", folder="folder"))
     following = 1

@@ -16,7 +16,7 @@ from collbench.errors import StorageError, UsageError, writing
 from collbench.host.launcher import RENDEZVOUS, launched
 from collbench.host.sanitize import cell
 from collbench.platforms import platforms
-from collbench.units import parse_duration
+from collbench.units import parse_duration, parse_share
 
 if TYPE_CHECKING:
     from collbench.api.requests import SweepRequest
@@ -208,36 +208,18 @@ def systems() -> Iterable[str]:
     return names()
 
 
-def parse_share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    """Return the share that `5%` or `0.05` is, a number between 0 and 1, neither included; None of nothing."""
-    if text is None:
-        return None
-    try:
-        share = float(text.strip()[:-1]) / 100 if text.strip().endswith("%") else float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
-        raise click.BadParameter(f"{text!r} is no share; write it like 5% or 0.05", context, parameter)
-    return share
+class _Measured(click.types.FloatParamType):
+    """A number with its unit, read by a function that takes the text and the name of the option."""
 
-
-def share_option(names: str, meaning: str, default: str | None = None) -> click.Option:
-    """Return an option whose value is a share, such as 5% or 0.05."""
-    shown = default is not None
-    return option(names, meaning, callback=parse_share, metavar="SHARE", default=default, show_default=shown)
-
-
-class _Time(click.types.FloatParamType):
-    """A duration, such as 500ms or 5s; a number alone is seconds."""
-
-    name = "time"
+    def __init__(self, name: str, parse: Callable[[str, str], float]) -> None:
+        self.name, self._parse = name, parse
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
-        """Return the seconds."""
-        return parse_duration(value, parameter.opts[-1] if parameter else "")
+        """Return the number in the unit that the code has."""
+        return self._parse(value, parameter.opts[-1] if parameter else "")
 
 
-TIME = _Time()
+TIME, SHARE = _Measured("time", parse_duration), _Measured("share", parse_share)
 
 # -------------------------------------------------------------------------------------------------------------- systems
 

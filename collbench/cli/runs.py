@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from collbench.cli._process import coloured
-from collbench.cli.options import PATH, STANDARD, JsonCommand, json_option, option, share_option, write_json
+from collbench.cli.options import PATH, SHARE, STANDARD, JsonCommand, json_option, option, write_json
 from collbench.cli.tables import grid
 from collbench.collectives import find_collective
 from collbench.errors import UsageError, unknown
@@ -32,7 +32,7 @@ _FIRST_OUT = (2, 4, 3, 1, 5)  # of these columns, where a terminal has no room
 
 _FLEET = [
     option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
-    share_option("--slower", "Share of time that does not matter.  [default: 5%]"),
+    option("--slower", "Share of time that does not matter.  [default: 5%]", type=SHARE),
     option("--exclude-file", "Write the names of nodes that are slow or FAIL, a line each.", type=PATH, metavar="FILE"),
     option("--plot", "Draw nodes by sizes (.png, .svg, .pdf).", type=PATH, metavar="FILE", multiple=True),
     option("--csv", "Write a row for each node and size.", type=PATH, metavar="FILE"),
@@ -62,9 +62,7 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
     of_fleet = {str(given.name): options.pop(str(given.name)) for given in _FLEET}
     others = options | {"limit": limit} if fleet else of_fleet
     if wrong := [name.replace("_", "-") for name, value in others.items() if value]:
-        fix = (
-            "is for a list of runs; leave it out, or --fleet" if fleet else "is for a folder of nodes; give --fleet too"
-        )
+        fix = "a list of runs; leave it out, or --fleet" if fleet else "a folder of nodes; give --fleet too"
         raise UsageError(f"--{wrong[0]} is for {fix}")
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
