@@ -41,9 +41,9 @@ from collbench.runfile.schema import case_fields
 from collbench.units import format_seconds, printable, significant
 
 LEGEND = (
-    "ratio: time of NEW over BASE, above 1 is slower; all intervals hold together with {confidence:.3g} % confidence\n"
+    "ratio: time of NEW over BASE, above 1 is slower; with {confidence:.3g} % confidence all intervals hold at once\n"
     "same: the interval of the row alone lies within {margin:.3g} % of 1; slower: above 1; faster: below 1; "
-    "inconclusive: none of these"
+    "inconclusive: none of these; unknown: there is no interval"
 )
 _TOGETHER = "all: the geometric mean of the ratios at all sizes, without those hardly known and those that stand out"
 _ROW = Table(

@@ -27,7 +27,7 @@ _NUMBER = click.Argument(["number"], metavar="N", type=str)
 _WHICH = click.Argument(["which"], metavar="[N|FOLDER]", required=False, type=str)
 _LIST = Table("{number:>3}  {title:<18} {state:<10} {folder}", first_out=("state",))
 _TIMES = Table("{size:>8}  {name:<18} {time:>9}  {ratio}")
-_LEVELS = ("builds", "right", "races", "speed")
+_LEVELS = {"builds": "does not compile", "right": "is wrong", "races": "has races", "speed": "is slow"}
 
 
 @click.group(invoke_without_command=True)
@@ -101,10 +101,10 @@ def check(which: str | None, time: bool) -> int:
 
 @command.command(params=[_NUMBER])
 def hint(number: str) -> None:
-    """Print the hints of an exercise, a level each."""
+    """Print the hints of an exercise, one for each way to fail."""
     exercise = records.find(number)
-    for level in _LEVELS:
-        click.echo(f"{level}: {getattr(exercise.hints, level)}")
+    for level, fault in _LEVELS.items():
+        click.echo(f"where it {fault}: {getattr(exercise.hints, level)}")
 
 
 def _chosen(which: str | None) -> tuple[Exercise, Path]:
