@@ -145,13 +145,13 @@ def _unknown_option(error: Any) -> str:
     if not error.ctx:
         return str(error.format_message())
     near = f"did you mean {' or '.join(error.possibilities)}? " if error.possibilities else ""
-    new = _RENAMED.get(error.option_name)
-    if any(new in parameter.opts for parameter in error.ctx.command.params):
+    new = _RENAMED.get(error.option_name, "")
+    if any(new.split()[:1] == parameter.opts[:1] for parameter in error.ctx.command.params):
         near = f"it is {new} now; "
     return f"unknown option {error.option_name}; {near}`{error.ctx.command_path} --help` has all"
 
 
-_RENAMED = {"-o": "--redop", "--style": "--strategy", "--as": "--machine", "--format": "--csv"}
+_RENAMED = {"-o": "--redop", "--style": "--strategy", "--as": "--machine", "--format": "--csv or --json"}
 """Options that were, by the names that they have now."""
 
 

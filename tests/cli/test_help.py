@@ -86,6 +86,7 @@ def test_words_that_no_command_takes_are_refused_with_the_choices(here: Command)
         "verify -o sum": "unknown option -o; it is --redop now; ",
         "step strategies --style ring": "unknown option --style; it is --strategy now; ",
         "train --as dgx-h100": "unknown option --as; it is --machine now; ",
+        "compare --format csv": "unknown option --format; it is --csv or --json now; ",
         "diagnose -o x": "unknown option -o; `collbench diagnose --help`",
         "help nosuch": "unknown command 'nosuch'; choose from: check, ",
         "exercise foo": "No such command 'foo'; choose from: list, start, check, hint",
