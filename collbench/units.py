@@ -54,8 +54,7 @@ def parse_duration(text: str | float, option: str, alone: str = "s") -> float:
     """Return the seconds of `500ms`, `5s`, `12h` or a number; UsageError, which names the option, of other text."""
     seconds = duration(str(text), alone)
     if not seconds:
-        number = ", or 5, which is seconds" if alone else ""
-        raise UsageError(f"{option} {text!r} is no duration; write one such as 500ms, 5s, 2min, 12h or 30d{number}")
+        raise UsageError(f"{option} {text!r} is no duration; write one such as 500ms, 5s, 2min, 12h or 30d")
     return seconds
 
 

@@ -129,7 +129,7 @@ def on_purpose(error: BaseException) -> tuple[str, int] | None:
         return None
     if isinstance(error, click.NoSuchOption):
         return _unknown_option(error), error.exit_code
-    if isinstance(error, click.UsageError) and type(error) is not click.BadParameter:
+    if isinstance(error, click.UsageError) and error.ctx and type(error) is not click.BadParameter:
         return _misused(error), error.exit_code
     if isinstance(error, click.ClickException):
         return error.format_message(), error.exit_code
@@ -158,8 +158,6 @@ _RENAMED = {"-o": "--redop", "--style": "--strategy", "--as": "--machine", "--fo
 def _misused(error: Any) -> str:
     """Return one line: what is missing, unexpected or no command, and what there is."""
     message = error.format_message().rstrip(".")
-    if not error.ctx:
-        return str(message)
     names = getattr(error.ctx.command, "commands", ())
     known = f"choose from: {', '.join(names)}" if names else f"`{error.ctx.command_path} --help` says what it takes"
     return f"{message}{' ' if message.endswith('?') else '; '}{known}"

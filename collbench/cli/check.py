@@ -60,13 +60,7 @@ _OPTIONS = [
     machine_option("what the topology matches", "The system to compare with."),
     NODES,
     option("--slower", "How much slower than expected is too slow.  [default: 10%, on a CPU 20%]", type=SHARE),
-    option(
-        "--budget",
-        "Time after which no further round begins, of three at least.",
-        type=TIME,
-        default="60s",
-        show_default=True,
-    ),
+    option("--budget", "Time after which no more rounds begin; three do.", type=TIME, default="60s", show_default=True),
     option("--renew", "Begin the baseline anew with this run, if it is right.", is_flag=True),
     folder_option("the run file"),
     option(

@@ -61,11 +61,7 @@ COLUMNS = (
 
 _OPTIONS = [
     click.Argument(["runs"], metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=PATH),
-    option(
-        "--against",
-        "Take the last earlier run of the same kind in --history as BASE, for each NEW.",
-        type=click.Choice(["last"]),
-    ),
+    option("--against", "Take the last earlier run of NEW's kind as BASE.", type=click.Choice(["last"])),
     option("--history", "Where --against looks.  [default: results/runs]", type=PATH, metavar="FOLDER"),
     option("--margin", "Changes up to this do not matter.", type=SHARE, default="5%", show_default=True),
     option("--confidence", "Probability that no row is called wrongly.", type=SHARE, default="95%", show_default=True),

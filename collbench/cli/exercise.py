@@ -86,7 +86,8 @@ def check(which: str | None, time: bool) -> int:
         if time or exercise.beats:
             click.echo("timing ...", err=True)
             verdict = judge.timed(exercise, folder)
-            _print_times(exercise, verdict)
+            if verdict.table:
+                _print_times(exercise, verdict)
     for line in verdict.notes:
         click.echo(line)
     if not verdict.passed:
@@ -124,8 +125,6 @@ def _chosen(which: str | None) -> tuple[Exercise, Path]:
 
 
 def _print_times(exercise: Exercise, verdict: "Verdict") -> None:
-    if not verdict.table:
-        return
     click.echo(_TIMES.heading(name="", ratio="against yours"))
     for row in verdict.table:
         mine = row[exercise.kernel]

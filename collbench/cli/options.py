@@ -233,12 +233,7 @@ ANYWHERE = option(
     metavar=f"{_HERE}|SYSTEM|FILE.toml",
     shell_complete=completed(lambda: ["auto", *platforms(), *systems()], several=False),
 )
-NODES = option(
-    "--nodes",
-    "Nodes that ranks are spread over.  [default: as few as they fill]",
-    type=click.IntRange(min=1),
-    metavar="N",
-)
+NODES = option("--nodes", "Nodes of the ranks.  [default: as few as they fill]", type=click.IntRange(1), metavar="N")
 
 
 def machine_option(default: str = "as the run file says", meaning: str = "What the machine is.") -> click.Option:
@@ -274,9 +269,7 @@ _SWEEP = (
     option("-g --ranks --ngpus ranks", "Ranks; default: every GPU, on a CPU 2.", type=int),
     option("--ranks-per-node", "GPUs to use of each node of a described system; default: all.", type=int, metavar="N"),
     option("-b --minbytes", "Smallest message.", default="8", metavar="SIZE"),
-    option(
-        "-e --maxbytes", "Largest message; default: 128M, or what free memory allows; predicted 8G.", metavar="SIZE"
-    ),
+    option("-e --maxbytes", "Largest message; default: 128M or what memory allows, predicted 8G.", metavar="SIZE"),
     option("-f --stepfactor", "Each size is so many times the last.", type=float, default=4.0),
     option("-i --stepbytes", "Sizes this far apart, instead of -f.", metavar="SIZE"),
     option("-n --iters", "Take so many samples, instead of as many as are needed.", type=int),
@@ -325,11 +318,7 @@ _SWEEP = (
     ),
     option("-q --quiet", "Print the rows and where the run file is, and nothing else.", is_flag=True),
     json_option("the results"),
-    option(
-        "-I --percentiles",
-        "Show min, p95, p99 and max of the samples too; a sample of short operations is the mean of several.",
-        is_flag=True,
-    ),
+    option("-I --percentiles", "Show min, p95, p99 and max of the samples too.", is_flag=True),
     folder_option("run file and plots"),
     option("--plot/--no-plot", "Draw the plots at the end.", default=True),
 )

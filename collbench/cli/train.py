@@ -56,12 +56,7 @@ _OPTIONS = [
     option("--price", "Price of a GPU-hour, by default in USD: shows what the run costs.", metavar="2.5|2.5EUR"),
     option("--deadline", "With --price: mark the cheapest that is in time.", metavar="30d|12h"),
     option("--tokens", "Tokens of the run: 300B.  [default: as published, or 20 a parameter]", metavar="N"),
-    option(
-        "--checkpoint",
-        "With --price: time that a checkpoint holds the run up.",
-        type=TIME,
-        default="10s",
-    ),
+    option("--checkpoint", "With --price: time that a checkpoint holds the run up.", type=TIME, default="10s"),
     option("--up-or-out", "With --price: others for the same money an hour.", multiple=True, metavar="SYSTEM=PRICE"),
     option("--noise-scale", "The gradient noise scale.", type=float, default=0.0, metavar="SAMPLES"),
     option("--reserve", "Per cent of memory lost to fragments.", type=float, default=6.0),
