@@ -12,6 +12,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ SLOWER = 0.05
 """The usual share of time from which on a difference matters."""
 _ERROR = 0.05  # how often a node that is like all others is named: half for single sizes, half for all together
 _FLOOR = 2e-3  # least spread: printed times of three digits are no closer
+_OLD = 3600.0  # seconds by which a verdict is older than the fleet's median before that matters
 _MEDIAN = 1.253  # standard error of a median over that of a mean (normal, many)
 
 Array = NDArray[np.float64]
@@ -80,6 +82,18 @@ def changes(before: Sequence[Node], after: Sequence[Node], slower: float = SLOWE
             earlier = old.get(node.name, {}).get(curve, {})
             changed[node.name][curve] = {size: times[size] / earlier[size] for size in times if size in earlier}
     return _judged(changed, slower)
+
+
+def outdated(nodes: Sequence[Node]) -> list[Node]:
+    """Return nodes whose verdict is much older than the rest, the oldest first.
+
+    That is by an hour and four times the usual distance from the median, which is the median distance.
+    """
+    dated = [node for node in nodes if node.modified]
+    middle = median(node.modified for node in dated) if dated else 0.0
+    usual = median(abs(node.modified - middle) for node in dated) if dated else 0.0
+    old = [node for node in dated if middle - node.modified > _OLD + 4 * usual]
+    return sorted(old, key=lambda node: node.modified)
 
 
 def _judged(fleet: Times, slower: float) -> list[Group]:
