@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -80,13 +81,12 @@ def test_wrong_words_are_one_line_before_anything_is_measured(here: Command, tmp
 
 
 def test_a_place_that_cannot_be_written_to_is_found_before_anything_is_measured(here: Command, tmp_path: Path) -> None:
-    """And nothing is left in a place that can; a file that is there stays as it is until the end."""
+    """And nothing is left in a place that can; a file that is there stays as it is."""
     (tmp_path / "file").write_text("before")
     for name in (*FILES, "out"):
         for place in ("/proc/nothing/x", f"{tmp_path}/file/x", *([tmp_path] if name != "out" else [])):
-            done = here("check", f"--{name}={place}", f"--json={tmp_path}/file")
-            if name == "json":
-                done = here("check", f"--{name}={place}", f"--junit={tmp_path}/new")
+            other = f"--junit={tmp_path}/new" if name == "json" else f"--json={tmp_path}/file"
+            done = here("check", f"--{name}={place}", other)
             assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), (name, place, done.stderr)
             assert "cannot write" in done.stderr
             assert f"choose another --{name}" in done.stderr
@@ -94,16 +94,51 @@ def test_a_place_that_cannot_be_written_to_is_found_before_anything_is_measured(
     assert (tmp_path / "file").read_text() == "before"
 
 
-def test_nothing_is_there_before_the_verdict_is(here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
+def test_no_file_of_a_check_that_dies_keeps_an_earlier_verdict(
+    here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it measures, files say that it has started, and after an error why; a summary has verdicts only."""
+    during, places = {}, {name: tmp_path / name for name in FILES}
+    asked = [f"--{name}={place}" for name, place in places.items()]
+
+    def read_all() -> dict[str, str]:
+        return {name: place.read_text(encoding="utf-8") for name, place in places.items()}
 
     def measured(*arguments: object) -> None:
-        found.extend(tmp_path.iterdir())
-        raise UsageError("measured")
+        during.update(read_all())
+        raise UsageError("a card is gone")
+
+    assert here("check", *GOOD.split(), *asked).returncode == 0
+    before = read_all()
+    monkeypatch.setattr(checking, "measuring_session", measured)
+    done = here("check", *asked)
+    after = read_all()
+    assert (done.returncode, done.stderr) == (2, "collbench: error: a card is gone\n")
+    assert before["summary"] == during["summary"] == after["summary"]
+    assert json.loads(during["json"])["status"] == json.loads(after["json"])["status"] == "UNKNOWN"
+    for name in ("json", "junit", "ctrf"):
+        assert "started at" in during[name]
+        assert "no verdict: a card is gone" in after[name]
+    for metrics in (during["metrics"], after["metrics"]):
+        assert re.search(r"^collbench_check_status\{.*\} 3$", metrics, re.MULTILINE)
+        assert "wrong_sizes" not in metrics
+        assert "bus_bandwidth" not in metrics
+
+
+def test_a_file_in_the_folder_of_the_run_says_that_the_check_has_started_too(
+    here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/fleet.md has it, a folder for each node; the folder may be given again, since there is no run in it."""
+
+    def measured(*arguments: object) -> None:
+        assert [path.name for path in (tmp_path / "node").iterdir()] == ["check.json"]
+        raise UsageError("a card is gone")
 
     monkeypatch.setattr(checking, "measuring_session", measured)
-    done = here("check", *(f"--{name}={tmp_path / name}" for name in (*FILES, "out")))
-    assert (done.returncode, done.stderr, found) == (2, "collbench: error: measured\n", [])
+    for _ in range(2):
+        done = here("check", "--out", "node", "--json", "node/check.json")
+        assert (done.returncode, done.stderr) == (2, "collbench: error: a card is gone\n")
+        assert json.loads((tmp_path / "node" / "check.json").read_text())["no_verdict"] == "no verdict: a card is gone"
 
 
 def test_a_full_disk_costs_a_file_and_not_the_verdict(here: Command) -> None:
