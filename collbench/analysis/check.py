@@ -133,8 +133,7 @@ class CheckResult:
     @property
     def line(self) -> str:
         """The verdict in one line."""
-        subject = "" if self.no_verdict else f"{','.join(self.collectives)} {self.where}: "
-        return f"collbench: {self.status.value} {subject}{self.words}"
+        return f"collbench: {self.status.value} {','.join(self.collectives)} {self.where}: {self.words}"
 
     @property
     def words(self) -> str:

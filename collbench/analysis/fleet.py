@@ -27,7 +27,6 @@ SLOWER = 0.05
 """The usual share of time from which on a difference matters."""
 _ERROR = 0.05  # how often a node that is like all others is named: half for single sizes, half for all together
 _FLOOR = 2e-3  # least spread: printed times of three digits are no closer
-_OLD = 3600.0  # seconds by which a verdict is older than the fleet's median before that matters
 _MEDIAN = 1.253  # standard error of a median over that of a mean (normal, many)
 
 Array = NDArray[np.float64]
@@ -85,15 +84,11 @@ def changes(before: Sequence[Node], after: Sequence[Node], slower: float = SLOWE
 
 
 def outdated(nodes: Sequence[Node]) -> list[Node]:
-    """Return nodes whose verdict is much older than the rest, the oldest first.
-
-    That is by an hour and four times the usual distance from the median, which is the median distance.
-    """
-    dated = [node for node in nodes if node.modified]
-    middle = median(node.modified for node in dated) if dated else 0.0
-    usual = median(abs(node.modified - middle) for node in dated) if dated else 0.0
-    old = [node for node in dated if middle - node.modified > _OLD + 4 * usual]
-    return sorted(old, key=lambda node: node.modified)
+    """Return nodes whose verdict is older than the median by an hour and four median deviations, the oldest first."""
+    written = [node.modified for node in nodes if node.modified] or [0.0]
+    middle = median(written)
+    oldest = middle - 3600 - 4 * median(abs(when - middle) for when in written)
+    return sorted((node for node in nodes if 0 < node.modified < oldest), key=lambda node: node.modified)
 
 
 def _judged(fleet: Times, slower: float) -> list[Group]:

@@ -2,7 +2,6 @@
 
 import io
 import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from collbench.errors import StorageError, writing
 from collbench.plots import fleet as picture
 from collbench.plots import ratios
 from collbench.reports.verdicts import replace_whole
-from collbench.runfile.fleet import FAIL, STATUSES, UNKNOWN, UNREADABLE, Curve, Node, read_fleet
+from collbench.runfile.fleet import FAIL, STATUSES, Curve, Node, read_fleet
 from collbench.runfile.store import optional
 from collbench.units import format_duration, format_rate, format_seconds, format_size
 
@@ -113,11 +112,12 @@ def _table(found: Sequence[Group], nodes: Sequence[Node] = ()) -> list[str]:
         sizes = f"{len(outlier.sizes) or outlier.measured} of {outlier.measured}{from_on}"
         cells = {"node": outlier.node, "time": time, "interval": f"{low} to {high}"}
         rows.append(cells | {"sizes": sizes, "curve": outlier.curve.title})
-    told = [(node, node.reason) for status in (FAIL, UNKNOWN, UNREADABLE) for node in nodes if node.status == status]
-    told += [(node, f"written {_age(node)} ago, much longer than the others") for node in outdated(nodes)]
-    for node, reason in told:
-        if reason:
-            rows.append({"node": node.name, "time": node.status, "interval": "", "sizes": "", "curve": reason})
+    ordered = sorted(nodes, key=lambda node: STATUSES.index(node.status))
+    told = [(node, node.reason) for node in ordered if node.reason]
+    for node in outdated(nodes):
+        age = format_duration(datetime.now(UTC).timestamp() - node.modified, 2)
+        told.append((node, f"written {age} ago, much longer than the others"))
+    rows += [{"node": node.name, "time": node.status, "interval": "", "sizes": "", "curve": why} for node, why in told]
     more = [f"and {len(rows) - _LISTED} more; --json has all"] if len(rows) > _LISTED else []
     return [_TABLE.heading(), *(_TABLE.row(**cells) for cells in rows[:_LISTED]), *more] if rows else []
 
@@ -143,20 +143,14 @@ def _compared(found: Sequence[Group], nodes: Sequence[Node]) -> list[str]:
         lines.append(f"{len(group.nodes):,} alike, {spread}: {group.curve.title}")
     alone = {node.name for node in nodes if node.curves} - {name for group in found for name in group.nodes}
     if alone:
-        are = "node is" if len(alone) == 1 else "nodes are"
-        why = f"fewer than {FEWEST} nodes have the same topology, case and implementation"
-        lines.append(f"{len(alone):,} {are} compared with nothing: {why}")
-    if dated := sorted((node for node in nodes if node.modified), key=lambda node: -node.modified):
-        first, middle, last = (_age(dated[place]) for place in (0, len(dated) // 2, -1))
+        why = f"fewer than {FEWEST} nodes have their topology, case and implementation"
+        lines.append(f"compared with nothing, since {why}: {len(alone):,}")
+    if ages := sorted(max(1.0, datetime.now(UTC).timestamp() - node.modified) for node in nodes if node.modified):
+        first, middle, last = (format_duration(ages[place], 2) for place in (0, len(ages) // 2, -1))
         lines.append(f"written {first} to {last} ago, half of them at most {middle} ago")
     counts = Counter(node.status for node in nodes)
     words = ", ".join(f"{counts[status]:,} {status}" for status in STATUSES if counts[status])
     return [wrapped(line, room() or len(line)) for line in (*lines, f"{len(nodes):,} nodes: {words}")]
-
-
-def _age(node: Node) -> str:
-    """Return how long ago the result of a node was written."""
-    return format_duration(max(1.0, time.time() - node.modified), 2)
 
 
 def _percent(ratio: float) -> str:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import datetime
 from inspect import signature
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import click
@@ -34,7 +35,6 @@ from collbench.cli.options import (
     share_option,
     shared,
     try_output,
-    write_json,
 )
 from collbench.cli.progress import waiting
 from collbench.cli.results_table import bus_cell
@@ -108,8 +108,9 @@ def command(**options: Any) -> int:
     with redirect_stdout(sys.stderr if options["as_json"] == STANDARD else sys.stdout):
         try:
             _try_places(options)
-            with _replacing_the_last_verdict(options):
-                result = _result(options)
+            words = {name: options[name] for name in signature(check).parameters if name != "each"}
+            with _replacing_the_last_verdict(options), waiting("" if options["run"] else "measuring"):
+                result = check(**words)
         except KeyboardInterrupt as cause:
             click.echo("\ninterrupted: no verdict", err=True)
             return signals.status(cause)
@@ -125,11 +126,10 @@ def command(**options: Any) -> int:
     if not result:  # the first process of the launcher has it
         return 0
     lost = _write_files(result, options)
+    line = verdicts.drain_reason(result) if options["drain_reason"] else verdicts.line(result, options["exits"])
     if options["as_json"] == STANDARD:
-        write_json(STANDARD, verdicts.document(result), allow_nan=False)
-    else:
-        line = verdicts.drain_reason(result) if options["drain_reason"] else verdicts.line(result, options["exits"])
-        click.echo(line, nl=bool(line))
+        line = verdicts.JSON.text(result)
+    click.echo(line, nl=bool(line))
     # Statuses for monitoring speak of the machine alone.
     return verdicts.EXITS[options["exits"]][result.status] or int(lost and options["exits"] == "plain")
 
@@ -145,24 +145,22 @@ def _try_places(options: Mapping[str, Any]) -> None:
 
 
 def _files(options: Mapping[str, Any]) -> dict[verdicts.Output, Path]:
-    """Return the files that the verdict is to be written to."""
+    """Return the files that this process is to write the verdict to."""
     asked = {output: options[output.option] for output in verdicts.OUTPUTS} | {verdicts.JSON: options["as_json"]}
-    return {output: path for output, path in asked.items() if path not in (None, STANDARD)}
+    mine = is_leader(launched())
+    return {output: path for output, path in asked.items() if mine and path not in (None, STANDARD)}
 
 
 @contextmanager
 def _replacing_the_last_verdict(options: Mapping[str, Any]) -> Iterator[None]:
     """Write that the check has started, and if it fails, why: the files of one that dies keep no earlier OK."""
-    if not is_leader(launched()):
-        yield
-        return
-    started = datetime.now().astimezone().isoformat(" ", "seconds")
-    nothing = CheckResult("", "", (), (), rounds=0, no_verdict=f"started at {started}, no verdict")
-    _write_files(nothing, options)
+    why = f"started at {datetime.now().astimezone():%F %T %z}, no verdict"
+    begun = CheckResult(gethostname(), "", (options["op"],), (), rounds=0, no_verdict=why)
+    _write_files(begun, options)
     try:
         yield
     except CollbenchError as error:
-        _write_files(replace(nothing, no_verdict=f"no verdict: {error}"), options)
+        _write_files(replace(begun, no_verdict=f"no verdict: {error}"), options)
         raise
 
 
@@ -176,12 +174,6 @@ def _write_files(result: CheckResult, options: Mapping[str, Any]) -> bool:
             click.echo(f"collbench: error: {error}", err=True)
             lost = True
     return lost
-
-
-def _result(options: Mapping[str, Any]) -> CheckResult | None:
-    words = {name: options[name] for name in signature(check).parameters if name != "each"}
-    with waiting("" if options["run"] else "measuring"):
-        return check(**words)
 
 
 def _lines(result: CheckResult) -> Iterator[str]:

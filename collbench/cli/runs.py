@@ -60,9 +60,7 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
     of_fleet = {str(given.name): options.pop(str(given.name)) for given in _FLEET}
     others = options | {"limit": limit} if fleet else of_fleet
     if wrong := [name.replace("_", "-") for name, value in others.items() if value]:
-        fix = (
-            "is for a list of runs; leave it out, or --fleet" if fleet else "is for a folder of nodes; give --fleet too"
-        )
+        fix = "a list of runs; leave it out, or --fleet" if fleet else "a folder of nodes; give --fleet too"
         raise UsageError(f"--{wrong[0]} is for {fix}")
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")

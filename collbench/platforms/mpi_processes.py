@@ -3,7 +3,6 @@
 import os
 import select
 import time
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,7 +21,10 @@ class MpiProcesses(Processes):
     start_as = "start with the mpiexec of the MPI that mpi4py loads (python -m mpi4py --mpi-library)"
 
     def __init__(self, comm: Any) -> None:
+        from mpi4py import MPI
+
         super().__init__(comm.Get_rank(), comm.Get_size())
+        self._largest = MPI.MAX
         self.comm = comm
         self._orders = comm.Dup()  # so that nothing else can take an order for its own
         self._bells: list[int] = []  # of the leader: a pipe to each other rank; of another rank: its end
@@ -54,12 +56,6 @@ class MpiProcesses(Processes):
         own[0] = mine
         self.comm.Allreduce(own, all_of_them)
         return bool(all_of_them[0])
-
-    @cached_property
-    def _largest(self) -> Any:
-        from mpi4py import MPI
-
-        return MPI.MAX
 
     def slowest(self, mine: Array) -> Array:
         """Return the largest of each number over all processes."""

@@ -79,7 +79,9 @@ def test_verdicts_that_are_missing_or_much_older_than_the_others_are_named(
     assert "24 hours ago, much" in named[older.name]
     assert "started at noon, no verdict" in named[never_ended.name]
     assert any("to 24 hours ago" in line for line in lines)
-    assert any(line.startswith("1 node is compared with nothing: fewer than 5 nodes") for line in lines)
+    assert any(
+        line.startswith("compared with nothing, since fewer than 5 nodes") and line.endswith(": 1") for line in lines
+    )
     assert json.loads(runs("--fleet", "NIGHT", "--json").stdout)["outdated"] == [older.name]
 
 
