@@ -6,12 +6,15 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collbench.api import checking
 from collbench.errors import UsageError
+from collbench.results.facts import Scheduling
+from collbench.runfile.store import Writer, read
 from tests.conftest import ROOT, Command, of_a_user
 
 AB = ROOT / "results" / "cpu-ab-slowed-ring"
@@ -164,6 +167,20 @@ def test_without_a_verdict_monitoring_hears_that_nothing_is_known(here: Command)
             assert done.returncode == status
             assert done.stdout.startswith(f"{begin}cannot ")
             assert (done.stdout.count("\n"), done.stderr.count("\n")) == (1, 1)
+
+
+def test_what_a_check_cannot_tell_is_said_in_a_sentence(here: Command, tmp_path: Path) -> None:
+    """What it would not notice, and which rows do not count: both with what they are, and what to do."""
+    whole = read(AB / "as-is")
+    for count, words in ((1, "1 of 6 rows was disturbed"), (2, "2 of 6 rows were disturbed")):
+        with Writer(tmp_path / str(count)) as writer:
+            writer.header(whole.header)
+            for number, row in enumerate(whole.results):
+                writer.append(replace(row, scheduling=Scheduling(off_core=0.9 if number < count else 0.0)))
+            writer.end("", 0)
+        done = here("check", "--run", str(count), "--reference", f"{AB}/as-is", "--slower", "10%")
+        assert re.search(r"would not notice a machine up to 1\.\d\dx too slow", done.stdout), done.stdout
+        assert words in done.stdout
 
 
 def test_a_narrow_terminal_keeps_size_time_and_verdict(here: Command) -> None:

@@ -154,6 +154,7 @@ def test_options_of_a_list_and_of_a_fleet_do_not_mix(runs: Command, slow: list[s
         done = runs("NIGHT", *words)
         assert done.returncode == 2, words
         assert "--fleet" in done.stderr, words
+        assert done.stderr.count("is for") == 1, words
 
 
 def test_a_file_that_cannot_be_written_is_an_error_of_one_line(runs: Command, slow: list[str]) -> None:
