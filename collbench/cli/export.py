@@ -24,7 +24,7 @@ _OPTIONS = [
 
 
 @click.command("export", params=_OPTIONS)
-def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
+def command(run: Path, name: str, impl: str | None, out: Path | None) -> None:
     """Write a run as another tool would have printed it, for what reads that tool's output.
 
     RUN is a run file or the folder that holds it.  Of measured rows, nccl-tests gets the mean of the samples; rows that
@@ -41,4 +41,3 @@ def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
     write_text(out or STANDARD, "-o FILE", text)
     if out:
         click.echo(f"file: {out}", err=out == STANDARD)
-    return 0

@@ -54,7 +54,7 @@ _OPTIONS = [
 
 
 @click.command("runs", cls=JsonCommand, params=_OPTIONS)
-def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet: bool, **options: Any) -> int:
+def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet: bool, **options: Any) -> None:
     """List the runs in FOLDER (results/runs), newest first, each with its path.
 
     With --fleet: nodes that are slower than those alike, by the checks or runs that many nodes left in FOLDER.
@@ -70,7 +70,7 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
         from collbench.cli._fleet import show  # SciPy, which a list of runs does not wait for
 
         show(folder or DEFAULT, as_json=as_json, **of_fleet)
-        return 0
+        return
     chosen = _filter(**options)
     entries = list_runs(folder or DEFAULT)
     matching = [entry for entry in entries if chosen.passes(entry)]
@@ -92,7 +92,6 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
         click.echo(f"broken: {shown(entry.path)}: {entry.broken}", err=True)
     if len(broken) > _BROKEN:
         click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)
-    return 0
 
 
 def _filter(host: str, op: str, on: str, topology: str, since: str | None, until: str | None) -> Filter:
