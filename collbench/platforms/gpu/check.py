@@ -14,7 +14,7 @@ from collbench.cases import Case
 from collbench.datatypes import Array, Wire
 from collbench.errors import CaseFailed
 from collbench.platforms import checking, compiler
-from collbench.platforms.gpu.cuda import GpuKernel, Stream
+from collbench.platforms.gpu.cuda import GpuKernel
 from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import GUARD, GUARDED, Region, buffers
@@ -31,10 +31,6 @@ class GpuChecker:
         self._launcher, self._memory, self._compiled = launcher, launcher.memory, launcher.kernels
         self._cuda, self._runtime, self._team = launcher.cuda, launcher.cuda.runtime, launcher.team
         self._streams, self._clock = launcher.streams, launcher.clock
-        devices: dict[int, list[Stream]] = {}
-        for rank_stream in self._streams.values():
-            devices.setdefault(rank_stream.device, []).append(rank_stream)
-        self._shared = [together for together in devices.values() if len(together) > 1]
 
     def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
         """Fill every rank's buffers on its stream, and wait for all."""
@@ -86,7 +82,7 @@ class GpuChecker:
         """Return the first mismatch of the local ranks: lowest rank, lowest index; and digests of what may be off."""
         receivers = [rank for rank in self._memory.local if any(case.pieces(rank))]
         held = [self._compare(case, seed, rank, wire) for rank in receivers]
-        self._synchronize()
+        self._clock.wait()
         del held
         mismatches = (self._mismatch(case, seed, rank, wire) for rank in receivers)
         mismatch = next(filter(None, mismatches), None)
@@ -146,34 +142,22 @@ class GpuChecker:
         loaded = {entry: self._compiled.get(compiler.JUDGE, entry, case.dtype, case.redop) for entry in entries}
         calls = _Calls(case, plan, loaded, self._launcher, prepared.wire)
         held = [self._clear(rank, len(list(case.pieces(rank)))) for rank in self._memory.local]
-        self._synchronize()
+        self._clock.wait()
         del held
         for number in range(plan.calls):
             for rank in self._memory.local:
                 calls.enter(number, rank)
-            self._meet()
+            self._launcher.join_streams()
             prepared.launch(1)
-            self._meet()
+            self._launcher.join_streams()
             for rank in self._memory.local:
                 calls.leave(number, rank)
-        self._synchronize()
+        self._clock.wait()
         for rank in self._memory.local:
             verdicts = self._verdicts(rank, len(list(case.pieces(rank))))
             if mismatch := checking.found(case, plan, rank, verdicts, with_bits=False, wire=prepared.wire):
                 return mismatch
         return None
-
-    def _synchronize(self) -> None:
-        for rank_stream in self._streams.values():
-            rank_stream.enter().synchronize()
-
-    def _meet(self) -> None:
-        """Make streams of a device that has several meet: what comes next on any is behind all that came before."""
-        for streams in self._shared:
-            events = [rank_stream.mark() for rank_stream in streams]
-            for rank_stream in streams:
-                for event in events:
-                    rank_stream.enter().wait_event(event)
 
 
 class _Calls:

@@ -126,6 +126,16 @@ class GpuLauncher(Launcher):
         """Make the stream wait, whichever devices the two are on."""
         self.streams[rank].enter().wait_event(event)
 
+    def join_streams(self) -> None:
+        """Make what comes next on any stream of a device wait for all that came before on the device's others."""
+        for device in self.places.devices:
+            together = [self.streams[rank] for rank in self.places.on(device)]
+            marks = [(rank_stream, rank_stream.mark()) for rank_stream in together if len(together) > 1]
+            for rank_stream in together:
+                for other, mark in marks:
+                    if other is not rank_stream:
+                        rank_stream.enter().wait_event(mark)
+
     def synchronize(self) -> None:
         """Wait for every rank's stream, and for every process.
 
