@@ -9,12 +9,10 @@ a GPU for each rank, all of them at one switch, and one process that holds them.
 fails at any step, memory is allocated as ever and only what needs the switch goes without.
 """
 
-import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Self
 
 from collbench.errors import PlatformError, Unsupported
 from collbench.platforms import checking
@@ -29,7 +27,8 @@ from collbench.platforms.gpu.cuda import (
 )
 from collbench.platforms.gpu.discover import NBYTES, Hand, pattern_kernels
 from collbench.platforms.gpu.placement import Placement
-from collbench.platforms.layout import SHIFTED, Layout, Region
+from collbench.platforms.layout import Layout, Region
+from collbench.platforms.layout import Memory as Regions
 from collbench.platforms.processes import Team
 from collbench.topology.products import ADDING, capability
 
@@ -305,13 +304,11 @@ def _driver(cuda: Cuda, devices: Sequence[int], ranks: int) -> Driver:
     return driver
 
 
-class RankMemory:
+class RankMemory(Regions):
     """The regions of every rank one after the other, and behind them the verdicts of a check.
 
     Making and closing it is *collective*; PlatformError if a GPU has too little free.
     """
-
-    _offset = 0
 
     def __init__(self, cuda: Cuda, team: Team, places: Placement, layout: Layout) -> None:
         self._cuda, self.layout = cuda, layout
@@ -331,15 +328,6 @@ class RankMemory:
     def address(self, region: Region, rank: int) -> int:
         """Return where a region starts; Unsupported if that rank's memory is out of reach."""
         return self._reach.at(rank) + self._start(region)
-
-    def shifted(self, offset: int) -> Self:
-        """Return the same memory with the buffers of a bucket, so many bytes behind those of the case."""
-        other = copy.copy(self)
-        other._offset = offset
-        return other
-
-    def _start(self, region: Region) -> int:
-        return self.layout.starts[region] + (self._offset if region in SHIFTED else 0)
 
     def multicast(self, region: Region) -> int:
         """Return where a region of all ranks starts; Unsupported, with the reason, if no switch knows their memory."""
