@@ -224,12 +224,14 @@ class SwitchMemory:
         grains = [driver.mem_granularity(device) for device in devices]
         grain = max(driver.multicast_granularity(len(devices), nbytes), *grains)  # all of them are powers of two
         size = -(-nbytes // grain) * grain
-        team = self._keep(driver.multicast_create(len(devices), size), driver.mem_release)
+        team = driver.multicast_create(len(devices), size)
+        self._undo.append(partial(driver.mem_release, team))
         for device in devices:
             driver.multicast_add_device(team, device)
         for device in devices:
             cuda.runtime.setDevice(device)
-            part = self._keep(driver.mem_create(size, device), driver.mem_release)
+            part = driver.mem_create(size, device)
+            self._undo.append(partial(driver.mem_release, part))
             driver.multicast_bind_mem(team, part, size)
             self._undo.append(partial(driver.multicast_unbind, team, device, size))
             self.base.append(self._mapped(part, size, grain))
@@ -239,10 +241,6 @@ class SwitchMemory:
             cuda.runtime.memset(address, 0, size)
             cuda.runtime.deviceSynchronize()
         return multicast
-
-    def _keep(self, handle: int, release: Callable[[int], None]) -> int:
-        self._undo.append(partial(release, handle))
-        return handle
 
     def _mapped(self, handle: int, size: int, grain: int) -> int:
         """Return an address for memory that all devices may use."""
