@@ -150,24 +150,14 @@ class _Trial:
         for distance in range(1, self._ranks):
             right, left = (mine + distance) % self._ranks, (mine - distance) % self._ranks
             self._try(right, self._hand.write, self._inbox(right), self._seed(mine))
-            self._team.meet()
             self._look(left, mine, "a kernel's stores", self._inbox(mine), self._seed(left))
-            self._next_round()
             self._try(right, self._hand.write, self._outbox(mine), self._seed(mine))
-            self._team.meet()
             self._look(mine, right, "a kernel's loads", self._outbox(right), self._seed(right))
-            self._next_round()
             self._try(right, self._hand.write, self._outbox(mine), self._seed(mine))
             self._try(right, self._hand.copy, self._inbox(right), self._outbox(mine))
-            self._team.meet()
             self._look(left, mine, "a copy", self._inbox(mine), self._seed(left))
-            self._next_round()
         failures = sorted(chain.from_iterable(self._team.exchange(self._wrong)))
         return next((f"rank {who} cannot use the memory of rank {whose}: {what}" for who, whose, what in failures), "")
-
-    def _next_round(self) -> None:
-        self._team.meet()  # before the boxes are used again
-        self._round += 1
 
     def _try(self, right: int, act: Callable[[int, int], None], *numbers: int) -> None:
         try:
@@ -176,12 +166,15 @@ class _Trial:
             self._wrong.append((self._mine, right, str(error)))
 
     def _look(self, who: int, whose: int, what: str, place: int, seed: int) -> None:
-        """`what` is what `who` did to the memory of `whose`; one of the two is this rank."""
+        """End a round: `what` is what `who` did to the memory of `whose`; one of the two is this rank."""
+        self._team.meet()
         try:
             if not self._hand.holds(place, seed):
                 self._wrong.append((who, whose, f"{what} gave wrong data"))
         except self._errors as error:
             self._wrong.append((who, whose, str(error)))
+        self._team.meet()  # before the boxes are used again
+        self._round += 1
 
     def _inbox(self, rank: int) -> int:
         return self._reach.at(rank)
