@@ -52,8 +52,7 @@ class GpuChecker:
             self._team.meet()
             self._clock.doing = f"{plan.calls} calls back to back, without a graph"
             found = self._stress(case, prepared, plan)
-            if self._launcher.given_up.possible:
-                self._launcher.given_up.refuse()
+            self._clock.refuse_given_up()
             mismatches = self._team.exchange(found)
         return next(filter(None, mismatches), None)
 

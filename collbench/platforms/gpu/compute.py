@@ -152,4 +152,4 @@ class GpuCompute(Compute):
 
     def refuse_given_up(self) -> None:
         """Raise CaseFailed if a kernel of a local rank waited in vain."""
-        self._clock.given_up.refuse()
+        self._clock.refuse_given_up()
