@@ -176,7 +176,7 @@ class _Calls:
         """Come late if it is this rank's turn; then what lies in the result is none, and the inputs are new."""
         if wait := self._stalls[rank][number]:
             self._run("stall", rank, 1, wait)
-        send, receive = self._buffers(rank)
+        send, receive = buffers(self._memory, self._case, rank)
         for first, _, _ in self._case.pieces(rank):
             self._spoil(number, rank, receive + first * self._size, checking.OUTPUT)
         for first in range(0, self._case.send_count, self._case.block):
@@ -194,7 +194,7 @@ class _Calls:
             self._spoil_inputs(number, rank)
 
     def _compare(self, number: int, rank: int, place: int, piece: checking.Piece) -> None:
-        got = self._buffers(rank)[1] + piece[0] * self._size
+        got = buffers(self._memory, self._case, rank)[1] + piece[0] * self._size
         verdict = self._memory.verdicts(rank) + place * checking.VERDICT.itemsize
         at, _, *expected, there = checking.comparison(
             self._case, self._plan.seed + number, piece, got, verdict, self._wire
@@ -203,7 +203,7 @@ class _Calls:
         self._run(checking.entry("probe_compare", self._wire), rank, self._elements, *arguments)
 
     def _spoil_inputs(self, number: int, rank: int) -> None:
-        send, _ = self._buffers(rank)
+        send, _ = buffers(self._memory, self._case, rank)
         for first in range(0, self._case.send_count, self._case.block):
             self._spoil(number, rank, send + first * self._size, checking.INPUT)
 
@@ -213,6 +213,3 @@ class _Calls:
 
     def _run(self, entry: str, rank: int, count: int, *arguments: Array | np.generic) -> None:
         self._launcher.bind_one(self._kernels[entry], rank, count, *arguments)()
-
-    def _buffers(self, rank: int) -> tuple[int, int]:
-        return buffers(self._memory, self._case, rank)
