@@ -191,10 +191,7 @@ def _prepare_events(case: Case, platform: Platform) -> Prepared:
         for _ in range(launches):
             _enqueue(platform, steps, case.ranks)
 
-    def watched(watch: Watch) -> None:
-        _enqueue(platform, under(watch, steps), case.ranks)
-
-    return Prepared(launch, one_graph=True, watched=watched)
+    return Prepared(launch, one_graph=True, watched=lambda watch: _enqueue(platform, under(watch, steps), case.ranks))
 
 
 RING_EVENTS = Implementation(
