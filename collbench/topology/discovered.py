@@ -289,7 +289,7 @@ class Topology:
 
     def to_json(self) -> dict[str, Any]:
         """Return the record for a run file's header; `name` and `shared` are for readers without this module."""
-        record = msgspec.json.decode(msgspec.json.encode(asdict(self)))  # lists for tuples, as a file has them
+        record: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(asdict(self)))  # tuples as lists
         return {"name": self.name, "shared": self.shared} | record
 
     @staticmethod
