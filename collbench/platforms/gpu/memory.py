@@ -10,8 +10,7 @@ fails at any step, memory is allocated as ever and only what needs the switch go
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
+from contextlib import ExitStack, suppress
 from itertools import chain
 
 from collbench.errors import PlatformError, Unsupported
@@ -203,7 +202,7 @@ class SwitchMemory:
 
     def __init__(self, cuda: Cuda, driver: Driver, devices: Sequence[int], nbytes: int) -> None:
         self._driver, self._devices = driver, devices
-        self._undo: list[Callable[[], None]] = []
+        self._undo = ExitStack()
         self.base: list[int] = []
         try:
             self.multicast = self._make(cuda, nbytes)
@@ -218,15 +217,15 @@ class SwitchMemory:
         grain = max(driver.multicast_granularity(len(devices), nbytes), *grains)  # all of them are powers of two
         size = -(-nbytes // grain) * grain
         team = driver.multicast_create(len(devices), size)
-        self._undo.append(partial(driver.mem_release, team))
+        self._undo.callback(driver.mem_release, team)
         for device in devices:
             driver.multicast_add_device(team, device)
         for device in devices:
             cuda.runtime.setDevice(device)
             part = driver.mem_create(size, device)
-            self._undo.append(partial(driver.mem_release, part))
+            self._undo.callback(driver.mem_release, part)
             driver.multicast_bind_mem(team, part, size)
-            self._undo.append(partial(driver.multicast_unbind, team, device, size))
+            self._undo.callback(driver.multicast_unbind, team, device, size)
             self.base.append(self._mapped(part, size, grain))
         multicast = self._mapped(team, size, grain)
         for device, address in zip(devices, self.base, strict=True):
@@ -239,17 +238,16 @@ class SwitchMemory:
         """Return an address for memory that all devices may use."""
         driver = self._driver
         address = driver.mem_address_reserve(size, grain)
-        self._undo.append(partial(driver.mem_address_free, address, size))
+        self._undo.callback(driver.mem_address_free, address, size)
         driver.mem_map(address, size, handle)
-        self._undo.append(partial(driver.mem_unmap, address, size))
+        self._undo.callback(driver.mem_unmap, address, size)
         driver.mem_set_access(address, size, self._devices)
         return address
 
     def free(self) -> None:
         """Undo every step, the last first; what the driver refuses to undo ends with the process."""
-        while self._undo:
-            with suppress(PlatformError):
-                self._undo.pop()()
+        with suppress(PlatformError):
+            self._undo.close()
 
 
 def allocate(
