@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from collbench.collectives import REDUCED, Collective
-from collbench.datatypes import GRADES, NONE, Array, Datatype, Recipe, Reduction, Wire, inputs, recipe, reduced
+from collbench.datatypes import GRADES, NONE, Datatype, Recipe, Reduction, Wire, recipe
 from collbench.errors import UsageError
 from collbench.units import Count, Duration, Factor, format_seconds, format_size
 
@@ -237,22 +237,6 @@ class Case:
         """Return the numbers that its inputs depend on, besides rank and index; for a wire format groups differ."""
         how = recipe(self.dtype, self.redop, self.ranks, seed)
         return replace(how, grades=GRADES) if wire else how
-
-    def input(self, rank: int, seed: int) -> Array:
-        """Return the send buffer of `rank`, in storage values."""
-        return inputs(self.dtype, self.redop, self.recipe(seed), rank, 0, self.send_count)
-
-    def expected(self, rank: int, seed: int) -> list[tuple[int, Array]]:
-        """Return the receive buffer of `rank` afterwards: (first element, storage values) of each defined block."""
-        how = self.recipe(seed)
-        blocks = []
-        for first, source, sent in self.pieces(rank):
-            if source == REDUCED:
-                block = reduced(self.dtype, self.redop, how, sent, self.block)
-            else:
-                block = inputs(self.dtype, self.redop, how, source, sent, self.block)
-            blocks.append((first, block))
-        return blocks
 
 
 @dataclass(frozen=True)

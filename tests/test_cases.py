@@ -8,6 +8,7 @@ from collbench.cases import Sampling, SizeRange, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from tests.conftest import case
+from tools.kernels.buffers import received, sent
 
 
 def sweep(*sizes: int, collective: str = "allreduce", dtype: str = "float", ranks: int = 2) -> Sweep:
@@ -42,15 +43,15 @@ def test_a_collective_that_reduces_nothing_has_one_case_for_all_reductions() -> 
 def test_a_case_computed_by_hand_is_what_it_expects() -> None:
     for name, ranks in ((name, ranks) for name in COLLECTIVES for ranks in (1, 3)):
         one = case(name, nbytes=ranks * 40, ranks=ranks, root=ranks - 1)
-        sent = [one.input(rank, seed=9) for rank in range(ranks)]
+        inputs = [sent(one, rank, seed=9) for rank in range(ranks)]
         for rank in range(ranks):
             origins = {
                 move[0] * one.block: move[1:] for move in reversed(list(one.collective.moves(rank, ranks, one.root)))
             }
-            for first, wanted in one.expected(rank, seed=9):
+            for first, wanted in received(one, rank, seed=9):
                 source, origin = origins[first]
                 part = slice(origin * one.block, (origin + 1) * one.block)
-                got = sent[source][part] if source >= 0 else np.sum([buffer[part] for buffer in sent], axis=0)
+                got = inputs[source][part] if source >= 0 else np.sum([buffer[part] for buffer in inputs], axis=0)
                 assert np.array_equal(got.astype(wanted.dtype), wanted), (name, ranks, rank, first)
 
 

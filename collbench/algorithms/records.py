@@ -17,7 +17,7 @@ from collbench.errors import Unsupported, UsageError
 from collbench.host.sanitize import read_toml
 from collbench.platforms import compiler
 from collbench.platforms.interface import Platform, Prepared
-from collbench.platforms.layout import LINE, grid
+from collbench.platforms.layout import LINE
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _ORDER = 100  # behind all others in lists
@@ -87,6 +87,5 @@ def _prepare(name: str, record: Record, case: Case, platform: Platform) -> Prepa
         "root": np.uint32(case.root),
         "fifo": np.uint64(platform.layout.fifos[name]),
     }
-    threads, blocks = grid(-(-case.nbytes // PACK), record.threads, record.blocks)
-    blocks = platform.launcher.blocks(blocks)
-    return Prepared(platform.launcher.bind(kernel, case, blocks, threads, *(values[word] for word in record.arguments)))
+    grid = platform.launcher.grid(-(-case.nbytes // PACK), record.threads, record.blocks)
+    return Prepared(platform.launcher.bind(kernel, case, *grid, *(values[word] for word in record.arguments)))

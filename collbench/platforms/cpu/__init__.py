@@ -1,18 +1,12 @@
 """CPUs: a process for each rank, started by mpiexec."""
 
 from collbench.errors import PlatformError
-from collbench.platforms import Open, PlatformKind
+from collbench.platforms import PlatformKind
 from collbench.platforms.cost import FITTED
 from collbench.platforms.cpu import window
 from collbench.platforms.cpu.binding import choose
 from collbench.topology.discover_cpu import discover
 from collbench.units import format_size
-
-
-def _opener() -> Open:
-    from collbench.platforms.cpu.platform import open_platform
-
-    return open_platform
 
 
 def refuse_too_large(nbytes: int, ranks: int) -> None:
@@ -27,10 +21,10 @@ def refuse_too_large(nbytes: int, ranks: int) -> None:
 
 PLATFORM = PlatformKind(
     name="cpu",
+    module=f"{__name__}.platform",
     preference=2,
     process_per_rank=True,
     startup=60.0,  # kernels are compiled once for each machine
-    opener=_opener,
     discover=lambda ranks: (discover(ranks), ""),
     default_ranks=lambda: 2,  # the same on every machine, so that default sweeps compare; the fewest that communicate
     refuse_too_large=refuse_too_large,
