@@ -7,12 +7,13 @@ content.  `imported` has what readers return, `exported` what writers get.
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 
-from collbench.errors import RunFileError, unknown
+from collbench.errors import CollbenchError, RunFileError, unknown
 from collbench.formats.exported import ExportSelection
 from collbench.formats.imported import Hints, ImportedTest
 from collbench.formats.source import Source, bare
@@ -69,11 +70,10 @@ def detect(source: Source) -> Format:
     for sign, what, instead in OTHERS:
         if any(re.search(sign, text, re.IGNORECASE | re.MULTILINE) for text in (source.text, shown)):
             raise RunFileError(f"{source.name} is {what}; {instead}")
-    known = "; ".join(f"{name} ({format_.summary})" for name, format_ in formats().items())
-    raise RunFileError(f"{source.name}: nothing in it looks like results of a known tool; known are: {known}")
+    raise RunFileError(f"{source.name}: nothing in it looks like results; known are: {', '.join(formats())}")
 
 
-def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequence[ImportedTest]:
+def read_tests(source: Source, hints: Hints, name: str | None = None) -> list[ImportedTest]:
     """Read a file.
 
     Args:
@@ -86,8 +86,11 @@ def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequenc
         UsageError: It does not tell its collective or its number of ranks.
 
     """
-    if name:
-        return find_format(name, formats()).read(source, hints)
+    tests = find_format(name, formats()).read(source, hints) if name else _detected(source, hints)
+    return [replace(test, path=source.name) for test in tests]
+
+
+def _detected(source: Source, hints: Hints) -> Sequence[ImportedTest]:
     first = detect(source)
     among = [format_ for format_ in formats().values() if format_.among and format_.recognises(source)]
     if not first.among or len(among) < 2:
@@ -105,11 +108,28 @@ def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequenc
     return tests
 
 
-def read_files(sources: Iterable[Source], hints: Hints, name: str | None = None) -> list[ImportedTest]:
-    """Read files as `read_tests` does; consecutive files of a program's processes are read as one."""
+def read_files(
+    sources: Iterable[Source], hints: Hints, name: str | None = None, refused: list[str] | None = None
+) -> list[ImportedTest]:
+    """Read files as `read_tests` does; consecutive files of a program's processes are read as one.
+
+    Why a file cannot be read goes to the list `refused`, and is raised where there is none.
+    """
     joining = [format_ for format_ in formats().values() if format_.joins]
     tests: list[ImportedTest] = []
     for joins, alike in groupby(sources, lambda source: any(format_.recognises(source) for format_ in joining)):
         for source in [Source.joined(list(alike))] if joins else alike:
-            tests += read_tests(source, hints, name)
+            with noting(refused):
+                tests += read_tests(source, hints, name)
     return tests
+
+
+@contextmanager
+def noting(refused: list[str] | None) -> Iterator[None]:
+    """Append an error to the list instead of raising it, if there is a list."""
+    try:
+        yield
+    except CollbenchError as error:
+        if refused is None:
+            raise
+        refused.append(str(error))

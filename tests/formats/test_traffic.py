@@ -170,7 +170,7 @@ def test_a_folder_is_read_as_one_program_compressed_files_too(tmp_path: Path) ->
     (tmp_path / "a-pid1.log").write_text(record(gathered(1, 50), 0))
     (tmp_path / "below" / "b-pid2.log.gz").write_bytes(gzip.compress(record(gathered(1, 70), 1).encode()))
     (tmp_path / "notes.md").write_text("of no format")
-    with pytest.warns(Notice, match="program at work"):
+    with pytest.warns(Notice, match="program at work"), pytest.warns(Notice, match="not read: notes.md"):
         (run,) = import_(tmp_path)
     (row,) = run.results
     assert row.typical == pytest.approx(70e-6)  # type: ignore[union-attr]
