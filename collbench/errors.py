@@ -77,6 +77,27 @@ class StartFailed(CaseFailed):
 class Unsupported(CollbenchError):
     """An implementation cannot do a case; its row says `skipped` with this reason."""
 
+    exit_status = 1
+
+
+INSTEAD = {
+    "command jitter": "use collbench step stragglers",
+    "command styles": "use collbench step strategies",
+    "command interconnects": "use collbench predict SYSTEM,SYSTEM",
+    "command completion": 'use eval "$(_COLLBENCH_COMPLETE=bash_source collbench)"',
+    "implementation narrow-half": "use narrow-bfloat16, which has as many bytes",
+    "implementation narrow-int8": "use narrow-e4m3, which has as many bytes",
+    "what-if torus": "use oversubscription=RATIO",
+    "what-if job": "use oversubscription=RATIO",
+    "what-if scattered": "leave it out, as nodes are in random order unless it is in-order",
+    "option --tag": "rename the folder of the run instead",
+    "option --untag": "rename the folder of the run instead",
+    "option --tag-is": "name folders of runs instead",
+    "option --baseline": "use `collbench compare --against last`",
+    "option --as": "use --on",
+}
+"""What to use for a name of earlier releases, by its kind: a clause of the sentence that there is no such name."""
+
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
     """Return the error for a name that is in no registry: the names that are, and those that look like it."""
@@ -84,8 +105,9 @@ def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
 
     names = list(choices)
     near = difflib.get_close_matches(name, names)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(names)}{hint}")
+    hint = f"did you mean {' or '.join(near)}?" if near else ""
+    hint = INSTEAD.get(f"{what} {name.partition('=')[0]}", hint)
+    return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(names)}{'; ' * bool(hint)}{hint}")
 
 
 def unlinked(path: Path, option: str) -> None:

@@ -53,7 +53,7 @@ from collbench.cli.results_table import NAME
 from collbench.cli.running import Outputs, run_session, say_where
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
-from collbench.measure.disturbance import Watch
+from collbench.measure.disturbance import Watch, disturbed_in_words
 from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
 from collbench.results import Measurement, Result, family
@@ -148,7 +148,7 @@ def _print_below(session: Session, table: "SweepTable", watch: Watch, outputs: O
     facts, found = list(findings(session.results, session.modelled)), tradeoffs(session.results)
     if facts or not found:
         click.echo("\n".join(["", *facts]))
-    lines = [noise(session.results, watch), moved_cores(session.results)]
+    lines = [disturbed_in_words(session.results), noise(session.results, watch), moved_cores(session.results)]
     if found:
         click.echo("\n".join(results_table.wires_table(found)))
         lines.append(results_table.WIRES_LEGEND)
@@ -226,17 +226,15 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
 
 def noise(results: Sequence[Result], watch: Watch) -> str:
     """Return how many rows are uncertain, the likeliest reason, and what helps; nothing if all rows are sharp."""
-    measured = [result for result in results if isinstance(result, Measurement) and result.right]
-    rows = [row for row in measured if not row.disturbed]
+    rows = [row for row in results if isinstance(row, Measurement) and row.right and not row.disturbed]
     few = sum(len(row.times) < FEWEST for row in rows)
     wide = sum(WIDE < row.relative_halfwidth < math.inf for row in rows)
     counts = [f"{wide} of {len(rows)} rows are uncertain by more than {100 * WIDE:.0f} %"] if wide else []
     counts += [f"{few} of {len(rows)} rows have no interval: fewer than {FEWEST} samples"] if few else []
-    counts += [f"{len(measured) - len(rows)} rows are disturbed"] if len(measured) > len(rows) else []
     if not counts:
         return ""
-    kinds = {row.platform for row in measured}
-    ranks = max((row.case.ranks for row in measured if row.platform == "cpu"), default=1)
+    kinds = {row.platform for row in rows}
+    ranks = max((row.case.ranks for row in rows if row.platform == "cpu"), default=1)
     helps = [kind.steadier for name, kind in platforms().items() if name in kinds and kind.steadier]
     clauses = [", ".join(counts), *islice(watch.reasons(ranks), 1)]
     return f"noise: {'; '.join(clauses)}; what helps: {', '.join([*helps, '-n 15' if few else '--budget 5'])}"

@@ -193,7 +193,10 @@ def _shares(group: Sequence[Explanation]) -> Figure:
     times.xaxis.set_major_formatter(seconds_tick)
     shares.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
     shares.set_xlim(0, 1)
-    for axes, name in ((times, "an operation, without its log"), (shares, "the same in per cent")):
+    for axes, name in (
+        (times, "time of an operation as it is measured, without log"),
+        (shares, "the same in per cent"),
+    ):
         grid_along_x(axes)
         axes.set_xlabel(name)
     case = group[0].case
