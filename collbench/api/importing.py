@@ -4,17 +4,15 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from collbench.api.requests import new_folder
 from collbench.collectives import find_collective
-from collbench.errors import Notice, RunFileError
-from collbench.formats import find_format, formats, noting, read_files
+from collbench.errors import CollbenchError, Notice, RunFileError
+from collbench.formats import find_format, formats, joined, read_tests
 from collbench.formats.imported import Hints, Imported, ImportedTest, grouped, remarks
 from collbench.formats.source import Source, files_in, load, stem
-from collbench.results import by_key
 from collbench.runfile.baselines import store
 from collbench.runfile.store import NAME, Run
 
@@ -54,63 +52,60 @@ def import_(
     ('4 x NVIDIA H100 80GB HBM3', 14)
 
     """
-    reading = read_foreign([files] if isinstance(files, Path | str) else files, name, ranks, op, each)
-    for remark in (*reading.remarks, *reading.refused):
+    groups, said, refused = read_foreign([files] if isinstance(files, Path | str) else files, name, ranks, op, each)
+    for remark in said + refused:
         warnings.warn(remark, Notice, stacklevel=2)
-    folders = folders_in(Path(out), reading.groups, each) if out else [None] * len(reading.groups)
-    return [stored(imported, folder) for imported, folder in zip(reading.groups, folders, strict=True)]
-
-
-class Reading(NamedTuple):
-    """What goes into a run file each, at least one, and what the user must know of it, a line each."""
-
-    groups: list[Imported]
-    remarks: list[str]
-    refused: list[str]  # files that cannot be imported, and why
+    folders = folders_in(Path(out), groups, each) if out else [None] * len(groups)
+    return [stored(imported, folder) for imported, folder in zip(groups, folders, strict=True)]
 
 
 def read_foreign(
     files: Sequence[Path | str], name: str | None, ranks: int | None, op: str, each: bool = False
-) -> Reading:
-    """Read files and folders; the error of a file that is alone, RunFileError if nothing can be imported of many."""
+) -> tuple[list[Imported], list[str], list[str]]:
+    """Return what goes into a run file each, at least one, what the user must know of it, and why files are left out.
+
+    Of a file that is alone its own error is raised.
+    """
     hints = Hints(ranks, find_collective(op).name if op else "")
     if name:
         find_format(name, formats())
-    said: list[str] = []
-    refused: list[str] = []
     paths: list[Path] = []
+    said: list[str] = []
     for file in map(Path, files):
         logs, others = files_in(file)
         paths += logs
-        if others:
-            said.append(f"{file}: by their names no logs, so not read: {', '.join(_first(others))}")
-    noted = refused if len(paths) > 1 else None
+        said += [f"{file}: by their names no logs, so not read: {_first(others)}"] if others else []
     tests: list[ImportedTest] = []
-    for path, of_file in by_key(read_files(_loaded(paths, noted), hints, name, noted), lambda test: test.path).items():
-        if any(test.results for test in of_file):
+    errors: list[CollbenchError] = []
+    for source in joined(_loaded(paths, errors)):
+        try:
+            of_file = read_tests(source, hints, name)
+            if not any(test.results for test in of_file):
+                reasons = [reason for test in of_file for reason in test.left_out]
+                raise RunFileError(f"{source.name}: nothing to import: {_first(reasons) or 'no rows'}")
             tests += of_file
-        else:
-            reasons = [reason for test in of_file for reason in test.left_out]
-            refused.append(f"{path}: nothing to import: {'; '.join(_first(reasons)) or 'no rows'}")
+        except CollbenchError as error:
+            errors.append(error)
+    refused = list(map(str, errors))
     if not tests:
-        none = f"none of {len(paths)} files can be imported: " if noted else ""
-        raise RunFileError(none + "; ".join(_first(refused)))
+        raise errors[0] if len(errors) == 1 else RunFileError(f"nothing can be imported: {_first(refused)}")
     groups = grouped(tests, each)
     said += remarks(tests)
     for merged in filter(None, (imported.merged for imported in groups)):
         said.append(f"{merged} logs of the same test without host names went into one run; --each makes a run of each")
-    return Reading(groups, said, refused)
+    return groups, said, refused
 
 
-def _loaded(paths: Iterable[Path], refused: list[str] | None) -> Iterator[Source]:
+def _loaded(paths: Sequence[Path], errors: list[CollbenchError]) -> Iterator[Source]:
     for path in paths:
-        with noting(refused):
+        try:
             yield load(path)
+        except RunFileError as error:
+            errors.append(error)
 
 
-def _first(words: list[str]) -> list[str]:
-    """Return the first of many words, and dots."""
-    return words if len(words) <= _SHOWN else [*words[:_SHOWN], "..."]
+def _first(words: Sequence[str]) -> str:
+    return "; ".join([*words[:_SHOWN], *(["..."] if len(words) > _SHOWN else [])])
 
 
 def folders_in(out: Path, groups: Sequence[Imported], each: bool = False) -> list[Path]:
@@ -123,19 +118,17 @@ def folders_in(out: Path, groups: Sequence[Imported], each: bool = False) -> lis
 
 
 def names(groups: Sequence[Imported]) -> list[str]:
-    """Return a name for each run: of its host if that has no other run, else of its file, or of the folder of that."""
+    """Return a name for each run: its only host, else its file, or the folder where all files have one name."""
     paths = [Path(imported.tests[0].path).absolute() for imported in groups]
     if len({path.name for path in paths}) == 1 < len(set(paths)):
         paths = [path.parent for path in paths]
     common = os.path.commonpath([path.parent for path in paths])
-    machines = [imported.tests[0].machine for imported in groups]
-    hosts = [_as_folder(machine.host) if machine.nodes == 1 else "" for machine in machines]
     found: list[str] = []
-    for host, path in zip(hosts, paths, strict=True):
+    for path, machine in zip(paths, (imported.tests[0].machine for imported in groups), strict=True):
         file = _as_folder("-".join(path.with_name(stem(path)).relative_to(common).parts))
-        name = host if host and hosts.count(host) == 1 else "-".join(filter(None, (host, file)))
-        earlier = sum(re.fullmatch(rf"{re.escape(name)}(-\d+)?", other) is not None for other in found)
-        found.append(f"{name}-{earlier + 1}" if earlier else name or "log")
+        name = _as_folder(machine.host if machine.nodes == 1 else "") or file or "log"
+        choices = (name, f"{name}-{file}", f"{name}-{len(found)}")
+        found.append(next(choice for choice in choices if choice not in found))
     return found
 
 

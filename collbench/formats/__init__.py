@@ -8,12 +8,11 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 
-from collbench.errors import CollbenchError, RunFileError, unknown
+from collbench.errors import RunFileError, unknown
 from collbench.formats.exported import ExportSelection
 from collbench.formats.imported import Hints, ImportedTest
 from collbench.formats.source import Source, bare
@@ -86,21 +85,15 @@ def read_tests(source: Source, hints: Hints, name: str | None = None) -> list[Im
         UsageError: It does not tell its collective or its number of ranks.
 
     """
-    tests = find_format(name, formats()).read(source, hints) if name else _detected(source, hints)
-    return [replace(test, path=source.name) for test in tests]
-
-
-def _detected(source: Source, hints: Hints) -> Sequence[ImportedTest]:
-    first = detect(source)
-    among = [format_ for format_ in formats().values() if format_.among and format_.recognises(source)]
-    if not first.among or len(among) < 2:
-        return first.read(source, hints)
-    # Several tools print into the log; one of them without a row in it does not matter.
+    chosen = [find_format(name, formats()) if name else detect(source)]
+    if chosen[0].among and not name:  # several tools print into the log; one without a row in it does not matter
+        chosen = [format_ for format_ in formats().values() if format_.among and format_.recognises(source)]
     tests: list[ImportedTest] = []
     errors: list[RunFileError] = []
-    for format_ in among:
+    for format_ in chosen:
         try:
-            tests += format_.read(source, hints)
+            for test in format_.read(source, hints):
+                tests.append(replace(test, format=format_.name, file=source.file, path=source.name))
         except RunFileError as error:
             errors.append(error)
     if not tests:
@@ -108,28 +101,9 @@ def _detected(source: Source, hints: Hints) -> Sequence[ImportedTest]:
     return tests
 
 
-def read_files(
-    sources: Iterable[Source], hints: Hints, name: str | None = None, refused: list[str] | None = None
-) -> list[ImportedTest]:
-    """Read files as `read_tests` does; consecutive files of a program's processes are read as one.
-
-    Why a file cannot be read goes to the list `refused`, and is raised where there is none.
-    """
+def joined(sources: Iterable[Source]) -> Iterator[Source]:
+    """Yield files as they are to be read: consecutive ones of a program's processes as one."""
     joining = [format_ for format_ in formats().values() if format_.joins]
-    tests: list[ImportedTest] = []
     for joins, alike in groupby(sources, lambda source: any(format_.recognises(source) for format_ in joining)):
-        for source in [Source.joined(list(alike))] if joins else alike:
-            with noting(refused):
-                tests += read_tests(source, hints, name)
-    return tests
-
-
-@contextmanager
-def noting(refused: list[str] | None) -> Iterator[None]:
-    """Append an error to the list instead of raising it, if there is a list."""
-    try:
-        yield
-    except CollbenchError as error:
-        if refused is None:
-            raise
-        refused.append(str(error))
+        group = list(alike)
+        yield from [Source.joined(group)] if joins else group

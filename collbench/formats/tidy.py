@@ -97,10 +97,8 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
                 left_out.add(str(error), line_number)
         tests.append(
             ImportedTest(
-                format=NAME,
                 tool="csv",
                 version="1",
-                file=source.file,
                 machine=Machine(ranks, name, platform),
                 results=tuple(results),
                 left_out=left_out.reasons,
