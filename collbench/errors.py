@@ -80,23 +80,12 @@ class Unsupported(CollbenchError):
     exit_status = 1
 
 
-INSTEAD = {
-    "command jitter": "use collbench step stragglers",
-    "command styles": "use collbench step strategies",
-    "command interconnects": "use collbench predict SYSTEM,SYSTEM",
-    "command completion": 'use eval "$(_COLLBENCH_COMPLETE=bash_source collbench)"',
-    "implementation narrow-half": "use narrow-bfloat16, which has as many bytes",
-    "implementation narrow-int8": "use narrow-e4m3, which has as many bytes",
-    "what-if torus": "use oversubscription=RATIO",
-    "what-if job": "use oversubscription=RATIO",
-    "what-if scattered": "leave it out, as nodes are in random order unless it is in-order",
-    "option --tag": "rename the folder of the run instead",
-    "option --untag": "rename the folder of the run instead",
-    "option --tag-is": "name folders of runs instead",
-    "option --baseline": "use `collbench compare --against last`",
-    "option --as": "use --on",
-}
-"""What to use for a name of earlier releases, by its kind: a clause of the sentence that there is no such name."""
+def renamed(what: str, name: str) -> str:
+    """Return what to use for a name of earlier releases, "" if it is none."""
+    import tomllib
+
+    names = tomllib.loads(Path(__file__).with_name("renamed.toml").read_text(encoding="utf-8"))
+    return str(names.get(what, {}).get(name.partition("=")[0], ""))
 
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
@@ -105,9 +94,8 @@ def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
 
     names = list(choices)
     near = difflib.get_close_matches(name, names)
-    hint = f"did you mean {' or '.join(near)}?" if near else ""
-    hint = INSTEAD.get(f"{what} {name.partition('=')[0]}", hint)
-    return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(names)}{'; ' * bool(hint)}{hint}")
+    hint = renamed(what, name) or (f"did you mean {' or '.join(near)}?" if near else "")
+    return UsageError("; ".join(filter(None, (f"unknown {what} {name!r}", f"choose from: {', '.join(names)}", hint))))
 
 
 def unlinked(path: Path, option: str) -> None:

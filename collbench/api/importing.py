@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from collbench.api.requests import new_folder
@@ -74,7 +74,7 @@ def read_foreign(
     for file in map(Path, files):
         logs, others = files_in(file)
         paths += logs
-        said += [f"{file}: by their names no logs, so not read: {_first(others)}"] if others else []
+        said += [f"{file}: by their names no logs, so not read: {first_few(others)}"] if others else []
     tests: list[ImportedTest] = []
     errors: list[CollbenchError] = []
     for source in joined(_loaded(paths, errors)):
@@ -82,13 +82,13 @@ def read_foreign(
             of_file = read_tests(source, hints, name)
             if not any(test.results for test in of_file):
                 reasons = [reason for test in of_file for reason in test.left_out]
-                raise RunFileError(f"{source.name}: nothing to import: {_first(reasons) or 'no rows'}")
+                raise RunFileError(f"{source.name}: nothing to import: {first_few(reasons) or 'no rows'}")
             tests += of_file
         except CollbenchError as error:
             errors.append(error)
     refused = list(map(str, errors))
     if not tests:
-        raise errors[0] if len(errors) == 1 else RunFileError(f"nothing can be imported: {_first(refused)}")
+        raise errors[0] if len(errors) == 1 else RunFileError(f"nothing can be imported: {first_few(refused)}")
     groups = grouped(tests, each)
     said += remarks(tests)
     for merged in filter(None, (imported.merged for imported in groups)):
@@ -104,7 +104,9 @@ def _loaded(paths: Sequence[Path], errors: list[CollbenchError]) -> Iterator[Sou
             errors.append(error)
 
 
-def _first(words: Sequence[str]) -> str:
+def first_few(words: Iterable[str]) -> str:
+    """Return the first of many words or sentences, and dots for the others."""
+    words = list(words)
     return "; ".join([*words[:_SHOWN], *(["..."] if len(words) > _SHOWN else [])])
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from collbench.cli.tables import room, wrapped
-from collbench.errors import INSTEAD, CollbenchError, Unforeseen, UsageError
+from collbench.errors import CollbenchError, Unforeseen, UsageError, renamed
 from collbench.host import signals
 
 SHOW = "COLLBENCH_TRACEBACK"  # set to 1, the variable has the traceback printed
@@ -143,7 +143,7 @@ def _unknown_option(error: Any) -> str:
     if not error.ctx:
         return str(error.format_message())
     near = f"did you mean {' or '.join(error.possibilities)}? " if error.possibilities else ""
-    if instead := INSTEAD.get(f"option {error.option_name}"):
+    if instead := renamed("option", error.option_name):
         near = f"{instead}; "
     return f"unknown option {error.option_name}; {near}`{error.ctx.command_path} --help` has all"
 

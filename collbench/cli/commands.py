@@ -6,7 +6,6 @@ importing them; what stands in the docstring as an example ends the command's ow
 
 import importlib
 import re
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -55,23 +54,10 @@ class Commands(click.Group):
         """Name the choices where a command does not exist."""
         name = arguments[0]
         if not name.startswith("-") and self.get_command(context, name) is None:
-            raise self._unknown(context, name)
+            from collbench.errors import unknown
+
+            raise unknown("command", name, self.list_commands(context))
         return super().resolve_command(context, arguments)
-
-    def _unknown(self, context: click.Context, name: str) -> Exception:
-        """Return the error for a name of no command, which may be one of a group, or a collective."""
-        from collbench.collectives import find_collective
-        from collbench.errors import UsageError, unknown
-
-        with suppress(UsageError):
-            collective = find_collective(name.removeprefix("osu_"))
-            return UsageError(f"unknown command {name!r}; use collbench sweep --op {collective.name}")
-        choices = self.list_commands(context)
-        for group in ("step", "exercise"):
-            within = self.get_command(context, group)
-            if isinstance(within, click.Group):
-                choices += [f"{group} {inner}" for inner in within.commands]
-        return unknown("command", name, choices)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands in --help, by section."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from collbench.api.importing import default_folder, folders_in, names, read_foreign, stored
+from collbench.api.importing import default_folder, first_few, folders_in, names, read_foreign, stored
 from collbench.cli.options import PATH, option, out_option
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import REPORTED_LEGEND, heading, row
@@ -63,9 +63,6 @@ def _show(run: Run) -> None:
 
 
 def _figures(results: Sequence[Result]) -> str:
-    """Return what the times are: of a few kinds in words, of more by their kind only."""
+    """Return what the times are, the first few kinds."""
     reported = [result for result in results if isinstance(result, Reported)]
-    statistics = dict.fromkeys("median of the samples" if row.samples else row.statistic for row in reported)
-    if len(statistics) < 4:
-        return "; ".join(statistics)
-    return ", ".join(dict.fromkeys(row.figure for row in reported))
+    return first_few({"median of the samples" if row.samples else row.statistic: None for row in reported})

@@ -205,4 +205,4 @@ def _shares(group: Sequence[Explanation]) -> Figure:
     return drawn
 
 
-KIND = Kind(order=60, rows=(Explanation,), needs="operations with a log", figures=run_by_run(figures))
+KIND = Kind(order=60, rows=(Explanation,), needs="rows of `collbench explain`", figures=run_by_run(figures))
