@@ -194,8 +194,8 @@ def _shares(group: Sequence[Explanation]) -> Figure:
     shares.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
     shares.set_xlim(0, 1)
     for axes, name in (
-        (times, "time of an operation as it is measured, without log"),
-        (shares, "the same in per cent"),
+        (times, "time of one operation, measured without tracing"),
+        (shares, "shares of its parts, by tracing"),
     ):
         grid_along_x(axes)
         axes.set_xlabel(name)
