@@ -296,14 +296,13 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
 
 def _ranks(requested: int | None, platform: str, joined: Launched) -> int:
     kind = find_platform(platform)
-    if joined is None and requested:
+    if joined is None:
         most, limit = kind.most_ranks()
-        if requested > most:
+        if requested and requested > most:
             raise UsageError(
                 f"--ranks {requested} is more than this machine takes: {limit}; give 1 to {most}, or predict them with "
                 "`collbench predict SYSTEM`"
             )
-    if joined is None:
         return requested or kind.default_ranks()
     if requested not in (None, joined[1]):
         raise UsageError(f"--ranks {requested} although the launcher started {joined[1]}; leave --ranks out")
