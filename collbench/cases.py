@@ -322,6 +322,18 @@ class Sweep:
             for dtype, redop in product(self.dtypes, self.redops if collective.reduces else (NONE,)):
                 yield from self._sizes(collective, dtype, redop)
 
+    def rounded(self) -> str:
+        """Return which size is measured instead of the first that is rounded, and of how many; "" if none is."""
+        found: dict[int, int] = {}
+        for size in self.sizes if not self.sampling.check_only else ():
+            for case in replace(self, sizes=(size,)).cases():
+                if case.collective.sized and case.nbytes != size:
+                    found.setdefault(size, case.nbytes)
+        more = f"; {len(found) - 1} more sizes are rounded" if len(found) > 1 else ""
+        for size, nbytes in found.items():
+            return f"{nbytes:,} B instead of {size:,} B, since every rank has whole elements{more}"
+        return ""
+
     def _sizes(self, collective: Collective, dtype: Datatype, redop: Reduction) -> Iterator[Case]:
         seen = set()
         places = (False, True)[: 2 if collective.in_place else 1] if self.both_places else (self.in_place,)

@@ -24,6 +24,22 @@ def test_sizes_grow_by_the_factor_up_to_the_last_and_are_whole_elements_once_eac
     assert [one.nbytes for one in sweep(1, 4, 7, 49).cases()] == [4, 48]
 
 
+def test_sizes_that_are_no_whole_elements_of_every_rank_are_told_once() -> None:
+    sweep = Sweep(
+        (COLLECTIVES["allreduce"],), (7, 28, 30, 64), (DATATYPES["float"],), (REDUCTIONS["sum"],), 3, ("mpi",)
+    )
+    told = sweep.rounded()
+    assert "4 B instead of 7 B" in told
+    assert "1 more" in told
+    assert "12 B instead of 7 B" in replace(sweep, collectives=(COLLECTIVES["allgather"],)).rounded()
+    for exact in (
+        replace(sweep, sizes=(8, 64)),
+        replace(sweep, collectives=(COLLECTIVES["barrier"],)),
+        replace(sweep, sampling=Sampling(check_only=True)),
+    ):
+        assert exact.rounded() == ""
+
+
 def test_blocks_of_ranks_are_whole_packs_unless_they_are_only_checked() -> None:
     """As in nccl-tests: (count / ranks) & -(16 / size); a block of less than a pack stays, or nothing would be left."""
     odd = sweep(40, 1000, 4096, collective="allgather", ranks=3)
