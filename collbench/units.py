@@ -38,6 +38,27 @@ def parse_size(text: str) -> int:
     return int(size)
 
 
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3.6e3, "d": 86.4e3, "w": 604.8e3}
+"""What a duration's unit, as people write it, is in seconds."""
+_DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*")
+
+
+def duration(text: str, alone: str = "") -> float:
+    """Return the seconds of `500ms`, `5s` or `2min`, with `alone` as the unit of a number alone; 0 of other text."""
+    match = _DURATION.fullmatch(text)
+    seconds = float(match[1]) * SECONDS.get(match[2] or alone, 0.0) if match else 0.0
+    return seconds if seconds < SLOWEST else 0.0
+
+
+def parse_duration(text: str | float, option: str, alone: str = "s") -> float:
+    """Return the seconds of `500ms`, `5s`, `12h` or a number; UsageError, which names the option, of other text."""
+    seconds = duration(str(text), alone)
+    if not seconds:
+        number = ", or 5, which is seconds" if alone else ""
+        raise UsageError(f"{option} {text!r} is no duration; write one such as 500ms, 5s, 2min, 12h or 30d{number}")
+    return seconds
+
+
 def parse_numbers(text: str) -> list[int]:
     """Return the numbers of `64,96` or `8..8192`, which doubles, each once and ascending; none of any other text."""
     found: set[int] = set()

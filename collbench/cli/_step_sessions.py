@@ -32,14 +32,13 @@ from collbench.platforms import find_platform, platforms
 from collbench.platforms.gpu.nccl import MOST_CTAS
 from collbench.platforms.layout import Layout
 from collbench.topology.system import System
-from collbench.units import format_size, parse_numbers, parse_size
+from collbench.units import duration, format_size, parse_numbers, parse_size
 
 STEPS = 4000  # of a straggler test: enough for an interval of p99.9
 MOST_MOMENTS = 500_000  # of ranks and steps of a row, which is one line of the run file
 SERIES = 16  # of each implementation in a straggler test, which take turns
 TRIAL = f"a matrix product is timed; {RANKS}"
 _NODES = 512  # of a described system, at most by default
-_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _FLOPS = {"FLOP": 1.0, "KFLOP": 1e3, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12, "PFLOP": 1e15}
 _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-zA-Z]*)\s*", re.IGNORECASE)
 _LONGEST_WORK, _MOST_FLOPS = 1e4, 1e21  # of computing in a step
@@ -233,15 +232,15 @@ def _described_sweep(options: Options, system: System, ranks: int) -> Sweep:
 
 def parse_work(text: str) -> Work:
     """Return the work of `10ms` or `2GFLOP`; UsageError with the choices otherwise."""
-    match = _NUMBER.fullmatch(text)
-    number, unit = (float(match[1]), match[2]) if match else (0.0, "")
-    seconds = number * _TIMES.get(unit.lower(), 0.0)
+    seconds = duration(text.lower())
     if 0 < seconds <= _LONGEST_WORK:
         return Work(seconds=seconds)
+    match = _NUMBER.fullmatch(text)
+    number, unit = (float(match[1]), match[2]) if match else (0.0, "")
     flops = number * _FLOPS.get(unit.upper().removesuffix("S"), 0.0)  # GFLOPS are taken for GFLOP
     if 0 < flops <= _MOST_FLOPS:
         return Work(flops=flops)
-    units = ", ".join((*_TIMES, *_FLOPS))
+    units = ", ".join(("us, ms, s", *_FLOPS))
     raise UsageError(
         f"--compute {text} is no amount of computing; give one above 0 with a unit ({units}), such as 10ms"
     )

@@ -8,7 +8,6 @@ For example:
 """
 
 import math
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
@@ -26,6 +25,7 @@ from collbench.cli.options import (
     NODES,
     PATH,
     STANDARD,
+    TIME,
     JsonCommand,
     json_option,
     machine_option,
@@ -46,18 +46,6 @@ from collbench.runfile.store import Writer
 from collbench.units import format_rate, format_seconds, format_size
 
 _SIZE = Table("{size:>9} {time:>9} {expected:>9} {ratio:>7}{busbw}  {verdict}", ("busbw", "expected"), {"verdict": ""})
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min)?")
-
-
-def _seconds(context: click.Context, parameter: click.Parameter, text: str) -> float:
-    """`60s`, `2m` or `60`: seconds above 0."""
-    match = _TIME.fullmatch(text.strip())
-    seconds = float(match[1]) * (60 if match[2] in ("m", "min") else 1) if match else 0.0
-    if not 0 < seconds < math.inf:
-        raise click.BadParameter(f"{text!r} is no time; write it like 60s or 2m", context, parameter)
-    return seconds
-
-
 _OPTIONS = [
     *shared("op"),
     option(
@@ -74,9 +62,8 @@ _OPTIONS = [
     option(
         "--budget",
         "Time after which no further round begins, of three at least.",
-        callback=_seconds,
+        type=TIME,
         default="60s",
-        metavar="TIME",
         show_default=True,
     ),
     option("--renew", "Begin the baseline anew with this run, if it is right.", is_flag=True),

@@ -16,6 +16,7 @@ from collbench.errors import StorageError, UsageError, writing
 from collbench.host.launcher import RENDEZVOUS, launched
 from collbench.host.sanitize import cell
 from collbench.platforms import platforms
+from collbench.units import parse_duration
 
 if TYPE_CHECKING:
     from collbench.api.requests import SweepRequest
@@ -208,6 +209,18 @@ def share_option(names: str, meaning: str, default: str | None = None) -> click.
     return option(names, meaning, callback=parse_share, metavar="SHARE", default=default, show_default=shown)
 
 
+class _Time(click.ParamType):
+    """A duration, such as 500ms or 5s; a number alone is seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
+        """Return the seconds."""
+        return parse_duration(value, parameter.opts[-1] if parameter else "")
+
+
+TIME = _Time()
+
 # -------------------------------------------------------------------------------------------------------------- systems
 
 _HERE = "|".join(("auto", *platforms()))
@@ -275,8 +288,8 @@ _SWEEP = (
     option("--in-place", "Send from and receive into one buffer.", is_flag=True),
     option("-G --cudagraph", "On a GPU, time captured graphs; 0: launches.", type=int, default=1),
     option("--no-graph", "The same as -G 0.", is_flag=True),
-    option("--budget", "Seconds for a case, all implementations together.", type=float, default=0.5),
-    option("-T --timeout", "Seconds without progress that fail a case.", type=float, default=30.0),
+    option("--budget", "Time for a case, all implementations together.", type=TIME, default="500ms"),
+    option("-T --timeout", "Time without progress that fails a case.", type=TIME, default="30s"),
     option(
         "--rendezvous",
         "Under a launcher: find each other in this folder, which all processes see, and not by MPI or torch's store.",

@@ -15,7 +15,7 @@ import click
 from collbench.analysis import plans as analysis
 from collbench.api.requests import new_folder
 from collbench.api.training import TrainingPlan, train
-from collbench.cli.options import option, writes
+from collbench.cli.options import TIME, option, writes
 from collbench.cli.running import say_where
 from collbench.cli.tables import WHOLE, Table, grid
 from collbench.errors import UsageError
@@ -58,10 +58,9 @@ _OPTIONS = [
     option("--tokens", "Tokens of the run: 300B.  [default: as published, or 20 a parameter]", metavar="N"),
     option(
         "--checkpoint",
-        "With --price: seconds that a checkpoint holds the run up.",
-        type=float,
-        default=10.0,
-        metavar="SECONDS",
+        "With --price: time that a checkpoint holds the run up.",
+        type=TIME,
+        default="10s",
     ),
     option("--up-or-out", "With --price: others for the same money an hour.", multiple=True, metavar="SYSTEM=PRICE"),
     option("--noise-scale", "The gradient noise scale.", type=float, default=0.0, metavar="SAMPLES"),
@@ -86,8 +85,6 @@ def command(**options: Any) -> int:
     noise_scale, checkpoint, formats, out = (options.pop(name) for name in _SHOWN)
     if not 0 <= noise_scale < 1e15:
         raise UsageError(f"--noise-scale {noise_scale:g} is none; give samples, above 0")
-    if not 0 < checkpoint < 1e6:
-        raise UsageError(f"--checkpoint {checkpoint:g} is none; give seconds, above 0")
     plan = train(**options)
     name = re.sub(r"[^a-z0-9]+", "-", f"train-{plan.title}".lower()).strip("-")
     with plan.session(out or new_folder(["allreduce"], name)) as session:

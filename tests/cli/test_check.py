@@ -62,8 +62,8 @@ def test_wrong_words_are_one_line_before_anything_is_measured(here: Command, tmp
     for words, told in (
         ("--slower 0", "'0' is no share"),
         ("--slower nan", "'nan' is no share"),
-        ("--budget x", "'x' is no time; write it like 60s"),
-        ("--budget 0s", "'0s' is no time"),
+        ("--budget x", "'x' is no duration; write one such as 500ms, 5s"),
+        ("--budget 0s", "'0s' is no duration"),
         ("--exit foo", "'foo' is not one of 'plain', 'nagios', 'npd'"),
         (f"{ALONE} --reference missing", "cannot read missing: No such file"),
         (f"{ALONE} --reference {floors}", "floors.toml: Object contains unknown field `lowest`"),

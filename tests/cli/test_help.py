@@ -20,6 +20,9 @@ from tests.conftest import ROOT, Command
 from tools import options
 
 NAMES = group.list_commands(None)  # type: ignore[attr-defined]
+PARENTS = [group.get_command(None, name) for name in (*NAMES, "all_reduce_perf")]  # type: ignore[attr-defined]
+COMMANDS = [part for command in PARENTS for part in (getattr(command, "commands", None) or {"": command}).values()]
+TIMES = {"budget", "timeout", "checkpoint"}
 
 
 def helped(*words: str) -> str:
@@ -68,15 +71,35 @@ def test_every_command_ends_its_help_with_examples_of_itself() -> None:
 
 def test_the_help_of_an_option_says_a_single_default() -> None:
     """The usual value of nccl-tests' programs, and not that of `sweep` beside it."""
-    parents = [group.get_command(None, name) for name in (*NAMES, "all_reduce_perf")]  # type: ignore[attr-defined]
-    commands = [part for command in parents for part in (getattr(command, "commands", None) or {"": command}).values()]
-    for command in commands:
+    for command in COMMANDS:
         context = click.Context(command, **command.context_settings)
         for option in command.params:
             told = option.get_help_record(context)
             assert not told or told[1].count("default: ") < 2, told
     assert "[default: 1]" in helped("all_reduce_perf")
     assert "every GPU" not in helped("all_reduce_perf")
+
+
+def test_an_option_that_takes_a_time_takes_a_unit_in_every_command() -> None:
+    """A number alone is seconds; in --help such an option is TIME."""
+    timed = {
+        (command.name, option.name): option for command in COMMANDS for option in command.params if option.name in TIMES
+    }
+    assert {name for _, name in timed} == TIMES
+    for (command, name), option in timed.items():
+        context = click.Context(click.Command("any"))
+        assert {text: option.type_cast_value(context, text) for text in ("5s", "5000ms", "5", "2min")} == {
+            **dict.fromkeys(("5s", "5000ms", "5"), 5.0),
+            "2min": 120.0,
+        }, (command, name)
+        assert option.make_metavar(context) == "TIME", (command, name)
+    numbers = [
+        option
+        for command in COMMANDS
+        for option in command.params
+        if isinstance(option.type, click.types.FloatParamType)
+    ]
+    assert not [option.opts for option in numbers if "seconds" in (getattr(option, "help", "") or "").lower()]
 
 
 def test_a_shell_completes_commands_options_and_names() -> None:
