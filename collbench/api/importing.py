@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from collbench.api import reworded
 from collbench.api.requests import new_folder
 from collbench.collectives import find_collective
 from collbench.errors import Notice, RunFileError
@@ -51,7 +52,8 @@ def import_(
     """
     groups, said = read_foreign([files] if isinstance(files, Path | str) else files, name, ranks, op)
     for remark in said:
-        warnings.warn(remark, Notice, stacklevel=2)
+        words = reworded(remark, {"name": name, "ranks": ranks, "op": op})
+        warnings.warn(words, Notice, stacklevel=3)  # at the call of `collbench.import_`
     folders = folders_in(Path(out), groups) if out else [None] * len(groups)
     return [stored(imported, folder) for imported, folder in zip(groups, folders, strict=True)]
 

@@ -209,7 +209,7 @@ def share_option(names: str, meaning: str, default: str | None = None) -> click.
     return option(names, meaning, callback=parse_share, metavar="SHARE", default=default, show_default=shown)
 
 
-class _Time(click.ParamType):
+class _Time(click.types.FloatParamType):
     """A duration, such as 500ms or 5s; a number alone is seconds."""
 
     name = "time"
