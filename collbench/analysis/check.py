@@ -25,6 +25,7 @@ from collbench.analysis.sequential import (
 )
 from collbench.analysis.verdict import ALONE, FAR, MANY, Correctness, Health, listed
 from collbench.cases import Case
+from collbench.notebook import Shown
 from collbench.results import Observed, Reported, Result, by_key
 from collbench.runfile.rounds import joined, scatter_in_words
 from collbench.units import format_rate, format_seconds, format_size
@@ -46,9 +47,10 @@ class Status(Enum):
 
 
 @dataclass(frozen=True)
-class CheckedSize:
+class CheckedSize(Shown):
     """A case by an implementation: its rounds joined, what was expected, and what is known of both."""
 
+    SHOWN = ("row.case.title", "row.implementation", "figure", "decision", "rounds")
     row: Observed
     expected: float  # seconds; NaN where nothing is expected
     decision: Decision
@@ -75,7 +77,7 @@ class CheckedSize:
 
 
 @dataclass(frozen=True)
-class CheckedCurve:
+class CheckedCurve(Shown):
     """All sizes of a collective by an implementation."""
 
     sizes: tuple[CheckedSize, ...]
@@ -100,9 +102,11 @@ class CheckedCurve:
 
 
 @dataclass(frozen=True)
-class CheckResult:
+class CheckResult(Shown):
     """The verdict of a check, and all that it rests on."""
 
+    SHOWN = ("status", "words")
+    TABLE = "sizes"
     where: str  # the topology: `8 x NVIDIA H100 80GB HBM3, NVSwitch`
     compared: str  # what times were held against: `the model of DGX H100`; empty for nothing
     collectives: tuple[str, ...]

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from collbench.analysis.piecewise import cuts, join
 from collbench.errors import CollbenchError
+from collbench.notebook import Shown
 from collbench.stats import student
 from collbench.units import format_size
 
@@ -81,9 +82,10 @@ class Unfit(CollbenchError):
 
 
 @dataclass(frozen=True, eq=False)
-class CurveFit:
+class CurveFit(Shown):
     """The three numbers or the pieces, what they came from, and the same numbers from resampled data."""
 
+    SHOWN = ("latency", "rate", "half_size", "why_pieces")
     coefficients: Floats  # a in s, g in s/sqrt(byte), b in s/byte; of each bend also c in s/byte
     bends: tuple[float, ...]  # bytes beyond which a byte takes c more than before; where pieces end, c may be negative
     sizes: Floats  # bytes, ascending

@@ -15,9 +15,9 @@ without a core.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from itertools import chain, pairwise, zip_longest
 from statistics import fmean, median
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from collbench.errors import CollbenchError
 from collbench.model.equation import Floats
 from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, regime, smoothed
 from collbench.model.predict import COPIES, curve
+from collbench.notebook import Shown
 from collbench.platforms.gpu import nccl
 from collbench.results import Observed, Prediction, family
 from collbench.runfile.rounds import scatter_in_words
@@ -100,9 +101,10 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Shown):
     """A curve: measured and expected, side by side."""
 
+    SHOWN = ("title", "implementation", "verdict", "remark", "measured", "expected", "reasons")
     implementation: str
     measured: tuple[Observed, ...]  # by size
     expected: tuple[Prediction, ...]  # as many, or none
@@ -112,6 +114,11 @@ class Diagnosis:
     off: float = 1.0  # a typical ratio of measured to expected times, or its inverse
     limit: float = 0.0  # times slower than its kind that it would have to be to be called slow; 0: nothing to say
     correctness: Correctness = field(default_factory=Correctness)  # of all its rows
+
+    @property
+    def title(self) -> str:
+        """What was measured, but for its size."""
+        return self.measured[0].case.title
 
     @property
     def verdict(self) -> Health:
@@ -134,6 +141,13 @@ class Diagnosis:
         if self.verdict is Health.WRONG:
             return f"{self.verdict.value}: {self.correctness.in_words('sizes', named=False)}; speed: {speed}"
         return speed
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield the sizes with measured and expected times, as a notebook shows them."""
+        for row, other in zip_longest(self.measured, self.expected):
+            times = {"nbytes": row.case.nbytes, "seconds": row.typical, "busbw": row.busbw}
+            bands = {"expected": other.seconds, "low": other.low, "high": other.high} if other else {}
+            yield times | bands
 
     def likely(self) -> Iterator[tuple[str, str]]:
         """Return the first reasons in words, each with what to do; later ones are hardly ever right."""

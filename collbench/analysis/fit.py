@@ -16,6 +16,7 @@ from collbench.cases import Case
 from collbench.errors import UsageError, writing
 from collbench.model import nccl_terms
 from collbench.model.equation import Calibration, Terms, calibrate
+from collbench.notebook import Shown
 from collbench.results import Observed, Reported, by_key, family, observed
 from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import Run
@@ -44,7 +45,7 @@ class HeldBack:
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(Shown):
     """An implementation at a kind of case, over sizes: samples in seconds for each."""
 
     case: Case  # of no size

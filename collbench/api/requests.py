@@ -26,12 +26,14 @@ from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.layout import Layout
 from collbench.topology import files
 from collbench.topology.system import System
-from collbench.units import format_size, parse_size
+from collbench.units import format_size, parse_duration, parse_size
 
 Names = str | Sequence[str]
 """One name, several with commas or in a sequence, or "all"."""
 Size = int | str
 """Bytes, or a size as on the command line: 8, "64K", "1.5G"; suffixes are binary."""
+Time = float | str
+"""Seconds, or a duration as on the command line: 0.5, "500ms", "2min"."""
 Launched = tuple[int, int] | None
 """Rank of this process and number of processes, where an outside launcher (mpirun, srun) started several."""
 Named = TypeVar("Named")
@@ -68,8 +70,8 @@ class SweepWords(CaseWords, total=False):
     iters: int | None
     warmup: int
     cudagraph: bool
-    budget: float
-    timeout: float
+    budget: Time
+    timeout: Time
     spin: str
     bind: str
     starts: int | None
@@ -121,8 +123,8 @@ class SweepRequest:
         root: int = 0,
         in_place: bool = False,
         cudagraph: bool = True,
-        budget: float = 0.5,
-        timeout: float = 30.0,
+        budget: Time = 0.5,
+        timeout: Time = 30.0,
         spin: str = "auto",
         bind: str = "core",
         starts: int | None = None,
@@ -140,9 +142,10 @@ class SweepRequest:
         _check_range("--warmup", warmup, 0, MOST_SAMPLES)
         for name, count in (("--ranks", ranks), ("--nodes", nodes), ("--ranks-per-node", ranks_per_node)):
             _check_range(name, count, 1, MOST_SYSTEM_RANKS)
+        budget, timeout = parse_duration(budget, "--budget"), parse_duration(timeout, "--timeout")
         for name, seconds in (("--budget", budget), ("--timeout", timeout)):
-            if not 0 < seconds <= LONGEST:
-                raise UsageError(f"{name} {seconds} is no time; give seconds above 0, at most {LONGEST:g}")
+            if seconds > LONGEST:
+                raise UsageError(f"{name} {seconds:g} is too long; give at most {LONGEST:g} seconds")
         if starts is not None and not 1 <= starts <= MOST_STARTS:
             raise UsageError(f"--starts {starts} is no number of starts; choose from 1 to {MOST_STARTS}")
         first, last, step = _sizes(minbytes, maxbytes, stepbytes)

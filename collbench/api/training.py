@@ -14,6 +14,7 @@ from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.predicted import Predicted
 from collbench.measure.session import Session
+from collbench.notebook import Shown
 from collbench.planner.cost import OnSystem, elsewhere, same_cost, sizes
 from collbench.planner.curves import ModelCurves
 from collbench.planner.job import MOST_GPUS, Job
@@ -37,9 +38,11 @@ AROUND = 16
 
 
 @dataclass(frozen=True)
-class TrainingPlan:
+class TrainingPlan(Shown):
     """A planned training run: the layouts that fit, and where they were asked for other sizes, systems and costs."""
 
+    SHOWN = ("title", "best", "ranked", "sizes", "systems")
+    TABLE = "ranked"
     plan: Plan  # every layout that fits, and what it was made from
     ranked: tuple[Planned, ...]  # the best of them, evaluated
     anchor: Planned | None  # the layout of the measured step

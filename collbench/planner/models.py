@@ -11,13 +11,14 @@ from typing import Any
 from collbench.errors import UsageError, unknown
 from collbench.host.sanitize import read_toml
 from collbench.host.sanitize import text as cleaned
+from collbench.notebook import Shown
 
 MOST = 2**32  # of any dimension
 MOST_COUNTED = 2**16  # layers, heads and experts, which are dealt out one by one
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Shown):
     """A decoder-only transformer.
 
     `gated` models are of LLaMA's kind: three matrices in the feed-forward part, no biases, rotary positions, an output

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.errors import UsageError
+from collbench.notebook import Shown
 from collbench.planner import communication, compute, memory, step
 from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Network
 from collbench.planner.job import Job
@@ -24,9 +25,10 @@ _COSTLY = ("recompute", "offload")  # choices that cost time and never save any
 
 
 @dataclass(frozen=True)
-class Planned:
+class Planned(Shown):
     """A layout, and the values of all formulas for it."""
 
+    SHOWN = ("layout", "step", "low", "high", "utilisation", "needed")
     layout: Layout
     job: Job
     values: Mapping[str, Any]
@@ -117,7 +119,7 @@ def evaluate_layout(given: Setting, layout: Layout) -> Planned:
 
 
 @dataclass(frozen=True)
-class SearchResult:
+class SearchResult(Shown):
     """The result of a search: places in its arrays, in the order of the means over their bands.
 
     A layout that depends on a link of which little is known comes after a layout that is certainly a little slower.
@@ -208,7 +210,7 @@ SMALLER: Choices = {"sharding": "zero3", "recompute": "full", "offload": True}
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """The answer to a request: the layouts that fit, ranked by the mean over their bands."""
 
     setting: Setting

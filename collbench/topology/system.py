@@ -11,6 +11,7 @@ from itertools import combinations, groupby
 from typing import ClassVar, Literal, get_args
 
 from collbench.errors import UsageError
+from collbench.notebook import Shown
 from collbench.topology.discovered import Gpu, Kind, Link, Topology
 from collbench.topology.products import (
     ADDING,
@@ -78,7 +79,7 @@ class Tier:
 
 
 @dataclass(frozen=True)
-class System:
+class System(Shown):
     """GPUs of `nodes` equal nodes."""
 
     platform: ClassVar[str] = "gpu"  # what its ranks would run on
