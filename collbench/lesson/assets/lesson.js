@@ -137,9 +137,9 @@
 
     const buttons = data.places.map((each) => make("button", { type: "button", click: () => choose(each) }, each.name));
     if (buttons.length > 1) $("places").append(...buttons);
-    function choose(another) {
+    function choose(another, ranks = another.ranks) {
       place = another;
-      for (const name of ["ranks", "latency", "bandwidth"]) chosen[name] = place[name];
+      Object.assign(chosen, { ranks, latency: place.latency, bandwidth: place.bandwidth });
       data.places.forEach((each, number) => buttons[number].setAttribute("aria-pressed", String(each === place)));
       numbers.forEach((number) => number());
       changed();
@@ -149,7 +149,8 @@
       const [steps, link] = data.counts[line][chosen.ranks - 2];
       return steps * chosen.latency + (link * bytes) / chosen.bandwidth;
     };
-    const library = () => { // its points by size
+    const library = () => { // its points by size, where the formula is of as many ranks
+      if (chosen.ranks !== place.ranks) return [];
       const curve = place.curves[place.library] || place.curves[place.library.split(":")[0]] || {};
       return Object.entries(curve).map(([bytes, seconds]) => [Number(bytes), seconds]).sort((one, other) => one[0] - other[0]);
     };
@@ -157,7 +158,7 @@
     // Words follow the last change at a distance, so that a screen reader is not talked over.
     let later;
     const tell = () => {
-      const words = crossover(model, library(), chosen.size, place);
+      const words = crossover(model, library(), chosen, place);
       clearTimeout(later);
       $("crossover").setAttribute("aria-live", "off");
       $("crossover").textContent = words;
@@ -167,7 +168,7 @@
         $("crossover").textContent = words;
       }, 700);
     };
-    choose(place);
+    choose(place, data.ranks);
     new ResizeObserver(inAFrame(figure)).observe($("plot"));
   }
 
@@ -255,7 +256,7 @@
     return size(unit * Number((bytes / unit).toPrecision(2)));
   }
 
-  function crossover(model, points, bytes, place) {
+  function crossover(model, points, { size: bytes, ranks }, place) {
     const stretches = winners(model), ends = crossings(model);
     const ways = stretches.map(({ best }, number) => {
       const alike = best.length > 1 ? " (alike)" : "";
@@ -267,6 +268,7 @@
       `By the formula the fastest is ${ways.join(", then ")}.`,
       `At ${size(bytes)}: ${list(fastest)} with ${time(seconds)}.`,
       known ? `The library (${place.library}, ${place.ranks} ranks, ${place.name}) takes ${time(known)}: ${digits(known / seconds, 2)} times as long.` : "",
+      ranks !== place.ranks && Object.keys(place.curves).length ? `The library (${place.library}, ${place.name}) has a time for ${place.ranks} ranks only: choose these to see it.` : "",
     ];
     return said.filter(Boolean).join(" ");
   }
