@@ -105,7 +105,9 @@ def _code(screen: Screen) -> Iterator[str]:
             if code.file != file:
                 yield f"{'  ' if screen.before else ''}{'#' if code.file.endswith('.py') else '//'} {code.file}"
             file = code.file
-            yield from ("  " * bool(mark) + line if line.strip() in screen.unchanged else mark + line for line in code.lines)
+            yield from (
+                "  " * bool(mark) + line if line.strip() in screen.unchanged else mark + line for line in code.lines
+            )
     yield "```"
 
 

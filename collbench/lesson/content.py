@@ -73,7 +73,9 @@ class Trace:
         if 1 / _ALTERED <= longer <= _ALTERED:
             return ""
         if longer > 1:
-            return f"The log made it {longer:.1f} times as long: who follows whom is as it was, how long it took is not."
+            return (
+                f"The log made it {longer:.1f} times as long: who follows whom is as it was, how long it took is not."
+            )
         return f"It was faster than usual, {longer:.2f}x of the time: what it shows is not a usual operation."
 
 

@@ -68,7 +68,9 @@ def equation(formula: Formula) -> str:
     """Return the time of a formula as the sum of its terms, or that it is less than these."""
     steps, moved, waits = terms(formula)
     time = f"{format_size(formula.nbytes)}: {format_seconds(formula.seconds)}"
-    return f"{time} = {steps} + {moved} + {waits} of waits" if formula.waits else f"{time}, no more than {steps} + {moved}"
+    return (
+        f"{time} = {steps} + {moved} + {waits} of waits" if formula.waits else f"{time}, no more than {steps} + {moved}"
+    )
 
 
 def terms(formula: Formula) -> tuple[str, str, str]:

@@ -62,7 +62,12 @@ def build(content: Content) -> str:
 def _data(content: Content, traces: Mapping[str, Trace]) -> Mapping[str, Any]:
     """Return what the script needs beyond the text of the page."""
     constants = "" if content.constants_of == "here" else f", step and link as {content.constants_of}"
-    here = {"name": f"this machine{constants}", "library": content.library, "ranks": content.ranks, "curves": content.curves}
+    here = {
+        "name": f"this machine{constants}",
+        "library": content.library,
+        "ranks": content.ranks,
+        "curves": content.curves,
+    }
     here |= {"latency": content.latency, "bandwidth": content.bandwidth}
     looks = {line: LOOKS[name] for line, name in DRAWN.items()}
     return {

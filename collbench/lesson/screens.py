@@ -161,7 +161,11 @@ def _reasons(teller: Teller, texts: Iterable[Mapping[str, Any]]) -> Iterator[Rea
     for each in texts:
         number, says, source = teller.number(each["number"], each["says"])
         yield Reason(
-            each["name"], each["title"], teller.text(each["text"]), f"{number} {says}".strip(), each.get("source", source)
+            each["name"],
+            each["title"],
+            teller.text(each["text"]),
+            f"{number} {says}".strip(),
+            each.get("source", source),
         )
 
 
