@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from collbench.algorithms import implementations
+from collbench.algorithms import implementations, is_library
 from collbench.errors import UsageError
 from collbench.lesson import asset, elsewhere, table
 from collbench.lesson.content import Break, Chapter, Code, Content, Formula, Reason, Screen
@@ -15,6 +15,7 @@ from collbench.lesson.numbers import Numbers, titles
 from collbench.lesson.sentences import Teller, Voice
 from collbench.lesson.traces import trace
 from collbench.platforms.compiler import own_folder
+from collbench.results.base import Timed
 from collbench.results.collectives import PHASES
 from collbench.runfile.store import Run
 
@@ -115,7 +116,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
     constants = None
     with suppress(KeyError):
         constants = elsewhere.constants(here)
-    libraries = (row.label for (name, _), row in here.timed.items() if name == here.library)
+    libraries = (row.label for row in results if isinstance(row, Timed) and is_library(row.implementation))
     return Content(
         title=texts["title"],
         intro=teller.text(texts["intro"]),

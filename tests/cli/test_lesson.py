@@ -96,6 +96,7 @@ def test_an_interrupted_lesson_goes_on_with_the_rows_that_are_there(
     process = start("lesson", "--on", "cpu", "--out", "out")
     process.communicate(timeout=400)
     assert process.returncode == 0
-    assert file.read_text().splitlines()[1:6] == rows
+    there = file.read_text().splitlines()
+    assert all(row in there for row in rows if '"check": "ok"' in row)  # else it was disturbed, and measured again
     assert all(read(tmp_path / "out" / part).whole for part in MEASURED)
     assert collbench("lesson", "--out", "out").returncode == 0

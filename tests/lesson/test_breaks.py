@@ -95,7 +95,7 @@ def test_steps_leave_the_order_of_the_program_only_where_they_must() -> None:
 def test_the_question_is_answered_by_what_was_seen(heard: Callable[..., None]) -> None:
     """One choice for each that can be; without a race detector the check alone is asked about."""
     answers = {}
-    for seen in ((True, True), (True, False), (False, True), (False, False), (True, None), (False, None)):
+    for seen in ((True, True), (True, False), (False, True), (False, False), (True, None), (False, None), (None, True)):
         heard(*seen)
         found = tried()
         assert [each.title for each in found] == [each.title for each in experiments()]
@@ -108,7 +108,23 @@ def test_the_question_is_answered_by_what_was_seen(heard: Callable[..., None]) -
         (False, False): {(4, 3)},
         (True, None): {(2, 0)},
         (False, None): {(2, 1)},
+        (None, True): {(2, 0)},
     }
+    heard(None, None)
+    assert not tried()  # nobody looked, so nothing can be asked
+
+
+def test_the_answer_says_why_a_check_missed_or_noticed_only_where_it_did(heard: Callable[..., None]) -> None:
+    for seen in ((True, True), (False, False), (False, None), (None, True)):
+        heard(*seen)
+        for each, experiment in zip(tried(), experiments(), strict=True):
+            because, (check, detector) = each.question.because, seen
+            for words, said in (
+                (experiment.noticed, check),
+                (experiment.missed, check is False),
+                (experiment.detected, detector),
+            ):
+                assert (words.strip() in because) is bool(said) or not words, (each.name, seen)
 
 
 def test_a_race_is_told_by_the_lines_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
