@@ -66,11 +66,11 @@ def witnesses() -> dict[str, Litmus]:
 
 
 def tried() -> tuple[Break, ...]:
-    """Try all changes here, two at a time, and return who noticed, of those that could be tried."""
+    """Try all changes here, two at a time, and return who noticed, of those that a sweep could be tried with."""
     with ThreadPoolExecutor(2) as pool:
         pending = [(each, pool.submit(checked, each), pool.submit(detected, each)) for each in experiments()]
         seen = [(each, check.result(), detection.result()) for each, check, detection in pending]
-    return tuple(_assembled(*each) for each in seen if any(noticed is not None for noticed, _ in each[1:]))
+    return tuple(_assembled(*each) for each in seen if each[1][0] is not None)
 
 
 def checked(experiment: Experiment) -> Detection:
@@ -117,17 +117,12 @@ def _access(experiment: Experiment, kind: str, stack: str) -> str:
 
 def _assembled(experiment: Experiment, check: Detection, detection: Detection) -> Break:
     """Return what is known of a change, with a question that is answered by what was seen here."""
-    says = _SENTENCES["question"]
-    if check[0] is None or detection[0] is None:
-        alone = "races" if check[0] is None else "checker"
-        kinds, answer = (alone, "neither"), int(not (check[0] or detection[0]))
-        source = "no-checker" if check[0] is None else "no-races"
-    else:
-        kinds, answer = ("both", "checker", "races", "neither"), 2 * (not check[0]) + (not detection[0])
-        source = "source"
-    ask, source, command = (says[name].format(**vars(experiment)) for name in ("ask", source, "command"))
-    seen = [experiment.noticed] if check[0] else [experiment.missed] if check[0] is False else []
-    seen += [experiment.detected] if detection[0] else []
+    says, alone = _SENTENCES["question"], detection[0] is None
+    kinds = ("checker", "neither") if alone else ("both", "checker", "races", "neither")
+    answer = int(not check[0]) if alone else 2 * (not check[0]) + (not detection[0])
+    sentences = ("ask", "alone" if alone else "source", "command")
+    ask, source, command = (says[name].format(**vars(experiment)) for name in sentences)
+    seen = experiment.noticed if check[0] else experiment.missed, experiment.detected if detection[0] else ""
     because = " ".join(words.strip() for words in (*seen, experiment.because) if words)
     said = (ask, tuple(says[kind] for kind in kinds), answer, because, source, command)
     question = Question(f"who-{experiment.name}", *said)

@@ -10,7 +10,7 @@ from collbench.runfile.store import Run
 
 HERE, PUBLISHED, MODEL = "measured here", "published", "model"
 """Where a number comes from."""
-_ALTERED = 1.5  # times as long, or as short, that a traced operation is another one than it is usually
+_ALTERED = 1.5  # times as long with its log, from which on an operation is another one than without
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,12 @@ class Trace:
 
     @property
     def altered(self) -> str:
-        """What the log, or something else, did to the operation, where that is much; else nothing."""
+        """What the log did to the operation, where that is much; else nothing."""
         longer = self.traced / self.seconds
-        if 1 / _ALTERED <= longer <= _ALTERED:
-            return ""
-        if longer > 1:
-            return (
-                f"The log made it {longer:.1f} times as long: who follows whom is as it was, how long it took is not."
-            )
-        return f"It was faster than usual, {longer:.2f}x of the time: what it shows is not a usual operation."
+        words = (
+            f"With its log it takes {longer:.1f} times as long: what happens is as it was, how long that takes is not."
+        )
+        return words if longer > _ALTERED else ""
 
 
 @dataclass(frozen=True)

@@ -64,24 +64,11 @@ def code(lines: Sequence[str], mark: str = "") -> str:
     return "\n".join(mark + line for line in found)
 
 
-def equation(formula: Formula) -> str:
-    """Return the time of a formula as the sum of its terms, or that it is less than these."""
-    steps, moved, waits = terms(formula)
-    time = f"{format_size(formula.nbytes)}: {format_seconds(formula.seconds)}"
-    return (
-        f"{time} = {steps} + {moved} + {waits} of waits" if formula.waits else f"{time}, no more than {steps} + {moved}"
-    )
-
-
 def terms(formula: Formula) -> tuple[str, str, str]:
     """Return steps, bytes and waits of a formula."""
     steps = f"{formula.steps:g} \N{MULTIPLICATION SIGN} {format_seconds(formula.latency)}"
-    moved = f"{format_size(formula.moved)} ÷ {_rate(formula.bandwidth)} GB/s"
+    moved = f"{format_size(formula.moved)} ÷ {format_rate(formula.bandwidth, 2)} GB/s"
     return steps, moved, format_seconds(formula.waits)
-
-
-def _rate(rate: float) -> str:
-    return format_rate(rate, 2)
 
 
 def lettered(choices: Sequence[str]) -> list[str]:
@@ -91,8 +78,8 @@ def lettered(choices: Sequence[str]) -> list[str]:
 
 def _layouts(content: Content) -> Layouts:
     """Return kit.toml's layouts, whose texts know the lesson and how its parts are written."""
-    forms = {"plain": plain, "code": code, "equation": equation, "lettered": lettered}
-    units = {"seconds": format_seconds, "size": format_size, "rate": _rate}
+    forms = {"plain": plain, "code": code, "terms": terms, "lettered": lettered}
+    units = {"seconds": format_seconds, "size": format_size, "rate": lambda rate: format_rate(rate, 2)}
     titles = [f"{exercise.number}   {exercise.title}" for exercise in exercises()]
     return Layouts(table("kit"), content=content, exercises=titles, **forms, **units)
 

@@ -5,11 +5,9 @@ A title is one of
     A / B at SIZE           how many times as long A took
     A / B at SIZE over B    the ratio at one size over the ratio at another
     A at SIZE               the time of A
-    busbw of A at SIZE      in GB/s
     PART of A at SIZE       share of an explanation: launch, waited, moved, added, published; "moved+added": of several
     best at SIZE            the fastest hand-written implementation
     best time at SIZE       the time of that
-    ahead at SIZE           how many of the hand-written ones are faster than the library: "7 of 8"
 
 where A may be `library`: the library of the runs, whatever its name; `best`; or a name that a question gives to one.
 Rows whose ranks were disturbed are no numbers.
@@ -24,11 +22,11 @@ from typing import Self
 from collbench.algorithms import find, libraries
 from collbench.results import PARTS, Explanation, Result, family
 from collbench.results.base import Observed, Timed
-from collbench.units import format_rate, format_seconds, parse_size
+from collbench.units import format_seconds, parse_size
 
 _TITLE = re.compile(r"\{([^{}]+)\}")
 _FACTOR_NEAR, _SHARE_NEAR = 1.5, 0.07  # how far off the nearest choice may be to be called right
-LIBRARY, BEST, BEST_TIME, AHEAD = "library", "best", "best time", "ahead"
+LIBRARY, BEST, BEST_TIME = "library", "best", "best time"
 
 
 @dataclass(frozen=True)
@@ -89,21 +87,11 @@ class Numbers:
         return row.typical if row else self.explained[name, nbytes].seconds
 
     def best(self, nbytes: int) -> str:
-        """Return the fastest hand-written implementation whose results are exact; KeyError if it is not known."""
-        times = self._rungs(nbytes)
-        return min(times, key=lambda name: times[name])
-
-    def ahead(self, nbytes: int) -> tuple[int, int]:
-        """Return how many hand-written implementations are faster than the library, and of how many."""
-        library, times = self.seconds(LIBRARY, nbytes), self._rungs(nbytes).values()
-        return sum(seconds < library for seconds in times), len(times)
-
-    def _rungs(self, nbytes: int) -> Mapping[str, float]:
-        """Return the times of all hand-written implementations; KeyError if there is none, or one was disturbed."""
+        """Return the fastest hand-written implementation whose results are exact; KeyError if one was disturbed."""
         times = {name: row.typical for (name, size), row in self.timed.items() if size == nbytes and hand_written(name)}
         if not times or any(size == nbytes and hand_written(name) for name, size in self.disturbed):
             raise KeyError(nbytes)
-        return times
+        return min(times, key=lambda name: times[name])
 
     def figure(self, title: str) -> float:
         """Return the number of a title: a ratio, a share or seconds; KeyError if the runs have no such thing."""
@@ -115,12 +103,7 @@ class Numbers:
         if " / " in words:
             above, below = (self.seconds(name, nbytes) for name in words.split(" / "))
             return above / below
-        if words == AHEAD:
-            faster, every = self.ahead(nbytes)
-            return faster / every
         what, _, name = words.rpartition(" of ")
-        if what == "busbw":
-            return self.timed[name, nbytes].busbw
         if what:
             return sum(self.shares[name, nbytes][part] for part in what.split("+"))
         return self.seconds(BEST if words == BEST_TIME else name, nbytes)
@@ -130,14 +113,10 @@ class Numbers:
         words, _, size = title.rpartition(" at ")
         if words == BEST:
             return self.best(parse_size(size))
-        if words == AHEAD:
-            return "{} of {}".format(*self.ahead(parse_size(size)))
-        number, what = self.figure(title), words.partition(" of ")[0]
+        number = self.figure(title)
         if " / " in words:
             return ratio(number)
-        if " of " in words:
-            return f"{format_rate(number)} GB/s" if what == "busbw" else f"{number:.0%}"
-        return format_seconds(number)
+        return f"{number:.0%}" if " of " in words else format_seconds(number)
 
 
 def hand_written(name: str) -> bool:

@@ -12,7 +12,7 @@ from collbench.errors import UsageError
 from collbench.lesson import asset, elsewhere, table
 from collbench.lesson.content import Break, Chapter, Code, Content, Formula, Reason, Screen
 from collbench.lesson.numbers import Numbers, titles
-from collbench.lesson.sentences import Teller, Voice
+from collbench.lesson.sentences import Voice, Voices, number, question, told, voices_of
 from collbench.lesson.traces import trace
 from collbench.platforms.compiler import own_folder
 from collbench.results.base import Timed
@@ -59,32 +59,28 @@ def formulas(here: Numbers, name: str, constants: tuple[float, float]) -> Iterat
         yield Formula(nbytes, row.case.ranks, counts.steps, counts.link * nbytes, *constants, row.typical)
 
 
-def screen(teller: Teller, text: Mapping[str, Any], constants: tuple[float, float] | None) -> Screen:
+def screen(voices: Voices, text: Mapping[str, Any], constants: tuple[float, float] | None) -> Screen:
     """Return the screen of a rung; without the terms of the formula where its constants are not known here."""
-    name, shown, here = text["name"], code(text["code"]), teller.voices[0].numbers
+    name, shown, here = text["name"], code(text["code"]), voices[0].numbers
     explained = {nbytes: row for (rung, nbytes), row in here.explained.items() if rung == name}
-    traces = [trace(explained[size], lit(shown, text["lit"])) for size in sorted(explained, key=_from_traced)]
-    number, number_says, _ = teller.number(text["number"], text["number_says"])
-    question, beside = teller.question(name, text)
+    sizes = sorted(explained, key=lambda nbytes: abs(nbytes - _TRACED))
+    traces = [trace(explained[size], lit(shown, text["lit"])) for size in sizes]
+    figure, number_says, _ = number(voices, text, "number_says")
+    asked, beside = question(voices, text)
     return Screen(
         name=name,
         title=text["title"],
-        idea=teller.text(text["idea"]),
-        number=number,
+        idea=told(voices, text["idea"]),
+        number=figure,
         number_says=number_says,
         command=text["command"],
-        after=beside.text(text["after"], question.answer),
+        after=told(beside, text["after"], asked.answer),
         code=shown,
         before=code(text.get("before", ())),
-        question=question,
+        question=asked,
         formulas=tuple(formulas(here, name, constants)) if constants else (),
         trace=next(filter(None, traces), None),
     )
-
-
-def _from_traced(nbytes: int) -> float:
-    """Return how far a size is from the one that is shown moment by moment."""
-    return abs(nbytes - _TRACED)
 
 
 # ---- the whole ----
@@ -93,34 +89,26 @@ def _from_traced(nbytes: int) -> float:
 def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voice] = Voice) -> Content:
     """Return a lesson from runs that were measured or explained, and from what was broken.
 
-    Rows that were disturbed teach nothing: their numbers are those of the committed run, and say so.
+    *voice* fills numbers of the runs into texts: docs/lesson.md links each to its run.
 
-    Args:
-        runs: Of sweep and explain.
-        breaks: What breaking kernels showed.
-        voice: Fills numbers of the runs into texts: docs/lesson.md links each to its run.
-
-    Raises:
-        UsageError: No run has an all-reduce with a time.
-
+    UsageError if no run has an all-reduce with a time.
     """
     results, texts = [result for run in runs for result in run.results], table("lesson")
-    here = Numbers.of(results)
-    first = next((run for run in runs if _has_times(Numbers.of(run.results))), None)
+    here, known = Numbers.of(results), [(run, Numbers.of(run.results)) for run in runs]
+    first = next((run for run, numbers in known if numbers.timed or numbers.disturbed), None)
     if not first:
         raise UsageError(f"{', '.join(str(run.path) for run in runs)}: no all-reduce that was measured; {MEASURE}")
-    topology, committed = first.header.topology, elsewhere.places()[elsewhere.COMMITTED]
-    ranks = next(result.case.ranks for result in first.results)
-    facts = {"machine": topology.name, "ranks": str(ranks), "here": "here", "Here": "Here"}
-    teller = Teller.of(voice(here, facts))
+    machine, committed = first.header.topology.name, elsewhere.places()[elsewhere.COMMITTED]
+    ranks = first.results[0].case.ranks
+    voices = voices_of(voice(here, {"machine": machine, "ranks": str(ranks), "here": "here", "Here": "Here"}))
     constants = None
     with suppress(KeyError):
         constants = elsewhere.constants(here)
     libraries = (row.label for row in results if isinstance(row, Timed) and is_library(row.implementation))
     return Content(
         title=texts["title"],
-        intro=teller.text(texts["intro"]),
-        machine=topology.name,
+        intro=told(voices, texts["intro"]),
+        machine=machine,
         ranks=ranks,
         library=next(libraries, "none"),
         latency=constants[0] if constants else committed.latency,
@@ -128,46 +116,36 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
         constants_of="here" if constants else f"on {committed.name}",
         curves=here.curves(),
         places=tuple(elsewhere.places().values()),
-        questions=tuple(teller.question(each["name"], each)[0] for each in texts["question"]),
-        screens=tuple(screen(teller, each, constants) for each in texts["screen"]),
-        losing=tuple(_reasons(teller, texts["losing"])),
-        winning=tuple(_reasons(teller, texts["winning"])),
+        questions=tuple(question(voices, each)[0] for each in texts["question"]),
+        screens=tuple(screen(voices, each, constants) for each in texts["screen"]),
+        losing=tuple(_reasons(voices, texts["losing"])),
+        winning=tuple(_reasons(voices, texts["winning"])),
         breaks=breaks,
         chapters=msgspec.json.decode(asset("chapters.json"), type=tuple[Chapter, ...]),
         sources=tuple(_sources(texts)),
         figures=_figures(first) if here.timed else {},
-        formula=teller.text(texts["formula"]),
-        here="\n\n".join(filter(None, map(teller.text, texts["here"]))),
-        training=teller.text(texts["training"]["idea"]),
+        formula=told(voices, texts["formula"]),
+        here="\n\n".join(told(voices, text) for text in texts["here"]),
+        training=told(voices, texts["training"]["idea"]),
         runs=(first,) if here.timed else (),
         caution=_caution(sum(result.disturbed for result in results), len(results), committed.name),
     )
 
 
-def _has_times(numbers: Numbers) -> bool:
-    return bool(numbers.timed or numbers.disturbed)
-
-
 def _caution(disturbed: int, rows: int, place: str) -> str:
     """Return what the reader should know of disturbed rows; nothing where there are none."""
-    if not disturbed:
-        return ""
-    return (
-        f"{disturbed} of {rows} rows were disturbed by other programs, and this page uses none of them. A number that "
-        f"they would give is of {place}, and says so. Close other programs, then: collbench lesson --fresh"
+    words = (
+        f"{disturbed} of {rows} rows were disturbed by other programs and are not used. Numbers that need them are of "
+        f"{place}, and say so. Close other programs, then: collbench lesson --fresh"
     )
+    return words if disturbed else ""
 
 
-def _reasons(teller: Teller, texts: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
+def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
     for each in texts:
-        number, says, source = teller.number(each["number"], each["says"])
-        yield Reason(
-            each["name"],
-            each["title"],
-            teller.text(each["text"]),
-            f"{number} {says}".strip(),
-            each.get("source", source),
-        )
+        figure, says, source = number(voices, each, "says")
+        said = told(voices, each["text"]), f"{figure} {says}".strip(), each.get("source", source)
+        yield Reason(each["name"], each["title"], *said)
 
 
 def _sources(texts: Any) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ the committed run, and says so.  A sentence whose numbers nobody knows is left o
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,80 +40,64 @@ class Voice:
         if kind == "m":
             place, _, rest = rest.partition(":")
             return elsewhere.numbers(place).value(rest)
-        return self._known[title] if title in self._known else self.numbers.value(title)
+        return {**self.facts, **self.numbers.names}.get(title) or self.numbers.value(title)
 
-    @property
-    def _known(self) -> Mapping[str, str]:
-        """What titles stand for that are no numbers."""
-        return {**self.facts, **self.numbers.names}
-
-    def text(self, text: str) -> str:
-        """Return a text with its numbers; KeyError if one is not known."""
-        return filled(text.strip(), self.value)
-
-    def sentence(self, sentence: str | Mapping[str, Any], answer: int) -> str:
+    def sentence(self, sentence: str | Mapping[str, Any], answer: int = 0) -> str:
         """Return a sentence for what these numbers, or the question's answer, are; KeyError if they lack one."""
-        if isinstance(sentence, str):
-            chosen, decisive = sentence, []
-        else:
+        decisive: list[str] = []
+        if not isinstance(sentence, str):
             decisive = [sentence["number"]] if "number" in sentence else []
             index = bisect_left(sentence["up_to"], self.numbers.figure(decisive[0])) if decisive else answer
-            chosen = sentence["says"][index]
-        said, own = self.text(chosen), [title for title in (*titles(chosen), *decisive) if self._is_own(title)]
-        marked = self.marked and own and said and not {"here", "Here"} & set(titles(chosen))
+            sentence = str(sentence["says"][index])
+        said = filled(sentence.strip(), self.value)
+        own = [title for title in (*titles(sentence), *decisive) if not title.startswith(("p:", "m:"))]
+        marked = self.marked and said and {*own} - {*self.facts} and not {*own} & {"here", "Here"}
         return f"{said} ({self.source[0].upper()}{self.source[1:]}.)" if marked else said
 
-    def _is_own(self, title: str) -> bool:
-        """Return whether a number is this machine's, and none that another place or a publication has."""
-        return not title.startswith(("p:", "m:")) and title not in self._known
+
+Voices = Sequence[Voice]
+"""Those who may say a sentence, the reader's machine first."""
 
 
-@dataclass(frozen=True)
-class Teller:
-    """Tells texts: with the reader's numbers, where they are known, else with those of the committed run."""
+def voices_of(here: Voice) -> Voices:
+    """Return the voice of the reader's machine, and that of the committed run for what it does not know."""
+    place = elsewhere.places()[elsewhere.COMMITTED]
+    facts = {"here": f"on {place.name}", "Here": f"On {place.name}", "ranks": str(place.ranks)}
+    return here, Voice(elsewhere.numbers(elsewhere.COMMITTED), {**here.facts, **facts}, place.source, marked=True)
 
-    voices: tuple[Voice, ...]
 
-    @classmethod
-    def of(cls, here: Voice) -> "Teller":
-        """Return the teller of a machine."""
-        place = elsewhere.places()[elsewhere.COMMITTED]
-        facts = {"here": f"on {place.name}", "Here": f"On {place.name}", "ranks": str(place.ranks)}
-        committed = Voice(elsewhere.numbers(elsewhere.COMMITTED), {**here.facts, **facts}, place.source, marked=True)
-        return cls((here, committed))
-
-    def text(self, text: Text, answer: int = 0) -> str:
-        """Return a text: each sentence by the first voice that knows its numbers, without those that none knows."""
-        return " ".join(filter(None, self._sentences(text, answer)))
-
-    def _sentences(self, text: Text, answer: int) -> Iterator[str]:
-        for sentence in [text] if isinstance(text, str) else text:
-            for voice in self.voices:
-                with suppress(KeyError):
-                    yield voice.sentence(sentence, answer)
-                    break
-
-    def number(self, number: str, says: Text) -> tuple[str, str, str]:
-        """Return a number, what it is, and whose: of the first machine that knows it; KeyError if none does."""
-        for voice in self.voices:
+def told(voices: Voices, text: Text, answer: int = 0) -> str:
+    """Return a text: each sentence by the first voice that knows its numbers, without those that none knows."""
+    sentences = []
+    for sentence in [text] if isinstance(text, str) else text:
+        for voice in voices:
             with suppress(KeyError):
-                return voice.text(number), Teller((replace(voice, marked=False),)).text(says), voice.source
-        raise KeyError(number)
+                sentences.append(voice.sentence(sentence, answer))
+                break
+    return " ".join(filter(None, sentences))
 
-    def question(self, name: str, text: Mapping[str, Any]) -> tuple[Question, "Teller"]:
-        """Return a question with its answer, and the teller of what stands beside it; KeyError if no run answers it.
 
-        What stands beside an answer of the committed run has the numbers of that run.
-        """
-        for number, voice in enumerate(self.voices):
-            with suppress(KeyError):
-                choices, index, source, names = _answer(text["answer"], text["choices"], voice)
-                named = [replace(each, numbers=replace(each.numbers, names=names)) for each in self.voices[number:]]
-                own = replace(named[0], marked=False)
-                beside = Teller((own, *named[1:]))
-                ask, because = Teller((own,)).text(text["ask"]), beside.text(text["because"], index)
-                return Question(name, ask, choices, index, because, source, text.get("command", "")), beside
-        raise KeyError(name)
+def number(voices: Voices, text: Mapping[str, Any], says: str) -> tuple[str, str, str]:
+    """Return the number of a text, what it is by the key *says*, and its source; KeyError if no voice knows it."""
+    for voice in (replace(each, marked=False) for each in voices):
+        with suppress(KeyError):
+            return voice.sentence(text["number"]), told([voice], text[says]), voice.source
+    raise KeyError(text["number"])
+
+
+def question(voices: Voices, text: Mapping[str, Any]) -> tuple[Question, Voices]:
+    """Return a question, and the voices for what stands beside it: of an answer of the committed run, that run's alone.
+
+    KeyError if no run answers it.
+    """
+    for place, voice in enumerate(voices):
+        with suppress(KeyError):
+            choices, index, source, names = _answer(text["answer"], text["choices"], voice)
+            own, *others = (replace(each, numbers=replace(each.numbers, names=names)) for each in voices[place:])
+            beside = [replace(own, marked=False), *others]
+            ask, because = told(beside[:1], text["ask"]), told(beside, text["because"], index)
+            return Question(text["name"], ask, choices, index, because, source, text.get("command", "")), beside
+    raise KeyError(text["name"])
 
 
 def _answer(answer: Any, choices: Sequence[str], voice: Voice) -> tuple[tuple[str, ...], int, str, Mapping[str, str]]:

@@ -93,18 +93,11 @@ SCENES: dict[str, list[Run]] = {
 def chances() -> Iterator[list[Run]]:
     """Runs of any times, of which some are disturbed."""
     for seed in range(16):
-        chance = random.Random(seed)
-        factors: dict[tuple[str, int], float] = {}
-        spoiled: dict[tuple[str, int], bool] = {}
-        wild = 2 if seed % 2 else 0.3
-
-        def factor(name: str, nbytes: int) -> float:
-            return factors.setdefault((name, nbytes), 10 ** chance.uniform(-wild, wild))
-
-        def disturbed(name: str, nbytes: int) -> bool:
-            return spoiled.setdefault((name, nbytes), chance.random() < 0.3)
-
-        yield shares(times(factor, disturbed), chance)
+        chance, wild = random.Random(seed), 2 if seed % 2 else 0.3
+        keys = {(row.implementation, row.case.nbytes) for run in RUNS for row in run.results}
+        factors = {key: 10 ** chance.uniform(-wild, wild) for key in sorted(keys)}
+        spoiled = {key: chance.random() < 0.3 for key in sorted(keys)}
+        yield shares(times(lambda *key, at=factors: at[key], lambda *key, at=spoiled: at[key]), chance)
 
 
 @cache

@@ -13,7 +13,7 @@ from collbench.errors import UsageError
 from collbench.lesson import elsewhere, screens, table, traces
 from collbench.lesson.content import HERE, Content, Event
 from collbench.lesson.numbers import Numbers, titles
-from collbench.lesson.sentences import Teller, Voice
+from collbench.lesson.sentences import Voice, question
 from collbench.results import Explanation
 from collbench.results.collectives import MOVED, WAITED, Span
 from collbench.runfile.store import read
@@ -142,9 +142,10 @@ def test_a_question_about_a_bound_is_answered_by_the_side_on_which_the_number_is
     voice, title = Voice(Numbers.of(SWEEP.results), {}), "library / two-shot at 2 MiB"
     factor = voice.numbers.figure(title)
     for bound, right in ((factor - 0.1, 1), (factor + 0.1, 0)):
-        text = {"answer": {"above": bound, "ratio": title}, "choices": ["no", "yes"], "ask": "?", "because": ""}
-        question, _ = Teller((voice,)).question("more", text)
-        assert (question.answer, question.source) == (right, HERE)
+        answer = {"above": bound, "ratio": title}
+        text = {"name": "more", "answer": answer, "choices": ["no", "yes"], "ask": "?", "because": ""}
+        asked, _ = question([voice], text)
+        assert (asked.answer, asked.source) == (right, HERE)
 
 
 # ---- traces ----
