@@ -38,8 +38,8 @@ PARTS = {
     "explain": "explain --impl ladder -b 2K -e 512K -f 256",
 }
 """The runs that a lesson is made of, by the names of their folders: what stands behind `collbench` to make them."""
-PATIENCE = 12.0
-"""Seconds after which disturbed rows are not measured again any more: another program may stay."""
+PATIENCE = 8.0
+"""Seconds after which disturbed rows of a part are not measured again any more: another program may stay."""
 
 _OPTIONS = [
     click.Argument(["runs"], nargs=-1, type=PATH, metavar="[RUN]..."),
@@ -67,19 +67,18 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
     if runs:
         gathered = [read(run) for run in runs]
     else:
-        gathered, left = [], PATIENCE
+        gathered = []
         for number, (part, words) in enumerate(PARTS.items(), 1):
             session = _opened(part, folder / part, on, ranks)
             there = "" if session else "  (there already)"
             click.echo(f"{number}/{len(PARTS)}  collbench {words}{there}", err=True)
-            begun = 0.0
+            until = 0.0
             while session:
-                if status := _measure(session, quiet=bool(begun)):
+                if status := _measure(session, quiet=until > 0):
                     click.echo("to go on from there, give the same command again", err=True)
                     return status
-                begun = begun or time.monotonic()
-                session = _again(folder / part) if time.monotonic() < begun + left else None
-            left -= time.monotonic() - begun if begun else 0.0
+                until = until or time.monotonic() + PATIENCE
+                session = _again(folder / part) if time.monotonic() < until else None
             gathered.append(read(folder / part))
     for path in _write(gathered, _breaks(folder), folder, kit):
         click.echo(path)

@@ -104,6 +104,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
     constants = None
     with suppress(KeyError):
         constants = elsewhere.constants(here)
+    disturbed = sum(result.disturbed for result in results)
     libraries = (row.label for row in results if isinstance(row, Timed) and is_library(row.implementation))
     return Content(
         title=texts["title"],
@@ -128,17 +129,8 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
         here="\n\n".join(told(voices, text) for text in texts["here"]),
         training=told(voices, texts["training"]["idea"]),
         runs=(first,) if here.timed else (),
-        caution=_caution(sum(result.disturbed for result in results), len(results), committed.name),
+        caution=texts["caution"].format(disturbed, len(results), committed.name) if disturbed else "",
     )
-
-
-def _caution(disturbed: int, rows: int, place: str) -> str:
-    """Return what the reader should know of disturbed rows; nothing where there are none."""
-    words = (
-        f"{disturbed} of {rows} rows were disturbed by other programs and are not used. Numbers that need them are of "
-        f"{place}, and say so. Close other programs, then: collbench lesson --fresh"
-    )
-    return words if disturbed else ""
 
 
 def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:

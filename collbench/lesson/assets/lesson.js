@@ -149,11 +149,7 @@
       const [steps, link] = data.counts[line][chosen.ranks - 2];
       return steps * chosen.latency + (link * bytes) / chosen.bandwidth;
     };
-    const library = () => { // its points by size, where the formula is of as many ranks
-      if (chosen.ranks !== place.ranks) return [];
-      const curve = place.curves[place.library] || place.curves[place.library.split(":")[0]] || {};
-      return Object.entries(curve).map(([bytes, seconds]) => [Number(bytes), seconds]).sort((one, other) => one[0] - other[0]);
-    };
+    const library = () => (chosen.ranks === place.ranks ? points(place) : []); // where the formula is of as many ranks
     const figure = () => plot($("plot"), model, library(), chosen.size);
     // Words follow the last change at a distance, so that a screen reader is not talked over.
     let later;
@@ -256,19 +252,25 @@
     return size(unit * Number((bytes / unit).toPrecision(2)));
   }
 
-  function crossover(model, points, { size: bytes, ranks }, place) {
+  // The points of a place's library, by size.
+  function points(place) {
+    const curve = place.curves[place.library] || place.curves[place.library.split(":")[0]] || {};
+    return Object.entries(curve).map(([bytes, seconds]) => [Number(bytes), seconds]).sort((one, other) => one[0] - other[0]);
+  }
+
+  function crossover(model, shown, { size: bytes, ranks }, place) {
     const stretches = winners(model), ends = crossings(model);
     const ways = stretches.map(({ best }, number) => {
       const alike = best.length > 1 ? " (alike)" : "";
       return `${list(best)}${alike}${number < ends.length ? ` up to ${roughly(ends[number])}` : ""}`;
     });
     const fastest = winners((line) => model(line, bytes))[0].best, seconds = model(fastest[0], bytes);
-    const known = between(points, bytes);
+    const known = between(shown, bytes);
     const said = [
       `By the formula the fastest is ${ways.join(", then ")}.`,
       `At ${size(bytes)}: ${list(fastest)} with ${time(seconds)}.`,
       known ? `The library (${place.library}, ${place.ranks} ranks, ${place.name}) takes ${time(known)}: ${digits(known / seconds, 2)} times as long.` : "",
-      ranks !== place.ranks && Object.keys(place.curves).length ? `The library (${place.library}, ${place.name}) has a time for ${place.ranks} ranks only: choose these to see it.` : "",
+      ranks !== place.ranks && points(place).length ? `The library (${place.library}, ${place.name}) has a time for ${place.ranks} ranks only: choose these to see it.` : "",
     ];
     return said.filter(Boolean).join(" ");
   }
