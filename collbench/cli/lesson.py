@@ -56,7 +56,8 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
     """Write a page that teaches when hand-written synchronisation wins, with numbers that are measured here.
 
     Measures the ladder of hand-written all-reduces and their traces, breaks kernels on purpose, and asks who notices;
-    that takes about a minute.  With RUNs (of sweep and explain) their numbers are used in place of measured ones.
+    that takes about a minute.  What other programs disturb is measured again, or else not used.  With RUNs (of sweep
+    and explain) their numbers are used in place of measured ones.
     """
     refuse_launcher("lesson")
     folder = out or FOLDER

@@ -83,6 +83,7 @@ SCENES: dict[str, list[Run]] = {
     "the library is the slowest": times(only("mpi", 1000)),
     "one-shot is the fastest": times(only("one-shot", 0.02)),
     "one-shot is the slowest": times(only("one-shot", 20)),
+    "one-shot and the ring are even": times(only("one-shot", 528 / 270, (8,))),
     "two-shot is the slowest": times(only("two-shot", 50)),
     "rings are the fastest": times(lambda name, _: 0.01 if name.startswith("ring-flags") else 1),
     "the server is the fastest": times(only("parameter-server", 0.1)),
