@@ -109,10 +109,20 @@ def format_figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+def format_range(low: float, high: float, form: Callable[[float], str] = format_figure) -> str:
+    """Return `1.58 .. 1.66`; nothing where an end is not known."""
+    return f"{form(low)} .. {form(high)}" if math.isfinite(low) and math.isfinite(high) else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 node` or `2,048 nodes`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def format_interval(low: float, high: float, form: Callable[[float], str] = format_figure) -> str:
     """Return ` (1.58 .. 1.66)`, to stand behind a value; of what is not known nothing is said."""
-    if math.isfinite(low) and math.isfinite(high):
-        return f" ({form(low)} .. {form(high)})"
+    if known := format_range(low, high, form):
+        return f" ({known})"
     if math.isfinite(low):
         return f" (at least {form(low)})"
     return f" (at most {form(high)})" if math.isfinite(high) else ""

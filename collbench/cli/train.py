@@ -26,7 +26,16 @@ from collbench.planner.sensitivity import Gain, explain_best, largest_batch, sen
 from collbench.planner.setting import Setting
 from collbench.results import PlannedStep, words
 from collbench.topology.products import GIB
-from collbench.units import digits, format_count, format_duration, format_rounded, format_seconds
+from collbench.units import (
+    counted,
+    digits,
+    format_count,
+    format_duration,
+    format_interval,
+    format_range,
+    format_rounded,
+    format_seconds,
+)
 
 _OPTIONS = [
     option(
@@ -52,7 +61,13 @@ _OPTIONS = [
     option("--anchor", "A measured step: 32s, 45%, 32s,gpus=1024,layout=tp8 pp16.", metavar="STEP|MFU%[,...]"),
     option("--loader", "Samples that can be read in a second.", type=float, metavar="SAMPLES/S"),
     option("--scale", "Also on these numbers of GPUs: 8..8192 doubles.", metavar="N..N"),
-    option("--compare-interconnects", "Also on these systems.", metavar="SYSTEM,..."),
+    option("--compare-interconnects", "Also on these systems, as they are.", metavar="SYSTEM,..."),
+    option(
+        "--what-if",
+        "Change the network cards or switches: nic.rate=25 (GB/s), nic.per_node=4; others: see `predict --help`.",
+        multiple=True,
+        metavar="CHANGE",
+    ),
     option("--price", "Price of a GPU-hour, by default in USD: shows what the run costs.", metavar="2.5|2.5EUR"),
     option("--deadline", "With --price: mark the cheapest that is in time.", metavar="30d|12h"),
     option("--tokens", "Tokens of the run: 300B.  [default: as published, or 20 a parameter]", metavar="N"),
@@ -95,7 +110,7 @@ def command(**options: Any) -> int:
     if not session.leader:
         return 0
     click.echo("\n".join(_lines(plan, noise_scale, checkpoint, options)))
-    click.echo(f"\n{LEGEND}", err=True)
+    click.echo(f"\n{LEGEND}{STARVING if plan.best.parts['loading'] else ''}", err=True)
     say_where(session, formats)
     return 0
 
@@ -106,6 +121,7 @@ _SHOWN = ("noise_scale", "checkpoint", "formats", "out")  # options of what is s
 def _lines(planned: TrainingPlan, noise_scale: float, checkpoint: float, options: Mapping[str, Any]) -> Iterator[str]:
     """Yield everything as lines of text."""
     plan, best = planned.plan, planned.best
+    yield from (answer(planned), "")
     yield from heading(plan)
     if planned.anchor:
         at = plan.setting.job.efficiency
@@ -131,17 +147,46 @@ def _lines(planned: TrainingPlan, noise_scale: float, checkpoint: float, options
             usual = "as published" if plan.setting.job.model.trained else "20 for each parameter at work"
             yield f"(tokens: {usual}; --tokens sets them)"
         yield from costs(planned.priced, planned.deadline)
-        chosen = analysis.cheapest(planned.priced, planned.deadline) if planned.deadline else None
-        gpus = plan.setting.job.gpus
-        yield failing(chosen or min(planned.priced, key=lambda row: abs(row.gpus - gpus)), checkpoint)
+        yield failing(_priced(planned), checkpoint)
+
+
+def answer(planned: TrainingPlan) -> str:
+    """Return one line: the best layout, how sure its place is, and where they were asked for the system and the cost."""
+    best, others = planned.best, planned.ranked[1:]
+    words = [
+        best.layout.name,
+        f"{format_seconds(best.step)} a step{format_interval(best.low, best.high, format_seconds)}",
+        f"{best.utilisation:.0%} MFU",
+        f"{best.needed / GIB:.0f} of {planned.plan.setting.capacity / GIB:.3g} GiB",
+    ]
+    parts = [", ".join(words)]
+    if level := sum(other.low <= best.step for other in others):
+        parts.append(f"{level} of the {counted(len(others), 'other')} shown may be as fast")
+    if planned.systems:
+        places = [(place.best.step, place.system.name) for place in (planned.here(), *planned.systems) if place.best]
+        parts.append("likely fastest: {1}, {0}".format(format_seconds(min(places)[0]), min(places)[1]))
+    if planned.priced:
+        row = _priced(planned)
+        late = planned.deadline and row.seconds > planned.deadline
+        what = f"none is done in {format_duration(planned.deadline)}; " if late else ""
+        parts.append(f"{what}{row.gpus:,} GPUs: {analysis.duration_text(row)} for {analysis.cost_text(row)}")
+    return f"answer: {'; '.join(parts)}"
+
+
+def _priced(planned: TrainingPlan) -> PlannedStep:
+    """Return the cheapest number of GPUs in time, or that nearest to the requested number."""
+    chosen = analysis.cheapest(planned.priced, planned.deadline) if planned.deadline else None
+    gpus = planned.plan.setting.job.gpus
+    return chosen or min(planned.priced, key=lambda row: abs(row.gpus - gpus))
 
 
 _HEADS = {"rank": "", "band": "nine in ten", "tokens": "tokens/s", "computing": "comp."}
 LEGEND = (
     "nothing here is measured; step: the likely time; nine in ten: where nine of ten measured steps should lie\n"
-    "sorted by (low + 4 x likely + high) / 6, low and high by the bands of communication alone; within 1 % by memory\n"
+    "Fastest first; layouts within 1 % of each other: the one that needs less memory first.\n"
     "MFU: share of the data sheet's FLOP/s, recomputing not counted; sent: communication that nothing hides"
 )
+STARVING = "\nThe order is that of steps without the wait for samples, which makes all of them as long."
 
 
 def heading(plan: Plan) -> Iterator[str]:
@@ -248,7 +293,7 @@ def _cells(plan: Planned) -> dict[str, str]:
         "layout": plan.layout.name,
         "GPUs": f"{plan.layout.gpus:,}",
         "step": format_seconds(plan.step),
-        "band": f"{format_seconds(plan.low)} - {format_seconds(plan.high)}",
+        "band": format_range(plan.low, plan.high, format_seconds),
         "memory": f"{plan.needed / GIB:.1f} GiB",
         "MFU": f"{plan.utilisation:.1%}",
         "tokens": format_count(plan.tokens_per_second),

@@ -2,13 +2,14 @@
 
 import re
 import tomllib
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from math import isqrt
 from pathlib import Path
 from typing import Any
 
-from collbench.errors import UsageError, unknown
+from collbench.errors import Notice, UsageError, unknown
 from collbench.host.sanitize import read_toml
 from collbench.host.sanitize import text as cleaned
 
@@ -232,7 +233,13 @@ def load_model(text: str) -> Model:
         return described(_words(text), text)
     name = ALIASES.get(text.lower(), text.lower())
     if name not in MODELS:
-        raise unknown("--model", text, (*MODELS, "FILE.toml", "layers=32,hidden=4096,heads=32"))
+        # Numbers count as a whole: 8b is a part of llama3-8b, and 3b none of gpt3-1.3b.
+        before, after = (r"(?<![\d.])" * name[:1].isdigit(), r"(?![\d.])" * name[-1:].isdigit())
+        near = [known for known in MODELS if re.search(f"{before}{re.escape(name)}{after}", known)]
+        if len(near) != 1:
+            raise unknown("--model", text, (*MODELS, "FILE.toml", "layers=32,hidden=4096,heads=32"))
+        name = near[0]
+        warnings.warn(f"--model {text} is taken for {name}, the only model with that in its name", Notice, stacklevel=2)
     return MODELS[name]
 
 
