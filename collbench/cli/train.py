@@ -17,7 +17,7 @@ from collbench.api.requests import new_folder
 from collbench.api.training import TrainingPlan, train
 from collbench.cli.options import option, writes
 from collbench.cli.running import say_where
-from collbench.cli.tables import WHOLE, Table, grid
+from collbench.cli.tables import Table, grid
 from collbench.errors import UsageError
 from collbench.planner.cost import OnSystem
 from collbench.planner.memory import PARTS as MEMORY_PARTS
@@ -180,7 +180,7 @@ def _priced(planned: TrainingPlan) -> PlannedStep:
     return chosen or min(planned.priced, key=lambda row: abs(row.gpus - gpus))
 
 
-_HEADS = {"rank": "", "band": "nine in ten", "tokens": "tokens/s", "computing": "comp."}
+_HEADS = {"rank": "", "band": "nine in ten", "tokens": "tokens/s", "computing": "comp.", "note": ""}
 LEGEND = (
     "nothing here is measured; step: the likely time; nine in ten: where nine of ten measured steps should lie\n"
     "Fastest first; layouts within 1 % of each other: the one that needs less memory first.\n"
@@ -213,9 +213,9 @@ def ranking(plans: Sequence[Planned]) -> Iterator[str]:
     width = max(len(plan.layout.name) for plan in plans)
     form = (
         f"{{rank:>3}}  {{layout:<{width}}} {{step:>8}} {{band:>19}} {{MFU:>6}} {{tokens:>9}} {{memory:>8}}  "
-        "{computing:>6} {sent:>7} {bubble:>6}"
+        "{computing:>6} {sent:>7} {bubble:>6}  {note}"
     )
-    table = Table(form, heads=_HEADS, width=WHOLE)
+    table = Table(form, heads=_HEADS, last_out=("computing", "tokens", "bubble", "sent", "band", "MFU", "rank"))
     yield table.heading()
     for rank, plan in enumerate(plans, 1):
         yield table.row(rank=rank, **_cells(plan))
@@ -249,8 +249,8 @@ def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[
     """Yield the table by number of GPUs; `rows` are those that fit, in their order."""
     curves = analysis.scaled(rows)
     width = max((len(row.implementation) for row in rows), default=0)
-    form = f"{{GPUs:>7}}  {{layout:<{width}}} {{step:>8}} {{band:>19}} {{tokens:>9}} {{efficiency:>10}}"
-    table = Table(form, heads=_HEADS, width=WHOLE)
+    form = f"{{GPUs:>7}}  {{layout:<{width}}} {{step:>8}} {{band:>19}} {{tokens:>9}} {{efficiency:>10}}  {{note}}"
+    table = Table(form, heads=_HEADS, last_out=("tokens", "band"))
     yield table.heading()
     planned = {row.gpus: row for row in rows}
     for size in sizes:
@@ -273,9 +273,10 @@ def on_systems(places: Sequence[OnSystem], currency: str = "") -> Iterator[str]:
     names = max([6, *(len(one.best.layout.name) for one in places if one.best)])
     form = (
         f"{{system:<{width}}} {{GPUs:>6}}  {{layout:<{names}}} {{step:>8}} {{MFU:>6}} {{tokens:>9}} "
-        f"{{computing:>6}} {{sent:>6}} {{bubble:>6}}{' {cost:>17}' if currency else ''}"
+        f"{{computing:>6}} {{sent:>6}} {{bubble:>6}}{' {cost:>17}' if currency else ''}  {{note}}"
     )
-    table = Table(form, heads=_HEADS | {"cost": f"1M tokens, {currency}"}, width=WHOLE)
+    heads = _HEADS | {"cost": f"1M tokens, {currency}"}
+    table = Table(form, heads=heads, last_out=("computing", "bubble", "sent", "tokens", "MFU", "layout"))
     yield table.heading()
     for one in places:
         if not one.best:
@@ -300,6 +301,7 @@ def _cells(plan: Planned) -> dict[str, str]:
         "computing": f"{plan.parts['computing'] / plan.step:.0%}",
         "sent": f"{sent / plan.step:.1%}",
         "bubble": f"{plan.parts['bubble'] / plan.step:.1%}",
+        "note": "",  # so that all columns before may be left out
     }
 
 
