@@ -18,6 +18,7 @@ from collbench.runfile.store import Writer
 from collbench.topology import files
 from collbench.topology.system import System
 from tests.cli.conftest import refusal
+from collbench.units import counted
 from tests.conftest import ROOT, case
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
@@ -164,9 +165,8 @@ def test_nodes_that_cannot_be_are_refused(tmp_path: Path) -> None:
     as_dgx = (run, "--on", "dgx-h100", "--out", out)
     for nodes in (3, 1, 32):
         said = refusal(fit(*as_dgx, "--nodes", nodes))
-        assert (
-            said == f"16 ranks cannot be spread evenly over {nodes} nodes of 8 GPUs; choose --nodes from: 2, 4, 8, 16"
-        )
+        spread = f"over {counted(nodes, 'node')} of 8 GPUs"
+        assert said == f"16 ranks cannot be spread evenly {spread}; choose --nodes from: 2, 4, 8, 16"
     for nodes in (0, -1, "x"):
         done = fit(*as_dgx, "--nodes", nodes)
         assert done.exit_code == 2
