@@ -109,9 +109,15 @@ def format_figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+RANGE = " .. "
+"""The sign of a range, in every output."""
+
+
 def format_range(low: float, high: float, form: Callable[[float], str] = format_figure) -> str:
-    """Return `1.58 .. 1.66`; nothing where an end is not known."""
-    return f"{form(low)} .. {form(high)}" if math.isfinite(low) and math.isfinite(high) else ""
+    """Return `1.58 .. 1.66`, `1.6` where both ends read alike, and nothing where one is not known."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    return RANGE.join(dict.fromkeys((form(low), form(high))))
 
 
 def counted(count: int, noun: str) -> str:
@@ -121,8 +127,8 @@ def counted(count: int, noun: str) -> str:
 
 def format_interval(low: float, high: float, form: Callable[[float], str] = format_figure) -> str:
     """Return ` (1.58 .. 1.66)`, to stand behind a value; of what is not known nothing is said."""
-    if known := format_range(low, high, form):
-        return f" ({known})"
+    if math.isfinite(low) and math.isfinite(high):
+        return f" ({form(low)}{RANGE}{form(high)})"
     if math.isfinite(low):
         return f" (at least {form(low)})"
     return f" (at most {form(high)})" if math.isfinite(high) else ""

@@ -320,29 +320,14 @@ def judged(efficiency: Estimate, threshold: float) -> str:
 
 
 def answer(found: Sequence[Curve], threshold: float = THRESHOLD) -> str:
-    """Return one line: how efficient the most ranks are and what limits them, and that nothing overlaps."""
-    if not found:
-        return "answer: none; no step has a time on two numbers of ranks"
-    clauses = []
-    for curve in found:
-        point, parts = curve.last, parts_of(curve, curve.last)
-        losses = {
-            "communication": parts.exposed,
-            "waiting for the last rank": parts.waiting,
-            "computing that takes longer than alone": parts.computing - parts.alone,
-        }
-        most = max(losses, key=lambda loss: losses[loss])
-        share = losses[most] / (parts.computing + parts.waiting + parts.exposed)
-        limit = f", limited by {most} ({share:.0%} of a step)" if share > 0.005 else ""
-        efficient = f"{point.ranks:,} ranks are {point.efficiency.times(100).text('%')} efficient"
-        clauses.append(f"{curve.name}, {curve.mode}: {efficient}, {judged(point.efficiency, threshold)}{limit}")
-    return f"answer: without overlap, {'; '.join(clauses)}. {_OVERLAP}"
-
-
-_OVERLAP = (
-    "Here a step computes, then communicates: `collbench step overlap` shows what overlap hides, and `collbench train` "
-    "plans with it."
-)
+    """Return one line: how efficient the most ranks are, what limits them, and that nothing overlaps."""
+    said = (
+        "; ".join(_efficiency_line(curve, threshold) for curve in found) or "no step has a time on two numbers of ranks"
+    )
+    return (
+        f"answer: without overlap, {said}. Each step computes, then communicates: `collbench step overlap` shows what "
+        "overlap hides, `collbench train` plans with it."
+    )
 
 
 def verdict(curve: Curve, threshold: float = THRESHOLD) -> list[str]:

@@ -20,7 +20,7 @@ from collbench.units import format_interval, format_range, format_seconds, forma
 
 PREDICTED = (
     "predicted, nothing was measured\n"
-    "9 in 10: Nine of ten measurements should fall within the step time ± this column; a .. b: and between these."
+    "9 in 10: Nine of ten measurements should fall within the step time ± this column, and between the numbers in ()."
 )
 MORE_RANKS = (8, 64, 1024, 16384)
 """For how many ranks a step is expected."""
@@ -46,7 +46,9 @@ def _check(result: StepRow | Trained) -> str:
 def _half_width(result: StepRow) -> str:
     """Return how far the farther end of the interval is from the step, as a percentage of it."""
     low, high = result.band
-    return f"{max(high - result.typical, result.typical - low) / result.typical:.1%}" if math.isfinite(high - low) else ""
+    return (
+        f"{max(high - result.typical, result.typical - low) / result.typical:.1%}" if math.isfinite(high - low) else ""
+    )
 
 
 def _name(result: Result) -> str:

@@ -60,20 +60,11 @@ def _show(diagnosed: Diagnosed) -> None:
         click.echo("\n".join(["", *_lines(curve, system)]))
 
 
-_ANSWERS = {
-    Health.WRONG: "results are wrong or missing",
-    Health.SLOW: "slower than expected",
-    Health.UNKNOWN: "unknown whether it is as fast as expected",
-    Health.FASTER: "faster than modelled",
-    Health.AS_EXPECTED: "as fast as expected",
-}
-
-
 def _answer(diagnosed: Diagnosed) -> str:
     """Return one line: whether the run is as fast as expected, by how much it is off, and the likely reason."""
     curves = [diagnosis for diagnosis, _ in diagnosed.curves]
     verdicts = Counter(curve.verdict.value for curve in curves)
-    words = [_ANSWERS[diagnosed.verdict]]
+    words = [diagnosed.verdict.value]
     if len(verdicts) > 1:
         words.append(f"curves: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.most_common())}")
     alike = [curve for curve in curves if curve.verdict is diagnosed.verdict]

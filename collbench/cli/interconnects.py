@@ -39,10 +39,10 @@ from collbench.results import Prediction, Timed, timed
 from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
 from collbench.topology.system import System, launched_in_graph
-from collbench.units import format_range, format_seconds, format_size, printable
+from collbench.units import counted, format_range, format_seconds, format_size, printable
 
 LEGEND = (
-    "vs: above 1 is faster, ~ not distinguishable; *: fastest, ?: perhaps fastest\n"
+    "vs: above 1 is faster, ~ not distinguishable; *: fastest, ?: perhaps fastest; by: over the next\n"
     "band: nine in ten of what is predicted, the 95 % interval of a measured median"
 )
 
@@ -115,7 +115,7 @@ def _ranks(found: Iterable[System | Run], request: SweepRequest) -> tuple[int | 
     ranks = common_ranks(systems, measured)
     if ranks is None:
         return None, "each has its own number of ranks, since none is possible on all; --ranks for another"
-    return ranks, f"{ranks} ranks on each, as many as all can have; --ranks for another number"
+    return ranks, f"{counted(ranks, 'rank')} on each, as many as all can have; --ranks for another number"
 
 
 def _sweep(system: System, request: SweepRequest, ranks: int | None, rows: Sequence[Timed]) -> tuple[System, Sweep]:
@@ -163,14 +163,18 @@ def _selected(request: SweepRequest) -> Chosen | None:
 
 
 def show(tables: Sequence[Table]) -> None:
-    """Print every table, then what the columns mean."""
+    """Print who is fastest, where and by how much, then every table, and what the columns mean."""
+    for table in tables:
+        of_several = f"{table.title}: " if len(tables) > 1 else ""
+        click.echo(f"answer: {of_several}{table.verdict()[0]}")
+    click.echo()
     printed: list[str] = []
     for table in tables:
         heads = list(_head(table))
         if heads != printed:
             printed = heads
             click.echo("\n".join([*heads, ""]))
-        click.echo("\n".join([table.title, *_lines(table), "", *table.verdict(), ""]))
+        click.echo("\n".join([table.title, *_lines(table), "", *table.verdict()[1:], ""]))
     click.echo(LEGEND, err=True)
 
 

@@ -8,7 +8,7 @@ from collbench.analysis.wires import Times, Tradeoff
 from collbench.cli.tables import Table
 from collbench.results import PARTS, Explanation, Observed, Prediction, Result, Timed
 from collbench.results.collectives import sample_in_words
-from collbench.units import digits, format_range, format_rate, format_seconds, format_size, significant
+from collbench.units import counted, digits, format_range, format_rate, format_seconds, format_size, significant
 
 LEGEND = "time: median, slowest rank; algbw, busbw: GB/s; vs: above 1 is faster"
 REPORTED_LEGEND = (
@@ -202,7 +202,7 @@ def wires_table(found: Sequence[Tradeoff]) -> Iterator[str]:
     """Yield a title and a row for each wire format, for each kind of case: time saved against error introduced."""
     for title in dict.fromkeys(one.case.title for one in found):
         rows = [one for one in found if one.case.title == title]
-        rounds = next((f", {one.study.rounds} rounds" for one in rows if one.study), "")
+        rounds = next((f", {counted(one.study.rounds, 'round')}" for one in rows if one.study), "")
         yield f"\nwires, {title}, at {format_size(rows[0].case.nbytes)}{rounds}"
         yield _WIRES.format("", "bytes", "vs exact", "from", "vs lib", "from", "max", "RMS", "bias", "bias fed")
         for one in rows:

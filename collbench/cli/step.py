@@ -26,6 +26,7 @@ from collbench.measure.interleave import LEAST
 from collbench.measure.session import Session
 from collbench.plots import perfetto
 from collbench.results import StepTimes
+from collbench.units import counted
 
 
 @click.group(invoke_without_command=True)
@@ -132,7 +133,7 @@ def scale(**options: Any) -> int:
     def conclusion() -> Iterable[str]:
         for curve in scaling.curves(session.results):
             yield ""
-            yield from scaling.verdict(curve, options["threshold"] / 100)
+            yield from (f"{curve.name}, {curve.mode}:", *scaling.verdict(curve, options["threshold"] / 100)[1:])
 
     def answer() -> str:
         return scaling.answer(scaling.curves(session.results), options["threshold"] / 100)
@@ -204,9 +205,8 @@ def _run(
             click.echo(line)
         series = [len(row.series) for row in session.results if isinstance(row, StepTimes) and row.right]
         if series and min(series) < LEAST and not session.sweep.sampling.steps:
-            click.echo(
-                f"no intervals: no more than {min(series)} rounds fit into twice the budget; give a larger --budget"
-            )
+            rounds = counted(min(series), "round")
+            click.echo(f"no intervals: no more than {rounds} fit into twice the budget; give a larger --budget")
         click.echo(f"\n{_step_tables.PREDICTED if session.modelled else table.legend}", err=True)
         folder = say_where(session, formats)
         traced = [result for result in session.results if isinstance(result, StepTimes) and result.activities]

@@ -151,25 +151,21 @@ def _lines(planned: TrainingPlan, noise_scale: float, checkpoint: float, options
 
 
 def answer(planned: TrainingPlan) -> str:
-    """Return one line: the best layout, how sure its place is, and where they were asked for the system and the cost."""
+    """Return one line: the best layout, how sure its place is, and where asked for the system and the cost."""
     best, others = planned.best, planned.ranked[1:]
-    words = [
-        best.layout.name,
-        f"{format_seconds(best.step)} a step{format_interval(best.low, best.high, format_seconds)}",
-        f"{best.utilisation:.0%} MFU",
-        f"{best.needed / GIB:.0f} of {planned.plan.setting.capacity / GIB:.3g} GiB",
-    ]
-    parts = [", ".join(words)]
+    step = f"{format_seconds(best.step)} a step{format_interval(best.low, best.high, format_seconds)}"
+    memory = f"{best.needed / GIB:.0f} of {planned.plan.setting.capacity / GIB:.3g} GiB"
+    parts = [f"{best.layout.name}, {step}, {best.utilisation:.0%} MFU, {memory}"]
     if level := sum(other.low <= best.step for other in others):
         parts.append(f"{level} of the {counted(len(others), 'other')} shown may be as fast")
     if planned.systems:
         places = [(place.best.step, place.system.name) for place in (planned.here(), *planned.systems) if place.best]
-        parts.append("likely fastest: {1}, {0}".format(format_seconds(min(places)[0]), min(places)[1]))
+        parts.append(f"likely fastest: {min(places)[1]}, {format_seconds(min(places)[0])}")
     if planned.priced:
         row = _priced(planned)
         late = planned.deadline and row.seconds > planned.deadline
         what = f"none is done in {format_duration(planned.deadline)}; " if late else ""
-        parts.append(f"{what}{row.gpus:,} GPUs: {analysis.duration_text(row)} for {analysis.cost_text(row)}")
+        parts.append(f"{what}{counted(row.gpus, 'GPU')}: {analysis.duration_text(row)} for {analysis.cost_text(row)}")
     return f"answer: {'; '.join(parts)}"
 
 
@@ -196,16 +192,16 @@ def heading(plan: Plan) -> Iterator[str]:
     active = f", {model.active / 1e9:.4g} billion at work" if model.experts else ""
     yield (
         f"{model.name}: {model.parameters / 1e9:.4g} billion parameters{active}; "
-        f"{job.batch:,} samples of {job.sequence:,} tokens a step"
+        f"{counted(job.batch, 'sample')} of {counted(job.sequence, 'token')} a step"
     )
     yield (
-        f"{job.gpus:,} {given.machine.unit} of {given.machine.name}, {given.capacity / GIB:.3g} GiB each; "
+        f"{counted(job.gpus, given.machine.unit)} of {given.machine.name}, {given.capacity / GIB:.3g} GiB each; "
         f"{job.precision}, {job.optimiser}, gradients {job.gradients}; software {job.stack}"
     )
     yield "; ".join(filter(None, (f"curves: {given.curves.origin}", given.machine.note)))
     if not given.machine.known:
         yield "GPUs not known by name: figures of their architecture are taken, --tflops and --memory set others"
-    yield f"{plan.searched.tried:,} layouts, {plan.fitting:,} fit into memory"
+    yield f"{counted(plan.searched.tried, 'layout')}, {plan.fitting:,} fit into memory"
 
 
 def ranking(plans: Sequence[Planned]) -> Iterator[str]:
@@ -225,7 +221,7 @@ def stages(best: Planned) -> Iterator[str]:
     """Yield how many layers the stages of a layout have, if not all have equally many."""
     layers, fullest = best.job.model.layers, int(best.values["own_layers"])
     if fewer := fullest * best.layout.pipeline - layers:
-        what = f"{layers} layers on {best.layout.pipeline} stages, {fullest} in the fullest"
+        what = f"{counted(layers, 'layer')} on {counted(best.layout.pipeline, 'stage')}, {fullest} in the fullest"
         yield f"{best.layout.name}: {what}; the others have {fewer} fewer in all, first of all the last, for its output"
 
 
@@ -264,7 +260,7 @@ def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[
             f"below {level:.0%} {f'from about {gpus:,.0f} GPUs on' if gpus else 'nowhere in this table'}"
             for level, gpus in analysis.leaving(curve).items()
         ]
-        yield f"efficiency against {curve.rows[0].gpus:,} GPUs with the same batch: {', '.join(words)}"
+        yield f"efficiency against {counted(curve.rows[0].gpus, 'GPU')} with the same batch: {', '.join(words)}"
 
 
 def on_systems(places: Sequence[OnSystem], currency: str = "") -> Iterator[str]:
@@ -320,15 +316,15 @@ def costs(plans: Sequence[PlannedStep], deadline: float) -> Iterator[str]:
     yield from grid(rows, right=(0, 3))
     if deadline and not chosen:
         quickest = min(plans, key=lambda plan: plan.seconds)
-        limit = format_duration(deadline)
-        yield f"none is done in {limit}: the quickest, {quickest.gpus:,} GPUs, takes {analysis.duration_text(quickest)}"
+        gpus, taken = counted(quickest.gpus, "GPU"), analysis.duration_text(quickest)
+        yield f"none is done in {format_duration(deadline)}: the quickest, {gpus}, takes {taken}"
 
 
 def failing(plan: PlannedStep, checkpoint: float) -> str:
     """Return what failures to expect of a run, and what they cost it."""
     found = analysis.restarts(plan, checkpoint)
     between, every = (format_duration(seconds, 2) for seconds in (found.between, found.every))
-    failures = f"about {format_rounded(found.failures, 2)} failures on {plan.gpus:,} GPUs, 1 in {between}"
+    failures = f"about {format_rounded(found.failures, 2)} failures on {counted(plan.gpus, 'GPU')}, 1 in {between}"
     return (
         f"restarts: {failures} (as often as Llama 3 405B: 419 in 54 days on 16,384 H100); a checkpoint every {every}, "
         f"{checkpoint:g} s each, and {format_duration(analysis.RESTART)} a restart make the run {found.lost:.1%} longer"

@@ -125,14 +125,7 @@ def _card(now: Scenario, text: str, key: str) -> Scenario:
     return replace(now, system=files.with_cards(now.system, key, text))
 
 
-_CARDS = {
-    "per_node": ("N", "so many network cards in a node"),
-    "rate": ("GB/s", "network cards of that rate in one direction (400 Gb/s are 50)"),
-    "transport": ("NAME", "network cards of another kind, such as roce or tcp"),
-    "gdr": ("true|false", "whether network cards read and write the GPUs' memory"),
-}
 WHAT_IFS = {
-    **{f"nic.{key}": WhatIf(f"nic.{key}={form}", words, partial(_card, key=key)) for key, (form, words) in _CARDS.items()},
     "link-down": WhatIf("link-down=leaf3:spine1|nic:NODE.NIC", "a link fails", partial(_fault, left=0.0)),
     "link-half": WhatIf(
         "link-half=leaf3:spine1|nic:NODE.NIC", "a link runs at half its rate", partial(_fault, left=0.5)
@@ -149,6 +142,10 @@ WHAT_IFS = {
         "nodes in the order of the network; else in random order",
         lambda now, value: replace(now, in_order=True),
     ),
+    "nic.per_node": WhatIf("nic.per_node=N", "so many network cards in a node", partial(_card, key="per_node")),
+    "nic.rate": WhatIf("nic.rate=GB/s", "of each, in one direction (400 Gb/s are 50)", partial(_card, key="rate")),
+    "nic.transport": WhatIf("nic.transport=NAME", "other cards, as roce or tcp", partial(_card, key="transport")),
+    "nic.gdr": WhatIf("nic.gdr=true|false", "whether cards reach the GPUs' memory", partial(_card, key="gdr")),
     "rail": WhatIf(
         "rail", "each NIC of a node on switches of its own rail", partial(_first_tier, word="rail", name="leaf")
     ),

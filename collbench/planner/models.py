@@ -12,6 +12,7 @@ from typing import Any
 from collbench.errors import Notice, UsageError, unknown
 from collbench.host.sanitize import read_toml
 from collbench.host.sanitize import text as cleaned
+from collbench.units import counted
 
 MOST = 2**32  # of any dimension
 MOST_COUNTED = 2**16  # layers, heads and experts, which are dealt out one by one
@@ -173,9 +174,9 @@ class Model:
             fix = f"give {_divisor(self.heads, self.kv_heads)}"
             yield f"{self.heads} heads are not divisible by {self.kv_heads} kv_heads; {fix}"
         if self.experts and self.top_k > self.experts:
-            yield f"top_k {self.top_k} is more than its {self.experts} experts; give {self.experts} or fewer"
+            yield f"top_k {self.top_k} is more than its {counted(self.experts, 'expert')}; give {self.experts} or fewer"
         if self.experts and self.moe_every > self.layers:
-            yield f"moe_every {self.moe_every} is more than its {self.layers} layers; give 1 for all of them"
+            yield f"moe_every {self.moe_every} is more than its {counted(self.layers, 'layer')}; give 1 for all of them"
         if self.stated and not 0.8 < self.parameters / self.stated < 1.25:
             fix = "leave parameters out, or mend layers, hidden, ffn or vocabulary"
             yield f"its dimensions come to {self.parameters:.3g} parameters, not to {self.stated:.3g}; {fix}"

@@ -17,7 +17,7 @@ from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Net
 from collbench.planner.job import Job
 from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts
 from collbench.planner.setting import Setting, choices, inputs
-from collbench.units import format_size
+from collbench.units import counted, format_size
 
 AT_ONCE = 60_000  # layouts that are evaluated together: as many as stay within 100 MB
 _COSTLY = ("recompute", "offload")  # choices that cost time and never save any
@@ -209,11 +209,11 @@ class Plan:
         _, first = np.unique(keys, axis=1, return_index=True)
         order = np.sort(first)
         steps, needs = self.searched.steps[order], self.searched.needs[self.searched.fitting[order]]
-        first = steps.copy()  # the fastest of those that a layout is as fast as
+        fastest = steps.copy()  # of those that a layout is as fast as
         for place in range(1, len(steps)):
-            if steps[place] <= first[place - 1] * (1 + EQUAL):
-                first[place] = first[place - 1]
-        return [int(place) for place in self.searched.fitting[order[np.lexsort((needs, first))]]]
+            if steps[place] <= fastest[place - 1] * (1 + EQUAL):
+                fastest[place] = fastest[place - 1]
+        return [int(place) for place in self.searched.fitting[order[np.lexsort((needs, fastest))]]]
 
     def ranked(self, count: int = 10) -> list[Planned]:
         """Return the best layouts, evaluated."""
@@ -239,8 +239,8 @@ def plan_on(given: Setting, fixed: Choices, advised: bool = True) -> Plan:
     short = format_size(2**20 * round((needed - given.capacity) / 2**20 + 0.5))
     (nearest,) = layouts(searched.arrays, [searched.smallest])
     reason = (
-        f"no layout of {given.job.model.name} on {given.job.gpus} GPUs fits {format_size(given.capacity)}: {short} "
-        f"short with {nearest.name}"
+        f"no layout of {given.job.model.name} on {counted(given.job.gpus, 'GPU')} fits {format_size(given.capacity)}: "
+        f"{short} short with {nearest.name}"
     )
     if not advised:
         raise UsageError(reason)

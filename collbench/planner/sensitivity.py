@@ -232,7 +232,9 @@ def compared(best: Planned, other: Planned, what: str, capacity: float) -> str:
     if loss < 0:  # and yet it comes later
         more = round((other.needed - best.needed) / 2**30, 1)
         memory = f"for {more:.1f} GiB more" if more > 0 else f"with {-more:.1f} GiB less" if more else ""
-        return ", ".join(filter(None, (f"{what} is {-loss:.1%} faster", "as good as nothing" * (-loss <= EQUAL), memory)))
+        return ", ".join(
+            filter(None, (f"{what} is {-loss:.1%} faster", "as good as nothing" * (-loss <= EQUAL), memory))
+        )
     return f"{what} is {loss:.1%} slower: {words(most)} {changes[most]:+.3g} s"
 
 

@@ -70,7 +70,10 @@ def test_the_first_line_answers_as_the_rows_do(tmp_path: Path) -> None:
     (verdict,) = (row for row in rows if row.startswith("verdict: slow: "))
     assert verdict.removeprefix("verdict: slow: ") in answer
     (reason,) = (row for row in rows if row.startswith("  1. Likely: "))
-    assert answer.partition("; likely: ")[2] == reason.removeprefix("  1. Likely: ").partition(" (NCCL")[0].partition(".")[0]
+    assert (
+        answer.partition("; likely: ")[2]
+        == reason.removeprefix("  1. Likely: ").partition(" (NCCL")[0].partition(".")[0]
+    )
     assert json.loads(diagnose(slow, "--on", "dgx-h100", "--json").stdout)["answer"] in answer
 
 

@@ -17,8 +17,8 @@ from collbench.runfile.header import Header
 from collbench.runfile.store import Writer
 from collbench.topology import files
 from collbench.topology.system import System
-from tests.cli.conftest import refusal
 from collbench.units import counted
+from tests.cli.conftest import refusal
 from tests.conftest import ROOT, case
 
 COMMITTED = ROOT / "results" / "cpu-2-ranks-epyc"
@@ -104,8 +104,8 @@ def test_what_three_numbers_do_not_describe_is_in_pieces_with_their_errors(tmp_p
             spread = tuple(exact * (1 + 0.01 * (sample % 5 - 2)) for sample in range(place, place + 9))
             writer.append(Measurement(case(nbytes=nbytes), "mpi", "cpu", 1, spread))
     out = fit(tmp_path / "step").stdout
-    assert "mpi: three numbers are off by " in out
-    assert "; pieces: 2, off by 1." in out
+    assert "mpi: a single curve misses one size in ten by " in out
+    assert ", so 2 straight pieces are used (typical error 1." in out
     assert "\n    8 B to 2 KiB: 10" in out
     assert "\n    8 KiB to 2 MiB: 10" in out
     (said,) = json.loads(fit(tmp_path / "step", "--json").stdout)["curves"]
@@ -118,7 +118,7 @@ def test_what_three_numbers_do_not_describe_is_in_pieces_with_their_errors(tmp_p
     for count in (2, 3):
         few = run_file(tmp_path / f"{count}", sizes=count)
         (said, _) = json.loads(fit(few, "--json").stdout)["curves"]
-        assert (said["why_pieces"], len(said["pieces"])) == ("three numbers need 4 sizes", 1)
+        assert (said["why_pieces"], len(said["pieces"])) == ("a single curve needs 4 sizes", 1)
         assert said["latency"] == pytest.approx(10e-6, rel=0.03)
     (three, _) = json.loads(fit(run_file(tmp_path / "run"), "--json").stdout)["curves"]
     assert (three["pieces"], three["why_pieces"], len(three["coefficients"])) == ([], "", 3)
