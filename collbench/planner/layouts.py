@@ -172,9 +172,9 @@ def candidates(job: Job, system: Place, fixed: Choices) -> dict[str, Array]:
     sensible = _sensible(arrays, system, fixed)
     if not sensible.any():
         raise UsageError(
-            f"--layout {in_words(fixed)} is none of {job.model.name} on {counted(job.gpus, 'GPU')}: sp needs tp, zb "
-            "and v need pp, v micro-batches in whole rounds of the stages, zero1 to zero3 replicas (dp), hsdp several in a "
-            "node and several nodes; leave one of them out"
+            f"--layout {in_words(fixed)} is none of {job.model.name} on {counted(job.gpus, 'GPU')}: sp needs tp, "
+            "zb and v need pp, v micro-batches in whole rounds of the stages, zero1 to zero3 replicas (dp), hsdp "
+            "several in a node and several nodes; leave one of them out"
         )
     return {name: array[sensible] for name, array in arrays.items()}
 
