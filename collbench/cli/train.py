@@ -109,6 +109,9 @@ def command(**options: Any) -> int:
         list(session.run())
     if not session.leader:
         return 0
+    asked, taken = options["model"].lower(), plan.plan.setting.job.model.name
+    if asked in taken and asked != taken:
+        click.echo(f"collbench: --model {asked} is taken for {taken}", err=True)
     click.echo("\n".join(_lines(plan, noise_scale, checkpoint, options)))
     click.echo(f"\n{LEGEND}{STARVING if plan.best.parts['loading'] else ''}", err=True)
     say_where(session, formats)

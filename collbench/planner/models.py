@@ -2,14 +2,13 @@
 
 import re
 import tomllib
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from math import isqrt
 from pathlib import Path
 from typing import Any
 
-from collbench.errors import Notice, UsageError, unknown
+from collbench.errors import UsageError, unknown
 from collbench.host.sanitize import read_toml
 from collbench.host.sanitize import text as cleaned
 from collbench.units import counted
@@ -227,7 +226,7 @@ _SUFFIXES = {"": 1.0, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def load_model(text: str) -> Model:
-    """Return the model of a preset, a TOML file or dimensions in a line; UsageError, with the choices, otherwise."""
+    """Return the model of a preset, of a part of one name, a TOML file or dimensions in a line; UsageError otherwise."""
     if text.endswith(".toml"):
         return described(read_toml(Path(text), UsageError), text)
     if "=" in text:
@@ -240,7 +239,6 @@ def load_model(text: str) -> Model:
         if len(near) != 1:
             raise unknown("--model", text, (*MODELS, "FILE.toml", "layers=32,hidden=4096,heads=32"))
         name = near[0]
-        warnings.warn(f"--model {text} is taken for {name}, the only model with that in its name", Notice, stacklevel=2)
     return MODELS[name]
 
 

@@ -189,6 +189,8 @@ def test_a_plan_takes_what_ifs_of_cards_and_one_system(here: Command, tmp_path: 
     plain, slow = (planned(tmp_path / name)[0] for name in ("plain", "slow"))
     assert slow.parts["data_parallel"] > 2 * plain.parts["data_parallel"]
     assert slow.system.endswith("what if nic.rate=1")
+    done = here("train", "--model", "8b", *SMALL[2:], *layout, "--out", "part")
+    assert "--model 8b is taken for llama3-8b\n" in done.stderr
     for words, said in (
         (("--on", "dgx-h100,dgx-a100"), "--on dgx-h100 --compare-interconnects dgx-a100"),
         (("--what-if", "link-down=leaf0:spine0"), "is for `predict`"),
