@@ -226,7 +226,7 @@ _SUFFIXES = {"": 1.0, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def load_model(text: str) -> Model:
-    """Return the model of a preset, of a part of one name, a TOML file or dimensions in a line; UsageError otherwise."""
+    """Return the model of a preset or a part of its name, a TOML file or dimensions in a line; UsageError otherwise."""
     if text.endswith(".toml"):
         return described(read_toml(Path(text), UsageError), text)
     if "=" in text:
