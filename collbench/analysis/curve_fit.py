@@ -192,10 +192,10 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
     if not ((seconds > 1e-12) & (seconds < 1e12)).all():
         raise Unfit("a time is zero, negative or absurd; the clock may be too coarse for this size")
     if len(size) < FEWEST:
-        return _in_pieces(size, seconds, every, f"three numbers need {FEWEST} sizes")
+        return _in_pieces(size, seconds, every, f"a single curve needs {FEWEST} sizes")
     (coefficients,), (bend,), (far,) = _describe(size[None], seconds[None])
     if far > WORST:
-        return _in_pieces(size, seconds, every, f"three numbers are off by {far:.0%} at one size in ten")
+        return _in_pieces(size, seconds, every, f"a single curve misses one size in ten by {far:.0%} or more")
     terms = _terms(size, bend)
     central = coefficients[: terms.shape[1]]
     draws = solve(terms[None], _replicates(terms @ central, int((central > 0).sum()), every))

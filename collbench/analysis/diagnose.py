@@ -152,9 +152,9 @@ class Diagnosis(Shown):
     def likely(self) -> Iterator[tuple[str, str]]:
         """Return the first reasons in words, each with what to do; later ones are hardly ever right."""
         for reason in self.reasons[:LISTED]:
-            facts = f"; {'; '.join(reason.facts)}" if reason.facts else ""
-            fits = f"times are then {reason.off:.2f}x off, not {self.off:.2f}x"
-            yield f"{reason.hypothesis.name} ({fits}{facts})", reason.hypothesis.fix
+            facts = f" ({'; '.join(reason.facts)})" if reason.facts else ""
+            misses = f"the model misses by {reason.off:.2f}x instead of {self.off:.2f}x"
+            yield f"{reason.hypothesis.name}{facts}. Assuming that, {misses}.", reason.hypothesis.fix
 
     @property
     def unexplained(self) -> str:
@@ -172,7 +172,7 @@ class Diagnosis(Shown):
         """What could not have been seen, of a curve that was judged; empty for any other."""
         if self.speed not in (Health.AS_EXPECTED, Health.FASTER):
             return ""
-        return f"a machine of this kind that is up to {self.limit:.1f}x slower would pass too"
+        return f"This diagnosis would not notice a machine up to {self.limit:.1f}x too slow."
 
 
 def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
@@ -474,7 +474,7 @@ def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> It
     """
     notes = dict.fromkeys(filter(None, (str(row.note.brief) for row in rows)))
     if notes:
-        yield f"notes in the column check: {'; '.join(notes)}"
+        yield f"remarks on its rows: {'; '.join(notes)}"
     wide = [row for row in rows if _halfwidth(row) > NOISY]
     if wide:
         worst = max(wide, key=_halfwidth)

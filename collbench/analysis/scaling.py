@@ -319,6 +319,17 @@ def judged(efficiency: Estimate, threshold: float) -> str:
     return POOR if efficiency.high < threshold else INCONCLUSIVE
 
 
+def answer(found: Sequence[Curve], threshold: float = THRESHOLD) -> str:
+    """Return one line: how efficient the most ranks are, what limits them, and that nothing overlaps."""
+    said = (
+        "; ".join(_efficiency_line(curve, threshold) for curve in found) or "no step has a time on two numbers of ranks"
+    )
+    return (
+        f"answer: without overlap, {said}. Each step computes, then communicates: `collbench step overlap` shows what "
+        "overlap hides, `collbench train` plans with it."
+    )
+
+
 def verdict(curve: Curve, threshold: float = THRESHOLD) -> list[str]:
     """Return lines: the verdict on the most ranks, the law that fits, and what would help where it is not healthy."""
     said = [_efficiency_line(curve, threshold), _law_line(curve)]

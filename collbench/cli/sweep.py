@@ -165,7 +165,7 @@ class SweepTable(LiveTable):
         self._session, self._spread = session, spread
         self._compared = [name for name in libraries() if name in map(family, names)]
         self._estimated = {name for one in names for name in implementations()[family(one)].estimates}
-        self._library = self._compared[0] if self._compared else ""
+        self._library = self._compared[0] if self._compared and len(names) > 1 else ""
         if len([name for name in names if is_library(name)]) > 1:
             self._library = "best"
 
@@ -186,7 +186,7 @@ class SweepTable(LiveTable):
         rival = None
         if not is_library(result.implementation):
             rival = library_of(self._session.results, self._compared, result)
-        line = results_table.row(result, rival, self._spread, estimates, self._width)
+        line = results_table.row(result, rival, self._spread, estimates, self._width, bool(self._library))
         self.show(result.case.title, names, [(result, line)])
 
     def left_out(self, width: int = 0) -> list[str]:

@@ -59,7 +59,7 @@ class Machine(Shown):
     pcie_rate: float  # bytes/s between a GPU and the memory of its CPU
     host_rate: float = 25e9  # bytes/s of that memory for each GPU, for an optimiser that lives there
     process: float = GIB  # bytes that a process takes for itself, and as many for what it exchanges with others
-    unit: str = "GPUs"  # what they are called
+    unit: str = "GPU"  # what they are called
     note: str = ""  # where their rates are from, if it is not a data sheet
     known: bool = True  # whether the product is, and not its architecture alone
     stack: str = "modern"  # the software that its constants were fitted to

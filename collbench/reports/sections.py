@@ -24,7 +24,7 @@ from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.results import PARTS, Explanation, PlannedStep, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
-from collbench.units import format_count, format_figure, format_seconds, format_size
+from collbench.units import format_count, format_figure, format_range, format_seconds, format_size
 
 SECTIONS = {
     "verdict": "Verdict",
@@ -294,7 +294,7 @@ def _plan(row: PlannedStep) -> tuple[str, ...]:
         safe_text(row.system, 60),
         f"{row.gpus:,}",
         format_seconds(row.typical),
-        " - ".join(map(format_seconds, row.band)),
+        format_range(*row.band, format_seconds),
         f"{row.utilisation:.0%}",
         format_count(analysis.rate(row) * row.gpus),
     )
