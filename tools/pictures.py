@@ -77,7 +77,9 @@ def judge() -> Page:
     wrong = next(answer for answer in answers(exercise) if answer.name == WRONG)
     with tempfile.TemporaryDirectory() as home:
         folder = f"exercise-{EXERCISE}-{exercise.kernel}"
-        said = _printed(["exercise", "check", folder, "--no-time"], wrong.write(Path(home, folder)).parent, statuses=(1,))
+        said = _printed(
+            ["exercise", "check", folder, "--no-time"], wrong.write(Path(home, folder)).parent, statuses=(1,)
+        )
     lines = html.escape(f"$ collbench exercise check {EXERCISE}\n{said}", quote=False)
     for word in ("not yet:", "mistake:", "hint:"):
         lines = lines.replace(word, f"<b>{word}</b>")
