@@ -21,8 +21,11 @@ from tools.shown import LOG, LOG_NAME, RUN, Shown, shown, with_own
 README, INDEX = ROOT / "README.md", ROOT / "docs" / "README.md"
 ABOUT = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "results/README.md")]
 PAGES = [README, *ABOUT, ROOT / "tools" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SLOWED = "results/cpu-ab-slowed-ring"  # a comparison with a regression
 HERE = {  # for words that stand for a user's own
-    **dict.fromkeys(("results/runs/...", "results/runs/MY-RUN", "RUN", "BEFORE", "AFTER"), RUN),
+    **dict.fromkeys(("results/runs/...", "results/runs/MY-RUN", "RUN"), RUN),
+    "BEFORE": f"{SLOWED}/as-is",
+    "AFTER": f"{SLOWED}/COLLBENCH_KERNELS=my-kernels",
     "DIR": "results",
 }
 QUICK = {  # what makes commands that measure short

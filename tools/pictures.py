@@ -66,8 +66,8 @@ def lesson() -> Page:
         f"const top = {section}.getBoundingClientRect().top + scrollY;"
         f"return [top, {player}.getBoundingClientRect().bottom + scrollY + 24 - top]",
         f"const end = {player}.getBoundingClientRect().bottom;"
-        f"const shown = [...{section}.querySelectorAll('h2, p')].filter(part => part.getBoundingClientRect().top < end);"
-        "return shown.map(part => part.innerText).join('\\n')",
+        f"const parts = [...{section}.querySelectorAll('h2, p')];"
+        "return parts.filter(part => part.getBoundingClientRect().top < end).map(part => part.innerText).join('\\n')",
     )
 
 
