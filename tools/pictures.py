@@ -64,7 +64,7 @@ def lesson() -> Page:
         text,
         f"for (let i = 0; i < {EVENTS}; i++) {forward}.click()",
         f"const top = {section}.getBoundingClientRect().top + scrollY;"
-        f"return [top, {player}.getBoundingClientRect().bottom + scrollY + 24 - top]",
+        f"return [top, {player}.getBoundingClientRect().bottom + scrollY - top]",
         f"const end = {player}.getBoundingClientRect().bottom;"
         f"const parts = [...{section}.querySelectorAll('h2, p')];"
         "return parts.filter(part => part.getBoundingClientRect().top < end).map(part => part.innerText).join('\\n')",
