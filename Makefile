@@ -1,4 +1,5 @@
 # Two commands are all a user needs: `make sweep` and `make test`.  Both set everything up by themselves.
+# The first line of a comment with two signs is its target's line in `make help`.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
@@ -9,131 +10,148 @@ CHECKOUT := PYTHONPATH=".$${PYTHONPATH:+:$$PYTHONPATH}"
 EXTRA = $(eval EXTRA := $(shell $(PYTHON) -I tools/cuda_extra.py))$(EXTRA)
 OTHER_CUPY = $(if $(filter cuda13,$(EXTRA)),cupy-cuda12x,cupy-cuda13x)
 ARGS ?=
-# Where `make install` puts an environment of its own, and a link to its command.
+# Where `make install` puts an environment of its own, and links to its commands: those of pyproject.toml.
 PREFIX ?= $(HOME)/.local
 ROOTED = $(if $(filter /%,$(PREFIX)),$(PREFIX),$(CURDIR)/$(PREFIX))
 HOUSE = $(ROOTED)/share/collbench
-LINK = $(ROOTED)/bin/collbench
-# What `make outside` tries: PYTHONS="python3.11 python3.14".
+SCRIPTS = $(shell sed -n '/^\[project.scripts\]/,/^$$/s/ *=.*//p' pyproject.toml)
 PYTHONS ?= $(PYTHON)
 
-.PHONY: sweep test test-all hour install uninstall ours wheel outside lint types unit test-deploy faults fuzz mutants noisy bench results gallery model-report train-report test-gpu bench-gpu gpu-campaign cupy compiler clean
+.PHONY: help sweep test test-all hour install uninstall ours wheel outside lint types unit test-deploy faults fuzz mutants noisy bench results gallery model-report train-report test-gpu bench-gpu gpu-campaign cupy compiler clean
 .DEFAULT_GOAL := sweep
 
+## Lists these targets.
+help:
+	@awk -F: '/^## / { line = substr($$0, 4) } /^[a-z-]+:/ && line { printf "  %-13s %s\n", $$1, line; line = "" }' Makefile
+	@echo 'ARGS="..." adds options to what a target runs, as in: make sweep ARGS="--op alltoall"'
+
+## Measures an all-reduce on all GPUs, or without any on two CPU cores; as does `make` alone.
 sweep: $(VENV)/.run compiler
 	$(RUN)/collbench sweep --op allreduce $(ARGS)
 
+## Runs the linters, the type checker and the tests, some minutes.
 test: $(VENV)/.dev compiler lint types unit
 
-# A new user's hour: every command of the README, as printed and in its order, in a fresh copy.  Takes two minutes.
+## Runs every command of the README as printed and in its order, in a fresh copy: two minutes.
 hour:
 	@$(NEW_ENOUGH)
 	@$(PYTHON) -m tools.hour
 
+## Installs collbench and its all_reduce_perf, ... into ~/.local, or into PREFIX=FOLDER.
 install: ours
 	@$(NEW_ENOUGH)
 	$(PYTHON) -m venv --clear "$(HOUSE)"
 	"$(HOUSE)/bin/python" -m pip install --quiet --disable-pip-version-check '.$(if $(EXTRA),[$(EXTRA)])'
 	@mkdir -p "$(ROOTED)/bin"
-	@ln -sfn "$(HOUSE)/bin/collbench" "$(LINK)"
-	@echo "installed: $(LINK)"
+	@for name in $(SCRIPTS); do ln -sfn "$(HOUSE)/bin/$$name" "$(ROOTED)/bin/$$name" || exit; done
+	@echo "installed: $(ROOTED)/bin/collbench, and beside it $(filter-out collbench,$(SCRIPTS))"
 	@case ":$$PATH:" in *":$(ROOTED)/bin:"*) ;; *) \
 	echo "collbench: $(ROOTED)/bin is not on the PATH; fix: export PATH=\"$(ROOTED)/bin:\$$PATH\"" >&2 ;; esac
 	@$(MAKE) --no-print-directory compiler RUN="$(HOUSE)/bin"
 
+## Removes what `make install` made, there or in PREFIX=FOLDER.
 uninstall: ours
-	rm -rf "$(HOUSE)" "$(LINK)"
+	rm -rf "$(HOUSE)"
+	@for name in $(SCRIPTS); do rm -f "$(ROOTED)/bin/$$name" || exit; done
 
 # Nothing that somebody else put there is overwritten or removed.
 ours:
 	@if [ -e "$(HOUSE)" ] && [ ! -e "$(HOUSE)/pyvenv.cfg" ]; then \
 	echo "collbench: error: $(HOUSE) was not made by make install; fix: make $(MAKECMDGOALS) PREFIX=..." >&2; exit 2; fi
-	@if { [ -e "$(LINK)" ] || [ -L "$(LINK)" ]; } && [ "$$(readlink "$(LINK)")" != "$(HOUSE)/bin/collbench" ]; then \
-	echo "collbench: error: $(LINK) was not made by make install; fix: make $(MAKECMDGOALS) PREFIX=..." >&2; exit 2; fi
+	@for name in $(SCRIPTS); do link="$(ROOTED)/bin/$$name"; \
+	if { [ -e "$$link" ] || [ -L "$$link" ]; } && [ "$$(readlink "$$link")" != "$(HOUSE)/bin/$$name" ]; then \
+	echo "collbench: error: $$link was not made by make install; fix: make $(MAKECMDGOALS) PREFIX=..." >&2; exit 2; fi; done
 
-# Wheel and sdist, in dist/.
+## Builds wheel and sdist, in dist/.
 wheel: $(VENV)/bin/python
 	$(RUN)/pip install --quiet --disable-pip-version-check hatchling
 	@rm -f dist/collbench-*
 	$(RUN)/python -m hatchling build -d dist
 
-# Both, installed with all that they need by each of PYTHONS into a new environment, and used in an empty folder.
+## Builds them, installs them with each Python of PYTHONS="python3.11 python3.14", and tries them.
 outside: wheel
 	@for python in $(PYTHONS); do $$python tools/outside.py dist/collbench-* || exit; done
 
+## Runs the linters alone.
 lint: $(VENV)/.dev
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 
+## Runs the type checker alone.
 types: $(VENV)/.dev
 	$(RUN)/mypy
 
+## Runs the tests alone.
 # Three workers for two cores: there is always one that waits for a child.
 unit: $(VENV)/.dev
 	$(RUN)/pytest -n 3 --dist worksteal -m "not full and not machine and not deploy" $(ARGS)
 
-# What `make test` leaves out: whole matrices, races, memory model, browser, documentation, wheels; then, one at a time,
+## Runs the tests that `make test` leaves out.
+# These are whole matrices, races, memory model, browser, documentation, wheels; then, one at a time,
 # the tests that depend on this machine's scheduler.
 test-all: $(VENV)/.dev compiler
 	$(RUN)/pytest -n 3 --dist worksteal -m full $(ARGS)
 	$(RUN)/pytest -m "machine and not full" $(ARGS)
 
-# The files in deploy/: built, held against the schemas and linters of others, and carried out where no cluster is needed.
-# Takes two minutes; promtool, which no wheel has, is Debian's `prometheus`.
+## Tests the files in deploy/: two minutes.
+# They are built, held against the schemas and linters of others, and carried out where no cluster is needed; promtool,
+# which no wheel has, is Debian's `prometheus`.
 test-deploy: $(VENV)/.deploy compiler
 	$(RUN)/pytest -n 2 --dist loadfile -m deploy tests/deploy $(ARGS)
 
-# Faults, each on a command of its own: signals, kills, full disks, closed streams.  Takes five minutes.
+## Tries commands under signals, kills, full disks and closed streams: five minutes.
 faults: $(VENV)/.dev compiler
 	$(RUN)/python -m tools.faults $(ARGS)
 
-# Ten thousand broken logs: every importer answers with rows or one line of reason.  Takes minutes.
+## Imports ten thousand broken logs; each must give rows or one line that says why not: minutes.
 fuzz: $(VENV)/.dev
 	$(RUN)/python -m tools.fuzz
 
-# Some hundred faults of kernels and implementations, each tried by the real command on a copy.  Takes minutes.
+## Puts some hundred faults into copies of the kernels; the commands must notice each: minutes.
 mutants: $(VENV)/.dev compiler
 	$(RUN)/python -m tools.mutants $(ARGS)
 
-# Twenty sweeps of one code under two names on a busy machine: whoever tells them apart errs.  Takes five minutes.
+## Compares equal code twenty times on a busy machine; no difference may be found: five minutes.
 noisy: $(VENV)/.dev compiler
 	$(RUN)/python -m tools.noisy $(ARGS)
 
+## Measures collbench against its speed targets.
 bench: $(VENV)/.dev compiler
 	$(RUN)/python tools/bench.py
 
-# Measures the committed CPU runs anew, rewrites the lessons and says which constants follow; a quarter of an hour, on a quiet
-# machine.
-# MPI=mpich,openmpi,FOLDER names the libraries to compare (docs/measuring.md).
+## Measures the committed CPU runs anew and rewrites the lessons: 15 minutes, on a quiet machine.
+# It says which constants follow.  MPI=mpich,openmpi,FOLDER names the libraries to compare (docs/measuring.md).
 results: $(VENV)/.dev compiler
 	$(CHECKOUT) $(RUN)/python -m tools.remeasure --mpi $(or $(MPI),mpich)
 
-# Draws docs/gallery from the committed runs, and writes its page; measures nothing.  Takes a minute.
+## Draws docs/gallery from the committed runs: a minute.
 gallery: $(VENV)/.dev
 	$(CHECKOUT) $(RUN)/python -m tools.gallery
 
-# Fits the model's constants, leaves every machine out once, writes the tables of docs/model.md and, of diagnoses, of
-# docs/analysis.md.  Takes minutes.
+## Fits the model's constants and writes the tables of docs/model.md and docs/analysis.md: minutes.
+# Every machine is left out once.
 model-report: $(VENV)/.dev
 	$(RUN)/python -m tools.model.report
 	$(RUN)/python -m tools.confusion
 
-# Fits the planner's constants, leaves published tables out, writes the tables of docs/training.md.  Takes minutes.
+## Fits the planner's constants and writes the tables of docs/training.md: minutes.
 train-report: $(VENV)/.dev
 	$(CHECKOUT) $(RUN)/python -m tools.training.report
 
-# On a machine with a GPU these use whatever python has CuPy there, from the plain checkout.
+## Runs the tests on this machine's GPU.
+# On a machine with a GPU these use whatever python has CuPy there (GPU_PYTHON), from the plain checkout.
 test-gpu: cupy
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.campaign --stage tests,sweeps --budget 7200
 
+## Measures collbench against its speed targets on this machine's GPU.
 bench-gpu: cupy
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.bench
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.nccl_arrangements || [ $$? -eq 77 ]
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.measure
 
-# All that a lent GPU is to show, in order of value, in twelve minutes (BUDGET=720 seconds).  The same command
-# again does what is left.  STAGE=name[,name] (what tools.gpu.stages lists), LIMIT=seconds for any stage, CAMPAIGN=FOLDER
-# for the results, OUT=FOLDER for archives of them (CONTRIBUTING.md).
+## Runs what a GPU lent for BUDGET=720 seconds is to show, the most valuable first.
+# The same command again does what is left.  STAGE=name[,name] (what tools.gpu.stages lists), LIMIT=seconds for any
+# stage, CAMPAIGN=FOLDER for the results, OUT=FOLDER for archives of them (CONTRIBUTING.md).
 gpu-campaign: cupy
 	@$(CHECKOUT) $(GPU_PYTHON) -m tools.gpu.campaign
 
@@ -172,5 +190,6 @@ $(VENV)/.deploy: $(VENV)/.dev
 	$(RUN)/pip install --quiet --disable-pip-version-check --editable '.[deploy-test]'
 	@touch $@
 
+## Removes the environment and the caches of tools.
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

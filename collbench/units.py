@@ -38,6 +38,35 @@ def parse_size(text: str) -> int:
     return int(size)
 
 
+SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3.6e3, "d": 86.4e3, "w": 604.8e3}
+"""What a duration's unit, as people write it, is in seconds."""
+QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+def duration(text: str, alone: str = "") -> float:
+    """Return the seconds of `500ms`, `5s` or `2min`, with `alone` as the unit of a number alone; 0 of other text."""
+    match = QUANTITY.fullmatch(text)
+    seconds = float(match[1]) * SECONDS.get(match[2] or alone, 0.0) if match else 0.0
+    return seconds if seconds < SLOWEST else 0.0
+
+
+def parse_duration(text: str | float, option: str, alone: str = "s") -> float:
+    """Return the seconds of `500ms`, `5s`, `12h` or a number; UsageError, which names the option, of other text."""
+    seconds = duration(str(text), alone)
+    if not seconds:
+        raise UsageError(f"{option} {text!r} is no duration; write one such as 500ms, 5s, 2min, 12h or 30d")
+    return seconds
+
+
+def parse_share(text: str, option: str) -> float:
+    """Return the number between 0 and 1, neither included, of `5%` or `0.05`; UsageError of other text."""
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*", text)
+    share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < share < 1:
+        raise UsageError(f"{option} {text!r} is no share; write it like 5% or 0.05")
+    return share
+
+
 def parse_numbers(text: str) -> list[int]:
     """Return the numbers of `64,96` or `8..8192`, which doubles, each once and ascending; none of any other text."""
     found: set[int] = set()

@@ -19,6 +19,7 @@ from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.exercises import races
 from collbench.host.signals import ENDING
+from collbench.platforms.cpu.mpi_libraries import own
 from collbench.results import Measurement
 
 ROOT = Path(__file__).parents[1]
@@ -63,6 +64,11 @@ def measurement(
 ) -> Measurement:
     """A measurement of such a case."""
     return Measurement(case(**changes), implementation, "cpu", 1, seconds)  # type: ignore[arg-type]
+
+
+def mpiexec() -> str:
+    """The launcher of the library that mpi4py loads."""
+    return str(own().launcher)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.errors import UsageError
-from collbench.units import format_interval, format_rate, format_seconds, format_size, parse_size
+from collbench.units import format_interval, format_rate, format_seconds, format_size, parse_duration, parse_size
 
 
 def test_sizes_are_binary_however_they_are_written() -> None:
@@ -31,6 +31,29 @@ def test_what_is_no_size_is_refused_with_an_example() -> None:
     for text in ("", "K", "-8", "8X", "1e6", "8 8", "0x10"):
         with pytest.raises(UsageError, match="such as 8, 64K"):
             parse_size(text)
+
+
+def test_durations_are_seconds_however_they_are_written() -> None:
+    """A number alone is seconds, unless nobody could guess that."""
+    known = {
+        "500ms": 0.5,
+        "5s": 5,
+        "5": 5,
+        "0.5": 0.5,
+        "2m": 120,
+        "2 min": 120,
+        "1.5h": 5400,
+        "30d": 2592e3,
+        "20us": 2e-5,
+    }
+    for text, seconds in known.items():
+        assert parse_duration(text, "--budget") == pytest.approx(seconds), text
+    assert parse_duration(7.5, "--budget") == 7.5  # of the library
+    for wrong in ("", "s", "0", "0d", "-1", "nan", "inf", "1e99", "5x", "5 s s", "5M"):
+        with pytest.raises(UsageError, match=f"--budget '{wrong}' is no duration; write one such as 500ms, 5s"):
+            parse_duration(wrong, "--budget")
+    with pytest.raises(UsageError, match="--deadline '30' is no duration"):
+        parse_duration("30", "--deadline", alone="")
 
 
 @settings(max_examples=50, derandomize=True, deadline=None)

@@ -1,5 +1,6 @@
 """What others install: wheel, sdist and `make install` hold what they must, and work where there is no checkout."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -108,20 +109,26 @@ def test_make_install_puts_a_command_that_works_and_takes_it_back(variables: dic
     prefix = tmp_path / "my own"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "bin" / "other").touch()
+    commands = {f"bin/{name}" for name in PROJECT["scripts"]}
     done = make(variables, "install", f"PREFIX={prefix}")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"installed: {prefix}/bin/collbench\n" in done.stdout
+    assert f"installed: {prefix}/bin/collbench, and beside it " in done.stdout
+    assert {f"bin/{path.name}" for path in (prefix / "bin").iterdir()} == {*commands, "bin/other"}
     assert f'{prefix}/bin is not on the PATH; fix: export PATH="{prefix}/bin:$PATH"\n' in done.stderr
     shown = subprocess.check_output([prefix / "bin" / "collbench", "--version"], cwd=tmp_path, env=variables, text=True)
     assert collbench.__version__ in shown
+    program = [prefix / "bin" / "all_reduce_perf", "--help"]
+    assert "nccl-tests" in subprocess.check_output(program, cwd=tmp_path, env=variables, text=True)
     assert make(variables, "uninstall", f"PREFIX={prefix}").returncode == 0
     assert left(prefix) == {"bin", "bin/other", "share"}
 
 
 def test_make_install_and_uninstall_leave_what_others_put_there(variables: dict[str, str], tmp_path: Path) -> None:
-    for target, name in (("install", "bin/collbench"), ("uninstall", "share/collbench/notes")):
+    """A program of nccl-tests, too, whose name is that of one of ours."""
+    programs = [("install", f"bin/{name}") for name in PROJECT["scripts"]]
+    for target, name in (*programs, ("uninstall", "bin/all_reduce_perf"), ("uninstall", "share/collbench/notes")):
         theirs = tmp_path / target / name
-        theirs.parent.mkdir(parents=True)
+        theirs.parent.mkdir(parents=True, exist_ok=True)
         theirs.write_text("theirs")
         before = left(tmp_path / target)
         done = make(variables, target, f"PREFIX={tmp_path / target}")
@@ -129,3 +136,15 @@ def test_make_install_and_uninstall_leave_what_others_put_there(variables: dict[
         (line,) = [line for line in done.stderr.splitlines() if line.startswith("collbench: error: ")]
         assert line.endswith(f"was not made by make install; fix: make {target} PREFIX=...")
         assert (left(tmp_path / target), theirs.read_text()) == (before, "theirs")
+        theirs.unlink()
+
+
+def test_make_help_has_a_sentence_for_every_target(variables: dict[str, str]) -> None:
+    """But those that others use."""
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert targets
+    lines = make(variables, "help").stdout.splitlines()
+    told = {line.split()[0]: line for line in lines if line.startswith("  ")}
+    assert set(told) == {*targets[1].split()} - {"ours", "cupy", "compiler"}
+    assert [line for line in told.values() if not line.endswith(".") or len(line) > 120] == []

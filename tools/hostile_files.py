@@ -316,8 +316,8 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "lesson": ("{file} {good} -o lesson",),
         "compare": (
             "{good} {file} --gate --junit junit.xml --summary summary.md -o ratios.svg",
-            "{file} {good} --format csv",
-            "{file} {file} --format json",
+            "{file} {good} --csv",
+            "{file} {file} --json",
         ),
         "fit": ("{file}", "{file} -o fit.toml"),
         "diagnose": ("{file}", "{file} --on dgx-h100"),
@@ -362,10 +362,10 @@ _SIZES = (*_ODD.split(), "9" * 400, "9" * 5000, str(2**70), "1" + "0" * 12)
 _SPOKEN = [face.replace("\ud800", "\udcff") for face in FACES.values() if "\0" not in face]  # as the system hands on
 _MEASURED = ("sweep", "--on", "cpu", "--impl", "mpi", "--no-plot", "-e", "8", "-n", "1")
 _OPTIONS = {
-    "sweep": "--op --impl --on -d -o -b -e -i --spin --ab --out",
+    "sweep": "--op --impl --on -d --redop -b -e -i --spin --ab --out",
     "predict": "--op -d -b --what-if",
     "runs": "--host --op --on --topology --since --until",
-    "compare": "--margin --confidence --only --format --against",
+    "compare": "--margin --confidence --only --csv --against",
     "plot": "-o --view --style --impl --format --on",
     "verify": "--op",
     "explain": "--op",

@@ -113,7 +113,7 @@ def sweep(copy: Path, folder: Path, number: int, sampling: tuple[str, ...]) -> l
 
 def compared(copy: Path, folder: Path, one: int, other: int) -> tuple[int, list[str]]:
     """How many rows a comparison of two sweeps has, and those that are said to have changed."""
-    told = json.loads(collbench(copy, folder, "compare", str(one), str(other), "--format", "json"))
+    told = json.loads(collbench(copy, folder, "compare", str(one), str(other), "--json"))
     (comparison,) = told["comparisons"]
     rows = [*comparison["rows"], *comparison["all_sizes"]]
     apart = [row for row in rows if row["verdict"] in APART]

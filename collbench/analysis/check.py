@@ -116,6 +116,7 @@ class CheckResult:
     seconds: float = math.nan  # that it took
     hint: str = ""  # what to do for a better answer
     remarks: tuple[str, ...] = ()  # what makes the verdict less sure
+    no_verdict: str = ""  # why there is none: the check has only started, or ended with an error
 
     @property
     def status(self) -> Status:
@@ -137,7 +138,7 @@ class CheckResult:
     @property
     def words(self) -> str:
         """The figure that tells most, the counts of sizes, and the remarks."""
-        return "; ".join((self._figures, *self.remarks))
+        return "; ".join((self.no_verdict or self._figures, *self.remarks))
 
     @property
     def _figures(self) -> str:

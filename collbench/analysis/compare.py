@@ -29,7 +29,7 @@ CONFIDENCE = 0.95
 CENTRES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
 """What a log's figure is compared with, of the other run's samples."""
 FEWEST_SIZES = 4  # that a mean over sizes is made of
-_IN_TURN = "sweep --ab measures both in turn, so that this cancels"
+_IN_TURN = "`collbench sweep --ab` measures two settings in turn, so that this cancels"
 _STATE = "state how much each time varies (--assume 5%)"
 _ALIKE = 1.3  # as many sizes count as one, whose errors are correlated (by simulation, docs/analysis.md)
 _SURE = 10**6  # degrees of freedom of what the user states
@@ -418,7 +418,7 @@ def judged(
     limits, which are its interval then (two one-sided tests: D. Schuirmann, 1987).
     """
     if interval[1] > _WIDEST * interval[0]:
-        return _unknown(base, new, "the interval is wider than 1000 to 1, so much do times differ; measure more")
+        return _unknown(base, new, "times differ so much that the interval is wider than 1000 to 1; measure longer")
     same = verdict(alone, margin) is Verdict.SAME
     shown = alone if same else interval
     within = max(alone[1], 1 / max(alone[0], 1e-300)) - 1
@@ -523,14 +523,14 @@ def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -
     """Yield what shows that the machine was not the same in both runs: scatter of the ratios, and barriers."""
     if extra >= NOTABLE:
         yield (
-            f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain: the "
-            f"machine changed between the runs, so intervals are wider; {_IN_TURN}"
+            f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain, as where "
+            f"a machine changes between the runs; intervals are wider for it; {_IN_TURN}"
         )
     typical = median([_barriers(base, new) for base, new in pairs] or [1.0])
     if abs(math.log(typical)) > _SAME_PLACE:
         yield (
-            f"a barrier of the ranks takes {typical:.2f}x as long in NEW: the machine changed (perhaps a "
-            f"hypervisor moved virtual cores), so intervals are wider; {_IN_TURN}"
+            f"a barrier of the ranks takes {typical:.2f}x as long in NEW, as where a hypervisor moves virtual "
+            f"cores; intervals are wider for it; {_IN_TURN}"
         )
 
 

@@ -192,7 +192,8 @@ def read_floors(path: Path) -> FloorExpectation:
             find_collective(floor.collective)
             parse_size(str(floor.size))
     except (msgspec.ValidationError, UsageError) as error:
-        raise UsageError(f"{path}: {error}; docs/checking.md shows a file of floors") from None
+        where = "" if str(path) in str(error) else f"{path}: "
+        raise UsageError(f"{where}{error}; docs/checking.md shows a file of floors") from None
     return FloorExpectation(f"the floors of {path}", tuple(floors))
 
 

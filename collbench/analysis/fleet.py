@@ -12,6 +12,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -80,6 +81,14 @@ def changes(before: Sequence[Node], after: Sequence[Node], slower: float = SLOWE
             earlier = old.get(node.name, {}).get(curve, {})
             changed[node.name][curve] = {size: times[size] / earlier[size] for size in times if size in earlier}
     return _judged(changed, slower)
+
+
+def outdated(nodes: Sequence[Node]) -> list[Node]:
+    """Return nodes whose verdict is older than the median by an hour and four median deviations, the oldest first."""
+    written = [node.modified for node in nodes if node.modified] or [0.0]
+    middle = median(written)
+    oldest = middle - 3600 - 4 * median(abs(when - middle) for when in written)
+    return sorted((node for node in nodes if 0 < node.modified < oldest), key=lambda node: node.modified)
 
 
 def _judged(fleet: Times, slower: float) -> list[Group]:

@@ -215,12 +215,19 @@ def _at(header: Any, path: tuple[str, ...]) -> Any:
     return header
 
 
+def _records(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(part, Mapping) for part in value)
+
+
 def _between(name: str, base: Any, new: Any) -> Iterator[Difference]:
     if all(isinstance(value, Mapping) or value is _ABSENT for value in (base, new)):
         keys = [key for part in (base, new) if part is not _ABSENT for key in part]
         for key in dict.fromkeys(keys):
             if key not in _FLEETING:
                 yield from _between(f"{name}.{key}", _at(base, (key,)), _at(new, (key,)))
+    elif _records(base) and _records(new) and len(base) == len(new):
+        for number, pair in enumerate(zip(base, new, strict=True)):
+            yield from _between(f"{name}.{number}", *pair)
     elif base is not new and base != new:
         yield Difference(printable(name), _text(base), _text(new))
 

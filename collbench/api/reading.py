@@ -22,7 +22,7 @@ from collbench.runfile import store
 from collbench.runfile.store import Run, cut_off_notes, why_none
 from collbench.topology.files import load
 from collbench.topology.system import System
-from collbench.units import format_size
+from collbench.units import format_list, format_size
 
 RunOrPath = Run | Path | str
 """A run, or where its file or the folder of it is."""
@@ -112,12 +112,13 @@ def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
 
 
 def contents(runs: Sequence[Run]) -> list[str]:
-    """Return what runs have rows of, in words: collectives, implementations, and the range of sizes."""
+    """Return what runs have rows of, in words: collectives, implementations, numbers of ranks, the range of sizes."""
     results = [result for run in runs for result in run.cases]
     words = [result.case.collective.name for result in results] + [result.implementation for result in results]
     sizes = sorted(result.case.nbytes for result in results)
-    span = [f"{format_size(sizes[0])} to {format_size(sizes[-1])}"] if sizes else []
-    return [*dict.fromkeys(words), *span]
+    ranks = [f"{format_list(sorted({result.case.ranks for result in results}))} ranks"] if results else []
+    span = [" to ".join(dict.fromkeys(map(format_size, (sizes[0], sizes[-1]))))] if sizes else []
+    return [*dict.fromkeys(words), *ranks, *span]
 
 
 @dataclass(frozen=True)

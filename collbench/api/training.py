@@ -18,7 +18,7 @@ from collbench.planner.cost import OnSystem, elsewhere, same_cost, sizes
 from collbench.planner.curves import ModelCurves
 from collbench.planner.job import MOST_GPUS, Job
 from collbench.planner.layouts import parse_layout
-from collbench.planner.models import Model, load_model, parse_count, parse_duration, usual_tokens
+from collbench.planner.models import Model, load_model, parse_count, usual_tokens
 from collbench.planner.rows import row, sweep_of
 from collbench.planner.run_curves import Given, setting_of
 from collbench.planner.search import Plan, Planned, plan_on
@@ -27,7 +27,7 @@ from collbench.planner.setting import Setting, machine_of, with_user_rates
 from collbench.results import PlannedStep
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
-from collbench.units import parse_numbers
+from collbench.units import parse_duration, parse_numbers
 
 GPUS = 64  # of a described system, by default
 MOST_COUNTS = 64  # of numbers of GPUs
@@ -212,7 +212,7 @@ def train(
         price=paid,
         currency=currency,
         tokens=total,
-        deadline=parse_duration(deadline, "--deadline") if deadline else 0.0,
+        deadline=parse_duration(deadline, "--deadline", alone="") if deadline else 0.0,
     )
     if out:
         planned.run(out)

@@ -10,16 +10,16 @@ from typing import Any
 
 import click
 
-from collbench.analysis.fleet import FEWEST, SLOWER, Group, Outlier, changes, groups
+from collbench.analysis.fleet import FEWEST, SLOWER, Group, Outlier, changes, groups, outdated
 from collbench.cli.options import STANDARD, write_csv, write_json
 from collbench.cli.tables import Table, room, wrapped
 from collbench.errors import StorageError, writing
 from collbench.plots import fleet as picture
 from collbench.plots import ratios
 from collbench.reports.verdicts import replace_whole
-from collbench.runfile.fleet import FAIL, STATUSES, UNREADABLE, Curve, Node, read_fleet
+from collbench.runfile.fleet import FAIL, STATUSES, Curve, Node, read_fleet
 from collbench.runfile.store import optional
-from collbench.units import format_rate, format_seconds, format_size
+from collbench.units import format_duration, format_rate, format_seconds, format_size
 
 _LISTED = 60  # lines of a kind, or names, that are printed; JSON has all
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a name that a scheduler takes as a single node
@@ -47,7 +47,9 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
                 replace_whole(path, content(rows))
     figures = picture.draw(found, options["plot"])
     plain = [row | {"written_at": row["written_at"] and str(row["written_at"])} for row in rows]
-    write_json(as_json, {"outliers": _fields(found), "changes": _fields(changed), "rows": plain}, allow_nan=False)
+    old = [node.name for node in outdated(nodes)]
+    answer = {"outliers": _fields(found), "changes": _fields(changed), "outdated": old, "rows": plain}
+    write_json(as_json, answer, allow_nan=False)
     if as_json != STANDARD:
         moved = [*_moved(before, nodes, changed), *_table(changed)] if against else []
         last = [*_compared(found, nodes), *(f"figure: {path}" for path in figures)]
@@ -102,7 +104,7 @@ def _excluded(rows: Sequence[dict[str, Any]]) -> bytes:
 
 
 def _table(found: Sequence[Group], nodes: Sequence[Node] = ()) -> list[str]:
-    """Return a line for each outlier, the slowest first, then for what failed, and for what has no result."""
+    """Return a line for each outlier, the slowest first, then for what failed, has no result, or is outdated."""
     rows = []
     for outlier in _outliers(found):
         time, low, high = map(_percent, (outlier.ratio, outlier.low, outlier.high))
@@ -110,9 +112,12 @@ def _table(found: Sequence[Group], nodes: Sequence[Node] = ()) -> list[str]:
         sizes = f"{len(outlier.sizes) or outlier.measured} of {outlier.measured}{from_on}"
         cells = {"node": outlier.node, "time": time, "interval": f"{low} to {high}"}
         rows.append(cells | {"sizes": sizes, "curve": outlier.curve.title})
-    for status in (FAIL, UNREADABLE):
-        bad = [node for node in nodes if node.status == status]
-        rows += [{"node": node.name, "time": status, "interval": "", "sizes": "", "curve": node.reason} for node in bad]
+    ordered = sorted(nodes, key=lambda node: STATUSES.index(node.status))
+    told = [(node, node.reason) for node in ordered if node.reason]
+    for node in outdated(nodes):
+        age = format_duration(datetime.now(UTC).timestamp() - node.modified, 2)
+        told.append((node, f"written {age} ago, much longer than the others"))
+    rows += [{"node": node.name, "time": node.status, "interval": "", "sizes": "", "curve": why} for node, why in told]
     more = [f"and {len(rows) - _LISTED} more; --json has all"] if len(rows) > _LISTED else []
     return [_TABLE.heading(), *(_TABLE.row(**cells) for cells in rows[:_LISTED]), *more] if rows else []
 
@@ -138,7 +143,11 @@ def _compared(found: Sequence[Group], nodes: Sequence[Node]) -> list[str]:
         lines.append(f"{len(group.nodes):,} alike, {spread}: {group.curve.title}")
     alone = {node.name for node in nodes if node.curves} - {name for group in found for name in group.nodes}
     if alone:
-        lines.append(f"{len(alone):,} of which fewer than {FEWEST} are alike, so nothing can be concluded")
+        why = f"fewer than {FEWEST} nodes have their topology, case and implementation"
+        lines.append(f"compared with nothing, since {why}: {len(alone):,}")
+    if ages := sorted(max(1.0, datetime.now(UTC).timestamp() - node.modified) for node in nodes if node.modified):
+        first, middle, last = (format_duration(ages[place], 2) for place in (0, len(ages) // 2, -1))
+        lines.append(f"written {first} to {last} ago, half of them at most {middle} ago")
     counts = Counter(node.status for node in nodes)
     words = ", ".join(f"{counts[status]:,} {status}" for status in STATUSES if counts[status])
     return [wrapped(line, room() or len(line)) for line in (*lines, f"{len(nodes):,} nodes: {words}")]

@@ -62,7 +62,9 @@ def _command(collective: Collective, name: str) -> click.Command:
     options = shared(*OPTIONS, **USUAL)
     for option in options:
         if option.name == "redop":
-            option.opts = [*option.opts, "--op"]  # what nccl-tests calls it
+            option.opts = ["-o", *option.opts, "--op"]  # what nccl-tests calls it
+        if option.name == "out":
+            option.opts = ["--out"]
     return click.Command(
         name,
         params=[*options, HERE, *nccl_options()],

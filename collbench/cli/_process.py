@@ -129,6 +129,8 @@ def on_purpose(error: BaseException) -> tuple[str, int] | None:
         return None
     if isinstance(error, click.NoSuchOption):
         return _unknown_option(error), error.exit_code
+    if isinstance(error, click.UsageError) and error.ctx and type(error) is not click.BadParameter:
+        return _misused(error), error.exit_code
     if isinstance(error, click.ClickException):
         return error.format_message(), error.exit_code
     if isinstance(error, click.exceptions.Exit):
@@ -143,7 +145,22 @@ def _unknown_option(error: Any) -> str:
     if not error.ctx:
         return str(error.format_message())
     near = f"did you mean {' or '.join(error.possibilities)}? " if error.possibilities else ""
+    new = _RENAMED.get(error.option_name, "")
+    if any(new.split()[:1] == parameter.opts[:1] for parameter in error.ctx.command.params):
+        near = f"it is {new} now; "
     return f"unknown option {error.option_name}; {near}`{error.ctx.command_path} --help` has all"
+
+
+_RENAMED = {"-o": "--redop", "--style": "--strategy", "--as": "--machine", "--format": "--csv or --json"}
+"""Options that were, by the names that they have now."""
+
+
+def _misused(error: Any) -> str:
+    """Return one line: what is missing, unexpected or no command, and what there is."""
+    message = error.format_message().rstrip(".")
+    names = getattr(error.ctx.command, "commands", ())
+    known = f"choose from: {', '.join(names)}" if names else f"`{error.ctx.command_path} --help` says what it takes"
+    return f"{message}{' ' if message.endswith('?') else '; '}{known}"
 
 
 def unforeseen(error: BaseException) -> str:

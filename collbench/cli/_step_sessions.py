@@ -1,7 +1,6 @@
 """From the options of `collbench step` to a session that measures or predicts steps; a wrong word is a UsageError."""
 
 import math
-import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,16 +31,14 @@ from collbench.platforms import find_platform, platforms
 from collbench.platforms.gpu.nccl import MOST_CTAS
 from collbench.platforms.layout import Layout
 from collbench.topology.system import System
-from collbench.units import format_size, parse_numbers, parse_size
+from collbench.units import QUANTITY, duration, format_size, parse_numbers, parse_size
 
 STEPS = 4000  # of a straggler test: enough for an interval of p99.9
 MOST_MOMENTS = 500_000  # of ranks and steps of a row, which is one line of the run file
 SERIES = 16  # of each implementation in a straggler test, which take turns
 TRIAL = f"a matrix product is timed; {RANKS}"
 _NODES = 512  # of a described system, at most by default
-_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _FLOPS = {"FLOP": 1.0, "KFLOP": 1e3, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12, "PFLOP": 1e15}
-_NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*([a-zA-Z]*)\s*", re.IGNORECASE)
 _LONGEST_WORK, _MOST_FLOPS = 1e4, 1e21  # of computing in a step
 _SLOWEST = 1000.0
 _MOST_COUNTS, _MOST_RANKS = 64, 2**30  # numbers of ranks in one scaling, and the largest
@@ -233,15 +230,15 @@ def _described_sweep(options: Options, system: System, ranks: int) -> Sweep:
 
 def parse_work(text: str) -> Work:
     """Return the work of `10ms` or `2GFLOP`; UsageError with the choices otherwise."""
-    match = _NUMBER.fullmatch(text)
-    number, unit = (float(match[1]), match[2]) if match else (0.0, "")
-    seconds = number * _TIMES.get(unit.lower(), 0.0)
+    seconds = duration(text.lower())
     if 0 < seconds <= _LONGEST_WORK:
         return Work(seconds=seconds)
+    match = QUANTITY.fullmatch(text)
+    number, unit = (float(match[1]), match[2]) if match else (0.0, "")
     flops = number * _FLOPS.get(unit.upper().removesuffix("S"), 0.0)  # GFLOPS are taken for GFLOP
     if 0 < flops <= _MOST_FLOPS:
         return Work(flops=flops)
-    units = ", ".join((*_TIMES, *_FLOPS))
+    units = ", ".join(("us, ms, s", *_FLOPS))
     raise UsageError(
         f"--compute {text} is no amount of computing; give one above 0 with a unit ({units}), such as 10ms"
     )
@@ -270,7 +267,7 @@ def parse_slow(texts: Sequence[str], ranks: int, usual_factor: float = SLOW_FACT
             raise UsageError(f"--slow-rank {text} is no rank of {ranks}; choose from 0 to {ranks - 1}, such as 0:1.5")
         if int(word) in slow:
             raise UsageError(f"--slow-rank {int(word)} is given twice; give each rank once")
-        match = _NUMBER.fullmatch(factor)
+        match = QUANTITY.fullmatch(factor)
         number = float(match[1]) if match and not match[2] else 0.0
         if colon and not 1 <= number <= _SLOWEST:
             raise UsageError(f"--slow-rank {text} is slow by no factor; give one from 1 to {_SLOWEST:g}, such as 0:1.5")

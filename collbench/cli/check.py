@@ -8,13 +8,14 @@ For example:
 """
 
 import math
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
-from functools import partial
+from datetime import datetime
 from inspect import signature
+from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import click
@@ -25,15 +26,16 @@ from collbench.api.notices import is_leader
 from collbench.cli.options import (
     NODES,
     PATH,
+    SHARE,
     STANDARD,
+    TIME,
     JsonCommand,
+    folder_option,
     json_option,
     machine_option,
     option,
-    share_option,
     shared,
     try_output,
-    write_json,
 )
 from collbench.cli.progress import waiting
 from collbench.cli.results_table import bus_cell
@@ -43,21 +45,9 @@ from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.reports import verdicts
 from collbench.runfile.store import Writer
-from collbench.units import format_rate, format_seconds, format_size
+from collbench.units import format_rate, format_seconds, format_size, significant
 
 _SIZE = Table("{size:>9} {time:>9} {expected:>9} {ratio:>7}{busbw}  {verdict}", ("busbw", "expected"), {"verdict": ""})
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min)?")
-
-
-def _seconds(context: click.Context, parameter: click.Parameter, text: str) -> float:
-    """`60s`, `2m` or `60`: seconds above 0."""
-    match = _TIME.fullmatch(text.strip())
-    seconds = float(match[1]) * (60 if match[2] in ("m", "min") else 1) if match else 0.0
-    if not 0 < seconds < math.inf:
-        raise click.BadParameter(f"{text!r} is no time; write it like 60s or 2m", context, parameter)
-    return seconds
-
-
 _OPTIONS = [
     *shared("op"),
     option(
@@ -70,17 +60,10 @@ _OPTIONS = [
     option("--reference", "Compare with a run that was right, or with floors.", type=PATH, metavar="RUN|FILE.toml"),
     machine_option("what the topology matches", "The system to compare with."),
     NODES,
-    share_option("--slower", "How much slower than expected is too slow.  [default: 10%, on a CPU 20%]"),
-    option(
-        "--budget",
-        "Time after which no further round begins, of three at least.",
-        callback=_seconds,
-        default="60s",
-        metavar="TIME",
-        show_default=True,
-    ),
+    option("--slower", "How much slower than expected is too slow.  [default: 10%, on a CPU 20%]", type=SHARE),
+    option("--budget", "Time after which no more rounds begin; three do.", type=TIME, default="60s", show_default=True),
     option("--renew", "Begin the baseline anew with this run, if it is right.", is_flag=True),
-    option("--out", "Folder to make for the run file.", type=PATH),
+    folder_option("the run file"),
     option(
         "--exit exits",
         "Whom the exit status is for: plain 0 (OK, WARN), 3 FAIL, 4 UNKNOWN; nagios 0, 1, 2, 3; npd 0, 0, 1, 2.",
@@ -107,7 +90,9 @@ def command(**options: Any) -> int:
     with redirect_stdout(sys.stderr if options["as_json"] == STANDARD else sys.stdout):
         try:
             _try_places(options)
-            result = _result(options)
+            words = {name: options[name] for name in signature(check).parameters if name != "each"}
+            with _replacing_the_last_verdict(options), waiting("" if options["run"] else "measuring"):
+                result = check(**words)
         except KeyboardInterrupt as cause:
             click.echo("\ninterrupted: no verdict", err=True)
             return signals.status(cause)
@@ -123,9 +108,10 @@ def command(**options: Any) -> int:
     if not result:  # the first process of the launcher has it
         return 0
     lost = _write_files(result, options)
-    if options["as_json"] != STANDARD:
-        line = verdicts.drain_reason(result) if options["drain_reason"] else verdicts.line(result, options["exits"])
-        click.echo(line, nl=bool(line))
+    line = verdicts.drain_reason(result) if options["drain_reason"] else verdicts.line(result, options["exits"])
+    if options["as_json"] == STANDARD:
+        line = verdicts.JSON.text(result)
+    click.echo(line, nl=bool(line))
     # Statuses for monitoring speak of the machine alone.
     return verdicts.EXITS[options["exits"]][result.status] or int(lost and options["exits"] == "plain")
 
@@ -134,34 +120,42 @@ def _try_places(options: Mapping[str, Any]) -> None:
     """Raise UsageError for what cannot be written to, before anything is measured; nothing there is changed."""
     if options["run"] and (options["out"] or options["renew"]):
         raise UsageError("--run measures nothing that could be stored; leave --out and --renew out")
-    for name in ("as_json", *(output.option for output in verdicts.OUTPUTS)):
-        try_output(options[name], f"--{name.removeprefix('as_')} FILE", options["out"])
+    for output, path in _files(options).items():
+        try_output(path, f"--{output.option} FILE", options["out"])
     if options["out"] and is_leader(launched()):
         Writer(options["out"]).discard()
 
 
+def _files(options: Mapping[str, Any]) -> dict[verdicts.Output, Path]:
+    """Return the files that this process is to write the verdict to."""
+    asked = {output: options[output.option] for output in verdicts.OUTPUTS} | {verdicts.JSON: options["as_json"]}
+    mine = is_leader(launched())
+    return {output: path for output, path in asked.items() if mine and path not in (None, STANDARD)}
+
+
+@contextmanager
+def _replacing_the_last_verdict(options: Mapping[str, Any]) -> Iterator[None]:
+    """Write that the check has started, and if it fails, why: the files of one that dies keep no earlier OK."""
+    why = f"started at {datetime.now().astimezone():%F %T %z}, no verdict"
+    begun = CheckResult(gethostname(), "", (options["op"],), (), rounds=0, no_verdict=why)
+    _write_files(begun, options)
+    try:
+        yield
+    except CollbenchError as error:
+        _write_files(replace(begun, no_verdict=f"no verdict: {error}"), options)
+        raise
+
+
 def _write_files(result: CheckResult, options: Mapping[str, Any]) -> bool:
     """Write all files, and return whether any was lost; the verdict is printed in any case."""
-    writers: list[Callable[[], None]] = [
-        partial(verdicts.write, output, options[output.option], result)
-        for output in verdicts.OUTPUTS
-        if options[output.option]
-    ]
-    writers.append(partial(write_json, options["as_json"], verdicts.document(result), allow_nan=False))
     lost = False
-    for write in writers:
+    for output, path in _files(options).items():
         try:
-            write()
+            verdicts.write(output, path, result)
         except StorageError as error:
             click.echo(f"collbench: error: {error}", err=True)
             lost = True
     return lost
-
-
-def _result(options: Mapping[str, Any]) -> CheckResult | None:
-    words = {name: options[name] for name in signature(check).parameters if name != "each"}
-    with waiting("" if options["run"] else "measuring"):
-        return check(**words)
 
 
 def _lines(result: CheckResult) -> Iterator[str]:
@@ -175,9 +169,10 @@ def _lines(result: CheckResult) -> Iterator[str]:
         yield from _curve(curve if result.compared else replace(curve, remark=""))
     yield ""
     if result.disturbed:
+        were, are = ("was", "is") if result.disturbed == 1 else ("were", "are")
         yield (
-            f"disturbed: in {result.disturbed} of {result.rows} rows ranks were off their cores, and these do not "
-            "count; end other programs"
+            f"{result.disturbed} of {result.rows} rows {were} disturbed by other programs and {are} left out of "
+            "comparisons. Close them and run again."
         )
     if result.hint:
         yield result.hint
@@ -202,4 +197,5 @@ def _curve(curve: CheckedCurve) -> Iterator[str]:
     for number, (why, fix) in enumerate(curve.reasons, 1):
         yield from (f"  {number}. {why}", f"     {fix}")
     if not math.isnan(curve.resolution):
-        yield f"less than {curve.resolution:.2f}x slower cannot be distinguished from healthy here"
+        slower = significant(curve.resolution, 3 if curve.resolution < 2 else 2)
+        yield f"This check would not notice a machine up to {slower}x too slow."

@@ -15,6 +15,7 @@ import click
 
 from collbench.analysis import gate
 from collbench.analysis.compare import Comparison, Row, Together, Verdict, compare
+from collbench.analysis.fit import measured
 from collbench.analysis.interconnects import Table as Interconnects
 from collbench.analysis.interconnects import of_runs, tables
 from collbench.analysis.matching import Unmatched, no_common_size, several_machines
@@ -22,13 +23,14 @@ from collbench.api.reading import contents, selected
 from collbench.cli import interconnects
 from collbench.cli.options import (
     PATH,
+    SHARE,
     STANDARD,
     JsonCommand,
+    csv_option,
     json_option,
     option,
     out_option,
     print_answer,
-    share_option,
 )
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
@@ -39,9 +41,9 @@ from collbench.runfile.schema import case_fields
 from collbench.units import format_seconds, printable, significant
 
 LEGEND = (
-    "ratio: time of NEW over BASE, above 1 is slower; all intervals hold together with {confidence:.3g} % confidence\n"
+    "ratio: time of NEW over BASE, above 1 is slower; with {confidence:.3g} % confidence all intervals hold at once\n"
     "same: the interval of the row alone lies within {margin:.3g} % of 1; slower: above 1; faster: below 1; "
-    "inconclusive: none of these"
+    "inconclusive: none of these; unknown: there is no interval"
 )
 _TOGETHER = "all: the geometric mean of the ratios at all sizes, without those hardly known and those that stand out"
 _ROW = Table(
@@ -59,18 +61,14 @@ COLUMNS = (
 
 _OPTIONS = [
     click.Argument(["runs"], metavar="[BASE] NEW [MORE...]", nargs=-1, required=True, type=PATH),
-    option(
-        "--against",
-        "Take the last earlier run of the same kind in --history as BASE, for each NEW.",
-        type=click.Choice(["last"]),
-    ),
+    option("--against", "Take the last earlier run of NEW's kind as BASE.", type=click.Choice(["last"])),
     option("--history", "Where --against looks.  [default: results/runs]", type=PATH, metavar="FOLDER"),
-    share_option("--margin", "Changes up to this do not matter.", "5%"),
-    share_option("--confidence", "That no row of a comparison is called wrongly.", "95%"),
-    share_option("--assume", "How much each time of a log varies.  [default: from neighbouring sizes]"),
+    option("--margin", "Changes up to this do not matter.", type=SHARE, default="5%", show_default=True),
+    option("--confidence", "Probability that no row is called wrongly.", type=SHARE, default="95%", show_default=True),
+    option("--assume", "How much each time of a log varies.  [default: from neighbouring sizes]", type=SHARE),
     option("--only", "Collectives, implementations and sizes: allreduce,1M..", metavar="WORD[,WORD]"),
-    option("--format form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True),
     json_option("all of it"),
+    csv_option("row"),
     out_option("Draw the ratios (.png, .svg, .pdf); may be given several times.", multiple=True),
     option("--gate gated", "Exit with 3 for a regression, 4 if one cannot be excluded.", is_flag=True),
     option("--junit", "Write a JUnit test case a row.", type=PATH, metavar="FILE.xml"),
@@ -87,7 +85,7 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
     Runs of different machines, predicted ones too, are also held against each other as interconnects: who is fastest at
     which sizes.
     """
-    form = "json" if options["as_json"] == STANDARD else options["form"]
+    aside = STANDARD in (options["as_json"], options["as_csv"])  # others read standard output
     ratios.check(options["out"])  # before anything is read
     if history and not against:
         raise UsageError("--history is where --against last looks; give --against last too")
@@ -111,17 +109,17 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
     for comparison in comparisons:
         lines = (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched))
         records += [_paths(comparison) | fields for fields in lines]
-    document = _document(comparisons, machines)
-    print_answer(form, options["as_json"], lambda: _table(comparisons, machines), COLUMNS, records, document)
+    written = options["as_json"], _document(comparisons, machines), options["as_csv"], COLUMNS, records
+    print_answer(lambda: _table(comparisons, machines), *written)
     if options["junit"]:
         gate.write_junit(options["junit"], comparisons)
     if options["summary"]:
         gate.append_summary(options["summary"], comparisons)
     for path in ratios.draw(comparisons, options["out"]):
-        click.echo(f"figure: {path}", err=form != "table")
+        click.echo(f"figure: {path}", err=aside)
     if not options["gated"]:
         return 0
-    click.echo(gate.in_words(comparisons), err=form != "table")
+    click.echo(gate.in_words(comparisons), err=aside)
     return gate.status(comparisons)
 
 
@@ -131,6 +129,8 @@ def _refuse(comparisons: Sequence[Comparison]) -> None:
         if comparison.rows or any(row.regression for row in comparison.unmatched):
             continue
         base, new = comparison.base, comparison.new
+        if not comparison.remarks and not measured([base, new]):
+            raise UsageError(f"nothing to compare: {store.why_none([base, new])}")
         holds = [f"{name} holds {', '.join(contents([run])) or 'no results'}" for name, run in _named(comparison)]
         why = f"no case in common with a time in both; {'; '.join(comparison.remarks or holds)}"
         if sizes := no_common_size(base, new):
@@ -170,7 +170,7 @@ def _head(comparison: Comparison) -> Iterator[str]:
     for name, one, other in comparison.differences[:_DIFFERENCES]:
         yield f"differs: {name}: {one or EMPTY} -> {other or EMPTY}"
     if len(comparison.differences) > _DIFFERENCES:
-        yield f"differs: {len(comparison.differences) - _DIFFERENCES} more (--format json has all)"
+        yield f"differs: {len(comparison.differences) - _DIFFERENCES} more (--json has all)"
     for remark in comparison.remarks:
         yield f"note: {remark}"
 
@@ -206,7 +206,7 @@ def _tail(comparison: Comparison) -> Iterator[str]:
         for row in others[:_UNMATCHED]:
             yield f"  {gate.name(row)}: {gate.message(row)}" + (" (a regression)" if row.regression else "")
         if len(others) > _UNMATCHED:
-            yield f"  {len(others) - _UNMATCHED} more (--format json has all)"
+            yield f"  {len(others) - _UNMATCHED} more (--json has all)"
     yield from ("", f"rows: {comparison.counts}")
     unsure = sorted(row.within for row in comparison.rows if row.verdict is Verdict.INCONCLUSIVE)
     if unsure and unsure[-1] < _TELLING:

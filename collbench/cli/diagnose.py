@@ -41,11 +41,10 @@ def command(run: Path, on: str | None, nodes: int | None, as_json: Path | None, 
     something changed, and said is how well its times fit.
     """
     diagnosed = diagnose(run, on, nodes=nodes)
-    form = "json" if as_json == STANDARD else "table"
-    print_answer(form, as_json, lambda: _show(diagnosed), (), (), _document(diagnosed))
+    print_answer(lambda: _show(diagnosed), as_json, _document(diagnosed))
     if not gated:
         return 0
-    click.echo(f"gate: {diagnosed.verdict.value}: {_GATE[diagnosed.status]}", err=form != "table")
+    click.echo(f"gate: {diagnosed.verdict.value}: {_GATE[diagnosed.status]}", err=as_json == STANDARD)
     return diagnosed.status
 
 

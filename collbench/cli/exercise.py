@@ -1,7 +1,7 @@
 """Ten exercises: write kernels that synchronise ranks, and have them judged in seconds.
 
 For example:
-  collbench exercise
+  collbench exercise list
   collbench exercise start 1
   collbench exercise check 1
 """
@@ -27,15 +27,20 @@ _NUMBER = click.Argument(["number"], metavar="N", type=str)
 _WHICH = click.Argument(["which"], metavar="[N|FOLDER]", required=False, type=str)
 _LIST = Table("{number:>3}  {title:<18} {state:<10} {folder}", first_out=("state",))
 _TIMES = Table("{size:>8}  {name:<18} {time:>9}  {ratio}")
-_LEVELS = ("builds", "right", "races", "speed")
+_LEVELS = {"builds": "does not compile", "right": "is wrong", "races": "has races", "speed": "is slow"}
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
     """List the exercises: kernels with a hole, to be filled in and judged on this machine's CPU."""
-    if context.invoked_subcommand:
-        return
+    if not context.invoked_subcommand:
+        context.invoke(list_exercises)
+
+
+@command.command("list")
+def list_exercises() -> None:
+    """List the exercises, and which of them are started or solved here."""
     known = records.notes()
     click.echo(_LIST.heading(number="", title="exercise", folder="folder"))
     following = 1
@@ -47,7 +52,8 @@ def command(context: click.Context) -> None:
         row = _LIST.row(number=exercise.number, title=exercise.title, state=state, folder=facts.get("folder", ""))
         click.echo(_style(row, "green") if solved else row)
     if following <= len(records.exercises()):
-        click.echo(f"\nNext: collbench exercise start {following}")
+        verb = "check" if records.exercises()[following - 1].name in known else "start"
+        click.echo(f"\nNext: collbench exercise {verb} {following}")
 
 
 @command.command(params=[_NUMBER, click.Option(["--folder"], type=PATH, metavar="FOLDER", help="Where to write it.")])
@@ -65,7 +71,10 @@ def start(number: str, folder: Path | None) -> None:
     params=[_WHICH, click.Option(["--time/--no-time"], default=True, help="Time a right kernel, too.  [default: time]")]
 )
 def check(which: str | None, time: bool) -> int:
-    """Judge a kernel: right or not and why, races, then its time; within an exercise's folder N may be left out."""
+    """Judge a kernel: right or not and why, races, then its time.
+
+    Within an exercise's folder N may be left out.
+    """
     exercise, folder = _chosen(which)
     from collbench.exercises import judge
 
@@ -77,7 +86,8 @@ def check(which: str | None, time: bool) -> int:
         if time or exercise.beats:
             click.echo("timing ...", err=True)
             verdict = judge.timed(exercise, folder)
-            _print_times(exercise, verdict)
+            if verdict.table:
+                _print_times(exercise, verdict)
     for line in verdict.notes:
         click.echo(line)
     if not verdict.passed:
@@ -92,10 +102,10 @@ def check(which: str | None, time: bool) -> int:
 
 @command.command(params=[_NUMBER])
 def hint(number: str) -> None:
-    """Print the hints of an exercise, a level each."""
+    """Print the hints of an exercise, one for each way to fail."""
     exercise = records.find(number)
-    for level in _LEVELS:
-        click.echo(f"{level}: {getattr(exercise.hints, level)}")
+    for level, fault in _LEVELS.items():
+        click.echo(f"where it {fault}: {getattr(exercise.hints, level)}")
 
 
 def _chosen(which: str | None) -> tuple[Exercise, Path]:
@@ -115,8 +125,6 @@ def _chosen(which: str | None) -> tuple[Exercise, Path]:
 
 
 def _print_times(exercise: Exercise, verdict: "Verdict") -> None:
-    if not verdict.table:
-        return
     click.echo(_TIMES.heading(name="", ratio="against yours"))
     for row in verdict.table:
         mine = row[exercise.kernel]

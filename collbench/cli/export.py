@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from collbench.cli.options import RUN, option, out_option, write_text
+from collbench.cli.options import RUN, STANDARD, option, out_option, write_text
 from collbench.errors import UsageError
 from collbench.formats import find_format, written
 from collbench.formats.exported import select
@@ -24,7 +24,7 @@ _OPTIONS = [
 
 
 @click.command("export", params=_OPTIONS)
-def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
+def command(run: Path, name: str, impl: str | None, out: Path | None) -> None:
     """Write a run as another tool would have printed it, for what reads that tool's output.
 
     RUN is a run file or the folder that holds it.  Of measured rows, nccl-tests gets the mean of the samples; rows that
@@ -38,7 +38,6 @@ def command(run: Path, name: str, impl: str | None, out: Path | None) -> int:
         click.echo(f"left out: {count} row{'s' if count > 1 else ''}: {reason}", err=True)
     if not text.strip():
         raise UsageError(f"nothing to export: {name} can hold no row of {run}")
+    write_text(out or STANDARD, "-o FILE", text)
     if out:
-        write_text(out, "-o FILE", text)
-    click.echo(f"file: {out}" if out else text, nl=bool(out))
-    return 0
+        click.echo(f"file: {out}", err=out == STANDARD)

@@ -2,24 +2,28 @@
 
 For example:
   collbench help sweep
+  collbench help step scale
 """
 
 import click
 
+from collbench.errors import UsageError
+
 
 @click.command()
-@click.argument("name", required=False, metavar="[COMMAND]")
+@click.argument("names", nargs=-1, metavar="[COMMAND...]")
 @click.pass_context
-def command(context: click.Context, name: str | None) -> None:
+def command(context: click.Context, names: tuple[str, ...]) -> None:
     """Explain a command, with examples; without a name, list all commands."""
-    above = context.parent
-    assert above
-    group = above.command
-    assert isinstance(group, click.Group)
-    if name is None:
-        click.echo(group.get_help(above))
-        return
-    _, known, _ = group.resolve_command(above, [name])
-    assert known
-    with click.Context(known, info_name=name, parent=above, **known.context_settings) as of_command:
-        click.echo(known.get_help(of_command))
+    shown = context.parent
+    assert shown
+    for name in names:
+        group = shown.command
+        if not isinstance(group, click.Group):
+            raise UsageError(
+                f"`{shown.command_path}` has no commands of its own; `{shown.command_path} --help` explains it"
+            )
+        _, found, _ = group.resolve_command(shown, [name])
+        assert found
+        shown = click.Context(found, info_name=name, parent=shown, **found.context_settings)
+    click.echo(shown.command.get_help(shown))

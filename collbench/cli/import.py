@@ -26,7 +26,7 @@ _OPTIONS = [
     ),
     option("--ranks", "Number of ranks, where a file does not tell it.", type=int, metavar="N"),
     option("--op", "Collective, where a file does not tell it.", default="", metavar="NAME"),
-    out_option("Folder to make for the run file.  [default: results/runs/...]", "DIR"),
+    out_option("Folder to make for the run file.  [default: results/runs/...]", "FOLDER"),
 ]
 
 

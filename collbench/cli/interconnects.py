@@ -28,7 +28,7 @@ from collbench.analysis.interconnects import (
 from collbench.api.notices import is_leader
 from collbench.api.requests import SweepRequest, predicted_sweep
 from collbench.cases import Sweep
-from collbench.cli.options import print_answer, sweep_request
+from collbench.cli.options import STANDARD, print_answer, sweep_request
 from collbench.cli.running import say_where
 from collbench.cli.tables import grid, room
 from collbench.datatypes import NONE
@@ -49,7 +49,7 @@ NARROWEST = 50  # columns, below which nothing more is left out
 
 
 def side_by_side(
-    names: Sequence[str], options: Mapping[str, Any], what_ifs: tuple[str, ...], form: str, graph: bool = False
+    names: Sequence[str], options: Mapping[str, Any], what_ifs: tuple[str, ...], graph: bool = False
 ) -> int:
     """Predict every system, read every run, and print them as a table for each kind of case; the exit status."""
     from collbench.measure.predicted import Modelled
@@ -70,7 +70,7 @@ def side_by_side(
         folder = options["out"] / name.replace("/", "-") if options["out"] else None
         with Session(Modelled(part, sweep, what_ifs), sweep, launched(), folder, modelled=True) as session:
             results = list(session.run())
-        if session.leader and folder and form == "table":
+        if session.leader and folder and STANDARD not in (options["as_json"], options["as_csv"]):
             say_where(session, ("png",) if options["plot"] else ())
         skipped = [f"{row.implementation} skipped: {row.reason}" for row in results if row.reason]
         remarks = tuple(dict.fromkeys(skipped))
@@ -83,8 +83,8 @@ def side_by_side(
         for line in (ranks_in_words, *(f"left out: {reason}" for reason in reasons)):
             click.echo(line, err=True)
         rows = [record for table in compared for record in records(table)]
-        document = {"tables": as_json(compared)}
-        print_answer(form, options["as_json"], lambda: show(compared), list(rows[0]), rows, document)
+        written = options["as_json"], {"tables": as_json(compared)}, options["as_csv"], list(rows[0]), rows
+        print_answer(lambda: show(compared), *written)
     return 0
 
 

@@ -42,7 +42,7 @@ _OPTIONS = [
     option("-g --ranks", "Ranks; default: every GPU, on a CPU one for each core, 2 to 4.", type=click.IntRange(2, 8)),
     option("--fresh", "Measure again what the folder has already.", is_flag=True),
     option("--kit", "Write slides, a plan of 90 minutes and a sheet for a class, too.", is_flag=True),
-    out_option(f"Folder for page and runs; what it has is not measured again.  [default: {FOLDER}]"),
+    out_option(f"Folder for page and runs; what it has is not measured again.  [default: {FOLDER}]", "FOLDER"),
 ]
 
 

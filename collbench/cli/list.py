@@ -27,12 +27,12 @@ def command() -> None:
         program = f"osu_{first}" if collective.suite == "osu" else f"{first}_perf"
         also = ", ".join((*collective.aliases, program))
         collective_rows.append((collective.name, also, f"{collective.bus_factor(8):.3g}"))
-    _print([("collective", "also called", "bus factor at 8 ranks"), *collective_rows])
+    _print([("collective", "also called", "busbw / algbw, 8 ranks"), *collective_rows])
     implementation_rows = [(one.name, ", ".join(one.platforms), one.summary) for one in known]
     _print([("implementation", "platforms", "what it is"), *implementation_rows])
     wire_rows = [(one.wire.name, one.name, f"{one.wire.nbytes:.3g}", one.wire.summary) for one in known if one.wire]
     _print([("wire format", "implementation", "bytes of an element", "what it is"), *wire_rows])
-    _print([("what does what", ""), *((one.name, _covered(one.collectives)) for one in known)])
+    _print([("implementation", "collectives"), *((one.name, _covered(one.collectives)) for one in known)])
     system_rows = []
     for name in files.names():
         system = files.load(name)

@@ -1,9 +1,9 @@
 """Options and arguments that several commands take, and the requests that are made of their values."""
 
 import csv
+import io
 import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from importlib import import_module
@@ -16,6 +16,7 @@ from collbench.errors import StorageError, UsageError, writing
 from collbench.host.launcher import RENDEZVOUS, launched
 from collbench.host.sanitize import cell
 from collbench.platforms import platforms
+from collbench.units import parse_duration, parse_share
 
 if TYPE_CHECKING:
     from collbench.api.requests import SweepRequest
@@ -71,58 +72,77 @@ def try_output(path: Path | None, option: str, folder: Path | None) -> None:
 def writes(what: str) -> list[click.Parameter]:
     """Return the options that say in which formats pictures are written, and the folder to make for all that is."""
     formats = option("--format formats", type=FORMATS, multiple=True, default=["png"])
-    return [formats, option("--out", f"Folder to make for {what}.", type=PATH)]
+    return [formats, folder_option(what)]
 
 
 def out_option(meaning: str, metavar: str = "FILE", **more: Any) -> click.Option:
-    """Return `--out` of a command that has no reduction, so that `-o` is short for it."""
+    """Return `--out` and `-o`, which say where to write."""
     return option("-o --out", meaning, metavar=metavar, **{"type": PATH} | more)
+
+
+def folder_option(what: str) -> click.Option:
+    """Return `--out` for a folder that is made; `-o sum` of nccl-tests is refused with the option for it."""
+    return out_option(f"Folder to make for {what}.", "FOLDER", callback=_no_reduction)
+
+
+def _no_reduction(context: click.Context, parameter: click.Parameter, folder: Path | None) -> Path | None:
+    reduces = any(other.name == "redop" for other in context.command.params)
+    if folder and reduces and (_is_reduction(str(folder)) or str(folder) == "all"):
+        raise UsageError(f"-o {folder}: -o is the folder to write to; the reduction is --redop {folder}")
+    return folder
 
 
 # ----------------------------------------------------------------------------------------------------------------- JSON
 
 STANDARD = Path("-")  # standard output
+_FILE_OR_STANDARD = "FILE|-"
 
 
 class JsonCommand(click.Command):
-    """A command whose `--json` may stand alone, also before a run or a folder: then it is `--json -`."""
+    """A command whose `--json` and `--csv` may stand alone, also before a run or a folder: then it is `--json -`."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parse; the word behind `--json` is its file if it is `-` or ends in .json, and `--json=FILE` takes any."""
         words, rest = [], list(args)
+        alone = {name for option in self.params if option.metavar == _FILE_OR_STANDARD for name in option.opts}
         while rest:
             word = rest.pop(0)
             if word == "--":
                 words += [word, *rest]
                 break
-            if word == "--json":
-                taken = rest and (rest[0] == str(STANDARD) or rest[0].endswith(".json"))
-                word = f"--json={rest.pop(0) if taken else STANDARD}"
+            if word in alone:
+                taken = rest and (rest[0] == str(STANDARD) or rest[0].endswith(f".{word[2:]}"))
+                word = f"{word}={rest.pop(0) if taken else STANDARD}"
             words.append(word)
         return super().parse_args(context, words)
 
 
 def json_option(what: str) -> click.Option:
     """Return the option; `what` says what the JSON is of."""
-    meaning = f"Write {what} as JSON; - is standard output, and no more."
-    return option("--json as_json", meaning, type=PATH, metavar="FILE|-")
+    meaning = f"Write {what} as JSON; - prints it, and nothing else."
+    return option("--json as_json", meaning, type=PATH, metavar=_FILE_OR_STANDARD)
+
+
+def csv_option(what: str) -> click.Option:
+    """Return the option; `what` says what has a line."""
+    meaning = f"Write a line for each {what} as CSV; - prints it, and nothing else."
+    return option("--csv as_csv", meaning, type=PATH, metavar=_FILE_OR_STANDARD)
 
 
 def write_json(place: Path | None, value: Any, allow_nan: bool = True) -> None:
     """Write a value as JSON into that file, or print it where the place is STANDARD; nothing where there is none."""
-    if not place:
-        return
-    text = json.dumps(value, indent=2, allow_nan=allow_nan)
-    if place == STANDARD:
-        click.echo(text)
-    else:
-        write_text(place, "--json FILE", text)
+    if place:
+        write_text(place, "--json FILE", json.dumps(value, indent=2, allow_nan=allow_nan))
 
 
 def write_text(path: Path, option: str, text: str) -> None:
-    """Write the file that an option names, with an end to its last line."""
+    """Write the file that an option names, or print where it is STANDARD, with an end to the last line."""
+    text = text.removesuffix("\n")
+    if path == STANDARD:
+        click.echo(text)
+        return
     with writing(path, option, StorageError):
-        path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+        path.write_text(f"{text}\n", encoding="utf-8")
 
 
 def write_csv(target: TextIO, columns: Iterable[str], records: Iterable[Mapping[str, Any]]) -> None:
@@ -133,22 +153,21 @@ def write_csv(target: TextIO, columns: Iterable[str], records: Iterable[Mapping[
 
 
 def print_answer(
-    form: str,
-    as_json: Path | None,
     table: Callable[[], None],
-    columns: Sequence[str],
-    records: Iterable[Mapping[str, Any]],
+    as_json: Path | None,
     document: Any,
+    as_csv: Path | None = None,
+    columns: Sequence[str] = (),
+    records: Iterable[Mapping[str, Any]] = (),
 ) -> None:
-    """Print an answer as a table, as CSV of the records, or as JSON of the document; and write the file of --json."""
-    if form == "json":
-        write_json(STANDARD, document, allow_nan=False)
-    elif form == "table":
+    """Print an answer as a table unless it goes to standard output as JSON or CSV, and write the files of these."""
+    if STANDARD not in (as_json, as_csv):
         table()
-    else:
-        write_csv(sys.stdout, columns, records)
-    if as_json != STANDARD:
-        write_json(as_json, document, allow_nan=False)
+    write_json(as_json, document, allow_nan=False)
+    if as_csv:
+        text = io.StringIO()
+        write_csv(text, columns, records)
+        write_text(as_csv, "--csv FILE", text.getvalue())
 
 
 # --------------------------------------------------------------------------------------------------- names and numbers
@@ -189,24 +208,18 @@ def systems() -> Iterable[str]:
     return names()
 
 
-def parse_share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    """Return the share that `5%` or `0.05` is, a number between 0 and 1, neither included; None of nothing."""
-    if text is None:
-        return None
-    try:
-        share = float(text.strip()[:-1]) / 100 if text.strip().endswith("%") else float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
-        raise click.BadParameter(f"{text!r} is no share; write it like 5% or 0.05", context, parameter)
-    return share
+class _Measured(click.types.FloatParamType):
+    """A number with its unit, read by a function that takes the text and the name of the option."""
+
+    def __init__(self, name: str, parse: Callable[[str, str], float]) -> None:
+        self.name, self._parse = name, parse
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
+        """Return the number in the unit that the code has."""
+        return self._parse(value, parameter.opts[-1] if parameter else "")
 
 
-def share_option(names: str, meaning: str, default: str | None = None) -> click.Option:
-    """Return an option whose value is a share, such as 5% or 0.05."""
-    shown = default is not None
-    return option(names, meaning, callback=parse_share, metavar="SHARE", default=default, show_default=shown)
-
+TIME, SHARE = _Measured("time", parse_duration), _Measured("share", parse_share)
 
 # -------------------------------------------------------------------------------------------------------------- systems
 
@@ -220,12 +233,7 @@ ANYWHERE = option(
     metavar=f"{_HERE}|SYSTEM|FILE.toml",
     shell_complete=completed(lambda: ["auto", *platforms(), *systems()], several=False),
 )
-NODES = option(
-    "--nodes",
-    "Nodes that ranks are spread over.  [default: as few as they fill]",
-    type=click.IntRange(min=1),
-    metavar="N",
-)
+NODES = option("--nodes", "Nodes of the ranks.  [default: as few as they fill]", type=click.IntRange(1), metavar="N")
 
 
 def machine_option(default: str = "as the run file says", meaning: str = "What the machine is.") -> click.Option:
@@ -261,22 +269,20 @@ _SWEEP = (
     option("-g --ranks --ngpus ranks", "Ranks; default: every GPU, on a CPU 2.", type=int),
     option("--ranks-per-node", "GPUs to use of each node of a described system; default: all.", type=int, metavar="N"),
     option("-b --minbytes", "Smallest message.", default="8", metavar="SIZE"),
-    option(
-        "-e --maxbytes", "Largest message; default: 128M, or what free memory allows; predicted 8G.", metavar="SIZE"
-    ),
+    option("-e --maxbytes", "Largest message; default: 128M or what memory allows, predicted 8G.", metavar="SIZE"),
     option("-f --stepfactor", "Each size is so many times the last.", type=float, default=4.0),
     option("-i --stepbytes", "Sizes this far apart, instead of -f.", metavar="SIZE"),
     option("-n --iters", "Take so many samples, instead of as many as are needed.", type=int),
     option("-w --warmup --warmup_iters warmup", "Untimed samples first.", type=int, default=1),
     option("-c --check", "For nccl-tests' sake: every row is checked.", type=int, default=1),
     _all_of("-d --datatype", "Element types.", "float", "datatypes", "DATATYPES"),
-    _all_of("-o --redop", "Reductions.", "sum", "datatypes", "REDUCTIONS"),
+    _all_of("--redop", "Reductions.", "sum", "datatypes", "REDUCTIONS"),
     option("-r --root", "Root rank of collectives that have one.", type=int, default=0),
     option("--in-place", "Send from and receive into one buffer.", is_flag=True),
-    option("-G --cudagraph", "On a GPU, time captured graphs; 0: launches.", type=int, default=1),
+    option("-G --cudagraph", "On a GPU, time replays of a CUDA graph; 0: launches.", type=int, default=1),
     option("--no-graph", "The same as -G 0.", is_flag=True),
-    option("--budget", "Seconds for a case, all implementations together.", type=float, default=0.5),
-    option("-T --timeout", "Seconds without progress that fail a case.", type=float, default=30.0),
+    option("--budget", "Time for a case, all implementations together.", type=TIME, default="500ms"),
+    option("-T --timeout", "Time without progress that fails a case.", type=TIME, default="30s"),
     option(
         "--rendezvous",
         "Under a launcher: find each other in this folder, which all processes see, and not by MPI or torch's store.",
@@ -305,19 +311,15 @@ _SWEEP = (
     ),
     option(
         "--starts",
-        "Start the ranks so often: ± covers what another start gives; default: 3 where that is quick, else 1.",
+        "Start the ranks N times, so that ± covers how starts differ; default: 3 where that is quick, else 1.",
         type=int,
         metavar="N",
         show_default=False,
     ),
-    option("-q --quiet", "Rows and where they are, and no more.", is_flag=True),
-    json_option("what was measured"),
-    option(
-        "-I --percentiles",
-        "Show min, p95, p99 and max of the samples too: of short operations, of means.",
-        is_flag=True,
-    ),
-    option("--out", "Folder to make for run file and plots.", type=PATH),
+    option("-q --quiet", "Print the rows and where the run file is, and nothing else.", is_flag=True),
+    json_option("the results"),
+    option("-I --percentiles", "Show min, p95, p99 and max of the samples too.", is_flag=True),
+    folder_option("run file and plots"),
     option("--plot/--no-plot", "Draw the plots at the end.", default=True),
 )
 SWEEP_OPTIONS: Mapping[str, click.Option] = {str(given.name): given for given in _SWEEP}
@@ -410,7 +412,7 @@ def nccl_remarks(options: Mapping[str, Any]) -> Iterator[str]:
             "and never fused; sizes are -m MIN:MAX, or -b and -e"
         )
     if _is_reduction(op):
-        yield f"--op {op} is taken as nccl-tests' --op, the reduction: -o {op} of an allreduce"
+        yield f"--op {op} is taken as nccl-tests' --op, the reduction: --redop {op} of an allreduce"
     if options["check"] < 1:
         yield f"-c {options['check']} has no effect: a number that was not checked is never printed"
 

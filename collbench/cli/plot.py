@@ -23,19 +23,8 @@ _OPTIONS = [
         "run]",
         "FOLDER|FILE",
     ),
-    option(
-        "--format formats",
-        "File format; may be given several times.  [default: as --out ends, else png]",
-        type=FORMATS,
-        multiple=True,
-    ),
-    option(
-        "--style",
-        "What the figures against message size are for: it sets their sizes, fonts and lines.",
-        default="screen",
-        show_default=True,
-        metavar="screen|paper|slide",
-    ),
+    option("--format formats", "One or several.  [default: as --out ends, else png]", type=FORMATS, multiple=True),
+    option("--style", "What the figures are for.", default="screen", show_default=True, metavar="screen|paper|slide"),
     option(
         "--view views",
         "What stands along y: bandwidth, latency, ratio (the library's time over this row's), bound (the share of what "
@@ -44,9 +33,7 @@ _OPTIONS = [
         default="",
         metavar="NAME[,NAME]|all",
     ),
-    option(
-        "--impl names", "Only these implementations.  [default: all in the runs]", metavar="NAME[,NAME]|library|ladder"
-    ),
+    option("--impl names", "Only these.  [default: all in the runs]", metavar="NAME[,NAME]|library|ladder"),
     option("--linear", "Bandwidth on a linear axis from zero.  [default: a logarithmic one]", is_flag=True),
     option(
         "--lines",

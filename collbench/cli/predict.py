@@ -15,7 +15,17 @@ from collbench.api.measuring import predicting_session
 from collbench.api.requests import SweepRequest, default_folder, find_system, folder_name, predicted_sweep
 from collbench.cases import Sweep
 from collbench.cli import interconnects
-from collbench.cli.options import MEASURING, STANDARD, SWEEP_OPTIONS, completed, option, shared, sweep_request, systems
+from collbench.cli.options import (
+    MEASURING,
+    SWEEP_OPTIONS,
+    JsonCommand,
+    completed,
+    csv_option,
+    option,
+    shared,
+    sweep_request,
+    systems,
+)
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import remarks, row
 from collbench.cli.running import Outputs
@@ -43,11 +53,11 @@ _OPTIONS = [
         metavar="CHANGE",
     ),
     option("--graph", "Operations replayed from a CUDA graph instead of launched each.", is_flag=True),
-    option("--format form", "Of several systems.", type=click.Choice(["table", "csv", "json"]), default="table"),
+    csv_option("size of several systems"),
 ]
 
 
-class _Command(click.Command):
+class _Command(JsonCommand):
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write every what-if, looked up for this help alone: the model takes a while to import."""
         from collbench.model.what_if import WHAT_IFS
@@ -58,9 +68,7 @@ class _Command(click.Command):
 
 
 @click.command(cls=_Command, context_settings={"show_default": True}, params=_OPTIONS)
-def command(
-    system: str | None, on: str | None, what_ifs: tuple[str, ...], graph: bool, form: str, **options: Any
-) -> int:
+def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], graph: bool, **options: Any) -> int:
     """Predict what a collective should take on a described system; nothing runs, no GPU is needed.
 
     SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
@@ -75,10 +83,9 @@ def command(
         raise click.MissingParameter(param_hint="SYSTEM", param_type="argument")
     names = [word.strip() for word in (system or on or "").split(",")]
     if len(names) > 1:
-        form = "json" if options["as_json"] == STANDARD else form
-        return interconnects.side_by_side(names, options, what_ifs, form, graph)
-    if form != "table":
-        raise UsageError(f"--format {form} is for several systems; of one: --json FILE, or - for standard output")
+        return interconnects.side_by_side(names, options, what_ifs, graph)
+    if options["as_csv"]:
+        raise UsageError("--csv is for several systems; of one: --json FILE, or - for standard output")
     described = launched_in_graph(find_system(names[0])) if graph else find_system(names[0])
     request = sweep_request(options, on=names[0])
     outputs = Outputs.of(options)

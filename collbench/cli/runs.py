@@ -6,7 +6,6 @@ For example:
   collbench runs --fleet NIGHT --exclude-file exclude.txt --plot fleet.png
 """
 
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +13,9 @@ from typing import Any
 
 import click
 
-from collbench.cli.options import PATH, STANDARD, JsonCommand, json_option, option, share_option, write_json
+from collbench.cli._process import coloured
+from collbench.cli.options import PATH, SHARE, STANDARD, JsonCommand, json_option, option, write_json
+from collbench.cli.tables import grid
 from collbench.collectives import find_collective
 from collbench.errors import UsageError, unknown
 from collbench.platforms import platforms
@@ -25,12 +26,13 @@ PREDICTED = "model"  # the platform of predicted runs; what says so takes a whil
 _PLACES = "|".join((*platforms(), PREDICTED))
 _BROKEN = 5  # broken files whose reasons are printed; --json has all
 _NAMES = 3  # names up to which all are printed, and not only their number
-_WIDE = 10_000  # columns where the output is no terminal: nothing is cut there
+_HEADS = ("started", "host", "topology", "collectives", "implementations", "notes", "run")
+_FIRST_OUT = (2, 4, 3, 1, 5)  # of these columns, where a terminal has no room
 
 
 _FLEET = [
     option("--against", "Of a fleet: what changed since this folder was made.", type=PATH, metavar="FOLDER"),
-    share_option("--slower", "Share of time that does not matter.  [default: 5%]"),
+    option("--slower", "Share of time that does not matter.  [default: 5%]", type=SHARE),
     option("--exclude-file", "Write the names of nodes that are slow or FAIL, a line each.", type=PATH, metavar="FILE"),
     option("--plot", "Draw nodes by sizes (.png, .svg, .pdf).", type=PATH, metavar="FILE", multiple=True),
     option("--csv", "Write a row for each node and size.", type=PATH, metavar="FILE"),
@@ -52,7 +54,7 @@ _OPTIONS = [
 
 
 @click.command("runs", cls=JsonCommand, params=_OPTIONS)
-def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet: bool, **options: Any) -> int:
+def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet: bool, **options: Any) -> None:
     """List the runs in FOLDER (results/runs), newest first, each with its path.
 
     With --fleet: nodes that are slower than those alike, by the checks or runs that many nodes left in FOLDER.
@@ -60,9 +62,7 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
     of_fleet = {str(given.name): options.pop(str(given.name)) for given in _FLEET}
     others = options | {"limit": limit} if fleet else of_fleet
     if wrong := [name.replace("_", "-") for name, value in others.items() if value]:
-        fix = (
-            "is for a list of runs; leave it out, or --fleet" if fleet else "is for a folder of nodes; give --fleet too"
-        )
+        fix = "a list of runs; leave it out, or --fleet" if fleet else "a folder of nodes; give --fleet too"
         raise UsageError(f"--{wrong[0]} is for {fix}")
     if folder and not folder.exists():
         raise UsageError(f"there is no folder {folder}; runs are in {DEFAULT} unless a sweep had --out")
@@ -70,7 +70,7 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
         from collbench.cli._fleet import show  # SciPy, which a list of runs does not wait for
 
         show(folder or DEFAULT, as_json=as_json, **of_fleet)
-        return 0
+        return
     chosen = _filter(**options)
     entries = list_runs(folder or DEFAULT)
     matching = [entry for entry in entries if chosen.passes(entry)]
@@ -92,7 +92,6 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
         click.echo(f"broken: {shown(entry.path)}: {entry.broken}", err=True)
     if len(broken) > _BROKEN:
         click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)
-    return 0
 
 
 def _filter(host: str, op: str, on: str, topology: str, since: str | None, until: str | None) -> Filter:
@@ -109,31 +108,24 @@ def _filter(host: str, op: str, on: str, topology: str, since: str | None, until
 
 
 def _print_table(entries: Sequence[Entry]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    """Print a row for each run, in as many columns as the terminal has room for beside the path."""
+    lines = grid([_HEADS, *map(_cells, entries)], first_out=_FIRST_OUT)
+    for line, entry in zip(lines, (None, *entries), strict=True):
+        red = entry and (entry.broken or entry.status) and coloured()
+        click.echo(click.style(line, fg="red") if red else line)
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("started", "host", "topology", "collectives", "implementations", "notes"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
-    table.add_column("run", overflow="fold")  # whole, since people copy it
-    for entry in entries:
-        header = entry.header
-        cells = (
-            _moment(entry.age[0]),
-            header.environment.host,
-            header.topology.name,
-            _names(header.sweep.collectives),
-            _names(header.sweep.implementations),
-            ", ".join(entry.notes),
-            shown(entry.path.parent),
-        )
-        table.add_row(*map(Text, cells), style="red" if entry.broken or entry.status else None)
-    console = Console(width=None if sys.stdout.isatty() else _WIDE)
-    with console.capture() as captured:
-        console.print(table)
-    for line in captured.get().splitlines():
-        click.echo(line.rstrip())  # rich fills every line
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    header = entry.header
+    return (
+        _moment(entry.age[0]),
+        header.environment.host,
+        header.topology.name,
+        _names(header.sweep.collectives),
+        _names(header.sweep.implementations),
+        ", ".join(entry.notes),
+        shown(entry.path.parent),
+    )
 
 
 def _moment(seconds: float) -> str:

@@ -76,7 +76,7 @@ _SCALE = [
     _slow_rank(2),
     option("--threshold", "Efficiency in per cent that counts as healthy.", type=_PER_CENT, default=75.0),
     _NOISE,
-    *shared("datatype", "timeout", "spin", "bind", budget=2.0),
+    *shared("datatype", "timeout", "spin", "bind", budget="2s"),
     *writes("run file and plot"),
 ]
 _OVERLAP = [
@@ -88,7 +88,7 @@ _OVERLAP = [
     _MATRIX,
     _slow_rank(2),
     _NOISE,
-    *shared("datatype", "timeout", "spin", "bind", budget=10.0),
+    *shared("datatype", "timeout", "spin", "bind", budget="10s"),
     *writes("run file, pictures and trace"),
 ]
 _STRAGGLERS = [
@@ -98,11 +98,11 @@ _STRAGGLERS = [
     *_work("the library, and what should be the fastest of the others (auto)", "1ms", "64K"),
     option("--steps", "Steps of each implementation; default: 4000.", type=int, metavar="N"),
     _slow_rank(2),
-    *shared("datatype", "timeout", "rendezvous", "spin", "bind", budget=20.0),
+    *shared("datatype", "timeout", "rendezvous", "spin", "bind", budget="20s"),
     *writes("run file and pictures"),
 ]
 _STRATEGIES = [
-    option("--strategy --style strategy", "Strategies to compare.", default="all", metavar="NAME[,NAME]|all"),
+    option("--strategy strategy", "Strategies to compare.", default="all", metavar="NAME[,NAME]|all"),
     HERE,
     *shared("ranks"),
     _slow_rank(4),

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TextIO
 
 NARROWEST = 20  # columns that anything is laid out for
-REST = 12  # characters that the last column needs before any other is left out
+REST = 11  # characters that the last column needs before any other is left out
 OK = 2  # the same, of the most important columns
 USUAL = 80  # columns of a terminal that does not say its width
 CONTINUED = 11  # blanks before the last column where nothing of it fits next to the others
@@ -41,8 +41,8 @@ class Table(NamedTuple):
     last_out: Sequence[str] = ()  # left out after those, where what stands last has no room for a word
 
     def heading(self, **heads: str) -> str:
-        """Return the names of the columns; `heads` are those that differ from table to table."""
-        return self.row(**self.headings(**heads))
+        """Return the names of the columns in one line; `heads` are those that differ from table to table."""
+        return self.row(**self.headings(**heads)).split("\n")[0]
 
     def headings(self, **heads: str) -> dict[str, str]:
         """Return the same by column."""
@@ -88,15 +88,19 @@ def room(stream: TextIO | None = None) -> int | None:
     return max(NARROWEST, columns) if columns else None
 
 
-def grid(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Return rows as lines, each column as wide as it must be; the columns with these numbers end at the right."""
+def grid(rows: Sequence[Sequence[str]], right: Sequence[int] = (), first_out: Sequence[int] = ()) -> list[str]:
+    """Return rows as lines, each column as wide as it must be.
+
+    The columns with the numbers `right` end at the right, those of `first_out` are left out where there is no room.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    kept = list(range(len(widths)))
+    for number in first_out:
+        if sum(widths[one] + 2 for one in kept) - 2 > (room() or WHOLE):
+            kept.remove(number)
     lines = []
     for row in rows:
-        cells = [
-            f"{cell:>{width}}" if number in right else f"{cell:<{width}}"
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
+        cells = [f"{row[one]:>{widths[one]}}" if one in right else f"{row[one]:<{widths[one]}}" for one in kept]
         lines.append("  ".join(cells).rstrip())
     return lines
 

@@ -40,12 +40,7 @@ _OPTIONS = [
         metavar="|".join(("auto", *platforms(), "SYSTEM", "FILE.toml")),
     ),
     option("--nodes", "How many nodes the system has.", type=click.IntRange(min=1), metavar="N"),
-    option(
-        "--ranks",
-        "How many ranks.  [default: one for each GPU, or for each CPU that may be used]",
-        type=click.IntRange(min=1, max=2**20),
-        metavar="N",
-    ),
+    option("--ranks", "Ranks.  [default: one a GPU or usable CPU]", type=click.IntRange(1, 2**20), metavar="N"),
     json_option("what run files keep of it, or a system's fields,"),
     out_option("Also draw a picture: .png, .svg or .pdf.", type=PICTURE),
 ]

@@ -15,7 +15,7 @@ import click
 from collbench.analysis import plans as analysis
 from collbench.api.requests import new_folder
 from collbench.api.training import TrainingPlan, train
-from collbench.cli.options import option, writes
+from collbench.cli.options import TIME, option, writes
 from collbench.cli.running import say_where
 from collbench.cli.tables import WHOLE, Table, grid
 from collbench.errors import UsageError
@@ -56,13 +56,7 @@ _OPTIONS = [
     option("--price", "Price of a GPU-hour, by default in USD: shows what the run costs.", metavar="2.5|2.5EUR"),
     option("--deadline", "With --price: mark the cheapest that is in time.", metavar="30d|12h"),
     option("--tokens", "Tokens of the run: 300B.  [default: as published, or 20 a parameter]", metavar="N"),
-    option(
-        "--checkpoint",
-        "With --price: seconds that a checkpoint holds the run up.",
-        type=float,
-        default=10.0,
-        metavar="SECONDS",
-    ),
+    option("--checkpoint", "With --price: time that a checkpoint holds the run up.", type=TIME, default="10s"),
     option("--up-or-out", "With --price: others for the same money an hour.", multiple=True, metavar="SYSTEM=PRICE"),
     option("--noise-scale", "The gradient noise scale.", type=float, default=0.0, metavar="SAMPLES"),
     option("--reserve", "Per cent of memory lost to fragments.", type=float, default=6.0),
@@ -70,7 +64,7 @@ _OPTIONS = [
     option("--tflops", "TFLOP/s of a GPU, dense, on 16 bits.  [default: its data sheet's]", type=float),
     option("--memory", "Memory of a GPU in GiB.  [default: its data sheet's]", type=float),
     option("--fitted", "With a run: the fit to its curves instead of its points.", is_flag=True),
-    option("--as machine", "With a run: the machine it is of.", metavar="SYSTEM|FILE.toml"),
+    option("--machine", "With a run: the machine it is of.", metavar="SYSTEM|FILE.toml"),
     *writes("run file and pictures"),
 ]
 
@@ -86,8 +80,6 @@ def command(**options: Any) -> int:
     noise_scale, checkpoint, formats, out = (options.pop(name) for name in _SHOWN)
     if not 0 <= noise_scale < 1e15:
         raise UsageError(f"--noise-scale {noise_scale:g} is none; give samples, above 0")
-    if not 0 < checkpoint < 1e6:
-        raise UsageError(f"--checkpoint {checkpoint:g} is none; give seconds, above 0")
     plan = train(**options)
     name = re.sub(r"[^a-z0-9]+", "-", f"train-{plan.title}".lower()).strip("-")
     with plan.session(out or new_folder(["allreduce"], name)) as session:

@@ -31,7 +31,7 @@ SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chu
 _OPTIONS = [
     *shared(op="all", impl="all,narrow"),
     HERE,
-    *shared("ranks", datatype="float", redop="sum", timeout=60.0),
+    *shared("ranks", datatype="float", redop="sum", timeout="60s"),
     option("--full", "All types and reductions: thousands of cases, minutes.", is_flag=True),
     *shared("rendezvous", "spin", "bind", "quiet"),
 ]

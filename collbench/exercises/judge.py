@@ -172,11 +172,8 @@ def timed(exercise: Exercise, folder: Path, budget: float = 0.5) -> Verdict:
         return Verdict(table=found)
     source = Source("", (folder / f"{exercise.kernel}.cu").read_text(encoding="utf-8"))
     slow = [each.says for each in exercise.mistake if each.caught == "slow" and source.fits(each)]
-    evidence = (
-        (words()["show"]["unsure"].format(sizes=format_list(filter(unsure.__contains__, exercise.sizes))),)
-        if unsure
-        else ()
-    )
+    sizes = format_list(size for size in exercise.sizes if size in unsure)
+    evidence = (words()["show"]["unsure"].format(sizes=sizes),) if unsure else ()
     return Verdict("speed", "timed", "slow", words()["caught"]["slow"], "".join(slow[:1]), evidence, table=found)
 
 

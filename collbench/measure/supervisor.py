@@ -77,11 +77,6 @@ def rank_command(platform: str, ranks: int, library: Library | None = None) -> l
     return [*(library or own()).command(ranks), *python] if find_platform(platform).process_per_rank else python
 
 
-def mpiexec() -> str:
-    """Return the launcher of the library that mpi4py loads."""
-    return str(own().launcher)
-
-
 def rank_environment(platform: str, folder: Path, setting: Setting, library: Library | None = None) -> dict[str, str]:
     """Return the environment of ranks: how they find their supervisor, and which MPI library to load."""
     given = unlaunched(os.environ)
@@ -207,13 +202,8 @@ class Workers:
             raise PlatformError(hello["refused"])
         refuse_other("a rank", Installation(*hello.get("installation", UNKNOWN)), "this command", installation())
         self._pids = tuple(hello["pids"])
-        return WorkerHello(
-            topology=hello["topology"],
-            versions=hello["versions"],
-            variables=hello["variables"],
-            pids=self._pids,
-            cores=tuple(cores),
-        )
+        facts = {name: hello[name] for name in ("topology", "versions", "variables")}
+        return WorkerHello(**facts, pids=self._pids, cores=tuple(cores))
 
     def _accept(self, deadline: float) -> protocol.Channel:
         self._server.settimeout(0.05)

@@ -286,17 +286,8 @@ def _words(text: str) -> dict[str, Any]:
 
 TOKENS_A_PARAMETER = 20
 """Of a run whose length is not said (Hoffmann et al. 2022, arXiv:2203.15556, table A3: about 20 at every size)."""
-_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def usual_tokens(model: Model) -> float:
     """Return the tokens of a run whose length is not given: as published, or 20 for each active parameter."""
     return model.trained or TOKENS_A_PARAMETER * model.active
-
-
-def parse_duration(text: str, option: str) -> float:
-    """Return the seconds of `30d`, `12h` or `90m`; UsageError if the text is no duration."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|min|h|d)", text.strip())
-    if not match or not float(match[1]):
-        raise UsageError(f"{option} {text!r} is no duration; write one such as 30d, 12h or 90m")
-    return float(match[1]) * _UNITS[match[2]]

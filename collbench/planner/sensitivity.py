@@ -16,7 +16,7 @@ from collbench.planner.search import EQUAL, Plan, Planned, best_of, evaluate_lay
 from collbench.planner.setting import Setting
 from collbench.results import words
 from collbench.topology.system import System
-from collbench.units import format_seconds
+from collbench.units import duration, format_seconds
 
 FASTEST, SLOWEST = 0.05, 5.0
 """What computing may reach of what is expected; beyond, the anchor is of something else."""
@@ -37,10 +37,10 @@ class Anchor:
 def parse_anchor(text: str) -> Anchor:
     """Return the anchor of `32s`, `450ms`, `45%` or `32s,gpus=1024,layout=tp8 pp16`; UsageError otherwise."""
     first, *words = (word.strip() for word in text.split(","))
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(s|ms|%)", first)
-    if not match or not float(match[1]) or (match[2] == "%" and float(match[1]) > 100):
+    share = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", first)
+    value = float(share[1]) / 100 if share else duration(first)
+    if not value or (share and value > 1):
         raise UsageError(f"--anchor {text!r} is no measured step; {_FORM}")
-    value = float(match[1]) * {"s": 1.0, "ms": 1e-3, "%": 0.01}[match[2]]
     known: dict[str, int | Choices] = {}
     for word in words:
         name, _, value_of = word.partition("=")
@@ -50,7 +50,7 @@ def parse_anchor(text: str) -> Anchor:
             known["fixed"] = parse_layout(value_of)
         else:
             raise UsageError(f"--anchor {text!r}: {word!r} is no word of it; {_FORM}")
-    return Anchor(value, match[2] == "%", **known)  # type: ignore[arg-type]
+    return Anchor(value, bool(share), **known)  # type: ignore[arg-type]
 
 
 def anchored(given: Setting, anchor: Anchor, fixed: Choices) -> tuple[Setting, Planned]:

@@ -1,8 +1,8 @@
 """Processes that MPI started: they speak by an mpi4py communicator."""
 
 import os
+import select
 import time
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ from collbench.datatypes import Array
 from collbench.platforms.processes import Processes, crowded
 
 _SHORTEST_NAP, _LONGEST_NAP = 50e-6, 5e-3  # seconds between two looks for an order: 5 ms cost 1 % of a core or less
+_LONGEST_SLEEP = 0.1  # seconds, where a bell ends it
 
 
 class MpiProcesses(Processes):
@@ -20,7 +21,10 @@ class MpiProcesses(Processes):
     start_as = "start with the mpiexec of the MPI that mpi4py loads (python -m mpi4py --mpi-library)"
 
     def __init__(self, comm: Any) -> None:
+        from mpi4py import MPI
+
         super().__init__(comm.Get_rank(), comm.Get_size())
+        self._largest = MPI.MAX
         self.comm = comm
         self._orders = comm.Dup()  # so that nothing else can take an order for its own
         self._bells: list[int] = []  # of the leader: a pipe to each other rank; of another rank: its end
@@ -52,12 +56,6 @@ class MpiProcesses(Processes):
         own[0] = mine
         self.comm.Allreduce(own, all_of_them)
         return bool(all_of_them[0])
-
-    @cached_property
-    def _largest(self) -> Any:
-        from mpi4py import MPI
-
-        return MPI.MAX
 
     def slowest(self, mine: Array) -> Array:
         """Return the largest of each number over all processes."""
@@ -101,22 +99,24 @@ class MpiProcesses(Processes):
         """Return the leader's value on every process; a process that waits for it sleeps.
 
         A broadcast of MPI would spin instead, and take its core from other ranks that are measured now: those of
-        another start, or of another setting.  Without bells (under an outside launcher) the wait is made of naps; each
-        rank gets a message of its own, so that it is one nap long and not one for each step of a tree.
+        another start, or of another setting.  A nap ends when the bell rings, and MPI is looked at after each, since
+        most libraries go on with what other ranks wait for only while they are called.  Without bells (under an outside
+        launcher) naps are short; each rank gets a message of its own, which costs one nap, not one a step of a tree.
         """
         if self.leader:
-            for rank in range(1, self.size):
-                self._orders.send(message, rank)
+            # A message that is not small is only announced until its receiver is awake: ring before waiting for that.
+            sends = [self._orders.isend(message, rank) for rank in range(1, self.size)]
             for bell in self._bells:
                 os.write(bell, b"!")
+            for request in sends:
+                request.wait()
             return message
-        if self._bells:
-            os.read(self._bells[0], 1)
-            return self._orders.recv(source=0)
-        pause = _SHORTEST_NAP
+        pause, longest = _SHORTEST_NAP, _LONGEST_SLEEP if self._bells else _LONGEST_NAP
         while not self._orders.iprobe(0):
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_NAP)
+            select.select(self._bells, (), (), pause)
+            pause = min(2 * pause, longest)
+        for bell in self._bells:
+            os.read(bell, 1)
         return self._orders.recv(source=0)
 
     def abort(self) -> None:

@@ -119,6 +119,7 @@ def document(result: CheckResult) -> dict[str, Any]:
     return {
         "status": result.status.value,
         "line": result.line,
+        "no_verdict": result.no_verdict,
         "where": result.where,
         "compared_with": result.compared,
         "remarks": list(result.remarks),
@@ -238,17 +239,18 @@ def metrics(result: CheckResult) -> str:
         labels = _labels(size, result)  # that of a bucket's sizes, in place or not: the slowest is shown
         sizes[labels] = min(sizes.get(labels, size), size, key=lambda each: _busbw(each, _seconds(each)))
     measured = {labels: _busbw(size, _seconds(size)) / 1e9 for labels, size in sizes.items()}
-    known = {labels: size for labels, size in sizes.items() if not math.isnan(size.expected)}
-    expected = {labels: _busbw(size, size.expected) / 1e9 for labels, size in known.items()}
+    expected = {labels: _busbw(size, size.expected) / 1e9 for labels, size in sizes.items() if size.expected > 0}
     node = _braced({"node": socket.gethostname()})
-    code = EXITS["nagios"][result.status]
     lasted = {node: result.seconds} if math.isfinite(result.seconds) else {}
+    wrong = {} if result.no_verdict else {node: len(result.correctness.faults)}
     families: Mapping[tuple[str, str], Mapping[str, float]] = {
         ("bus_bandwidth_gbs", "Bus bandwidth in GB/s."): measured,
         ("expected_bus_bandwidth_gbs", "Bus bandwidth in GB/s that is expected here."): expected,
-        ("check_status", "Verdict of the last check: 0 OK, 1 WARN, 2 FAIL, 3 UNKNOWN."): {node: code},
-        ("check_wrong_sizes", "Sizes with a wrong result, or none."): {node: len(result.correctness.faults)},
-        ("check_timestamp_seconds", "When the last check ended."): {node: time.time()},
+        ("check_status", "Verdict of the last check: 0 OK, 1 WARN, 2 FAIL, 3 UNKNOWN."): {
+            node: EXITS["nagios"][result.status]
+        },
+        ("check_wrong_sizes", "Sizes with a wrong result, or none."): wrong,
+        ("check_timestamp_seconds", "When the last check ended, or began if it has no verdict."): {node: time.time()},
         ("check_duration_seconds", "How long the last check took."): lasted,
     }
     lines: list[str] = []
@@ -293,6 +295,7 @@ def _braced(labels: Mapping[str, str]) -> str:
 
 # ---------------------------------------------------------------------------------------------------------------- files
 
+JSON = Output("json", "", "FILE", lambda result: json.dumps(document(result), indent=2, allow_nan=False))
 OUTPUTS = (
     Output("junit", "Write a JUnit test case a size.", "FILE.xml", junit),
     Output("ctrf", "Write a test a size in the Common Test Report Format.", "FILE.json", ctrf),
@@ -303,9 +306,15 @@ OUTPUTS = (
 
 def write(output: Output, path: Path, result: CheckResult) -> None:
     """Write a verdict into a file; StorageError if it cannot be written."""
+    regular = path.is_file() or not path.exists()
+    if result.no_verdict and (
+        output.mode == "a" or not regular
+    ):  # which keep no earlier verdict as if it were the last
+        return
     text = f"{output.text(result)}\n"
     with writing(path, f"--{output.option} FILE", StorageError):
-        if not output.atomic or (path.exists() and not path.is_file()):  # a device is not to be replaced by a file
+        path.parent.mkdir(parents=True, exist_ok=True)  # the folder of --out is made at the end
+        if not output.atomic or not regular or path.is_symlink():  # no device and no /dev/stdout is to be replaced
             with path.open(output.mode, encoding="utf-8") as file:
                 file.write(text)
             return

@@ -64,7 +64,7 @@ class Node:
 
     name: str
     status: str = UNREADABLE  # a word of STATUSES
-    reason: str = ""  # of FAIL and UNREADABLE
+    reason: str = ""  # of FAIL and UNREADABLE, and of UNKNOWN where a check has not ended
     modified: float = 0.0  # seconds since 1970 at which its file was written
     curves: Mapping[Curve, Mapping[int, float]] = field(default_factory=dict)  # seconds by bytes of a message
 
@@ -92,6 +92,7 @@ class _Check(msgspec.Struct):
     line: str
     where: str
     curves: list[_Sizes]
+    no_verdict: str = ""  # why there is none
 
 
 _CHECK = msgspec.json.Decoder(_Check)
@@ -129,7 +130,8 @@ def _checked(name: str, path: Path) -> Node:
         *words, nbytes, seconds = msgspec.structs.astuple(size)
         curves[_curve(check.where, *words)][nbytes] = seconds
     line = check.line.partition(f" {check.status} ")[2] or check.line
-    return Node(name, check.status, sanitize.message(line) if check.status == FAIL else "", written, curves)
+    reason = line if check.status == FAIL else check.no_verdict
+    return Node(name, check.status, sanitize.message(reason), written, curves)
 
 
 def _measured(name: str, path: Path) -> Node:

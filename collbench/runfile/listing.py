@@ -18,7 +18,7 @@ from collbench.host import sanitize
 from collbench.results import Result, timed
 from collbench.runfile.header import Header
 from collbench.runfile.store import CUT_OFF, INTERRUPTED, NAME, Run, read, read_header
-from collbench.units import printable
+from collbench.units import duration, printable
 
 _PATTERNS = (NAME, f"*/{NAME}", f"*/*/{NAME}")  # DIR/run.jsonl, DIR/run/run.jsonl, DIR/run/as-is/run.jsonl
 _END = 2**12  # bytes at the end of a file, in which its last line is looked for
@@ -157,7 +157,7 @@ def last_before(new: Run, folder: Path) -> Path:
                 return entry.path
     raise UsageError(
         f"no last run for {shown(new.path)}: none of {len(entries)} other runs in {shown(folder)} is complete, "
-        f"earlier, on {new.header.topology.name or 'an unnamed topology'} and has a case in common; give a path instead"
+        f"started earlier on {new.header.topology.name or 'an unnamed topology'} and has a case in common; give BASE"
     )
 
 
@@ -197,16 +197,14 @@ class Filter:
         )
 
 
-_AGO = re.compile(r"(\d{1,5})([hdw])")
-_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def first_second(text: str, option: str = "--since") -> float:
     """Return the first moment that counts: `7d` is seven days ago, a date its midnight; UsageError for other words."""
     try:
-        if ago := _AGO.fullmatch(text):
-            return (datetime.now() - int(ago[1]) * _UNITS[ago[2]]).timestamp()
+        if ago := duration(text):
+            return datetime.now().timestamp() - ago
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
         raise UsageError(

@@ -109,6 +109,8 @@ def why_none(runs: Sequence[Run]) -> str:
         return f"{names}: no results"
     if Outcome.PREDICTED in outcomes and outcomes <= {Outcome.PREDICTED, Outcome.SKIPPED}:
         return f"{names}: predictions only; give a run that was measured, or imported"
+    if Outcome.OK in outcomes:
+        return f"{names}: no times of a collective by its size; steps, traces and training are drawn by collbench plot"
     return f"no measurement in {names} was right and undisturbed; its other rows say why"
 
 

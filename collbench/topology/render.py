@@ -206,7 +206,7 @@ def system_lines(system: System, width: int = WIDEST) -> Iterator[str]:
     for line in _node(system, width - 2):
         yield f"  {line}".rstrip()
     yield ""
-    software = [f"NCCL {system.nccl}", LAUNCHES[system.launch]]
+    software = [f"modelled with NCCL {system.nccl}", LAUNCHES[system.launch]]
     software += [f"algorithm {system.algorithm}"] if system.algorithm != "auto" else []
     software += [f"protocol {system.protocol}"] if system.protocol != "auto" else []
     software += [f"calibrated by {system.calibration}"] if system.calibration else []

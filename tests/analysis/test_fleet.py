@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from collbench.analysis.fleet import FEWEST, Group, changes, groups
+from collbench.analysis.fleet import FEWEST, Group, changes, groups, outdated
 from collbench.runfile.fleet import Node
 from tools.fleet import CURVE, Fleet, errors, name, nodes
 
@@ -134,6 +134,23 @@ def test_between_two_nights_nodes_are_held_against_themselves() -> None:
     assert np.allclose(group.medians, 1.1, atol=0.02)
     assert {outlier.node: outlier.ratio > 1 for outlier in group.outliers} == {name(41): True, name(42): False}
     assert not changes(before[:20], after[20:])
+
+
+def test_verdicts_are_outdated_by_how_far_apart_the_others_are() -> None:
+    """Those of one hour are not yesterday's; where nodes are checked whenever they are free, a day is as usual."""
+    hour, now = 3600.0, 1e9
+    for ages, oldest in (
+        ((), []),
+        ((24,), []),
+        ((0, 0, 24), [2]),
+        ((0, 0.01, 0.2, 0.1, 24, 30, 0.9), [5, 4]),
+        ((0, 3, 6, 9, 12, 15, 18, 21, 24), []),
+        ((0, 3, 6, 9, 12, 15, 18, 21, 96), [8]),
+        ((24, 24.1, 24.2, 0), []),
+    ):
+        fleet = [Node(name(number), "OK", modified=now - age * hour) for number, age in enumerate(ages)]
+        unread = Node("unread")
+        assert [node.name for node in outdated([*fleet, unread])] == [name(number) for number in oldest], ages
 
 
 def test_equal_times_have_no_spread_and_no_outlier() -> None:

@@ -2,15 +2,19 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collbench.api import checking
 from collbench.errors import UsageError
+from collbench.results.facts import Scheduling
+from collbench.runfile.store import Writer, read
 from tests.conftest import ROOT, Command, of_a_user
 
 AB = ROOT / "results" / "cpu-ab-slowed-ring"
@@ -62,8 +66,8 @@ def test_wrong_words_are_one_line_before_anything_is_measured(here: Command, tmp
     for words, told in (
         ("--slower 0", "'0' is no share"),
         ("--slower nan", "'nan' is no share"),
-        ("--budget x", "'x' is no time; write it like 60s"),
-        ("--budget 0s", "'0s' is no time"),
+        ("--budget x", "'x' is no duration; write one such as 500ms, 5s"),
+        ("--budget 0s", "'0s' is no duration"),
         ("--exit foo", "'foo' is not one of 'plain', 'nagios', 'npd'"),
         (f"{ALONE} --reference missing", "cannot read missing: No such file"),
         (f"{ALONE} --reference {floors}", "floors.toml: Object contains unknown field `lowest`"),
@@ -80,13 +84,12 @@ def test_wrong_words_are_one_line_before_anything_is_measured(here: Command, tmp
 
 
 def test_a_place_that_cannot_be_written_to_is_found_before_anything_is_measured(here: Command, tmp_path: Path) -> None:
-    """And nothing is left in a place that can; a file that is there stays as it is until the end."""
+    """And nothing is left in a place that can; a file that is there stays as it is."""
     (tmp_path / "file").write_text("before")
     for name in (*FILES, "out"):
         for place in ("/proc/nothing/x", f"{tmp_path}/file/x", *([tmp_path] if name != "out" else [])):
-            done = here("check", f"--{name}={place}", f"--json={tmp_path}/file")
-            if name == "json":
-                done = here("check", f"--{name}={place}", f"--junit={tmp_path}/new")
+            other = f"--junit={tmp_path}/new" if name == "json" else f"--json={tmp_path}/file"
+            done = here("check", f"--{name}={place}", other)
             assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), (name, place, done.stderr)
             assert "cannot write" in done.stderr
             assert f"choose another --{name}" in done.stderr
@@ -94,16 +97,51 @@ def test_a_place_that_cannot_be_written_to_is_found_before_anything_is_measured(
     assert (tmp_path / "file").read_text() == "before"
 
 
-def test_nothing_is_there_before_the_verdict_is(here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
+def test_no_file_of_a_check_that_dies_keeps_an_earlier_verdict(
+    here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it measures, files say that it has started, and after an error why; a summary has verdicts only."""
+    during, places = {}, {name: tmp_path / name for name in FILES}
+    asked = [f"--{name}={place}" for name, place in places.items()]
+
+    def read_all() -> dict[str, str]:
+        return {name: place.read_text(encoding="utf-8") for name, place in places.items()}
 
     def measured(*arguments: object) -> None:
-        found.extend(tmp_path.iterdir())
-        raise UsageError("measured")
+        during.update(read_all())
+        raise UsageError("a card is gone")
+
+    assert here("check", *GOOD.split(), *asked).returncode == 0
+    before = read_all()
+    monkeypatch.setattr(checking, "measuring_session", measured)
+    done = here("check", *asked)
+    after = read_all()
+    assert (done.returncode, done.stderr) == (2, "collbench: error: a card is gone\n")
+    assert before["summary"] == during["summary"] == after["summary"]
+    assert json.loads(during["json"])["status"] == json.loads(after["json"])["status"] == "UNKNOWN"
+    for name in ("json", "junit", "ctrf"):
+        assert "started at" in during[name]
+        assert "no verdict: a card is gone" in after[name]
+    for metrics in (during["metrics"], after["metrics"]):
+        assert re.search(r"^collbench_check_status\{.*\} 3$", metrics, re.MULTILINE)
+        assert "wrong_sizes" not in metrics
+        assert "bus_bandwidth" not in metrics
+
+
+def test_a_file_in_the_folder_of_the_run_says_that_the_check_has_started_too(
+    here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/fleet.md has it, a folder for each node; the folder may be given again, since there is no run in it."""
+
+    def measured(*arguments: object) -> None:
+        assert [path.name for path in (tmp_path / "node").iterdir()] == ["check.json"]
+        raise UsageError("a card is gone")
 
     monkeypatch.setattr(checking, "measuring_session", measured)
-    done = here("check", *(f"--{name}={tmp_path / name}" for name in (*FILES, "out")))
-    assert (done.returncode, done.stderr, found) == (2, "collbench: error: measured\n", [])
+    for _ in range(2):
+        done = here("check", "--out", "node", "--json", "node/check.json")
+        assert (done.returncode, done.stderr) == (2, "collbench: error: a card is gone\n")
+        assert json.loads((tmp_path / "node" / "check.json").read_text())["no_verdict"] == "no verdict: a card is gone"
 
 
 def test_a_full_disk_costs_a_file_and_not_the_verdict(here: Command) -> None:
@@ -129,6 +167,20 @@ def test_without_a_verdict_monitoring_hears_that_nothing_is_known(here: Command)
             assert done.returncode == status
             assert done.stdout.startswith(f"{begin}cannot ")
             assert (done.stdout.count("\n"), done.stderr.count("\n")) == (1, 1)
+
+
+def test_what_a_check_cannot_tell_is_said_in_a_sentence(here: Command, tmp_path: Path) -> None:
+    """What it would not notice, and which rows do not count: both with what they are, and what to do."""
+    whole = read(AB / "as-is")
+    for count, words in ((1, "1 of 6 rows was disturbed"), (2, "2 of 6 rows were disturbed")):
+        with Writer(tmp_path / str(count)) as writer:
+            writer.header(whole.header)
+            for number, row in enumerate(whole.results):
+                writer.append(replace(row, scheduling=Scheduling(off_core=0.9 if number < count else 0.0)))
+            writer.end("", 0)
+        done = here("check", "--run", str(count), "--reference", f"{AB}/as-is", "--slower", "10%")
+        assert re.search(r"would not notice a machine up to 1\.\d\dx too slow", done.stdout), done.stdout
+        assert words in done.stdout
 
 
 def test_a_narrow_terminal_keeps_size_time_and_verdict(here: Command) -> None:

@@ -13,7 +13,7 @@ from collbench.model.predict import curve
 from collbench.results import Failed, Measurement, Mismatch, Note, Prediction, Skipped
 from collbench.results.facts import Sharing
 from collbench.runfile.header import Header
-from collbench.runfile.store import Writer
+from collbench.runfile.store import Writer, read
 from collbench.topology import files
 from collbench.topology.system import System
 from tests.cli.conftest import refusal
@@ -217,6 +217,7 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     for name, rows, told in (
         ("empty", (), "nothing to diagnose"),
         ("predicted", (Prediction(case(), "nccl", 1e-6, 0.9e-6, 1.1e-6),), "predictions only"),
+        ("steps", read(ROOT / "results" / "cpu-2-ranks-overlap").results, "steps, traces and training are drawn by"),
         ("skipped", (Skipped(case(), "nvls", "gpu", "no switch"),), "its other rows say why"),
     ):
         with Writer(tmp_path / name) as writer:

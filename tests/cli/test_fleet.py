@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,31 @@ def test_nodes_that_stand_out_come_first_and_a_summary_last(runs: Command, slow:
         assert max(map(len, lines)) <= int(width)
         assert "58 OK" in done.stdout
         assert "1 FAIL" in done.stdout
+
+
+def test_verdicts_that_are_missing_or_much_older_than_the_others_are_named(
+    runs: Command, slow: list[str], tmp_path: Path
+) -> None:
+    others = [place for place in sorted((tmp_path / "NIGHT").iterdir()) if place.name not in slow]
+    older, never_ended, alone, *_ = others
+    check = json.loads((alone / "check.json").read_text())
+    (alone / "check.json").write_text(json.dumps(check | {"where": "a machine like no other"}))
+    (never_ended / "check.json").write_text(
+        json.dumps(check | {"status": "UNKNOWN", "no_verdict": "started at noon, no verdict", "curves": []})
+    )
+    written = (older / "check.json").stat().st_mtime
+    os.utime(older / "check.json", (written - 86400, written - 86400))
+    lines = runs("--fleet", "NIGHT").stdout.splitlines()
+    named = {line.split()[0]: line for line in lines[1 : lines.index("")]}
+    assert set(named) == {*slow, older.name, never_ended.name}
+    assert "OK" in named[older.name]
+    assert "24 hours ago, much" in named[older.name]
+    assert "started at noon, no verdict" in named[never_ended.name]
+    assert any("to 24 hours ago" in line for line in lines)
+    assert any(
+        line.startswith("compared with nothing, since fewer than 5 nodes") and line.endswith(": 1") for line in lines
+    )
+    assert json.loads(runs("--fleet", "NIGHT", "--json").stdout)["outdated"] == [older.name]
 
 
 def test_slow_and_failed_nodes_are_excluded_and_those_without_a_result_are_not(
@@ -128,6 +154,7 @@ def test_options_of_a_list_and_of_a_fleet_do_not_mix(runs: Command, slow: list[s
         done = runs("NIGHT", *words)
         assert done.returncode == 2, words
         assert "--fleet" in done.stderr, words
+        assert done.stderr.count("is for") == 1, words
 
 
 def test_a_file_that_cannot_be_written_is_an_error_of_one_line(runs: Command, slow: list[str]) -> None:

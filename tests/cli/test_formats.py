@@ -108,9 +108,9 @@ JSON = {  # commands that have it, and how they spelled it before
     ("runs", str(ROOT / "results")): ("runs", "--json", str(ROOT / "results")),
     ("topo", "dgx-h100"): ("topo", "--json", "dgx-h100"),
     ("topo", "--on", "cpu"): ("topo", "--on", "cpu", "--json"),
-    ("compare", RUN, OTHER): ("compare", RUN, OTHER, "--format", "json"),
+    ("compare", RUN, OTHER): ("compare", RUN, OTHER, "--json"),
     ("predict", "dgx-h100", "-b", "8", "-e", "8", "--no-plot"): (),
-    ("predict", "dgx-h100,ethernet-100g-tcp", "-b", "8", "-e", "8"): ("--format", "json"),
+    ("predict", "dgx-h100,ethernet-100g-tcp", "-b", "8", "-e", "8"): ("--json",),
 }
 
 

@@ -20,6 +20,9 @@ from tests.conftest import ROOT, Command
 from tools import options
 
 NAMES = group.list_commands(None)  # type: ignore[attr-defined]
+PARENTS = [group.get_command(None, name) for name in (*NAMES, "all_reduce_perf")]  # type: ignore[attr-defined]
+COMMANDS = [part for command in PARENTS for part in (getattr(command, "commands", None) or {"": command}).values()]
+TIMES = {"budget", "timeout", "checkpoint"}
 
 
 def helped(*words: str) -> str:
@@ -66,17 +69,77 @@ def test_every_command_ends_its_help_with_examples_of_itself() -> None:
             command.make_context(name, example.split(), resilient_parsing=False)
 
 
+def test_help_explains_the_commands_of_a_group_too() -> None:
+    groups = {name: command for name, command in zip(NAMES, PARENTS, strict=False) if isinstance(command, click.Group)}
+    assert {"step", "exercise"} <= set(groups)
+    for name, command in groups.items():
+        for below in command.list_commands(click.Context(command)):
+            shown = CliRunner().invoke(group, [name, below, "--help"], standalone_mode=False)  # type: ignore[arg-type]
+            assert helped(name, below) == shown.output, (name, below)
+            assert f" {name} {below} " in shown.output.splitlines()[0]
+
+
+def test_words_that_no_command_takes_are_refused_with_the_choices(here: Command) -> None:
+    for words, told in {
+        "help step nosuch": "No such command 'nosuch'; choose from: scale, overlap, stragglers, strategies",
+        "help sweep x": "`collbench sweep` has no commands of its own; `collbench sweep --help`",
+        "verify -o sum": "unknown option -o; it is --redop now; ",
+        "step strategies --style ring": "unknown option --style; it is --strategy now; ",
+        "train --as dgx-h100": "unknown option --as; it is --machine now; ",
+        "compare --format csv": "unknown option --format; it is --csv or --json now; ",
+        "diagnose -o x": "unknown option -o; `collbench diagnose --help`",
+        "help nosuch": "unknown command 'nosuch'; choose from: check, ",
+        "exercise foo": "No such command 'foo'; choose from: list, start, check, hint",
+        "sweep foo": "unexpected extra argument (foo); `collbench sweep --help` says what it takes",
+        "exercise start": "Missing argument 'N'; `collbench exercise start --help` says what it takes",
+    }.items():
+        done = here(*words.split())
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), words
+        assert told in done.stderr, (words, done.stderr)
+
+
 def test_the_help_of_an_option_says_a_single_default() -> None:
     """The usual value of nccl-tests' programs, and not that of `sweep` beside it."""
-    parents = [group.get_command(None, name) for name in (*NAMES, "all_reduce_perf")]  # type: ignore[attr-defined]
-    commands = [part for command in parents for part in (getattr(command, "commands", None) or {"": command}).values()]
-    for command in commands:
+    for command in COMMANDS:
         context = click.Context(command, **command.context_settings)
         for option in command.params:
             told = option.get_help_record(context)
             assert not told or told[1].count("default: ") < 2, told
     assert "[default: 1]" in helped("all_reduce_perf")
     assert "every GPU" not in helped("all_reduce_perf")
+
+
+def test_an_option_that_takes_a_time_takes_a_unit_in_every_command() -> None:
+    """A number alone is seconds; in --help such an option is TIME."""
+    timed = {
+        (command.name, option.name): option for command in COMMANDS for option in command.params if option.name in TIMES
+    }
+    assert {name for _, name in timed} == TIMES
+    for (command, name), option in timed.items():
+        context = click.Context(click.Command("any"))
+        assert {text: option.type_cast_value(context, text) for text in ("5s", "5000ms", "5", "2min")} == {
+            **dict.fromkeys(("5s", "5000ms", "5"), 5.0),
+            "2min": 120.0,
+        }, (command, name)
+        assert option.make_metavar(context) == "TIME", (command, name)
+    numbers = [
+        option
+        for command in COMMANDS
+        for option in command.params
+        if isinstance(option.type, click.types.FloatParamType)
+    ]
+    assert not [option.opts for option in numbers if "seconds" in (getattr(option, "help", "") or "").lower()]
+
+
+def test_o_is_short_for_out_in_every_command() -> None:
+    """But in the programs of nccl-tests, where it is the reduction."""
+    for command in COMMANDS:
+        for option in command.params:
+            of_nccl_tests = str(command.name).endswith("_perf")
+            assert ("-o" in option.opts) is (option.name == ("redop" if of_nccl_tests else "out")), (
+                command.name,
+                option,
+            )
 
 
 def test_a_shell_completes_commands_options_and_names() -> None:
@@ -88,7 +151,7 @@ def test_a_shell_completes_commands_options_and_names() -> None:
         "collbench sweep --op allreduce,broad": "allreduce,broadcast",
         "collbench sweep --on hgx-h2": "hgx-h200",
         "collbench verify -d bf": "bfloat16",
-        "collbench verify -o ma": "max",
+        "collbench verify --redop ma": "max",
     }.items():
         asked = {"_COLLBENCH_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
         done = CliRunner().invoke(group, [], env=asked, prog_name="collbench")  # type: ignore[arg-type]

@@ -47,13 +47,13 @@ def test_several_systems_are_one_table_with_all_sizes_and_a_verdict(here: Comman
 
 def test_times_are_those_that_predict_prints_of_one_system(here: Command, tmp_path: Path) -> None:
     """In JSON and, with nothing else on standard output, in CSV."""
-    (found,) = json.loads(told(here, THREE, "--format", "json", "--out", "kept"))["tables"]
+    (found,) = json.loads(told(here, THREE, "--json", "--out", "kept"))["tables"]
     for name in THREE.split(","):
         told(here, name, "--nodes", "2", "--no-plot", "--out", name)
         alone = [(row.case.nbytes, row.seconds) for row in read(tmp_path / name).results if isinstance(row, Prediction)]
         assert [(row["nbytes"], row["seconds"]) for row in found["rows"] if row["interconnect"] == name] == alone
     names = ("interconnect", "nbytes", "fastest", "seconds")
-    lines = [[row[name] for name in names] for row in csv.DictReader(io.StringIO(told(here, THREE, "--format", "csv")))]
+    lines = [[row[name] for name in names] for row in csv.DictReader(io.StringIO(told(here, THREE, "--csv")))]
     assert lines == [[str(row[name]) for name in names] for row in found["rows"]]
     assert len(lines) == 12
     assert [one["origin"] for one in found["interconnects"]] == ["predicted"] * 3
@@ -91,7 +91,7 @@ def test_compare_of_two_machines_says_who_is_fastest_too() -> None:
     assert "cpu-2-ranks-epyc 128 KiB" in done.stdout
     alike = compare(XEON, ROOT / "results" / "cpu-2-ranks-libraries", "--only", "mpi")
     assert "fastest" not in alike.stdout
-    (found,) = json.loads(compare(EPYC, XEON, "--only", "mpi,1K..1M", "--format", "json").stdout)["interconnects"]
+    (found,) = json.loads(compare(EPYC, XEON, "--only", "mpi,1K..1M", "--json").stdout)["interconnects"]
     assert {row["nbytes"] for row in found["rows"]} == {2048, 8192, 32768, 131072, 524288}
     assert {row["implementation"] for row in found["rows"]} == {"mpi"}
 

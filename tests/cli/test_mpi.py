@@ -1,7 +1,8 @@
 """`sweep --mpi`: real ranks of several MPI libraries.
 
-Every machine has two: MPICH's wheel, and a copy of it in a folder of its own.  Debian's MPICH, whose library has not
-the name that mpi4py needs, is measured in continuous integration and where it is installed (`apt install mpich`).
+Every machine has two: MPICH's wheel, and a copy of it in a folder of its own.  Every library that `--mpi` finds by its
+name is tried, in continuous integration MPICH and Open MPI at least.  Debian's MPICH, whose library has not the name
+that mpi4py needs, is measured there and where it is installed (`apt install mpich`).
 """
 
 import os
@@ -9,11 +10,13 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from collbench.platforms.cpu.mpi_libraries import find, own
+from collbench.errors import UsageError
+from collbench.platforms.cpu.mpi_libraries import KINDS, Library, find, own
 from collbench.results import Measurement
 from collbench.runfile.store import read
 from tests.conftest import Command, of_a_user
@@ -68,6 +71,61 @@ def test_each_library_is_loaded_from_its_own_folder(copied: Path, tmp_path: Path
     subprocess.run(command, env=library.environment(of_a_user()), check=True, cwd=tmp_path)
     for rank in range(2):
         assert (tmp_path / f"rank {rank}").read_text() == str(copied / "lib" / "libmpi.so.12")
+
+
+@pytest.fixture(scope="module")
+def installed() -> dict[str, Library]:
+    """Every MPI library on this machine by its word for --mpi; in CI those that .ci/run installs are among them."""
+    libraries = {}
+    for word in KINDS:
+        with suppress(UsageError):
+            libraries[word] = find(word)
+    if "CI" in os.environ:
+        assert {"mpich", "openmpi"} <= set(libraries)
+    return libraries
+
+
+def test_every_installed_library_is_measured_by_its_name(
+    here: Command, installed: dict[str, Library], tmp_path: Path
+) -> None:
+    assert installed
+    for word, library in installed.items():
+        done = here(*QUICK[:-2], "-e", "8", "--impl", "mpi", "--timeout", "20", "--mpi", word, "--out", word)
+        assert done.returncode == 0, done.stderr
+        [row] = read(tmp_path / word).results
+        assert isinstance(row, Measurement)
+        assert row.right
+        assert library.own or row.library.startswith(library.kind.name), row.library
+
+
+TOLD = """
+import sys, time
+from pathlib import Path
+from collbench.platforms.mpi_processes import MpiProcesses
+
+world, folder = MpiProcesses.of_world(), Path(sys.argv[1])
+if sys.argv[2] == "bells":
+    world.hang_bells(folder)
+for length in (0, 100, 5_000, 70_000, 3_000_000) * 2:
+    if world.leader:
+        time.sleep(0.02)  # so that the others sleep
+    assert world.broadcast("x" * length if world.leader else None) == "x" * length
+    assert world.exchange(world.rank) == list(range(world.size))
+(folder / f"rank {world.rank}").touch()
+"""
+
+
+def test_orders_of_any_length_reach_ranks_that_sleep_by_every_installed_library(
+    installed: dict[str, Library], tmp_path: Path
+) -> None:
+    """A long message waits for its receiver, who must be woken before; with a bell, and under a launcher without."""
+    for word, library in installed.items():
+        for way in ("bells", "naps"):
+            folder = tmp_path / f"{word}-{way}"
+            folder.mkdir()
+            command = [*library.command(3), sys.executable, "-c", TOLD, str(folder), way]
+            subprocess.run(command, env=library.environment(of_a_user()), check=True, cwd=tmp_path, timeout=60)
+            assert {f"rank {rank}" for rank in range(3)} <= {path.name for path in folder.iterdir()}
 
 
 @pytest.fixture

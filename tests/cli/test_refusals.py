@@ -13,7 +13,9 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     "sweep --on cpu": (
         ("--op alreduce", "unknown collective 'alreduce'; choose from: allreduce"),
         ("-d float8", "unknown dtype 'float8'; choose from: float"),
-        ("-o mean", "unknown reduction 'mean'; choose from: sum"),
+        ("-o sum", "-o sum: -o is the folder to write to; the reduction is --redop sum"),
+        ("-o max,min", "the reduction is --redop max,min"),
+        ("--redop mean", "unknown reduction 'mean'; choose from: sum"),
         ("--impl fastest", "unknown implementation 'fastest'; choose from: all, library, ladder, narrow, mpi"),
         ("--impl nccl", "nccl does not run on cpu; choose from"),
         ("-b 0", "-b 0 is no message"),
@@ -60,7 +62,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     "all_reduce_perf": (("-J /proc/nothing.json", "cannot write /proc/nothing.json"),),
     H100: (
         ("--json /proc/nothing.json", "cannot write /proc/nothing.json"),
-        ("--format csv", "--format csv is for several systems"),
+        ("--csv", "--csv is for several systems"),
         ("--ranks 16", "--ranks 16 is more than the 8 GPUs of DGX H100; ... --nodes 2"),
         (
             "--nodes 10 --ranks 40",
@@ -124,10 +126,10 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--layout tp3", "cannot deal out the 32 heads"),
         ("--precision fp4", "choose from: bf16"),
         ("--deadline 30d", "needs a --price"),
-        ("--price 2 --deadline soon", "such as 30d"),
+        ("--price 2 --deadline soon", "such as 500ms"),
         ("--price 2.5euros", "such as 2.5 or 2.5EUR"),
         ("--price 0", "write one above 0"),
-        ("--price 2 --checkpoint 0", "give seconds, above 0"),
+        ("--price 2 --checkpoint 0", "--checkpoint '0' is no duration"),
         ("--price 2EUR --up-or-out dgx-a100=2USD", "give both in one currency"),
         ("--price 2 --up-or-out dgx-a100", "SYSTEM=PRICE"),
         ("--compare-interconnects dgx-h100,nowhere", "choose from"),

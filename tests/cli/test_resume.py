@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 
 from collbench.measure.protocol import WorkerHello
-from collbench.measure.supervisor import mpiexec
 from collbench.results import Failed, Outcome, Skipped
 from collbench.runfile.header import Header
 from collbench.runfile.schema import to_line, to_result
 from collbench.runfile.store import Run, TornLine, Writer, read
 from tests.cli.made_up_ranks import MadeUpRanks, made_up_ranks
 from tests.cli.test_sweep import wait_for
-from tests.conftest import Command, of_a_user
+from tests.conftest import Command, mpiexec, of_a_user
 
 __all__ = ["made_up_ranks"]
 made_up = pytest.mark.usefixtures("made_up_ranks")

@@ -159,7 +159,17 @@ STYLES = ("step", "strategies", "--on", "cpu", "--ranks", "2", "--steps", "10", 
 def test_strategies_are_compared_over_seeds(here: Command, tmp_path: Path) -> None:
     """A row for each run, in another order for another seed."""
     said, run = carried_out(
-        here, tmp_path, *STYLES, "--style", ",".join(COMPARED), "--seeds", "2", "--slow-rank", "1:2", "--format", "svg"
+        here,
+        tmp_path,
+        *STYLES,
+        "--strategy",
+        ",".join(COMPARED),
+        "--seeds",
+        "2",
+        "--slow-rank",
+        "1:2",
+        "--format",
+        "svg",
     )
     results = run.results
     assert {(result.implementation, result.case.job.seed) for result in results if result.case.job} == {

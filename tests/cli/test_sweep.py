@@ -17,12 +17,11 @@ import pytest
 
 from collbench.algorithms import choose, implementations
 from collbench.collectives import COLLECTIVES
-from collbench.measure.supervisor import mpiexec
 from collbench.results import Failed, Measurement, Skipped
 from collbench.runfile.store import TornLine, read
 from tests.cli.conftest import RIGHT, Whole
 from tests.cli.held_ranks import go, held
-from tests.conftest import ROOT, Command
+from tests.conftest import ROOT, Command, mpiexec
 
 Start = Callable[..., subprocess.Popen[str]]
 QUICK = ("sweep", "--on", "cpu", "-n", "3", "--starts", "1", "--no-plot", "--out", "out")

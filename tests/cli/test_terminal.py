@@ -106,6 +106,16 @@ def test_no_line_is_too_long_and_no_word_is_broken(
             assert not {word for word in broken if word.isalpha() and len(word) > 3}, (words, width)
 
 
+def test_the_paths_of_runs_stay_whole_in_every_terminal() -> None:
+    """Other columns make room."""
+    program = [sys.executable, "-m", "collbench", "runs", "results"]
+    paths = {f"results/{path.parent.relative_to(RESULTS)}" for path in RESULTS.rglob("run.jsonl")}
+    for width in (50, 80, 120):
+        lines = in_a_terminal(program, ROOT, width).splitlines()
+        assert paths <= {line.split()[-1] for line in lines}, width
+        assert lines[0].split()[0] == "started"
+
+
 def test_columns_are_left_out_by_their_importance() -> None:
     """The last one wraps at words, below itself, or below the row where there is hardly any room."""
     assert (

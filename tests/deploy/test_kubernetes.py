@@ -1,6 +1,7 @@
 """What kustomize makes of base and overlays is valid by the schemas of Kubernetes and operators, and fits together."""
 
 import json
+import os
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -11,7 +12,7 @@ import yaml
 
 from tests.conftest import ROOT, of_a_user
 from tests.deploy.operators import MONITOR, SCHEMAS
-from tests.deploy.programs import DEPLOY, GOOD, SLOW, collbench_with, passes, program, run, written
+from tests.deploy.programs import DEPLOY, GOOD, SLOW, collbench_with, passes, program, run, stand_in, written
 
 pytestmark = pytest.mark.deploy
 
@@ -200,6 +201,29 @@ def test_the_verdict_that_a_job_leaves_on_a_node_is_what_the_detector_says(
         assert len(said.stdout.encode()) <= 81
 
 
+def test_a_node_whose_check_dies_or_is_never_started_again_does_not_keep_its_ok(
+    resources: dict[str, list[Resource]], tmp_path: Path
+) -> None:
+    """FAIL stays, since a node that is kept from jobs is checked by none; what is killed says that it had started."""
+    [pod] = pods(kind(resources["node-problem-detector"], "CronJob"))
+    shell, option, command = pod["spec"]["containers"][0]["command"]
+    verdict, plugin = tmp_path / "verdict", OVERLAYS["node-problem-detector"] / "verdict.sh"
+    for status, later in (("0", 2), ("1", 1)):
+        verdict.write_text(f"{status} collbench: as it was\n")
+        assert run("/bin/sh", plugin, env={"COLLBENCH_VERDICT": str(verdict)}).returncode == int(status)
+        os.utime(verdict, (0, 0))
+        assert run("/bin/sh", plugin, env={"COLLBENCH_VERDICT": str(verdict)}).returncode == later
+    for script, why in (("kill -9 0", "no verdict"), ("exit 127", "no verdict, exit status 127")):
+        verdict.write_text("0 collbench: OK as it was\n")
+        folder = stand_in(tmp_path / "bin", "collbench", script)
+        surroundings = {"PATH": f"{folder}:/usr/bin:/bin"}
+        run(shell, option, command.replace("/node/", f"{tmp_path}/"), env=surroundings, start_new_session=True)
+        said = run("/bin/sh", plugin, env={"COLLBENCH_VERDICT": str(verdict)})
+        assert said.returncode >= 2
+        assert said.stdout.startswith("collbench: UNKNOWN "), said.stdout
+        assert why in said.stdout
+
+
 def test_the_detectors_configuration_is_complete_and_its_script_is_mounted(
     resources: dict[str, list[Resource]], tmp_path: Path
 ) -> None:
@@ -270,9 +294,12 @@ def test_a_pod_of_a_fleet_leaves_a_verdict_for_its_node_and_fails_only_if_it_can
     [pod] = pods(kind(resources["fleet"], "Job"))
     shell, option, command = pod["spec"]["containers"][0]["command"]
     given = of_a_user() | {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "NODE": "node7"}
-    for options, verdict in ((SLOW, "FAIL"), (GOOD, "OK"), ("--run missing", None)):
+    for options, passed, verdict in ((SLOW, True, "FAIL"), (GOOD, True, "OK"), ("--run missing", False, "UNKNOWN")):
         collbench_with(tmp_path / "bin", options)
         done = run(shell, option, command.replace("/fleet/", f"{tmp_path}/fleet/"), env=given)
         left = tmp_path / "fleet" / "node7" / "check.json"
-        assert (done.returncode == 0, left.exists()) == (verdict is not None,) * 2, done.stderr
-        assert verdict is None or json.loads(left.read_text())["status"] == verdict
+        assert (done.returncode == 0) is passed, done.stderr
+        assert json.loads(left.read_text())["status"] == verdict
+    (tmp_path / "bin" / "collbench").unlink()
+    assert run(shell, option, command.replace("/fleet/", f"{tmp_path}/fleet/"), env=given).returncode != 0
+    assert not left.exists()

@@ -39,6 +39,7 @@ def test_every_rule_is_tried(tmp_path: Path) -> None:
         ("status == 2", "status == 1"),
         ("wrong_sizes > 0", "wrong_sizes > 2"),
         ("for: 1d", "for: 2h"),
+        ("keep_firing_for: 15m  #", "#"),
         ("2 * 86400", "3 * 86400"),
         ("0.9 * quantile", "0.8 * quantile"),
         (">= 4", ">= 1"),

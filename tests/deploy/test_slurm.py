@@ -81,6 +81,48 @@ def test_a_check_that_does_not_end_is_ended_and_drains_nothing(node: Path) -> No
     assert told(node) == []
 
 
+def test_a_node_on_which_nothing_can_be_checked_says_why_and_is_drained_only_if_that_is_chosen(node: Path) -> None:
+    """As after an update that lost the program: a cluster without any node is worse."""
+    for program, why, counts in (
+        ("echo no such GPU >&2; exit 2", "no verdict, exit status 2: no such GPU", True),
+        ("exit 126", "this node is not checked", False),
+        (None, "this node is not checked", False),
+    ):
+        if program:
+            stand_in(node / "bin", "collbench", program)
+        else:
+            (node / "bin" / "collbench").unlink()
+        for script, status, stamp in ((PROLOG, 1, "checked"), (EPILOG, 0, "checked-at-length")):
+            shutil.rmtree(node / "state", ignore_errors=True)
+            done = carried_out(node, script)
+            assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
+            assert done.stderr.startswith("collbench: "), done.stderr
+            assert why in done.stderr
+            assert why in (node / "state" / f"{script.stem}.log").read_text()
+            assert (node / "state" / stamp).exists() is counts, "the next job tries again what costs it nothing"
+            assert told(node) == []
+            shutil.rmtree(node / "state")
+            assert carried_out(node, script, NO_VERDICT="drain").returncode == status
+            *_, state, reason = told(node)
+            assert state == "state=drain"
+            assert why in reason
+            (node / "scontrol").unlink()
+
+
+def test_a_node_of_a_fleet_whose_check_dies_leaves_no_verdict_of_another_night(node: Path) -> None:
+    text = (DEPLOY / "slurm" / "fleet.sbatch").read_text().replace("/opt/collbench/bin", f"{node}/bin")
+    given = {"SLURMD_NODENAME": "node7", "USER": "u", "PATH": "/usr/bin:/bin"}
+    verdict = node / "fleet" / "node7" / "check.json"
+    verdict.parent.mkdir(parents=True)
+    stand_in(node / "bin", "collbench", "exit 1")
+    for missing in (False, True):
+        verdict.write_text("OK")
+        if missing:
+            (node / "bin" / "collbench").unlink()
+        assert run("/bin/bash", "-c", text, env=given, cwd=node).returncode == (127 if missing else 1)
+        assert not verdict.exists()
+
+
 def test_a_node_is_checked_once_in_a_while(node: Path) -> None:
     """A long check counts as a short one; a node that failed is checked at the next occasion."""
     stand_in(node / "bin", "collbench", f"echo checked >> {node}/calls; cat {node}/reason")

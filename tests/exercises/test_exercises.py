@@ -125,13 +125,16 @@ def test_the_list_says_what_is_started_and_solved(tmp_path: Path, monkeypatch: p
     assert all(exercise.title in run().output for exercise in EVERY)
     assert "exercise start 1" in run().output
     run("start", 1)
-    assert re.search(r"1  Meet +started", run().output)
+    assert re.search(r"1  Meet +started", run("list").output)
+    assert "Next: collbench exercise check 1" in run("list").output
     of("solution").write(tmp_path / "exercise-1-meet")
     monkeypatch.setattr(judge, "judge", lambda exercise, folder: judge.Verdict())
     checked = run("check", 1, "--no-time")
     assert checked.return_value == 0
     assert "solved" in checked.output
-    assert re.search(r"1  Meet +solved", run().output)
+    assert re.search(r"1  Meet +solved", run("list").output)
+    assert run("list").output == run().output
+    assert "Next: collbench exercise start 2" in run().output
     monkeypatch.chdir(tmp_path / "exercise-1-meet")
     assert run("check", "--no-time").return_value == 0
     monkeypatch.setattr(judge, "judge", lambda exercise, folder: judge.Verdict("races", says="Two at once."))

@@ -10,9 +10,8 @@ import pytest
 
 from collbench.host.launcher import unlaunched
 from collbench.measure.protocol import _NOT_ON_RANKS, _SOURCES, installation
-from collbench.measure.supervisor import mpiexec
 from collbench.platforms.cpu.mpi_libraries import KINDS
-from tests.conftest import ROOT
+from tests.conftest import ROOT, mpiexec
 from tools.faults.surroundings import BATCH, STARTERS
 
 

@@ -13,14 +13,14 @@ from collbench.cases import Sampling
 from collbench.errors import PlatformError
 from collbench.measure import protocol, supervisor, worker
 from collbench.measure.protocol import UNKNOWN, installation
-from collbench.measure.supervisor import Supervisor, mpiexec, rank_command, rank_environment
+from collbench.measure.supervisor import Supervisor, rank_command, rank_environment
 from collbench.platforms import find_platform
 from collbench.platforms.cpu.mpi_libraries import own
 from collbench.platforms.processes import Alone
 from collbench.results.collectives import Measurement
 from collbench.runfile.environment import UNCHANGED, Setting, variables
 from tests.cli.test_sweep import alive
-from tests.conftest import ROOT, case
+from tests.conftest import ROOT, case, mpiexec
 from tests.test_cases import sweep
 
 

@@ -19,7 +19,7 @@ from collbench.planner.cost import on_system, same_cost, sizes
 from collbench.planner.curves import Group, ModelCurves, Network, group_of, placed
 from collbench.planner.job import GRADIENTS, MOST_BATCH, MOST_GPUS, OPTIMISERS, PRECISIONS, STACKS, Job
 from collbench.planner.layouts import RECOMPUTE, Layout, candidates, layouts, parse_layout
-from collbench.planner.models import MODELS, Model, described, load_model, parse_duration, usual_tokens
+from collbench.planner.models import MODELS, Model, described, load_model, usual_tokens
 from collbench.planner.rows import row
 from collbench.planner.search import (
     EQUAL,
@@ -316,13 +316,9 @@ def test_another_system_brings_its_software_unless_one_was_chosen_and_money_buys
         same_cost(answer.setting, answer.fixed, 0.001, [(load("dgx-h100"), 3.0)])
 
 
-def test_tokens_are_those_published_or_twenty_a_parameter_and_durations_have_units() -> None:
+def test_tokens_are_those_published_or_twenty_a_parameter() -> None:
     assert usual_tokens(MODELS["gpt3-175b"]) == 300e9
     assert usual_tokens(MODELS["mixtral-8x7b"]) == 20 * MODELS["mixtral-8x7b"].active
-    for text, seconds in (("30d", 2592000), ("12h", 43200), ("90m", 5400), ("1.5 h", 5400), ("7s", 7)):
-        assert parse_duration(text, "--deadline") == seconds
-    with pytest.raises(UsageError, match="--deadline '0d' is no duration"):
-        parse_duration("0d", "--deadline")
 
 
 def test_an_anchor_makes_its_step_right_and_others_follow() -> None:

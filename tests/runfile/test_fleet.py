@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from collbench.analysis.check import CheckResult
 from collbench.analysis.fleet import groups
 from collbench.api.checking import check
 from collbench.errors import Notice, UsageError
@@ -128,6 +129,14 @@ def test_a_failed_check_says_so_in_its_own_words_without_the_first(tmp_path: Pat
     node = by_name(tmp_path)[name(2)]
     assert (node.status, node.reason) == (FAIL, "allreduce here: 2 wrong\N{REPLACEMENT CHARACTER}[0m")
     assert node.curves
+
+
+def test_a_check_that_has_not_ended_is_unknown_and_says_so(tmp_path: Path) -> None:
+    make(tmp_path, SMALL)
+    started = CheckResult("", "", (), (), no_verdict="started at noon, no verdict")
+    (tmp_path / name(2) / "check.json").write_text(json.dumps(document(started)))
+    node = by_name(tmp_path)[name(2)]
+    assert (node.status, node.reason, node.curves) == (UNKNOWN, "started at noon, no verdict", {})
 
 
 def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from collbench.platforms import compiler
 from collbench.platforms.scheduling import Watch
 
 INTEGER_STATUS = 0xFFFFFFFF  # all bits of an int: any but 0 is an error
+_FILE = str(compiler.own_folder() / "host/library.cpp")  # whatever COLLBENCH_KERNELS names: it measures kernels
 
 MOST_ARGUMENTS = 12  # of a function
 LARGEST_COUNT = 2**31 - 1  # of an int; above, functions that take an MPI_Count are called
@@ -63,7 +64,7 @@ class Repeated:
         self._failure, records = np.zeros(1, np.uint64), _records(calls)
         self._held = records, tuple(calls)
         places = (np.uint64(number) for number in (records.ctypes.data, len(calls), self._failure.ctypes.data))
-        self.loop = compiler.host_kernel(_file(), "call_library").bind(*places)
+        self.loop = compiler.host_kernel(_FILE, "call_library").bind(*places)
 
     def __call__(self, launches: int) -> int:
         """Call that many times; return the last error so far, or 0."""
@@ -82,7 +83,7 @@ class Clock:
     def __init__(self, barrier: Call) -> None:
         self._held, self._record = barrier, _records([barrier])
         self._scheduled = np.zeros(1, _SCHEDULED)
-        self._timed = compiler.host_function(_file(), "timed")
+        self._timed = compiler.host_function(_FILE, "timed")
         self._timed.restype = ctypes.c_double
         self._timed.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p
 
@@ -104,7 +105,7 @@ def combining(dtype: Datatype, redop: Reduction, large: bool) -> int:
 
     If `large`, of the type MPI_User_function_c.
     """
-    library = ctypes.CDLL(str(compiler.host_library(_file(), compiler.defines(dtype, redop))))
+    library = ctypes.CDLL(str(compiler.host_library(_FILE, compiler.defines(dtype, redop))))
     return address(library.combine_elements_c if large else library.combine_elements)
 
 
@@ -114,11 +115,6 @@ def _records(calls: Sequence[Call]) -> NDArray[np.void]:
         record["function"], record["errors"], record["count"] = call.function, call.errors, len(call.arguments)
         record["arguments"][: len(call.arguments)] = [argument % 2**64 for argument in call.arguments]
     return records
-
-
-def _file() -> str:
-    """Return a file of this package, whatever COLLBENCH_KERNELS names: it is part of how kernels are measured."""
-    return str(compiler.own_folder() / "host/library.cpp")
 
 
 def symbol(extension: str, name: str) -> int | None:
@@ -151,14 +147,8 @@ def succeed(code: int) -> None:
 
 
 def statuses(count: int = 1) -> int:
-    """Return where so many receives may write their statuses; MPI_STATUS_IGNORE differs between libraries."""
-    return int(_statuses(count).ctypes.data)
-
-
-@cache
-def _statuses(count: int) -> Memory:
-    """Return memory that all receives of so many share, since nobody reads it."""
-    return _memory(count * _STATUS)
+    """Return where so many receives may write their statuses, unread: MPI_STATUS_IGNORE differs between libraries."""
+    return int(_shared(count * _STATUS).ctypes.data)
 
 
 def requests(count: int) -> tuple[Memory, list[int]]:
@@ -172,3 +162,6 @@ def requests(count: int) -> tuple[Memory, list[int]]:
 
 def _memory(nbytes: int) -> Memory:
     return np.zeros(-(-nbytes // 8), np.uint64)
+
+
+_shared = cache(_memory)

@@ -3,8 +3,6 @@
 mpi4py's wheel has a build for either of the two binary interfaces, MPICH's and Open MPI's, and loads the library that
 MPI4PY_LIBMPI names.  A library must be started by its own launcher: ranks that another one started do not know of each
 other, or end in an abort.
-
-MPI libraries, a record each: how they are called, recognised, found and started, and what they cannot do.
 """
 
 import os

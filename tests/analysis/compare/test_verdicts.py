@@ -411,6 +411,9 @@ def test_differences_of_headers_are_listed_by_their_place_and_move_no_terminals_
     values = ("x" * 60, "x" * 61, ["a"], Path("p"))
     shown = [difference.new for value in values for difference in differences({}, {"collbench": value})]
     assert shown == ["x" * 60, "x" * 57 + "...", '["a"]', '"p"']
+    caches = [[{"name": "L1d", "nbytes": 2**15}, {"name": "L3", "nbytes": nbytes}] for nbytes in (2**24, 2**25)]
+    (found,) = differences(*({"topology": {"host": {"caches": each}}} for each in caches))
+    assert found == ("topology.host.caches.1.nbytes", "16777216", "33554432")  # and not the beginnings of both lists
     one = {"topology": {"name": "a", "host": {"shm_free": 1, "memory": 2}}, "started": "x"}
     other = {"topology": {"name": "b", "host": {"shm_free": 3, "memory": 2}}, "environment": {"variables": {"N": "1"}}}
     found = compare(of(measurement(), **one), of(measurement(), **other)).differences

@@ -7,9 +7,8 @@ import sys
 
 import pytest
 
-from collbench.measure.supervisor import mpiexec
 from collbench.platforms import processes
-from tests.conftest import ROOT
+from tests.conftest import ROOT, mpiexec
 
 LEVELS = """
 from collbench.platforms.mpi_processes import MpiProcesses

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from collbench.collectives import COLLECTIVES
-from collbench.measure.supervisor import mpiexec
 from collbench.platforms import compiler
 from collbench.platforms.cpu import memory as memory_traffic
 from collbench.platforms.cpu.memory import ALWAYS, NEVER, UNMEASURED, beyond, streamed_from
-from tests.conftest import ROOT, case, of_a_user
+from tests.conftest import ROOT, case, mpiexec, of_a_user
 
 KIB, MIB = 2**10, 2**20
 

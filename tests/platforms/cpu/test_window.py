@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from collbench.measure.supervisor import mpiexec
-from tests.conftest import ROOT, of_a_user
+from tests.conftest import ROOT, mpiexec, of_a_user
 
 
 def command(how: str, ranks: int, nbytes: int) -> list[str]:

@@ -19,7 +19,7 @@ from tools.stand_in.probed import build_driver, build_nvml, put_cupy
 _STEP = ("--impl", "mpi", "--compute", "50KFLOP", "--gradients", "4K", "--matrix", "16", "--budget", "0.01")
 QUICK = {  # some commands that take --on auto, and how to make them short
     "step overlap": (*_STEP, "--buckets", "4K", "--out", "out"),
-    "step strategies": ("--style", "library", "--steps", "8", "--seeds", "1", "--out", "out"),
+    "step strategies": ("--strategy", "library", "--steps", "8", "--seeds", "1", "--out", "out"),
     "topo": (),
 }
 

@@ -18,12 +18,11 @@ import pytest
 
 from collbench.algorithms import implementations
 from collbench.cli.results_table import ESTIMATE, SHARED
-from collbench.measure.supervisor import mpiexec
 from collbench.platforms.gpu import cuda as gpu_cuda
 from collbench.platforms.gpu import placement
 from collbench.results import Failed, Measurement
 from collbench.runfile.store import read
-from tests.conftest import ROOT, Tree
+from tests.conftest import ROOT, Tree, mpiexec
 from tools.stand_in.cases import AMONG_PROCESSES
 from tools.stand_in.cuda import Machine
 from tools.stand_in.ipc import build_driver
