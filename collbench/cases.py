@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from collbench.collectives import REDUCED, Collective
-from collbench.datatypes import GRADES, NONE, Array, Datatype, Recipe, Reduction, Wire, inputs, recipe, reduced
+from collbench.datatypes import GRADES, NONE, Datatype, Recipe, Reduction, Wire, recipe
 from collbench.errors import UsageError
 from collbench.units import Count, Duration, Factor, format_seconds, format_size
 
@@ -238,22 +238,6 @@ class Case:
         how = recipe(self.dtype, self.redop, self.ranks, seed)
         return replace(how, grades=GRADES) if wire else how
 
-    def input(self, rank: int, seed: int) -> Array:
-        """Return the send buffer of `rank`, in storage values."""
-        return inputs(self.dtype, self.redop, self.recipe(seed), rank, 0, self.send_count)
-
-    def expected(self, rank: int, seed: int) -> list[tuple[int, Array]]:
-        """Return the receive buffer of `rank` afterwards: (first element, storage values) of each defined block."""
-        how = self.recipe(seed)
-        blocks = []
-        for first, source, sent in self.pieces(rank):
-            if source == REDUCED:
-                block = reduced(self.dtype, self.redop, how, sent, self.block)
-            else:
-                block = inputs(self.dtype, self.redop, how, source, sent, self.block)
-            blocks.append((first, block))
-        return blocks
-
 
 @dataclass(frozen=True)
 class Sampling:
@@ -337,6 +321,18 @@ class Sweep:
         for collective in self.collectives:
             for dtype, redop in product(self.dtypes, self.redops if collective.reduces else (NONE,)):
                 yield from self._sizes(collective, dtype, redop)
+
+    def rounded(self) -> str:
+        """Return which size is measured instead of the first that is rounded, and of how many; "" if none is."""
+        found: dict[int, int] = {}
+        for size in self.sizes if not self.sampling.check_only else ():
+            for case in replace(self, sizes=(size,)).cases():
+                if case.collective.sized and case.nbytes != size:
+                    found.setdefault(size, case.nbytes)
+        more = f"; {len(found) - 1} more sizes are rounded" if len(found) > 1 else ""
+        for size, nbytes in found.items():
+            return f"{nbytes:,} B instead of {size:,} B, since every rank has whole elements{more}"
+        return ""
 
     def _sizes(self, collective: Collective, dtype: Datatype, redop: Reduction) -> Iterator[Case]:
         seen = set()

@@ -155,31 +155,26 @@ def recipe(datatype: Datatype, reduction: Reduction, ranks: int, seed: int) -> R
 def inputs(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, first: int, count: int) -> Array:
     """Return elements `first` to `first + count` of the send buffer of `rank`: storage values, shape (count,)."""
     element = _element_hash(how.seed, first, count)
-    noise = _contribution_hash(element, how.seed, rank)
     if reduction is NONE:
-        return _wide(noise, datatype.itemsize).view(datatype.storage)
-    return datatype.encode(_values(datatype, reduction, how, rank, first, element, noise))
+        return _wide(_contribution_hash(element, how.seed, rank), datatype.itemsize).view(datatype.storage)
+    return datatype.encode(_values(datatype, reduction, how, rank, first, element))
 
 
 def reduced(datatype: Datatype, reduction: Reduction, how: Recipe, first: int, count: int) -> Array:
     """Return elements `first` to `first + count` of the reduction over all ranks: storage values, shape (count,)."""
     element = _element_hash(how.seed, first, count)
-    terms: list[Array] = []
-    for rank in range(how.ranks):
-        noise = _contribution_hash(element, how.seed, rank)
-        terms.append(_values(datatype, reduction, how, rank, first, element, noise))
+    terms = [_values(datatype, reduction, how, rank, first, element) for rank in range(how.ranks)]
     if reduction.name == "avg":
         return datatype.encode(np.add.reduce(terms) // how.ranks)
     combine = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[reduction.name]
     return datatype.encode(combine.reduce(terms))
 
 
-def _values(
-    datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, first: int, element: Words, noise: Words
-) -> Array:
+def _values(datatype: Datatype, reduction: Reduction, how: Recipe, rank: int, first: int, element: Words) -> Array:
     """Return what `rank` contributes, as exact numbers: float64, or integers as wide as the datatype (which wrap)."""
     if reduction.name == "avg":
         return _average_terms(datatype, how, rank, element)
+    noise = _contribution_hash(element, how.seed, rank)
     if datatype.kind != "float":
         wide = _wide(noise, datatype.itemsize)
         odd = np.bitwise_or(wide, wide.dtype.type(reduction.name == "prod"))

@@ -77,6 +77,16 @@ class StartFailed(CaseFailed):
 class Unsupported(CollbenchError):
     """An implementation cannot do a case; its row says `skipped` with this reason."""
 
+    exit_status = 1
+
+
+def renamed(what: str, name: str) -> str:
+    """Return what to use for a name of earlier releases, "" if it is none."""
+    import tomllib
+
+    names = tomllib.loads(Path(__file__).with_name("renamed.toml").read_text(encoding="utf-8"))
+    return str(names.get(what, {}).get(name.partition("=")[0], ""))
+
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
     """Return the error for a name that is in no registry: the names that are, and those that look like it."""
@@ -84,8 +94,8 @@ def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
 
     names = list(choices)
     near = difflib.get_close_matches(name, names)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return UsageError(f"unknown {what} {name!r}; choose from: {', '.join(names)}{hint}")
+    hint = renamed(what, name) or (f"did you mean {' or '.join(near)}?" if near else "")
+    return UsageError("; ".join(filter(None, (f"unknown {what} {name!r}", f"choose from: {', '.join(names)}", hint))))
 
 
 def unlinked(path: Path, option: str) -> None:

@@ -8,6 +8,7 @@ from collbench.cases import Sampling, SizeRange, Sweep
 from collbench.collectives import COLLECTIVES
 from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from tests.conftest import case
+from tools.kernels.buffers import received, sent
 
 
 def sweep(*sizes: int, collective: str = "allreduce", dtype: str = "float", ranks: int = 2) -> Sweep:
@@ -21,6 +22,22 @@ def test_sizes_grow_by_the_factor_up_to_the_last_and_are_whole_elements_once_eac
     assert SizeRange(1, 6, 1.5).sizes == (1, 2, 3, 4)
     assert SizeRange(8, 20, step=4).sizes == (8, 12, 16, 20)
     assert [one.nbytes for one in sweep(1, 4, 7, 49).cases()] == [4, 48]
+
+
+def test_sizes_that_are_no_whole_elements_of_every_rank_are_told_once() -> None:
+    sweep = Sweep(
+        (COLLECTIVES["allreduce"],), (7, 28, 30, 64), (DATATYPES["float"],), (REDUCTIONS["sum"],), 3, ("mpi",)
+    )
+    told = sweep.rounded()
+    assert "4 B instead of 7 B" in told
+    assert "1 more" in told
+    assert "12 B instead of 7 B" in replace(sweep, collectives=(COLLECTIVES["allgather"],)).rounded()
+    for exact in (
+        replace(sweep, sizes=(8, 64)),
+        replace(sweep, collectives=(COLLECTIVES["barrier"],)),
+        replace(sweep, sampling=Sampling(check_only=True)),
+    ):
+        assert exact.rounded() == ""
 
 
 def test_blocks_of_ranks_are_whole_packs_unless_they_are_only_checked() -> None:
@@ -42,15 +59,15 @@ def test_a_collective_that_reduces_nothing_has_one_case_for_all_reductions() -> 
 def test_a_case_computed_by_hand_is_what_it_expects() -> None:
     for name, ranks in ((name, ranks) for name in COLLECTIVES for ranks in (1, 3)):
         one = case(name, nbytes=ranks * 40, ranks=ranks, root=ranks - 1)
-        sent = [one.input(rank, seed=9) for rank in range(ranks)]
+        inputs = [sent(one, rank, seed=9) for rank in range(ranks)]
         for rank in range(ranks):
             origins = {
                 move[0] * one.block: move[1:] for move in reversed(list(one.collective.moves(rank, ranks, one.root)))
             }
-            for first, wanted in one.expected(rank, seed=9):
+            for first, wanted in received(one, rank, seed=9):
                 source, origin = origins[first]
                 part = slice(origin * one.block, (origin + 1) * one.block)
-                got = sent[source][part] if source >= 0 else np.sum([buffer[part] for buffer in sent], axis=0)
+                got = inputs[source][part] if source >= 0 else np.sum([buffer[part] for buffer in inputs], axis=0)
                 assert np.array_equal(got.astype(wanted.dtype), wanted), (name, ranks, rank, first)
 
 

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from collbench.algorithms import choose
 from collbench.algorithms.records import recorded
 from collbench.collectives import COLLECTIVES
 from collbench.errors import UsageError
@@ -209,6 +210,32 @@ def test_a_record_that_is_wrong_is_refused_with_the_choices(tmp_path: Path) -> N
                 list(recorded({"ring-flags", "ladder"}))
             assert str(refusal.value).startswith(str(path)), text
             assert words in str(refusal.value), text
+
+
+def test_a_kernel_without_its_record_is_named_with_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "k" / "my.cu", "")
+    put(tmp_path / "k" / "one_shot.cu", "")
+    put(tmp_path / "recorded" / "whole.cu", "")
+    put(tmp_path / "recorded" / "whole.toml", 'collectives = ["allreduce"]')
+    record, variable = 'write k/my.toml with the line collectives = ["allreduce"]', "set COLLBENCH_KERNELS"
+    for kernels, name, said, unsaid in (
+        ("k", "my", (record,), (variable,)),
+        ("k", "my.cu", (record,), (variable,)),
+        ("", "k/my.cu", (record, f"{variable}=k"), ()),
+        ("", "recorded/whole.cu", (f"{variable}=recorded",), ("write",)),
+        ("", "my", ("unknown implementation 'my'; choose from",), ()),
+        ("k", "direct", ("unknown implementation 'direct'; choose from",), ()),  # one of the package's
+    ):
+        monkeypatch.setenv("COLLBENCH_KERNELS", kernels)
+        with pytest.raises(UsageError) as refusal:
+            choose(name, "cpu")
+        for words in said:
+            assert words in str(refusal.value), name
+        for words in unsaid:
+            assert words not in str(refusal.value), name
 
 
 def test_records_of_several_collectives_have_kernels_and_arguments_of_their_own(tmp_path: Path) -> None:

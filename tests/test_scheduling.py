@@ -84,8 +84,16 @@ def test_a_row_keeps_what_was_seen() -> None:
 
 def test_a_row_says_that_it_is_disturbed_and_the_last_line_what_to_do() -> None:
     assert "disturbed: ranks were off their cores in 50% of the samples" in row(slow(), None)
-    advice = disturbed_in_words([slow(), measurement()])
-    assert advice.startswith("disturbed: ranks were off their cores in 1 of 2 rows")
+    bound = replace(slow(), scheduling=replace(DISTURBED, cores=((0,), (1,))))
+    told = disturbed_in_words([bound, measurement()])
+    assert (
+        told == "1 of 2 rows was disturbed by other programs and is left out of comparisons. Close them and run again."
+    )
+    told = disturbed_in_words([slow(), slow(), measurement()])
+    assert told.startswith(
+        "2 of 3 rows were disturbed by other programs or other ranks and are left out of comparisons."
+    )
+    assert "leave out --bind none, and run again" in told
     assert disturbed_in_words([measurement()]) == ""
 
 

@@ -125,6 +125,8 @@ def choose(names: str, platform: str) -> tuple[str, ...]:
             chosen.add(name)
         elif name in implementations():
             raise UsageError(f"{name} does not run on {platform}; choose from: {', '.join([*groups, *here])}")
+        elif lacks := importlib.import_module(f"{__name__}.records").lacking(name):
+            raise UsageError(lacks)
         else:
             raise unknown("implementation", name, [*groups, *here])
     return tuple(name for name in here if name in chosen)

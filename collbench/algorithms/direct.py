@@ -15,7 +15,6 @@ from collbench.collectives import chunk_elements
 from collbench.errors import Unsupported
 from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared
-from collbench.platforms.layout import grid
 
 BLOCKS, THREADS = 64, 512  # of a rank on a GPU with room for them: with few ranks on it, all of it
 
@@ -28,17 +27,15 @@ def _supports_one_shot(case: Case) -> None:
 def _prepare_whole(case: Case, platform: Platform, entry: str) -> Prepared:
     """Prepare an entry in which each rank that adds takes whole inputs."""
     kernel = platform.launcher.kernel("direct.cu", entry, case.dtype, case.redop)
-    threads, blocks = grid(-(-case.nbytes // PACK), THREADS, BLOCKS)
-    blocks = platform.launcher.blocks(blocks)
-    return Prepared(platform.launcher.bind(kernel, case, blocks, threads, np.uint64(case.block)))
+    grid = platform.launcher.grid(-(-case.nbytes // PACK), THREADS, BLOCKS)
+    return Prepared(platform.launcher.bind(kernel, case, *grid, np.uint64(case.block)))
 
 
 def _prepare_two_shot(case: Case, platform: Platform) -> Prepared:
     kernel = platform.launcher.kernel("direct.cu", "two_shot", case.dtype, case.redop)
     shard = chunk_elements(case.block, case.ranks, case.dtype.itemsize)
-    threads, blocks = grid(-(-shard * case.dtype.itemsize // PACK), THREADS, BLOCKS)
-    blocks = platform.launcher.blocks(blocks)
-    return Prepared(platform.launcher.bind(kernel, case, blocks, threads, np.uint64(case.block), np.uint64(shard)))
+    grid = platform.launcher.grid(-(-shard * case.dtype.itemsize // PACK), THREADS, BLOCKS)
+    return Prepared(platform.launcher.bind(kernel, case, *grid, np.uint64(case.block), np.uint64(shard)))
 
 
 def _cost(link: float, memory: float, fences: int = 1, cached: float = 0.0, alone: bool = False) -> Cost:

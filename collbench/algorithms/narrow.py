@@ -11,7 +11,6 @@ from collbench.datatypes import GROUP, LEARNT, PREFIX, STATE_NBYTES, WIRES, Wire
 from collbench.errors import Unsupported
 from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared
-from collbench.platforms.layout import grid
 
 BLOCKS, THREADS = 64, 256  # of a rank on a GPU with room for them
 BOXES = {"gpu": 8 * 2**20, "cpu": 2**18}  # bytes that come to a rank in a round of a long message, from all ranks
@@ -50,12 +49,9 @@ def prepare(wire: Wire, case: Case, platform: Platform, *options: str) -> Prepar
     )
     fifo, most = platform.layout.fifos[name], size // wire.group
     groups = -(-case.block // GROUP)
-    threads, blocks = grid(TEAM * min(most, -(-groups // case.ranks)), THREADS, BLOCKS)
+    grid = platform.launcher.grid(TEAM * min(most, -(-groups // case.ranks)), THREADS, BLOCKS)
     numbers = fifo, size, most, case.block, private(wire, case.ranks, platform)
-    launch = platform.launcher.bind(
-        kernel, case, platform.launcher.blocks(blocks), threads, *(np.uint64(number) for number in numbers)
-    )
-    return Prepared(launch, wire=wire)
+    return Prepared(platform.launcher.bind(kernel, case, *grid, *map(np.uint64, numbers)), wire=wire)
 
 
 def _supports(case: Case) -> None:

@@ -7,7 +7,6 @@ from collbench.cases import Case
 from collbench.errors import Unsupported
 from collbench.platforms.cost import Cost, Wait
 from collbench.platforms.interface import Platform, Prepared
-from collbench.platforms.layout import grid
 from collbench.units import format_size
 
 MOST = 256 * 1024  # bytes of a message: beyond, all others are faster
@@ -28,13 +27,9 @@ def _supports(case: Case) -> None:
 
 def _prepare(case: Case, platform: Platform) -> Prepared:
     kernel = platform.launcher.kernel("one_shot_ll.cu", "one_shot_ll", case.dtype, case.redop)
-    threads, blocks = grid(-(-case.nbytes // PAYLOAD), THREADS, BLOCKS)
+    grid = platform.launcher.grid(-(-case.nbytes // PAYLOAD), THREADS, BLOCKS)
     fifo, room = np.uint64(platform.layout.fifos["one-shot-ll"]), np.uint64(longest(case.ranks) // PAYLOAD)
-    return Prepared(
-        platform.launcher.bind(
-            kernel, case, platform.launcher.blocks(blocks), threads, fifo, room, np.uint64(case.nbytes)
-        )
-    )
+    return Prepared(platform.launcher.bind(kernel, case, *grid, fifo, room, np.uint64(case.nbytes)))
 
 
 def _cost(case: Case) -> Cost:

@@ -17,7 +17,7 @@ from collbench.errors import Unsupported, UsageError
 from collbench.host.sanitize import read_toml
 from collbench.platforms import compiler
 from collbench.platforms.interface import Platform, Prepared
-from collbench.platforms.layout import LINE, grid
+from collbench.platforms.layout import LINE
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _ORDER = 100  # behind all others in lists
@@ -56,6 +56,20 @@ def recorded(taken: Collection[str]) -> Iterator[Implementation]:
         )
 
 
+def lacking(word: str) -> str:
+    """Return what a kernel of that name lacks to be an implementation; "" where there is no such kernel."""
+    place, own = compiler.folder(), compiler.own_folder()
+    name = Path(word).name.removesuffix(".cu")
+    for folder in (place, Path(word).parent):
+        file, record = folder / f"{name}.cu", folder / f"{name}.toml"
+        if file.is_file() and not (own / file.name).exists():
+            steps = [] if record.exists() else [f'write {record} with the line collectives = ["allreduce"]']
+            steps += [] if folder == place else [f"set COLLBENCH_KERNELS={folder}"]
+            if steps:
+                return f"{file} is no implementation yet: {', '.join(steps)} (docs/kernels.md, Kernels of your own)"
+    return ""
+
+
 def _read(path: Path) -> Record:
     try:
         record = msgspec.convert(read_toml(path, UsageError), Record)
@@ -87,6 +101,5 @@ def _prepare(name: str, record: Record, case: Case, platform: Platform) -> Prepa
         "root": np.uint32(case.root),
         "fifo": np.uint64(platform.layout.fifos[name]),
     }
-    threads, blocks = grid(-(-case.nbytes // PACK), record.threads, record.blocks)
-    blocks = platform.launcher.blocks(blocks)
-    return Prepared(platform.launcher.bind(kernel, case, blocks, threads, *(values[word] for word in record.arguments)))
+    grid = platform.launcher.grid(-(-case.nbytes // PACK), record.threads, record.blocks)
+    return Prepared(platform.launcher.bind(kernel, case, *grid, *(values[word] for word in record.arguments)))

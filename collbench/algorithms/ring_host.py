@@ -59,10 +59,10 @@ class Ring:
 
     def steps(self) -> list[Step]:
         """Return all steps: the start, n - 1 that add and n - 1 that copy."""
-        adding = [self.start(), *(self.reduce_step(step) for step in range(1, self.case.ranks))]
+        adding = [self.start(), *(self.hop(step, adds=True) for step in range(1, self.case.ranks))]
         for rank, action in self.complete().items():
             adding[-1][rank] += action
-        return [*adding, *(self.gather_step(step) for step in range(self.case.ranks - 1))]
+        return [*adding, *(self.hop(step, adds=False) for step in range(self.case.ranks - 1))]
 
     def chunk(self, rank: int, index: int) -> tuple[int, int]:
         """Address and length in elements of a chunk of a rank's result."""
@@ -88,16 +88,19 @@ class Ring:
             for rank, (send, receive) in places.items()
         }
 
-    def reduce_step(self, step: int) -> Step:
-        """Return the step in which each rank adds the chunk that its left neighbour finished a step before."""
+    def hop(self, step: int, adds: bool) -> Step:
+        """Return the step in which each rank adds the chunk that its left neighbour finished, or takes it over."""
         actions: Step = {}
         for rank in self.platform.local:
             source, count = self.chunk((rank - 1) % self.case.ranks, rank - step)
             target, _ = self.chunk(rank, rank - step)
-            staging = self.platform.memory.address(Region.STAGING, rank)
-            fetch = self.copy(rank, staging, source, count)
-            add = self.compute(rank, "add", count, np.uint64(target), np.uint64(staging), np.uint64(count))
-            actions[rank] = [fetch, add] if count else []
+            if adds:
+                staging = self.platform.memory.address(Region.STAGING, rank)
+                add = self.compute(rank, "add", count, np.uint64(target), np.uint64(staging), np.uint64(count))
+                taken = [self.copy(rank, staging, source, count), add]
+            else:
+                taken = [self.copy(rank, target, source, count)]
+            actions[rank] = taken if count else []
         return actions
 
     def complete(self) -> Step:
@@ -109,15 +112,6 @@ class Ring:
             target, count = self.chunk(rank, rank + 1)
             arguments = np.uint64(target), np.uint64(count), np.uint32(self.case.ranks)
             actions[rank] = [self.compute(rank, "complete", count, *arguments)] if count else []
-        return actions
-
-    def gather_step(self, step: int) -> Step:
-        """Return the step in which each rank takes over a finished chunk from its left neighbour."""
-        actions: Step = {}
-        for rank in self.platform.local:
-            source, count = self.chunk((rank - 1) % self.case.ranks, rank - step)
-            target, _ = self.chunk(rank, rank - step)
-            actions[rank] = [self.copy(rank, target, source, count)] if count else []
         return actions
 
 
@@ -197,10 +191,7 @@ def _prepare_events(case: Case, platform: Platform) -> Prepared:
         for _ in range(launches):
             _enqueue(platform, steps, case.ranks)
 
-    def watched(watch: Watch) -> None:
-        _enqueue(platform, under(watch, steps), case.ranks)
-
-    return Prepared(launch, one_graph=True, watched=watched)
+    return Prepared(launch, one_graph=True, watched=lambda watch: _enqueue(platform, under(watch, steps), case.ranks))
 
 
 RING_EVENTS = Implementation(

@@ -192,13 +192,9 @@ def by_case(rows: Iterable[Observed]) -> dict[tuple[Case, str], list[Observed]]:
 
 
 def judge_rounds(rows: Iterable[Observed], expectation: Expectation, test: SequentialTest) -> list[CheckedCurve]:
-    """Hold the rounds of every case against what is expected, and return the curves.
+    """Hold the rounds of every case, of any implementation, against what is expected, and return the curves.
 
-    Args:
-        rows: Rows of all rounds, of any cases and implementations.
-        expectation: What each should take.
-        test: Its `sizes` are set here: false alarms are shared by all sizes.
-
+    The test's `sizes` are set here: false alarms are shared by all sizes.
     """
     cases = by_case(rows)
     test = replace(test, sizes=max(1, len(cases)))

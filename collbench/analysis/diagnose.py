@@ -460,7 +460,7 @@ def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> It
     """
     notes = dict.fromkeys(filter(None, (str(row.note.brief) for row in rows)))
     if notes:
-        yield f"noted with its rows: {'; '.join(notes)}"
+        yield f"notes in the column check: {'; '.join(notes)}"
     wide = [row for row in rows if _halfwidth(row) > NOISY]
     if wide:
         worst = max(wide, key=_halfwidth)

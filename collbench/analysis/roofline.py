@@ -22,15 +22,22 @@ from collbench.units import format_rate, format_seconds, format_size
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """What goes over the busiest kind of link, in one direction, for each byte of the array."""
+class LinkRoofline:
+    """The roofline of a data sheet: what an algorithm sends over the busiest kind of link takes as long at least."""
 
-    per_byte: float
-    line: float  # bytes/s that the link carries at most
+    per_byte: float  # bytes over it, in one direction, for each byte of the array
+    line: float  # bytes/s that it carries at most
     where: str
 
+    def seconds(self, nbytes: int) -> float:
+        """Return the least time of an array of so many bytes."""
+        return nbytes / (self.line / self.per_byte)
 
-def traffic(system: System, case: Case, algorithm: str) -> Traffic:
+    def __str__(self) -> str:
+        return f"line: {self.line / 1e9:.4g} GB/s, {self.where}"
+
+
+def traffic(system: System, case: Case, algorithm: str) -> LinkRoofline:
     """Return what an algorithm of NCCL sends between nodes if there are several, else out of a GPU.
 
     A ring carries the bus factor.  Switches that add take the array once and hand a GPU's share to all: S*(1 + 1/n).
@@ -44,10 +51,10 @@ def traffic(system: System, case: Case, algorithm: str) -> Traffic:
             factor = schedule.leaving(ranks, system.gpus)
         elif algorithm in ("tree", "nvlstree"):
             factor = 2 * (nodes - 1) / nodes
-        return Traffic(factor, system.nics.rate * system.nics.per_node, "a node's network cards")
+        return LinkRoofline(factor, system.nics.rate * system.nics.per_node, "a node's network cards")
     if algorithm == "nvls" and schedule and schedule.both_ways:
         factor = 1 + 1 / ranks
-    return Traffic(factor, system.promised, "a GPU's slot" if system.meets_over_pcie else "a GPU's NVLinks")
+    return LinkRoofline(factor, system.promised, "a GPU's slot" if system.meets_over_pcie else "a GPU's NVLinks")
 
 
 def traffic_in_words(system: System, measured: Observed, expected: Prediction) -> list[str]:
@@ -65,23 +72,6 @@ def traffic_in_words(system: System, measured: Observed, expected: Prediction) -
             f"{expected.algorithm} sends {wire.per_byte:.3g}"
         )
     return words
-
-
-@dataclass(frozen=True)
-class LinkRoofline:
-    """The roofline of a data sheet: nothing is faster over the busiest link, whatever the algorithm."""
-
-    rate: float  # bytes of the array per second
-    line: float  # bytes/s of the link in one direction
-    per_byte: float  # bytes over it for each byte of the array, by the algorithm that sends least
-    where: str
-
-    def seconds(self, nbytes: int) -> float:
-        """Return the least time of an array of so many bytes."""
-        return nbytes / self.rate
-
-    def __str__(self) -> str:
-        return f"line: {self.line / 1e9:.4g} GB/s, {self.where}"
 
 
 @dataclass(frozen=True)
@@ -146,8 +136,7 @@ def link_roofline(system: System, case: Case) -> LinkRoofline:
     """Return what the links of a system allow at most, by the algorithm that sends least over the busiest one."""
     algorithms = ("ring", "tree", "nvls") if system.adds else ("ring", "tree")
     loads = [traffic(system, case, algorithm) for algorithm in algorithms]
-    least = min(loads, key=lambda load: load.per_byte / load.line)
-    return LinkRoofline(least.line / least.per_byte, least.line, least.per_byte, least.where)
+    return min(loads, key=lambda load: load.per_byte / load.line)
 
 
 def described(run: Run) -> System | None:

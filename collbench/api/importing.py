@@ -1,21 +1,22 @@
 """The function that takes other tools' results: `collbench.import_`, whose parts the command `import` calls too."""
 
+import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from collbench.api.requests import new_folder
 from collbench.collectives import find_collective
-from collbench.errors import Notice, RunFileError
-from collbench.formats import read_files
-from collbench.formats.imported import Hints, Imported, grouped, remarks
-from collbench.formats.source import files_in, load
+from collbench.errors import CollbenchError, Notice, RunFileError
+from collbench.formats import find_format, formats, joined, read_tests
+from collbench.formats.imported import Hints, Imported, ImportedTest, grouped, remarks
+from collbench.formats.source import Source, files_in, load, stem
 from collbench.runfile.baselines import store
 from collbench.runfile.store import NAME, Run
 
-_SHOWN = 3  # reasons for leaving rows out, where there is no other row
+_SHOWN = 3  # reasons or names in a line
 
 
 def import_(
@@ -24,6 +25,7 @@ def import_(
     name: str | None = None,
     ranks: int | None = None,
     op: str = "",
+    each: bool = False,
     out: Path | str | None = None,
 ) -> list[Run]:
     """Read what other tools printed, as `collbench import` does: nccl-tests, OSU, NCCL Inspector, and so on.
@@ -33,15 +35,16 @@ def import_(
         name: The format, by its name in `collbench import --help`; by default as the content shows.
         ranks: Number of ranks, where a file does not tell it.
         op: Collective, where a file does not tell it.
+        each: Make a run of each file, rather than of all files of a machine.
         out: New folder in which the runs are stored; without it nothing is stored.
 
     Returns:
         A run for each machine, with its ranks and variables; its rows are of the kind Reported.  What is left out, or
-        odd, is warned of with file and line.
+        odd, is warned of with file and line, and so is a file of several that cannot be imported.
 
     Raises:
-        RunFileError: A file cannot be read, or holds no results.
-        UsageError: It does not tell its collective or its ranks, or there is a run in the folder already.
+        RunFileError: No file can be read, or none holds results.
+        UsageError: The only file does not tell its collective or its ranks, or there is a run in the folder already.
 
     >>> import collbench
     >>> (run,) = collbench.import_("tests/formats/data/nccl_tests_2_19.txt")
@@ -49,41 +52,97 @@ def import_(
     ('4 x NVIDIA H100 80GB HBM3', 14)
 
     """
-    groups, said = read_foreign([files] if isinstance(files, Path | str) else files, name, ranks, op)
-    for remark in said:
+    groups, said, refused = read_foreign([files] if isinstance(files, Path | str) else files, name, ranks, op, each)
+    for remark in said + refused:
         warnings.warn(remark, Notice, stacklevel=2)
-    folders = folders_in(Path(out), groups) if out else [None] * len(groups)
+    folders = folders_in(Path(out), groups, each) if out else [None] * len(groups)
     return [stored(imported, folder) for imported, folder in zip(groups, folders, strict=True)]
 
 
 def read_foreign(
-    files: Sequence[Path | str], name: str | None, ranks: int | None, op: str
-) -> tuple[list[Imported], list[str]]:
-    """Return what goes into a run file each, at least one, and what the user must know of it, a line each."""
+    files: Sequence[Path | str], name: str | None, ranks: int | None, op: str, each: bool = False
+) -> tuple[list[Imported], list[str], list[str]]:
+    """Return what goes into a run file each, at least one, what the user must know of it, and why files are left out.
+
+    Of a file that is alone its own error is raised.
+    """
     hints = Hints(ranks, find_collective(op).name if op else "")
-    tests = read_files((load(path) for file in files for path in files_in(Path(file))), hints, name)
-    groups = grouped(tests)
-    if not groups:
-        reasons = [reason for test in tests for reason in test.left_out]
-        shown = "; ".join([*reasons[:_SHOWN], *(["..."] if len(reasons) > _SHOWN else [])])
-        raise RunFileError(f"{tests[0].file}: nothing to import: {shown or 'no rows'}")
-    return groups, list(remarks(tests))
+    if name:
+        find_format(name, formats())
+    paths: list[Path] = []
+    said: list[str] = []
+    for file in map(Path, files):
+        logs, others = files_in(file)
+        paths += logs
+        said += [f"{file}: by their names no logs, so not read: {first_few(others)}"] if others else []
+    tests: list[ImportedTest] = []
+    errors: list[CollbenchError] = []
+    for source in joined(_loaded(paths, errors)):
+        try:
+            of_file = read_tests(source, hints, name)
+            if not any(test.results for test in of_file):
+                reasons = [reason for test in of_file for reason in test.left_out]
+                raise RunFileError(f"{source.name}: nothing to import: {first_few(reasons) or 'no rows'}")
+            tests += of_file
+        except CollbenchError as error:
+            errors.append(error)
+    refused = list(map(str, errors))
+    if not tests:
+        raise errors[0] if len(errors) == 1 else RunFileError(f"nothing can be imported: {first_few(refused)}")
+    groups = grouped(tests, each)
+    said += remarks(tests)
+    for merged in filter(None, (imported.merged for imported in groups)):
+        said.append(f"{merged} logs of the same test without host names went into one run; --each makes a run of each")
+    return groups, said, refused
 
 
-def folders_in(out: Path, groups: Sequence[Imported]) -> list[Path]:
-    """Return the folder of each run: `out` of a single one, else folders in it."""
+def _loaded(paths: Sequence[Path], errors: list[CollbenchError]) -> Iterator[Source]:
+    for path in paths:
+        try:
+            yield load(path)
+        except RunFileError as error:
+            errors.append(error)
+
+
+def first_few(words: Iterable[str]) -> str:
+    """Return the first of many words or sentences, and dots for the others."""
+    words = list(words)
+    return "; ".join([*words[:_SHOWN], *(["..."] if len(words) > _SHOWN else [])])
+
+
+def folders_in(out: Path, groups: Sequence[Imported], each: bool = False) -> list[Path]:
+    """Return the folder of each run: with `each` folders by name, else `out` of a single run, or numbered ones."""
+    if each:
+        return [out / name for name in names(groups)]
     if len(groups) == 1:
         return [out]
     return [out / f"{number}-{imported.collectives[0].name}" for number, imported in enumerate(groups, 1)]
 
 
-def default_folder(imported: Imported) -> Path:
-    """Return a new folder like that of a sweep, named after the collectives and the host or the tool."""
+def names(groups: Sequence[Imported]) -> list[str]:
+    """Return a name for each run: its only host, else its file, or the folder where all files have one name."""
+    paths = [Path(imported.tests[0].path).absolute() for imported in groups]
+    if len({path.name for path in paths}) == 1 < len(set(paths)):
+        paths = [path.parent for path in paths]
+    common = os.path.commonpath([path.parent for path in paths])
+    found: list[str] = []
+    for path, machine in zip(paths, (imported.tests[0].machine for imported in groups), strict=True):
+        file = _as_folder("-".join(path.with_name(stem(path)).relative_to(common).parts))
+        name = _as_folder(machine.host if machine.nodes == 1 else "") or file or "log"
+        choices = (name, f"{name}-{file}", f"{name}-{len(found)}")
+        found.append(next(choice for choice in choices if choice not in found))
+    return found
+
+
+def default_folder(imported: Imported, name: str = "") -> Path:
+    """Return a new folder like that of a sweep, named after the collectives, and the name, the host or the tool."""
     first = imported.tests[0]
-    host = re.sub(r"[^A-Za-z0-9.-]+", "_", first.machine.host).strip("._")[:60]
-    return new_folder(
-        [collective.name for collective in imported.collectives], f"{host or first.tool.split()[0]}-imported"
-    )
+    where = name or _as_folder(first.machine.host) or first.tool.split()[0]
+    return new_folder([collective.name for collective in imported.collectives], f"{where}-imported")
+
+
+def _as_folder(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("._-")[:60]
 
 
 def stored(imported: Imported, folder: Path | None) -> Run:

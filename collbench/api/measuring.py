@@ -169,6 +169,7 @@ def sweep(
 
     Raises:
         UsageError: Something does not exist or cannot be.
+        Unsupported: No implementation carries out any of the cases.
         PlatformError: The hardware cannot do it.
         StorageError: The run can no longer be written.
 

@@ -11,16 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from math import ceil
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
-from collbench.algorithms import choose, needs
+from collbench.algorithms import choose, implementations, needs
 from collbench.api.notices import DRIVER, announced_if_slow, is_leader, say
 from collbench.cases import BINDS, SPINS, USUAL_STARTS, Sampling, SizeRange, Sweep
 from collbench.collectives import COLLECTIVES, Collective, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, Datatype, Reduction, find_datatype, find_reduction
-from collbench.errors import PlatformError, UsageError, unknown
+from collbench.errors import PlatformError, Unsupported, UsageError, unknown
 from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.layout import Layout
 from collbench.topology import files
@@ -37,7 +38,6 @@ Named = TypeVar("Named")
 
 MOST_STARTS = 100
 MOST_SAMPLES = 10**7
-MOST_RANKS = 2**16  # of this machine, or started by a launcher
 MOST_SYSTEM_RANKS = 2**30  # of a described system
 LONGEST = 1e7  # seconds: four months
 SMALLEST_DEFAULT = 2**20  # bytes: if memory is too short even for a default sweep to this size, that is an error
@@ -261,7 +261,6 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
     for option, count in (("--nodes", request.nodes), ("--ranks-per-node", request.ranks_per_node)):
         if count is not None:
             raise UsageError(f"{option} goes with a described system, and --on {request.on} is none; leave it out")
-    _check_range("--ranks", request.ranks, 1, MOST_RANKS)
     with announced_if_slow(DRIVER):
         _check_choice("--on", request.on, ("auto", *platforms()))
         platform = on_auto() if request.on == "auto" else request.on
@@ -280,6 +279,7 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
         sweep = request.on_ranks(ranks, names, largest)
         return replace(sweep, sampling=request.sampling, spin=request.spin, bind=request.bind, starts=starts)
 
+    _refuse_if_all_are_skipped(sweep_to(request.last or find_platform(platform).largest))
     sets = copies * max(1, starts)
     if request.last:
         sweep = sweep_to(request.last)
@@ -295,11 +295,31 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
 
 
 def _ranks(requested: int | None, platform: str, joined: Launched) -> int:
+    kind = find_platform(platform)
     if joined is None:
-        return requested or find_platform(platform).default_ranks()
+        most, limit = kind.most_ranks()
+        if requested and requested > most:
+            raise UsageError(
+                f"--ranks {requested} is more than this machine takes: {limit}; give 1 to {most}, or predict them with "
+                "`collbench predict SYSTEM`"
+            )
+        return requested or kind.default_ranks()
     if requested not in (None, joined[1]):
         raise UsageError(f"--ranks {requested} although the launcher started {joined[1]}; leave --ranks out")
     return joined[1]
+
+
+def _refuse_if_all_are_skipped(sweep: Sweep) -> None:
+    """Raise Unsupported, with the reasons, if no implementation carries out any case, whatever the hardware."""
+    reasons: dict[str, None] = {}
+    for case in sweep.cases():
+        for name in sweep.implementations:
+            try:
+                return implementations()[name].refuse(case)
+            except Unsupported as reason:
+                reasons[str(reason) if str(reason).startswith(name) else f"{name}: {reason}"] = None
+    few = [*islice(reasons, 3), *(["..."] if len(reasons) > 3 else [])]
+    raise Unsupported(f"every row would be skipped: {'; '.join(few)}; `collbench list` has what carries out what")
 
 
 def _implementations(request: SweepRequest, platform: str, joined: Launched) -> tuple[str, ...]:

@@ -155,7 +155,7 @@ def _row(results: Sequence[Result]) -> Iterator[str]:
     for result in results:
         name = f"{result.implementation}{', in place' if result.case.in_place else ''}"
         if result.scheduling and result.scheduling.off_core:
-            share = f"{result.scheduling.off_core:.0%} of the samples, which the mean is made of too"
-            click.echo(f"{name}, {result.case.nbytes} B: ranks were off their cores in {share}", err=True)
+            share = f"{result.scheduling.off_core:.0%} of its samples, which are in the mean"
+            click.echo(f"{name}, {result.case.nbytes} B: other programs disturbed {share}", err=True)
         if reason := result.reason or result.wrong:
             yield f"# {name}: {reason}"

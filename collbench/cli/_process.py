@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from collbench.cli.tables import room, wrapped
-from collbench.errors import CollbenchError, Unforeseen, UsageError
+from collbench.errors import CollbenchError, Unforeseen, UsageError, renamed
 from collbench.host import signals
 
 SHOW = "COLLBENCH_TRACEBACK"  # set to 1, the variable has the traceback printed
@@ -145,14 +145,14 @@ def _unknown_option(error: Any) -> str:
     if not error.ctx:
         return str(error.format_message())
     near = f"did you mean {' or '.join(error.possibilities)}? " if error.possibilities else ""
-    new = _RENAMED.get(error.option_name, "")
-    if any(new.split()[:1] == parameter.opts[:1] for parameter in error.ctx.command.params):
-        near = f"it is {new} now; "
+    instead = renamed("option", error.option_name)
+    if not instead.startswith("use --") or instead.split()[1] in _options(error.ctx.command):
+        near = f"{instead}; " if instead else near
     return f"unknown option {error.option_name}; {near}`{error.ctx.command_path} --help` has all"
 
 
-_RENAMED = {"-o": "--redop", "--style": "--strategy", "--as": "--machine", "--format": "--csv or --json"}
-"""Options that were, by the names that they have now."""
+def _options(command: Any) -> set[str]:
+    return {name for parameter in command.params for name in parameter.opts}
 
 
 def _misused(error: Any) -> str:

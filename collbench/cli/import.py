@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from collbench.api.importing import default_folder, folders_in, read_foreign, stored
+from collbench.api.importing import default_folder, first_few, folders_in, names, read_foreign, stored
 from collbench.cli.options import PATH, option, out_option
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import REPORTED_LEGEND, heading, row
@@ -26,24 +26,29 @@ _OPTIONS = [
     ),
     option("--ranks", "Number of ranks, where a file does not tell it.", type=int, metavar="N"),
     option("--op", "Collective, where a file does not tell it.", default="", metavar="NAME"),
+    option("--each", "Make a run of each file, named after its only host or after the file.", is_flag=True),
     out_option("Folder to make for the run file.  [default: results/runs/...]", "FOLDER"),
 ]
 
 
 @click.command("import", params=_OPTIONS)
-def command(files: tuple[Path, ...], name: str | None, ranks: int | None, op: str, out: Path | None) -> int:
+def command(files: tuple[Path, ...], name: str | None, ranks: int | None, op: str, each: bool, out: Path | None) -> int:
     """Read what other tools printed into a run file, which plot, fit, diagnose and compare then take.
 
     FILE is a log or a folder of logs, `-` standard input.  Tests of one machine go into one run file, others into one
-    each.  Nobody here checked these numbers, so each row says what was reported and of what it is a statistic.
+    each; `collbench runs --fleet DIR` compares those of `--each --out DIR`.  Nobody here checked these numbers, so each
+    row says what was reported and of what it is a statistic.  Files that cannot be imported are named: exit status 1.
     """
-    groups, said = read_foreign(files, name, ranks, op)
+    groups, said, refused = read_foreign(files, name, ranks, op, each)
     for remark in said:
         click.echo(remark, err=True)
-    folders = folders_in(out, groups) if out else map(default_folder, groups)
+    of_files = names(groups) if each else [""] * len(groups)
+    folders = folders_in(out, groups, each) if out else map(default_folder, groups, of_files)
     for imported, folder in zip(groups, folders, strict=True):
         _show(stored(imported, folder))
-    return 0
+    for reason in refused:
+        click.echo(f"not imported: {reason}", err=True)
+    return 1 if refused else 0
 
 
 def _show(run: Run) -> None:
@@ -58,9 +63,6 @@ def _show(run: Run) -> None:
 
 
 def _figures(results: Sequence[Result]) -> str:
-    """Return what the times are: of a few kinds in words, of more by their kind only."""
+    """Return what the times are, the first few kinds."""
     reported = [result for result in results if isinstance(result, Reported)]
-    statistics = dict.fromkeys("median of the samples" if row.samples else row.statistic for row in reported)
-    if len(statistics) < 4:
-        return "; ".join(statistics)
-    return ", ".join(dict.fromkeys(row.figure for row in reported))
+    return first_few({"median of the samples" if row.samples else row.statistic: None for row in reported})

@@ -47,6 +47,8 @@ def command(
     """
     from collbench.api import launching
 
+    if words and Path(words[0]).name == "collbench":
+        words = words[1:]
     words = words or ("sweep", "--op", "allreduce")
     if not words[0].endswith("_perf") and not any(" ".join((*words, "")).startswith(f"{name} ") for name in TOGETHER):
         raise UsageError(f"ranks do not carry out {words[0]!r} together; choose from: {', '.join(TOGETHER)}")

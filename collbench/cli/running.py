@@ -17,7 +17,7 @@ from collbench.cli.progress import LiveTable, waiting
 from collbench.errors import RunFileError, StorageError, UsageError
 from collbench.host import signals
 from collbench.measure.disturbance import disturbed_in_words
-from collbench.measure.session import PairedSession, Session, exit_status
+from collbench.measure.session import PairedSession, Session, all_skipped, exit_status
 from collbench.results import Measurement
 from collbench.runfile.store import read
 
@@ -53,6 +53,8 @@ def run_session(
             for result in chain(begun, results):
                 if first.leader:
                     table.add(result)
+        if first.leader and all_skipped(first.results):
+            click.echo("no row has a time: each was skipped, and says why", err=True)
     except KeyboardInterrupt as cause:
         paths = [str(part.path) for part in parts if part.path]
         where = f"what was measured is in {' and '.join(paths)}" if paths else "nothing was stored"
@@ -72,6 +74,8 @@ def _about(session: Session) -> list[str]:
         lines.append(f"ranks: {', '.join(words)}")
     if unseen:
         lines.append(f"note: {unseen}")
+    if rounded := session.sweep.rounded():
+        lines.append(f"sizes: {rounded}")
     return lines
 
 

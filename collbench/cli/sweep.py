@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from statistics import median
 from typing import Any
 
 import click
@@ -30,7 +29,6 @@ from collbench.analysis.crossover import (
     rivals,
     winners,
 )
-from collbench.analysis.expectations import FITTED_BARRIER
 from collbench.analysis.roofline import measured_roofline, share
 from collbench.analysis.wires import tradeoffs
 from collbench.api.measuring import measuring_session, predicting_session, resuming_session
@@ -53,15 +51,13 @@ from collbench.cli.results_table import NAME
 from collbench.cli.running import Outputs, run_session, say_where
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
-from collbench.measure.disturbance import Watch
+from collbench.measure.disturbance import Watch, disturbed_in_words
 from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
 from collbench.results import Measurement, Result, family
 from collbench.topology.system import System
-from collbench.units import format_seconds
 
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
-MOVED = 2.0  # times as long a barrier, from which on the cores are taken to be at other distances
 FEWEST = 6  # samples that have an interval
 
 _WITH_RESUME = ("resume", "rendezvous", "quiet", "as_json", "percentiles", "plot")
@@ -148,7 +144,7 @@ def _print_below(session: Session, table: "SweepTable", watch: Watch, outputs: O
     facts, found = list(findings(session.results, session.modelled)), tradeoffs(session.results)
     if facts or not found:
         click.echo("\n".join(["", *facts]))
-    lines = [noise(session.results, watch), moved_cores(session.results)]
+    lines = [disturbed_in_words(session.results), noise(session.results, watch)]
     if found:
         click.echo("\n".join(results_table.wires_table(found)))
         lines.append(results_table.WIRES_LEGEND)
@@ -226,39 +222,18 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
 
 def noise(results: Sequence[Result], watch: Watch) -> str:
     """Return how many rows are uncertain, the likeliest reason, and what helps; nothing if all rows are sharp."""
-    measured = [result for result in results if isinstance(result, Measurement) and result.right]
-    rows = [row for row in measured if not row.disturbed]
+    rows = [row for row in results if isinstance(row, Measurement) and row.right and not row.disturbed]
     few = sum(len(row.times) < FEWEST for row in rows)
     wide = sum(WIDE < row.relative_halfwidth < math.inf for row in rows)
     counts = [f"{wide} of {len(rows)} rows are uncertain by more than {100 * WIDE:.0f} %"] if wide else []
     counts += [f"{few} of {len(rows)} rows have no interval: fewer than {FEWEST} samples"] if few else []
-    counts += [f"{len(measured) - len(rows)} rows are disturbed"] if len(measured) > len(rows) else []
     if not counts:
         return ""
-    kinds = {row.platform for row in measured}
-    ranks = max((row.case.ranks for row in measured if row.platform == "cpu"), default=1)
+    kinds = {row.platform for row in rows}
+    ranks = max((row.case.ranks for row in rows if row.platform == "cpu"), default=1)
     helps = [kind.steadier for name, kind in platforms().items() if name in kinds and kind.steadier]
     clauses = [", ".join(counts), *islice(watch.reasons(ranks), 1)]
     return f"noise: {'; '.join(clauses)}; what helps: {', '.join([*helps, '-n 15' if few else '--budget 5'])}"
-
-
-def moved_cores(results: Sequence[Result]) -> str:
-    """Return what barriers of ranks that stayed in place tell of cores that are, or were, far apart; else nothing."""
-    calm = [row for row in results if isinstance(row, Measurement) and row.scheduling and not row.disturbed]
-    still = [row for row in calm if row.scheduling and {len(cores) for cores in row.scheduling.cores} == {1}]
-    barriers = [row.barrier for row in still if row.barrier]
-    least, most = min(barriers, default=1.0), max(barriers, default=1.0)
-    near = FITTED_BARRIER if max((result.case.ranks for result in results), default=0) == 2 else least
-    if most > MOVED * least:
-        takes = f"{format_seconds(least)} in some rows and {format_seconds(most)} in others"
-    elif barriers and least > MOVED * near:
-        takes = f"{format_seconds(median(barriers))}, between near cores some {format_seconds(near)}"
-    else:
-        return ""
-    return (
-        f"cores: a barrier of the ranks takes {takes}: perhaps a hypervisor moved virtual cores; small messages take "
-        "as much longer, and compare tells nothing against runs without that"
-    )
 
 
 def print_end(session: Session, lines: Iterable[str], outputs: Outputs) -> None:

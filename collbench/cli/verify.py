@@ -23,7 +23,7 @@ from collbench.cli.results_table import row
 from collbench.cli.running import run_session
 from collbench.datatypes import DATATYPES, REDUCTIONS
 from collbench.host.launcher import launched
-from collbench.measure.session import Session
+from collbench.measure.session import Session, exit_status
 from collbench.results import Outcome, family
 
 SIZES = (1, 28, 4012, 300_004)  # bytes: one element; few; no whole packs or chunks; several pieces
@@ -62,7 +62,7 @@ def command(context: click.Context, /, full: bool, quiet: bool, **options: Any) 
         click.echo("\n".join(matrix(checked)))
         _print_counts(checked, sweep)
         _print_failures(checked)
-    return int(any(result.outcome.bad for result in session.results))
+    return exit_status(session.results)
 
 
 def _print_counts(checked: Conformance, sweep: Sweep) -> None:

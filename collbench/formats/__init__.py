@@ -7,8 +7,8 @@ content.  `imported` has what readers return, `exported` what writers get.
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 
@@ -69,11 +69,10 @@ def detect(source: Source) -> Format:
     for sign, what, instead in OTHERS:
         if any(re.search(sign, text, re.IGNORECASE | re.MULTILINE) for text in (source.text, shown)):
             raise RunFileError(f"{source.name} is {what}; {instead}")
-    known = "; ".join(f"{name} ({format_.summary})" for name, format_ in formats().items())
-    raise RunFileError(f"{source.name}: nothing in it looks like results of a known tool; known are: {known}")
+    raise RunFileError(f"{source.name}: nothing in it looks like results; known are: {', '.join(formats())}")
 
 
-def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequence[ImportedTest]:
+def read_tests(source: Source, hints: Hints, name: str | None = None) -> list[ImportedTest]:
     """Read a file.
 
     Args:
@@ -86,18 +85,15 @@ def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequenc
         UsageError: It does not tell its collective or its number of ranks.
 
     """
-    if name:
-        return find_format(name, formats()).read(source, hints)
-    first = detect(source)
-    among = [format_ for format_ in formats().values() if format_.among and format_.recognises(source)]
-    if not first.among or len(among) < 2:
-        return first.read(source, hints)
-    # Several tools print into the log; one of them without a row in it does not matter.
+    chosen = [find_format(name, formats()) if name else detect(source)]
+    if chosen[0].among and not name:  # several tools print into the log; one without a row in it does not matter
+        chosen = [format_ for format_ in formats().values() if format_.among and format_.recognises(source)]
     tests: list[ImportedTest] = []
     errors: list[RunFileError] = []
-    for format_ in among:
+    for format_ in chosen:
         try:
-            tests += format_.read(source, hints)
+            for test in format_.read(source, hints):
+                tests.append(replace(test, format=format_.name, file=source.file, path=source.name))
         except RunFileError as error:
             errors.append(error)
     if not tests:
@@ -105,11 +101,9 @@ def read_tests(source: Source, hints: Hints, name: str | None = None) -> Sequenc
     return tests
 
 
-def read_files(sources: Iterable[Source], hints: Hints, name: str | None = None) -> list[ImportedTest]:
-    """Read files as `read_tests` does; consecutive files of a program's processes are read as one."""
+def joined(sources: Iterable[Source]) -> Iterator[Source]:
+    """Yield files as they are to be read: consecutive ones of a program's processes as one."""
     joining = [format_ for format_ in formats().values() if format_.joins]
-    tests: list[ImportedTest] = []
     for joins, alike in groupby(sources, lambda source: any(format_.recognises(source) for format_ in joining)):
-        for source in [Source.joined(list(alike))] if joins else alike:
-            tests += read_tests(source, hints, name)
-    return tests
+        group = list(alike)
+        yield from [Source.joined(group)] if joins else group

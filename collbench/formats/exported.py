@@ -65,12 +65,7 @@ class Part:
 
 
 def select(run: Run, implementation: str | None, mixed: bool) -> ExportSelection:
-    """Choose the results of a run that can be written.
-
-    Args:
-        run: The run.
-        implementation: The implementation that is requested, None for all.
-        mixed: Whether the format can hold several implementations.
+    """Choose the results of one or all implementations; `mixed` says whether the format can hold several.
 
     Raises:
         UsageError: There are no such results, or an implementation must be named.

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -142,6 +142,7 @@ class ImportedTest(ForeignTest):
 
     machine: Machine
     results: tuple[Result, ...]
+    path: str = ""  # of its file, as the user gave it
     started: str | None = None  # ISO 8601; the logs name no time zone
     left_out: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()  # for the user, now
@@ -363,6 +364,16 @@ class Imported:
         ]
 
     @property
+    def merged(self) -> int:
+        """How many files hold a case that another one holds too, where no host tells whether it is one machine."""
+        files: dict[Hashable, set[str]] = defaultdict(set)
+        if not self.tests[0].machine.host:
+            for test in self.tests:
+                for row in test.results:
+                    files[row.case, row.implementation].add(test.path)
+        return len(set().union(*(paths for paths in files.values() if len(paths) > 1)))
+
+    @property
     def collectives(self) -> list[Collective]:
         """The collectives that occur, in order."""
         return list({result.case.collective.name: result.case.collective for result in self.results}.values())
@@ -411,18 +422,25 @@ class Imported:
         )
 
 
-def grouped(tests: Sequence[ImportedTest]) -> list[Imported]:
-    """Return a run for each machine, with its ranks and variables; the first says why tests have no row."""
-    filled = [test for test in tests if test.results]
-    unread = tuple(reason for test in tests if not test.results for reason in test.left_out)
-    filled[:1] = [replace(test, left_out=test.left_out + unread) for test in filled[:1]]
-    return [Imported(tuple(alike)) for alike in by_key(filled, lambda test: test.machine).values()]
+def grouped(tests: Sequence[ImportedTest], each: bool = False) -> list[Imported]:
+    """Return a run for each machine, with its ranks and variables, and with `each` for each file.
+
+    The first test of a file says why others of it have no row.
+    """
+    filled: list[ImportedTest] = []
+    for of_file in by_key(tests, lambda test: test.path).values():
+        unread = tuple(reason for test in of_file if not test.results for reason in test.left_out)
+        with_rows = [test for test in of_file if test.results]
+        with_rows[:1] = [replace(test, left_out=test.left_out + unread) for test in with_rows[:1]]
+        filled += with_rows
+    runs = by_key(filled, lambda test: (test.machine, test.path if each else ""))
+    return [Imported(tuple(alike)) for alike in runs.values()]
 
 
 def remarks(tests: Sequence[ImportedTest]) -> Iterator[str]:
     """Yield what the user must know of what was read, one line each."""
     for test in tests:
         for remark in test.remarks:
-            yield f"{test.file}: {remark}"
+            yield f"{test.path}: {remark}"
         for reason in test.left_out:
-            yield f"{test.file}: left out: {clean(reason, 200)}"
+            yield f"{test.path}: left out: {clean(reason, 200)}"

@@ -89,10 +89,8 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     for (ranks, nodes), alike in machines.items():
         first, name = alike[0], f"{ranks} x unknown GPU" + (f" on {nodes} nodes" if nodes > 1 else "")
         test = ImportedTest(
-            format=NAME,
             tool="NCCL Inspector",
             version=clean(first.inspector_output_format_version, 20),
-            file=source.file,
             machine=Machine(ranks, name, host=clean(first.hostname, 64), nodes=nodes),
             results=tuple(_rows(alike, ranks, left_out)),
             complete=not source.torn,

@@ -138,10 +138,8 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     incomplete = () if is_complete else (f"incomplete: no footer, {len(entries)} rows",)
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
     test = ImportedTest(
-        format=NAME,
         tool=f"{library}-tests",
         version=f"JSON {clean(fields.get('version'), 8)}",
-        file=source.file,
         machine=machine,
         results=results,
         complete=is_complete,

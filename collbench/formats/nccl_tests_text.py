@@ -65,7 +65,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
             tests.append(_read_test(source, section, own, alone=len(filled) < 2))
         except UsageError as error:  # the other tests are read without this one
             errors.append(error)
-            tests.append(_without_rows(source, f"{len(section.rows)} rows: {error}"))
+            tests.append(_without_rows(f"{len(section.rows)} rows: {error}"))
     if errors and len(errors) == len(filled):
         raise errors[0]
     return tests
@@ -74,14 +74,14 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
 def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool) -> ImportedTest:
     left_out = LeftOut(f"line {at} is no whole row ({clean(line, 40)!r})" for at, line in section.bad)
     if not section.rows:
-        return _without_rows(source, *left_out.reasons)
+        return _without_rows(*left_out.reasons)
     said = _said_ranks(section, hints)
     try:
         collective = _find_collective(source.name, section, hints, said[0] if said else None, alone=alone)
     except UnfitRow as error:
         for at in range(len(section.rows)):
             left_out.add(str(error), at)
-        return _without_rows(source, *left_out.reasons)
+        return _without_rows(*left_out.reasons)
     rows = list(_rows(section, collective))
     ranks = _find_ranks(source.name, section, said, rows, collective)
     implementation, platform, _ = section.exported or (_library(section), "gpu", ranks)
@@ -96,10 +96,8 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     )
     layout = {"log": section.above.facts, "prefix": clean(section.prefix)}
     return ImportedTest(
-        format=NAME,
         tool=section.tool,
         version=clean(section.version),
-        file=source.file,
         machine=machine,
         results=results,
         complete=section.ended,
@@ -111,8 +109,8 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     )
 
 
-def _without_rows(source: Source, *left_out: str) -> ImportedTest:
-    return ImportedTest(format=NAME, file=source.file, machine=Machine(1, "unknown"), results=(), left_out=left_out)
+def _without_rows(*left_out: str) -> ImportedTest:
+    return ImportedTest(machine=Machine(1, "unknown"), results=(), left_out=left_out)
 
 
 def _said_ranks(section: LogSection, hints: Hints) -> list[int]:

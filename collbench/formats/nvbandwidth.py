@@ -37,13 +37,13 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
             value, end = json.JSONDecoder().raw_decode(source.text, begin.start())
         except (ValueError, RecursionError) as error:
             raise RunFileError(f"{source.name}: not JSON: {clean(error)}") from None
-        tests.append(_test(source.file, as_mapping(value[NAME])))
+        tests.append(_test(as_mapping(value[NAME])))
     if not tests:
         raise RunFileError(f"{source.name}: no object of nvbandwidth in it")
     return tests
 
 
-def _test(file: str, top: Mapping[str, Any]) -> ImportedTest:
+def _test(top: Mapping[str, Any]) -> ImportedTest:
     found = filter(None, map(DEVICE.match, as_texts(top.get("GPU Device list"))))
     devices = [Device(at, clean(name[2] or "", 64), clean(name[1], 64)) for at, name in enumerate(found)]
     cuda = whole(top.get("CUDA Runtime Version")) or 0
@@ -56,10 +56,8 @@ def _test(file: str, top: Mapping[str, Any]) -> ImportedTest:
         except UnfitRow as error:
             unfit.setdefault(str(error), []).append(f"{clean(test.get('name'), 60)}, {clean(test.get('status'), 40)}")
     return ImportedTest(
-        format=NAME,
         tool=NAME,
         version=clean(top.get("version", ""), 20),
-        file=file,
         machine=machine_of(devices, 2, "gpu", versions, {}),
         results=tuple(rows),
         left_out=LeftOut(f"{why}: {'; '.join(names)}" for why, names in unfit.items() for _ in names).reasons,

@@ -212,10 +212,8 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
     results = make_results(source.name, rows, machine, implementation=library, statistic=statistic, left_out=left_out)
     of_host = ("buffers are taken to be in host memory: the title names no device",)
     return ImportedTest(
-        format=NAME,
         tool="OSU Micro-Benchmarks",
         version=clean(section.version, 20),
-        file=source.file,
         machine=machine,
         results=results,
         layout={"prefix": clean(section.prefix)} if section.prefix else {},

@@ -52,10 +52,8 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         )
         tests.append(
             ImportedTest(
-                format=NAME,
                 tool="rccl-tests",
                 version="JSON lines" if _is_json(source) else "CSV",
-                file=source.file,
                 machine=machine,
                 results=results,
                 complete=not torn,

@@ -31,7 +31,8 @@ NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3}){1,6}(?:\.\d{0,9})?")
 SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)([KMGT]?)((?:i?B)?)", re.IGNORECASE)
 STDIN = "-"
-LOGS = ("*.log", "*.log.gz", "*.jsonl", "*.jsonl.gz", "*.json")  # files of a folder that are read
+LOGS = ("log", "txt", "out", "csv", "json", "jsonl")
+_LOG = re.compile(rf"\.(?:{'|'.join(LOGS)})(?:\.gz)?$")
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,23 @@ class Source:
         return cls(sources[0].name + more, text if any(source.torn for source in sources) else text + "\n")
 
 
-def files_in(path: Path) -> list[Path]:
-    """Return the logs in a folder and the folders below it, in order; of anything else the path itself."""
-    found = sorted(file for pattern in LOGS for file in path.rglob(pattern)) if path.is_dir() else [path]
-    if not found:
-        raise RunFileError(f"{path}: no {', '.join(LOGS)} in this folder; name the files")
-    return found
+def files_in(path: Path) -> tuple[list[Path], list[str]]:
+    """Return the logs in a folder and the folders below it, in order, and the names of other files.
+
+    Of anything else than a folder it is the path itself.
+    """
+    if not path.is_dir():
+        return [path], []
+    files = sorted(file for file in path.rglob("[!.]*") if not file.is_dir())
+    logs = [file for file in files if _LOG.search(file.name)]
+    if not logs:
+        raise RunFileError(f"{path}: no *.{', *.'.join(LOGS)} in this folder; name the files")
+    return logs, [file.name for file in files if not _LOG.search(file.name)]
+
+
+def stem(path: Path) -> str:
+    """Return the name of a log without what says that it is one."""
+    return _LOG.sub("", path.name)
 
 
 def load(path: Path) -> Source:

@@ -14,6 +14,7 @@ from collbench.formats.source import CsvRow, Source, clean, count, csv_table, se
 from collbench.host.sanitize import cell
 from collbench.results import Measurement, Prediction, Reported
 from collbench.runfile.earlier import note_of
+from collbench.runfile.schema import case_fields
 
 NAME = "csv"
 CASE = ("collective", "ranks", "nbytes", "dtype", "redop", "root", "in_place")
@@ -50,12 +51,7 @@ def _fields(result: Exported) -> dict[str, Any]:
     return {
         "implementation": result.implementation,
         "platform": result.platform,
-        "collective": case.collective.name,
-        "ranks": case.ranks,
-        "nbytes": case.nbytes,
-        "dtype": case.dtype.name,
-        "redop": case.redop.name,
-        "root": case.root,
+        **case_fields(case),
         "in_place": int(case.in_place),
         "kind": type(result).__name__.lower(),
         "seconds": repr(seconds) if timed else "",
@@ -97,10 +93,8 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
                 left_out.add(str(error), line_number)
         tests.append(
             ImportedTest(
-                format=NAME,
                 tool="csv",
                 version="1",
-                file=source.file,
                 machine=Machine(ranks, name, platform),
                 results=tuple(results),
                 left_out=left_out.reasons,

@@ -23,15 +23,16 @@ STEAL = 7  # the field of /proc/stat's line, counted from 0
 
 
 def disturbed_in_words(results: Sequence[Result]) -> str:
-    """Return what to do about rows whose ranks were off their cores; nothing where there are none."""
+    """Return how many rows had ranks off their cores, and what to do about them; nothing where there are none."""
     disturbed = [result for result in results if result.disturbed]
     if not disturbed:
         return ""
     bound = any(result.scheduling and max(map(len, result.scheduling.cores), default=1) == 1 for result in disturbed)
-    helps = "end other programs, or measure on fewer ranks" if bound else "leave out --bind none, or end other programs"
+    others, helps = ("", "Close them") if bound else (" or other ranks", "Close them, leave out --bind none,")
+    was, are = ("was", "is") if len(disturbed) == 1 else ("were", "are")
     return (
-        f"disturbed: ranks were off their cores in {len(disturbed)} of {len(results)} rows, which are compared with "
-        f"nothing; {helps}"
+        f"{len(disturbed)} of {len(results)} rows {was} disturbed by other programs{others} and {are} left out of "
+        f"comparisons. {helps} and run again."
     )
 
 

@@ -93,12 +93,9 @@ class Joined:
         with self.agreeing():
             self._world.local(sweep.ranks)  # refuses another number of processes
         first, *others = self._world.exchange(installation())
-        try:  # nodes may have installs of their own
+        with self.agreeing():  # nodes may have installs of their own
             for rank, other in enumerate(others, 1):
                 refuse_other(f"rank {rank}", other, "rank 0", first)
-        except PlatformError as error:
-            error.agreed = True
-            raise
         self._pids = self._world.exchange((node_name(), os.getpid()))
         processes.unlink_mpich_memory()
         # Memory and GPUs may differ between nodes: what rank 0 found is what all do, or fail together in opening.

@@ -19,7 +19,7 @@ from collbench.measure.resumed import ResumedRun
 from collbench.measure.supervisor import Supervisor
 from collbench.measure.watchdog import WATCHDOG
 from collbench.platforms.cpu.mpi_libraries import short_name
-from collbench.results import Result
+from collbench.results import Outcome, Result
 from collbench.results.facts import labelled
 from collbench.runfile.environment import Setting, describe
 from collbench.runfile.header import Header, Interleaved, SweepPart, TopologyPart
@@ -181,8 +181,13 @@ def _label(name: str, versions: Mapping[str, str]) -> str:
 
 
 def exit_status(results: Sequence[Result]) -> int:
-    """Return 0 if everything measured is right, 1 if something is wrong or failed."""
-    return int(any(result.outcome.bad for result in results))
+    """Return 0 if everything measured is right, 1 if something is wrong or failed, or every row was skipped."""
+    return int(any(result.outcome.bad for result in results) or all_skipped(results))
+
+
+def all_skipped(results: Sequence[Result]) -> bool:
+    """Return whether there are rows, and none of them could be measured or predicted."""
+    return {result.outcome for result in results} == {Outcome.SKIPPED}
 
 
 def _now() -> str:

@@ -161,15 +161,9 @@ def measure_steps(
     heartbeat: Heartbeat = lambda *_: None,
     launches: Mapping[str, int] | None = None,
 ) -> Iterator[Result]:
-    """*Collective*: yield one result for each implementation.
+    """*Collective*: yield one result of a case with a step for each implementation.
 
-    Args:
-        case: The case, with its step.
-        implementations: What carries the collective out.
-        platform: Where the ranks live.
-        sampling: How long to measure.
-        heartbeat: Called with an implementation's name, and what it is at, as a sign of life.
-        launches: The number of steps of a series by implementation, where it is known from an earlier round.
+    `launches` has the steps of a series by implementation, where they are known from an earlier round.
 
     Raises:
         CaseFailed: A kernel gave up waiting; the platform must then be opened anew.

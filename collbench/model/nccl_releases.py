@@ -17,7 +17,6 @@ from collbench.errors import UsageError
 from collbench.topology.products import capability
 
 PROTOCOLS = ("ll", "ll128", "simple")
-ALGORITHMS = ("tree", "ring", "nvls", "nvlstree", "pat")
 GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
 
 Triple = tuple[float, float, float]  # by protocol, or for 1, 2 and more nodes

@@ -35,13 +35,6 @@ GRID = np.unique(np.rint(SIZES)).astype(np.int64)
 """Bytes at which a slowed curve is evaluated: integers, so that it is the same whichever sizes are asked for."""
 
 
-def predict(
-    system: System, case: Case, implementation: str = "nccl", calibration: Calibration | None = None
-) -> Prediction:
-    """Return the expected time of one case, with a band; Unsupported if the implementation cannot do it there."""
-    return curve(system, [case], implementation, calibration)[0]
-
-
 def curve(
     system: System, cases: Sequence[Case], implementation: str = "nccl", calibration: Calibration | None = None
 ) -> list[Prediction]:

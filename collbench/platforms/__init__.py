@@ -18,11 +18,8 @@ from collbench.topology.discovered import Topology
 if TYPE_CHECKING:
     from collbench.cases import Sweep
     from collbench.platforms.interface import Platform
-    from collbench.platforms.layout import Layout, Needs
+    from collbench.platforms.layout import Needs
     from collbench.platforms.processes import Team
-
-Open = Callable[["Sweep", "Layout", "Team"], "Platform"]
-"""*Collective*: make processes ranks of a run, with memory of that layout on every rank."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +30,15 @@ class PlatformKind:
     preference: int  # `auto` takes the lowest that can be used
     process_per_rank: bool  # whether mpiexec starts a process for each rank; else one process holds all of them
     startup: float  # seconds that ranks may take to get ready
-    opener: Callable[[], Open]  # imports what only processes that hold ranks need
+    module: str  # that only processes which hold ranks import
+    """*Collective*: its `open_platform(sweep, layout, team)` gives every rank memory of that layout."""
     discover: Callable[[int | None], tuple[Topology, str]]
     """What so many ranks run on here, and a remark for the user."""
     default_ranks: Callable[[], int]
     refuse_too_large: Callable[[int, int], None]
     """PlatformError if so many bytes on each of so many ranks cannot be; as early as that can be known."""
+    most_ranks: Callable[[], tuple[int, str]] = lambda: (128, "kernels take at most 128 ranks")
+    """How many ranks may be started here, and what limits them, in words."""
     fits: Callable[[int, int], bool] = lambda nbytes, ranks: True
     """Whether a default sweep that needs as much should be begun, where that is known only roughly."""
     available: Callable[[], bool] = lambda: True  # whether the hardware is there and its driver shows it
@@ -84,4 +84,6 @@ def open_platform(sweep: "Sweep", needs: "Needs", name: str, team: "Team") -> "P
     """*Collective*: that platform, with memory for the sweep's cases and `needs` on every rank this process holds."""
     from collbench.platforms.layout import Layout
 
-    return find_platform(name).opener()(sweep, Layout.of(sweep, needs), team)
+    module = importlib.import_module(find_platform(name).module)
+    platform: Platform = module.open_platform(sweep, Layout.of(sweep, needs), team)
+    return platform

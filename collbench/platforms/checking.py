@@ -215,13 +215,7 @@ def found(
 ) -> Mismatch | None:
     """Return the first wrong element of a rank in all calls.
 
-    Args:
-        case: What was carried out.
-        plan: The calls.
-        rank: Whose results were compared.
-        verdicts: One for each piece of the rank's result.
-        with_bits: Whether verdicts have the bits of the first wrong element.
-        wire: The narrow format of the ranks, if there is one.
+    There is a verdict for each piece of the rank's result; `with_bits`: with the bits of its first wrong element.
 
     Raises:
         CaseFailed: Not all elements were looked at: then nothing is known.

@@ -28,6 +28,7 @@ from collbench.datatypes import Datatype, Reduction
 from collbench.errors import PlatformError, SourceError
 from collbench.host.cache import cached_file
 from collbench.platforms.processes import Team
+from collbench.topology.discover_cpu import read_text
 
 _INCLUDE = re.compile(r'\s*#include "([^"]+)"\s*')
 _ENTRY = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([\d, ]+\))?\s+(\w+)\(')
@@ -268,10 +269,7 @@ def compiler_version() -> str:
 
 def _cpu() -> str:
     """Return what -march=native depends on: different machines may share a cache in a home directory."""
-    try:
-        flags = re.search(r"^(?:flags|Features)\s*:.*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        flags = None
+    flags = re.search(r"^(?:flags|Features)\s*:.*$", read_text(Path("/proc/cpuinfo")), re.MULTILINE)
     return platform.machine() + (flags[0] if flags else platform.processor())
 
 

@@ -15,7 +15,7 @@ from collbench.cases import Case
 from collbench.datatypes import Array, Datatype, Reduction, Wire
 from collbench.platforms.checking import Plan
 from collbench.platforms.cost import Hardware
-from collbench.platforms.layout import Layout, Memory
+from collbench.platforms.layout import Layout, Memory, grid
 from collbench.platforms.processes import Team
 from collbench.platforms.products import Moment, Products
 from collbench.platforms.scheduling import Watch as SchedulingWatch
@@ -75,6 +75,11 @@ class Launcher(Protocol):
 
     def blocks(self, most: int) -> int:
         """Return how many blocks a rank gets of a kernel that would use so many, all of them co-resident."""
+
+    def grid(self, units: int, threads: int, most: int) -> tuple[int, int]:
+        """Return the blocks that a rank gets of at most so many, and threads of each, for so many units of work."""
+        threads, blocks = grid(units, threads, most)
+        return self.blocks(blocks), threads
 
     def bind(self, kernel: Any, case: Case, blocks: int, threads: int, *arguments: Any) -> Callable[[int], None]:
         """Return a function that enqueues `kernel(world, *arguments)` n times for every local rank.

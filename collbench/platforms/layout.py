@@ -3,6 +3,7 @@
 Before and after every buffer are bytes that nobody may write, a guard: a check looks whether somebody did.
 """
 
+import copy
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -154,11 +155,23 @@ def awaited(place: int, rank: int, ranks: int) -> str:
 class Memory(Protocol):
     """Regions of memory on every rank, which kernels load and store."""
 
+    layout: Layout
+    _offset: int = 0  # bytes by which buffers start later, see `shifted`
+
     def address(self, region: Region, rank: int) -> int:
         """Return where a region of any rank starts, as this process's kernels may load and store it."""
 
     def multicast(self, region: Region) -> int:
         """Return where a switch loads and stores a region of all ranks at once; Unsupported without a switch."""
+
+    def shifted(self, offset: int) -> Self:
+        """Return the same memory with the buffers of a bucket, so many bytes behind those of the case."""
+        other = copy.copy(self)
+        other._offset = offset
+        return other
+
+    def _start(self, region: Region) -> int:
+        return self.layout.starts[region] + (self._offset if region in SHIFTED else 0)
 
 
 def buffers(memory: Memory, case: Case, rank: int) -> tuple[int, int]:

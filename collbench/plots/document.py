@@ -33,15 +33,9 @@ class Page:
         FigureCanvasAgg(self.figure)  # measures texts quickly
 
     def write(self, words: str, box: Box, size: float, shade: str = "", **font: Any) -> None:
-        """Write words into a box, in letters of at most that size.
+        """Write words into a box, of that colour if it has a shade, in letters of at most so many points.
 
-        Args:
-            words: Lines, which are wrapped unless `font` has a `family`, which is a monospaced one's.
-            box: Where to.
-            size: Points.
-            shade: Colour of the box behind the words.
-            font: Looks, as Matplotlib's Text has them.
-
+        `font` has looks as Matplotlib's Text has them.  Lines are wrapped unless it has a `family`, a monospaced one's.
         """
         left, top, width, height = box
         if shade:

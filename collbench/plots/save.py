@@ -21,15 +21,9 @@ _PAGE_DPI, _PAGE_COLOURS = 110, 64
 
 
 def save(figure: Figure, folder: Path, stem: str, formats: Sequence[str], plot_style: Style = SCREEN) -> list[Path]:
-    """Write a figure in each of the formats and return the files.
+    """Write a figure, drawn with that plot style, as STEM.FORMAT in each of the formats, and return the files.
 
-    Args:
-        figure: The figure.
-        folder: Where to; it is made if it does not exist.
-        stem: Name of the files without their suffix, which is the format.
-        formats: Names of FORMATS.
-        plot_style: The plot style that the figure was drawn with.
-
+    The folder is made if it does not exist.
     """
     folder.mkdir(parents=True, exist_ok=True)
     # The name holds words of a run file, which may lead out of the folder.

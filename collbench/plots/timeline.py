@@ -193,7 +193,10 @@ def _shares(group: Sequence[Explanation]) -> Figure:
     times.xaxis.set_major_formatter(seconds_tick)
     shares.xaxis.set_major_formatter(lambda value, position: f"{value:.0%}")
     shares.set_xlim(0, 1)
-    for axes, name in ((times, "an operation, without its log"), (shares, "the same in per cent")):
+    for axes, name in (
+        (times, "time of one operation, measured without tracing"),
+        (shares, "shares of its parts, by tracing"),
+    ):
         grid_along_x(axes)
         axes.set_xlabel(name)
     case = group[0].case
@@ -202,4 +205,4 @@ def _shares(group: Sequence[Explanation]) -> Figure:
     return drawn
 
 
-KIND = Kind(order=60, rows=(Explanation,), needs="operations with a log", figures=run_by_run(figures))
+KIND = Kind(order=60, rows=(Explanation,), needs="rows of `collbench explain`", figures=run_by_run(figures))

@@ -289,7 +289,8 @@ class Topology:
 
     def to_json(self) -> dict[str, Any]:
         """Return the record for a run file's header; `name` and `shared` are for readers without this module."""
-        return {"name": self.name, "shared": self.shared} | asdict(self, dict_factory=_as_json)
+        record: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(asdict(self)))  # tuples as lists
+        return {"name": self.name, "shared": self.shared} | record
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "Topology":
@@ -298,11 +299,6 @@ class Topology:
             return msgspec.convert(record, Topology)
         except msgspec.ValidationError as error:
             raise RunFileError(f"the header's topology cannot be read ({error}); is the run file damaged?") from error
-
-
-def _as_json(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return lists for tuples: a header in memory never passes through JSON, and must read like a header that did."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
 
 
 def _probed(link: Link, results: Probed, otherwise: str) -> Link:

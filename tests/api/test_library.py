@@ -144,6 +144,8 @@ def test_other_tools_results_are_runs_and_what_is_left_out_is_warned_of(tmp_path
     assert runs[0].results == unstored.results == collbench.read(tmp_path / "in" / "1-allreduce").results
     assert [run.path.parent.name for run in runs] == ["1-allreduce", "2-allreduce"]
     assert collbench.report(unstored, tmp_path / "page.html").exists()
+    with pytest.warns(Notice, match="cannot read nowhere.log"):
+        assert [run.results for run in collbench.import_([log, "nowhere.log"])] == [unstored.results]
     (tmp_path / "init.txt").write_text("# OSU MPI Init Test v7.3\n# Size          Latency (us)\n8      1.20\n")
     with pytest.raises(RunFileError, match=r"init\.txt: nothing to import: 1 row: .* like 'Init'"):
         collbench.import_(tmp_path / "init.txt")

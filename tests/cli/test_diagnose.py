@@ -202,7 +202,7 @@ def test_ranks_without_cores_are_told() -> None:
     out = diagnose(ROOT / "results" / "cpu-4-ranks-busy").stdout
     assert "note: 4 ranks on 2 usable CPUs: they take turns" in out
     assert "note: --spin busy: waiting ranks keep their cores" in out
-    assert "noted with its rows: oversubscribed" in out
+    assert "notes in the column check: oversubscribed" in out
 
 
 def test_errors_are_one_line(tmp_path: Path) -> None:

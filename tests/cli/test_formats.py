@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from collbench.cli.export import command as export_command
 from collbench.cli.fit import command as fit_command
 from collbench.cli.plot import command as plot_command
+from collbench.cli.runs import command as runs_command
 from collbench.runfile.store import read
 from tests.cli.conftest import refusal
 from tests.conftest import ROOT, Command
@@ -21,7 +22,8 @@ diagnose_command = importlib.import_module("collbench.cli.diagnose").command
 
 
 def call(command: object, *arguments: object, text: bytes | None = None) -> Result:
-    return CliRunner().invoke(command, [str(argument) for argument in arguments], input=text)  # type: ignore[arg-type]
+    words = [str(argument) for argument in arguments]
+    return CliRunner().invoke(command, words, input=text, standalone_mode=False)  # type: ignore[arg-type]
 
 
 def imported(tmp_path: Path, *arguments: object) -> Path:
@@ -58,6 +60,91 @@ def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
     ):
         assert words in refusal(call(import_command, *arguments, "-o", tmp_path / "run")), arguments
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_is_imported_as_far_as_it_can_be_and_the_rest_is_listed(tmp_path: Path) -> None:
+    """A line for each file that cannot be, with its path and the reason, and exit status 1."""
+    logs = tmp_path / "logs"
+    (logs / "below").mkdir(parents=True)
+    right = {"one.txt": LOG, "below/two.out": DATA / "rccl_mpi.csv"}
+    wrong = {
+        "below/ranks.log": ((DATA / "osu_nccl_full.txt").read_bytes(), "give --ranks N"),
+        "page.log": (b"<html></html>", "an HTML page"),
+        "packed.json.gz": (b"\x1f\x8b", "cannot be decompressed"),
+        "note.csv": (b"hello", "nothing in it looks like results"),
+        "init.log": (b"# OSU MPI Init Test v7.3\n# Size  Latency (us)\n8  1.20\n", "no collective like 'Init'"),
+    }
+    for name, source in right.items():
+        (logs / name).write_bytes(source.read_bytes())
+    for name, (content, _) in wrong.items():
+        (logs / name).write_bytes(content)
+    (logs / "README.md").write_text("of no format")
+    result = call(import_command, logs, "-o", tmp_path / "runs")
+    assert result.return_value == 1, result.output
+    assert result.stdout.count("run file: ") == len(right)
+    listed = [line for line in result.stderr.splitlines() if line.startswith("not imported: ")]
+    assert len(listed) == len(wrong), listed
+    for name, (_, reason) in wrong.items():
+        assert any(str(logs / name) in line and reason in line for line in listed), (name, listed)
+    assert "not read: README.md" in result.stderr
+    for name in right:
+        (logs / name).unlink()
+    assert "nothing can be imported: " in refusal(call(import_command, logs, "-o", tmp_path / "none"))
+    assert "unknown format" in refusal(call(import_command, logs, "--as", "xml"))
+
+
+def logs_of_nodes(folder: Path, name: str, text: str) -> None:
+    """A log for each of six nodes, the fourth of which is three times as slow."""
+    for node in range(6):
+        path = folder / name.format(node)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [slowed(line, 3 if node == 3 else 1) for line in text.splitlines(True)]
+        path.write_text("".join(lines).replace("node07", f"n{node}"))
+
+
+def slowed(line: str, factor: int) -> str:
+    """A row of nccl-tests whose two times are so many times as long; other lines as they are."""
+    words = line.split()
+    if not words or not words[0].isdigit():
+        return line
+    for place in (5, 9):
+        time, *bandwidths = (float(word) for word in words[place : place + 3])
+        words[place : place + 3] = [f"{time * factor:.2f}", *(f"{bandwidth / factor:.2f}" for bandwidth in bandwidths)]
+    return " ".join(words) + "\n"
+
+
+def test_logs_of_the_same_test_without_host_names_are_not_merged_in_silence(tmp_path: Path) -> None:
+    nameless = "".join(line for line in LOG.read_text().splitlines(True) if " Rank " not in line)
+    logs_of_nodes(tmp_path / "nameless", "{}.log", nameless)
+    logs_of_nodes(tmp_path / "named", "{}.log", LOG.read_text())
+    told = "6 logs of the same test without host names went into one run; --each makes a run of each"
+    for name, runs in (("nameless", 1), ("named", 6)):
+        merged = call(import_command, tmp_path / name, "-o", tmp_path / "merged" / name)
+        assert (merged.stdout.count("run file: "), told in merged.stderr) == (runs, name == "nameless")
+        each = call(import_command, "--each", tmp_path / name, "-o", tmp_path / "each" / name)
+        assert (each.stdout.count("run file: "), told in each.stderr) == (6, False)
+    different = call(import_command, tmp_path / "nameless" / "0.log", DATA / "rccl_mpi.csv", "-o", tmp_path / "x")
+    assert "went into one run" not in different.stderr
+
+
+def test_imported_logs_make_a_fleet_of_nodes_named_by_host_file_or_folder(tmp_path: Path) -> None:
+    nameless = "".join(line for line in LOG.read_text().splitlines(True) if " Rank " not in line)
+    for kind, name, text in (
+        ("hosts", "{}.log", LOG.read_text()),
+        ("files", "n{}.log", nameless),
+        ("folders", "n{}/all.log", nameless),
+    ):
+        logs_of_nodes(tmp_path / kind, name, text)
+        runs = tmp_path / "runs" / kind
+        assert call(import_command, "--each", tmp_path / kind, "-o", runs).exit_code == 0
+        assert sorted(path.name for path in runs.iterdir()) == [f"n{node}" for node in range(6)], kind
+        fleet = call(runs_command, "--fleet", runs, "--json", "-").stdout
+        nodes = {row["node"] for row in json.loads(fleet)["outliers"]}
+        assert nodes == {"n3"}, kind
+    for test in ("a", "b"):
+        (tmp_path / f"{test}.log").write_bytes(LOG.read_bytes())
+    call(import_command, "--each", tmp_path / "a.log", tmp_path / "b.log", "-o", tmp_path / "two")
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["node07", "node07-b"]
 
 
 def test_other_commands_take_an_import(tmp_path: Path) -> None:

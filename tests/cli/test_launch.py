@@ -42,6 +42,19 @@ def test_the_command_is_alone_on_stdout_and_a_shell_reads_it_as_it_was_made(here
     assert told[:4] == ["-n", "5", "--host", "a:3,b:2"]
 
 
+def test_the_name_of_the_program_may_stand_before_its_command(here: Command, openmpi: str) -> None:
+    commands = {
+        here("launch", "--launcher", "openmpi", "--", *words, PATH=openmpi).stdout
+        for words in (
+            ["sweep", "-b", "8"],
+            ["collbench", "sweep", "-b", "8"],
+            ["/opt/bin/collbench", "sweep", "-b", "8"],
+        )
+    }
+    (command,) = commands
+    assert shlex.split(command)[-4:] == ["collbench", "sweep", "-b", "8"]
+
+
 def test_without_words_ranks_sweep_an_all_reduce_here(here: Command, openmpi: str) -> None:
     done = here("launch", "--launcher", "ompi", PATH=openmpi)
     assert shlex.split(done.stdout)[-3:] == ["sweep", "--op", "allreduce"]

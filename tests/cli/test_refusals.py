@@ -30,6 +30,11 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("-J /proc/nothing.json", "cannot write /proc/nothing.json: ... choose another -J FILE"),
         ("--json new.json -b 0", "-b 0 is no message"),
         ("--frobnicate", "unknown option"),
+        (
+            "--ranks 999999",
+            "--ranks 999999 is more than this machine takes: ... give 1 to ... `collbench predict SYSTEM`",
+        ),
+        ("--impl narrow-half", "unknown implementation 'narrow-half'; choose from: ... ; use narrow-bfloat16"),
         ("--nodes 2", "--nodes goes with a described system, and --on cpu is none"),
         ("--ranks-per-node 2", "--ranks-per-node goes with a described system"),
     ),
@@ -77,6 +82,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--ranks-per-node 4 --ranks 10", "on 3 nodes; give --ranks 12"),
         ("-r 8", "--root 8 is no rank; choose from 0 to 7"),
         ("--impl mpi", "mpi does not run on gpu; choose from"),
+        ("--nodes 4 --what-if job=3", "unknown what-if 'job=3'; choose from: ... ; use oversubscription=RATIO"),
         ("--nodes 4 --what-if rain", "unknown what-if 'rain'; choose from: link-down="),
         ("--what-if ecmp", "nothing between nodes here; give 2 nodes or more"),
         ("--nodes 64 --what-if link-down=leaf99:spine0", "no link"),
@@ -89,7 +95,9 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--compute 0ms", "--compute 0ms is no amount of computing; give one above 0 with a unit"),
         ("--steps 900000", "choose from 16 to 250000"),
     ),
+    "verify --on cpu": (("--ranks 999999", "--ranks 999999 is more than this machine takes"),),
     "step scale --on cpu": (
+        ("--ranks 1,999999", "--ranks 999999 is more than this machine takes"),
         ("--ranks 0,1", "goes beyond 1"),
         ("--compute 10", "such as 10ms"),
         ("--slow-rank 1:0", "from 1 to"),
@@ -140,7 +148,16 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
     ),
     "": (
         ("swep", "unknown command 'swep'; choose from: ... did you mean sweep"),
-        ("osu_latency", "unknown command 'osu_latency'"),
+        ("osu_latency", "; use collbench sweep --op osu_latency"),
+        ("jitter", "unknown command 'jitter'; choose from: ... ; use collbench step stragglers"),
+        ("styles", "; use collbench step strategies"),
+        ("scale", "; use collbench step scale"),
+        ("overlap --on cpu", "; use collbench step overlap"),
+        ("stragglers", "; use collbench step stragglers"),
+        ("completion", "_COLLBENCH_COMPLETE=bash_source"),
+        ("runs --tag good", "unknown option --tag; rename the folder of the run"),
+        ("compare --baseline good", "unknown option --baseline; use collbench compare --against last"),
+        ("plot --as gpu", "unknown option --as; use --on"),
         ("sweep --minbyte 8", "did you mean --minbytes"),
         ("all_reduce_perf --iter 9", "did you mean --iters"),
         ("runs nowhere", "no folder nowhere"),
@@ -148,12 +165,12 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
 }
 
 
-def refused(here: Command, folder: Path, words: str, complaint: str, **variables: str) -> None:
+def refused(here: Command, folder: Path, words: str, complaint: str, status: int = 2, **variables: str) -> None:
     done = here(*shlex.split(words), **variables)
     told = [
         line for line in done.stderr.strip().splitlines() if "waiting for the ranks" not in line
     ]  # where it is slow
-    assert (done.returncode, done.stdout, len(told)) == (2, "", 1), (words, done.stdout, done.stderr)
+    assert (done.returncode, done.stdout, len(told)) == (status, "", 1), (words, done.stdout, done.stderr)
     for part in complaint.split(" ... "):
         assert part in done.stderr, (words, done.stderr)
     assert list(folder.iterdir()) == [], words
@@ -163,6 +180,29 @@ def refused(here: Command, folder: Path, words: str, complaint: str, **variables
 def test_wrong_words_are_one_line_and_exit_2(here: Command, tmp_path: Path, before: str) -> None:
     for words, complaint in REFUSED[before]:
         refused(here, tmp_path, f"{before} {words}", complaint)
+
+
+def test_where_every_row_would_be_skipped_no_rank_is_started(here: Command, tmp_path: Path) -> None:
+    """The reasons are known beforehand, of whatever command measures; the exit status is 1."""
+    for words, reason in (
+        ("sweep --on cpu --impl ring-host --op broadcast", "ring-host carries out allreduce only"),
+        ("sweep --on cpu --impl one-shot-ll -b 1M -e 1M", "one-shot-ll: inboxes hold messages up to"),
+        ("sweep --on cpu --impl narrow-e4m3 -d int32", "narrow-e4m3: ... not int32"),
+        ("sweep --on cpu --op barrier --in-place", "barrier has no in-place form"),
+        ("verify --on cpu --impl two-shot --op alltoall", "two-shot carries out allreduce only"),
+        ("explain --on cpu --impl two-shot --op alltoall", "two-shot carries out allreduce only"),
+        ("sweep --on cpu --ab A=1 --impl two-shot --op alltoall", "two-shot carries out allreduce only"),
+        ("all_gather_perf --on cpu --impl ring-host", "ring-host carries out allreduce only"),
+    ):
+        refused(here, tmp_path, words, f"every row would be skipped: ... {reason}", status=1)
+
+
+def test_a_sweep_whose_rows_were_all_skipped_says_so_and_ends_with_status_1(here: Command, tmp_path: Path) -> None:
+    """What is known only once the hardware, or its model, has been asked."""
+    done = here("predict", "dgx-a100", "--impl", "nvls", "-b", "7", "-e", "7")
+    assert done.returncode == 1
+    assert "no row has a time: each was skipped" in done.stderr
+    assert "sizes: 4 B instead of 7 B" in done.stderr
 
 
 def test_what_starts_ranks_by_itself_is_refused_under_a_launcher(here: Command, tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from collbench.api.checking import check
 from collbench.api.importing import import_, read_foreign
 from collbench.api.reading import diagnose
 from collbench.errors import Notice, RunFileError
-from collbench.formats import read_files, read_tests
+from collbench.formats import joined as joined_files
+from collbench.formats import read_tests
 from collbench.formats.imported import Hints, ImportedTest, remarks
-from collbench.formats.source import decode
+from collbench.formats.source import Source, decode
 from tests.formats.goldens import DATA, parsed, reported, run_of
 from tools.fuzz import outcome
 
@@ -62,7 +63,11 @@ def sent(name: str, peer: int, microseconds: int = 100) -> dict[str, Any]:
 
 def joined(*texts: str) -> list[ImportedTest]:
     """The tests of files that are read together."""
-    return read_files((decode(f"rank{at}.log", text.encode()) for at, text in enumerate(texts)), Hints())
+    return read_all([decode(f"rank{at}.log", text.encode()) for at, text in enumerate(texts)])
+
+
+def read_all(sources: list[Source]) -> list[ImportedTest]:
+    return [test for source in joined_files(sources) for test in read_tests(source, Hints())]
 
 
 def said(tests: list[ImportedTest]) -> str:
@@ -170,7 +175,7 @@ def test_a_folder_is_read_as_one_program_compressed_files_too(tmp_path: Path) ->
     (tmp_path / "a-pid1.log").write_text(record(gathered(1, 50), 0))
     (tmp_path / "below" / "b-pid2.log.gz").write_bytes(gzip.compress(record(gathered(1, 70), 1).encode()))
     (tmp_path / "notes.md").write_text("of no format")
-    with pytest.warns(Notice, match="program at work"):
+    with pytest.warns(Notice, match="program at work"), pytest.warns(Notice, match="not read: notes.md"):
         (run,) = import_(tmp_path)
     (row,) = run.results
     assert row.typical == pytest.approx(70e-6)  # type: ignore[union-attr]
@@ -186,7 +191,7 @@ def test_a_folder_is_read_as_one_program_compressed_files_too(tmp_path: Path) ->
 def test_files_of_other_formats_are_read_beside() -> None:
     log = (DATA / "nccl_tests_2_19.txt").read_text()
     sources = [decode(name, text.encode()) for name, text in (("a", log), ("b", ONE_RANK), ("c", COPIES))]
-    together, single = read_files(sources, Hints()), [test for each in sources for test in read_tests(each, Hints())]
+    together, single = read_all(sources), [test for each in sources for test in read_tests(each, Hints())]
     assert [row.seconds for row in reported(together)] == [row.seconds for row in reported(single)]
     assert {test.format for test in together} == {"nccl-tests", "nccl-inspector", "nvbandwidth"}
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from collbench.cli.sweep import moved_cores, noise
+from collbench.cli.sweep import noise
 from collbench.measure.disturbance import Watch
-from collbench.results.facts import Scheduling
 from tests.conftest import measurement
 
 QUIET = {
@@ -85,30 +84,3 @@ def test_noise_is_one_line_with_counts_and_what_helps_where_that_ran(tmp_path: P
     assert "load 64.0" in noise([blurred], busy)
     few = noise([measurement("mpi", (1.0,) * 5)], watch)
     assert few.startswith("noise: 1 of 1 rows have no interval: fewer than 6 samples"), "five have no 95 % interval"
-
-
-def test_cores_that_a_hypervisor_moved_are_told_by_barriers_of_ranks_that_stayed_in_place() -> None:
-    """From one row to another, or all the time; of two ranks alone it is known what near cores take."""
-    bound, roaming = Scheduling(cores=((0,), (1,))), Scheduling(cores=((0, 1), (1,)))
-    disturbed = Scheduling(off_core=0.9, cores=((0,), (1,)))
-    for barriers, scheduling, ranks, told in (
-        ([110e-9, 112e-9, 115e-9], bound, 2, ""),
-        ([110e-9, 112e-9, 190e-9], bound, 2, ""),
-        ([112e-9, 114e-9, 429e-9], bound, 2, "112 ns in some rows and 429 ns in others"),
-        ([450e-9, 112e-9, 114e-9], bound, 2, "112 ns in some rows and 450 ns in others"),
-        ([456e-9, 407e-9, 435e-9], bound, 2, "435 ns, between near cores some 128 ns"),
-        ([456e-9, 407e-9, 435e-9], bound, 4, ""),
-        ([300e-9, 310e-9, 900e-9], bound, 4, "300 ns in some rows and 900 ns in others"),
-        ([112e-9, 114e-9, 429e-9], roaming, 2, ""),
-        ([112e-9, 114e-9, 429e-9], disturbed, 2, ""),
-        ([112e-9, 114e-9, 429e-9], None, 2, ""),
-        ([112e-9, 114e-9, 429e-9], Scheduling(), 2, ""),  # on which cores is not known
-        ([None, None], bound, 2, ""),
-        ([], bound, 2, ""),
-    ):
-        one = measurement()
-        row = replace(one, case=replace(one.case, ranks=ranks), scheduling=scheduling)
-        line = moved_cores([replace(row, barrier=barrier) for barrier in barriers])
-        assert told in line, (barriers, ranks)
-        assert bool(line) is bool(told), (barriers, ranks)
-        assert line.count("\n") == 0

@@ -10,7 +10,7 @@ from collbench.analysis.fit import calibration, write
 from collbench.errors import UsageError
 from collbench.model.equation import SPREAD, Calibration, calibrate, calibration_of
 from collbench.model.nccl_terms import terms
-from collbench.model.predict import curve, predict
+from collbench.model.predict import curve
 from collbench.results import Measurement
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
@@ -18,6 +18,7 @@ from collbench.topology import files
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
 from tests.conftest import case
+from tests.model.single import predict
 
 H100 = files.load("dgx-h100")
 SIZES = [2**power for power in range(3, 34, 3)]

@@ -12,10 +12,11 @@ import pytest
 from collbench.algorithms import implementations
 from collbench.errors import Unsupported
 from collbench.model.handwritten import hardware, host, is_published, modelled
-from collbench.model.predict import HANDWRITTEN, curve, predict
+from collbench.model.predict import HANDWRITTEN, curve
 from collbench.topology.files import load, names
 from tests.conftest import ROOT
 from tests.model.published_kernels import SWEEPS, Sweep
+from tests.model.single import predict
 from tests.model.test_predict import case
 from tools.model import engines
 

@@ -16,13 +16,14 @@ from collbench.datatypes import DATATYPES, NONE, REDUCTIONS
 from collbench.errors import Unsupported, UsageError
 from collbench.model.equation import SIZES, Calibration
 from collbench.model.nccl_terms import limit, terms
-from collbench.model.predict import curve, network_curve, predict
+from collbench.model.predict import curve, network_curve
 from collbench.model.schedule import SCHEDULES
 from collbench.model.steps import on_ranks, slowest, step_time
 from collbench.results import StepPrediction
 from collbench.topology.files import load, names
 from collbench.topology.system import System
 from tests.conftest import case as default_case
+from tests.model.single import predict
 
 NAMES = tuple(SCHEDULES)
 H100, A100 = load("dgx-h100"), load("dgx-a100")

@@ -67,6 +67,10 @@ def test_a_bar_is_as_long_as_its_operation_with_its_parts_in_the_shares_of_the_t
     assert bars(figure, 0) == {0: pytest.approx(quick.seconds), 1: pytest.approx(slow.seconds), 2: pytest.approx(3e-5)}
     assert bars(figure, 1) == {0: pytest.approx(1.0), 1: pytest.approx(1.0)}
     assert figure.axes[0].get_xlim()[0] == 0
+    assert [axes.get_xlabel() for axes in figure.axes] == [
+        "time of one operation, measured without tracing",
+        "shares of its parts, by tracing",
+    ]
     pieces = [piece.get_width() / slow.seconds for piece in figure.axes[0].patches[len(PARTS) : 2 * len(PARTS)]]  # type: ignore[attr-defined]
     assert pieces == pytest.approx([slow.share(part) for part in PARTS])
     assert pieces[0] == pytest.approx(slow.share(LAUNCH)) == pytest.approx(0.1 / 1.1)

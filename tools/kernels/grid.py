@@ -8,6 +8,7 @@ from collbench.cases import Case
 from collbench.datatypes import Array
 from collbench.platforms import compiler
 from collbench.platforms.layout import WINDOW_HEAD, WORLD
+from tools.kernels.buffers import received, sent
 
 GRID = ("-DHOST_GRID", "-O1")  # no build that anybody measures; threads and pieces are the same
 MARGIN = 64  # elements behind every buffer that nobody may write
@@ -42,7 +43,7 @@ class Ranks:
         """The inputs of that seed."""
         for rank in range(self.case.ranks):
             self.part(1, rank)[:] = 0
-            self.part(0, rank)[:] = self.case.input(rank, seed)
+            self.part(0, rank)[:] = sent(self.case, rank, seed)
 
     def launch(
         self,
@@ -76,4 +77,4 @@ class Ranks:
 
     def right(self, seed: int) -> bool:
         """Every rank holds the result."""
-        return self.results() == {self.case.expected(0, seed)[0][1].tobytes()}
+        return self.results() == {received(self.case, 0, seed)[0][1].tobytes()}

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from collbench.cases import Job
 from collbench.errors import CaseFailed
 from collbench.measure.strategies import Strategy
 from collbench.measure.strategies.trainer import Trainer, Training, WeightHistory
@@ -117,17 +116,12 @@ class Asynchronous(Training):
         return found
 
 
-def _window_nbytes(job: Job) -> int:
-    """Return the bytes that the server wants in a window, with room to start at a line."""
-    return LINE + _HEAD + -(-job.nbytes // LINE) * LINE
-
-
 STRATEGIES = (
     Strategy(
         NAME,
         Asynchronous,
         order=5,
-        window_nbytes=_window_nbytes,
+        window_nbytes=lambda job: LINE + _HEAD + -(-job.nbytes // LINE) * LINE,  # with room to start at a line
         lag=lambda job: job.staleness,
     ),
 )

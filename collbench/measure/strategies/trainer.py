@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 
 import numpy as np
@@ -52,11 +53,7 @@ class Trainer:
         implementation.refuse(case)
         prepared = implementation.prepare(case, self.platform)
         self.operations.append(prepared)
-
-        def add() -> None:
-            prepared.launch(1)
-
-        return add
+        return partial(prepared.launch, 1)
 
     def gradient(self, weights: Weights, step: int, result: Weights) -> None:
         """Compute the gradient of a step of this rank; a slow rank computes it several times over, to no avail."""

@@ -6,11 +6,10 @@ much at once: the floor of the case.  Stores are of two kinds, and no machine sa
 are measured.
 """
 
-import copy
 import ctypes
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from collbench.cases import Case
 from collbench.errors import Unsupported
 from collbench.platforms.cpu.window import Window
 from collbench.platforms.interface import Limits
-from collbench.platforms.layout import MAX_RANKS, SHIFTED, WORLD, Layout, Region, awaited
+from collbench.platforms.layout import MAX_RANKS, WORLD, Layout, Memory, Region, awaited
 from collbench.platforms.processes import Processes, Team
 
 _YIELDS = {"yield": 1, "busy": 0}
@@ -43,10 +42,8 @@ Copy = tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint32]
 """From where how many lines are read, to where how many are written, and how many of the two halves past the caches."""
 
 
-class CpuMemory:
+class CpuMemory(Memory):
     """The window of this machine's ranks."""
-
-    _offset = 0  # bytes by which buffers start later, see `shifted`
 
     def __init__(self, team: Processes, layout: Layout, spin: str) -> None:
         self.rank, self.ranks, self.layout = team.rank, team.size, layout
@@ -62,18 +59,11 @@ class CpuMemory:
         """Return where a region starts; Unsupported if that rank is on another node."""
         if rank not in self.window.bases:
             raise Unsupported(f"rank {rank} is on another node, whose memory cannot be loaded or stored")
-        shift = self._offset if region in SHIFTED else 0
-        return int(self.window.bases[rank] + self.layout.starts[region] + shift)
+        return int(self.window.bases[rank] + self._start(region))
 
     def multicast(self, region: Region) -> int:
         """Raise Unsupported: CPUs have no multicast memory."""
         raise Unsupported("CPUs have no switch between them")
-
-    def shifted(self, offset: int) -> Self:
-        """Return the same memory with buffers that start so many bytes later."""
-        other = copy.copy(self)
-        other._offset = offset
-        return other
 
     def world(self, ranks: int) -> Any:
         """Return a World (kernels/world.cuh) without buffers."""

@@ -322,16 +322,13 @@ class CpuPlatform(Platform):
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the MPI library, its binding and the compiler of the kernels."""
-        if not self.comm:
-            return {"compiler": compiler.compiler_version()}
-        from mpi4py import MPI, __version__
+        versions = {"compiler": compiler.compiler_version()}
+        if self.comm:
+            from mpi4py import MPI, __version__
 
-        library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
-        return {
-            "mpi": " ".join(library.split()),
-            "mpi4py": __version__,
-            "compiler": compiler.compiler_version(),
-        }
+            library = MPI.Get_library_version().splitlines()[0].strip("\0 ")
+            versions = {"mpi": " ".join(library.split()), "mpi4py": __version__, **versions}
+        return versions
 
     def waits(self) -> str:
         """Return which rank's kernel waits for which."""

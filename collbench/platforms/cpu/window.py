@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from collbench.errors import CaseFailed, PlatformError
 from collbench.topology.discover_cpu import control_groups, kilobytes, read_text
@@ -28,8 +28,6 @@ from collbench.units import format_size
 
 if TYPE_CHECKING:  # what a machine has room for is known without NumPy
     from collbench.platforms.processes import Processes
-
-T = TypeVar("T")
 
 HUGE = 2**21  # bytes: of a huge page on x86-64 and, mostly, on arm64
 _FAILURES = OSError, ValueError, OverflowError  # of the last, Python's own refusals of a length
@@ -50,7 +48,8 @@ class Window:
         part = -(-nbytes // page) * page
         fd = _share(team, neighbours[0], part * len(neighbours))
         try:
-            self._memory = _agreed(team, lambda: mmap.mmap(fd, part * len(neighbours)))
+            with _agreeing(team):
+                self._memory = mmap.mmap(fd, part * len(neighbours))
         finally:
             os.close(fd)
         with contextlib.suppress(OSError):  # kernels without huge pages refuse; others may be configured to give none
@@ -71,17 +70,18 @@ def _share(team: "Processes", first: int, nbytes: int) -> int:
     The kernel opens what a process has in /proc for processes of the same user alone.
     """
     leads = team.rank == first
-    fd = _agreed(team, lambda: _make(nbytes) if leads else -1)
+    fd = -1
+    with _agreeing(team):
+        if leads:
+            fd = _make(nbytes)
     process, there, file = team.gather((os.getpid(), fd, _identity(fd)) if leads else None)[first]
-
-    def fetch() -> int:
-        found = os.open(f"/proc/{process}/fd/{there}", os.O_RDWR | os.O_CLOEXEC)
-        if _identity(found) != file:
-            os.close(found)
-            raise OSError("the first rank is in another container")
-        return found
-
-    return _agreed(team, lambda: fd if leads else fetch())
+    with _agreeing(team):
+        if not leads:
+            fd = os.open(f"/proc/{process}/fd/{there}", os.O_RDWR | os.O_CLOEXEC)
+            if _identity(fd) != file:
+                os.close(fd)
+                raise OSError("the first rank is in another container")
+    return fd
 
 
 def _make(nbytes: int) -> int:
@@ -103,23 +103,17 @@ def _identity(fd: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _agreed(team: "Processes", act: Callable[[], T]) -> T:
-    """*Collective*: return what `act` returns; if it fails on any rank, raise its error on all."""
-    result: T | None = None
-    failure = ""
-    try:
-        result = act()
-    except PlatformError as error:
-        failure = str(error)
-    except _FAILURES as error:
-        failure = (
-            f"ranks of one machine cannot share memory: {_reason(error)}; "
-            "start them in one container, as one user, with enough memory (`ulimit -v`)"
-        )
-    failures = [text for text in team.gather(failure) if text]
-    if failures:
-        raise PlatformError(failures[0])
-    return result  # type: ignore[return-value]
+@contextmanager
+def _agreeing(team: "Processes") -> Iterator[None]:
+    """*Collective*: run what is inside; if it fails on any rank, raise the same PlatformError on all of them."""
+    with team.agreeing():
+        try:
+            yield
+        except _FAILURES as error:
+            raise PlatformError(
+                f"ranks of one machine cannot share memory: {_reason(error)}; "
+                "start them in one container, as one user, with enough memory (`ulimit -v`)"
+            ) from error
 
 
 def _reason(error: BaseException) -> str:

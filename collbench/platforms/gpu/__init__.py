@@ -1,14 +1,8 @@
 """GPUs, through CuPy: one process holds all ranks, or under an outside launcher one each."""
 
-from collbench.platforms import Open, PlatformKind
+from collbench.platforms import PlatformKind
 from collbench.platforms.gpu import probe
 from collbench.topology.discovered import Topology
-
-
-def _opener() -> Open:
-    from collbench.platforms.gpu.platform import open_platform
-
-    return open_platform
 
 
 def _discover(ranks: int | None) -> tuple[Topology, str]:
@@ -19,12 +13,12 @@ def _discover(ranks: int | None) -> tuple[Topology, str]:
 
 PLATFORM = PlatformKind(
     name="gpu",
+    module=f"{__name__}.platform",
     matrix=4096,  # a product takes a millisecond or so: launches do not count
     preference=1,
     process_per_rank=False,
     startup=probe.STARTUP,
     cold_start=1.2 * probe.STARTUP,  # NCCL is given up after STARTUP, and is named then
-    opener=_opener,
     discover=_discover,
     default_ranks=probe.default_ranks,
     refuse_too_large=probe.refuse_too_large,

@@ -14,7 +14,7 @@ from collbench.cases import Case
 from collbench.datatypes import Array, Wire
 from collbench.errors import CaseFailed
 from collbench.platforms import checking, compiler
-from collbench.platforms.gpu.cuda import GpuKernel, Stream
+from collbench.platforms.gpu.cuda import GpuKernel
 from collbench.platforms.gpu.launch import GpuLauncher
 from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import GUARD, GUARDED, Region, buffers
@@ -31,10 +31,6 @@ class GpuChecker:
         self._launcher, self._memory, self._compiled = launcher, launcher.memory, launcher.kernels
         self._cuda, self._runtime, self._team = launcher.cuda, launcher.cuda.runtime, launcher.team
         self._streams, self._clock = launcher.streams, launcher.clock
-        devices: dict[int, list[Stream]] = {}
-        for rank_stream in self._streams.values():
-            devices.setdefault(rank_stream.device, []).append(rank_stream)
-        self._shared = [together for together in devices.values() if len(together) > 1]
 
     def fill(self, case: Case, seed: int, wire: Wire | None = None) -> None:
         """Fill every rank's buffers on its stream, and wait for all."""
@@ -56,8 +52,7 @@ class GpuChecker:
             self._team.meet()
             self._clock.doing = f"{plan.calls} calls back to back, without a graph"
             found = self._stress(case, prepared, plan)
-            if self._launcher.given_up.possible:
-                self._launcher.given_up.refuse()
+            self._clock.refuse_given_up()
             mismatches = self._team.exchange(found)
         return next(filter(None, mismatches), None)
 
@@ -86,7 +81,7 @@ class GpuChecker:
         """Return the first mismatch of the local ranks: lowest rank, lowest index; and digests of what may be off."""
         receivers = [rank for rank in self._memory.local if any(case.pieces(rank))]
         held = [self._compare(case, seed, rank, wire) for rank in receivers]
-        self._synchronize()
+        self._clock.wait()
         del held
         mismatches = (self._mismatch(case, seed, rank, wire) for rank in receivers)
         mismatch = next(filter(None, mismatches), None)
@@ -146,34 +141,22 @@ class GpuChecker:
         loaded = {entry: self._compiled.get(compiler.JUDGE, entry, case.dtype, case.redop) for entry in entries}
         calls = _Calls(case, plan, loaded, self._launcher, prepared.wire)
         held = [self._clear(rank, len(list(case.pieces(rank)))) for rank in self._memory.local]
-        self._synchronize()
+        self._clock.wait()
         del held
         for number in range(plan.calls):
             for rank in self._memory.local:
                 calls.enter(number, rank)
-            self._meet()
+            self._launcher.join_streams()
             prepared.launch(1)
-            self._meet()
+            self._launcher.join_streams()
             for rank in self._memory.local:
                 calls.leave(number, rank)
-        self._synchronize()
+        self._clock.wait()
         for rank in self._memory.local:
             verdicts = self._verdicts(rank, len(list(case.pieces(rank))))
             if mismatch := checking.found(case, plan, rank, verdicts, with_bits=False, wire=prepared.wire):
                 return mismatch
         return None
-
-    def _synchronize(self) -> None:
-        for rank_stream in self._streams.values():
-            rank_stream.enter().synchronize()
-
-    def _meet(self) -> None:
-        """Make streams of a device that has several meet: what comes next on any is behind all that came before."""
-        for streams in self._shared:
-            events = [rank_stream.mark() for rank_stream in streams]
-            for rank_stream in streams:
-                for event in events:
-                    rank_stream.enter().wait_event(event)
 
 
 class _Calls:
@@ -193,7 +176,7 @@ class _Calls:
         """Come late if it is this rank's turn; then what lies in the result is none, and the inputs are new."""
         if wait := self._stalls[rank][number]:
             self._run("stall", rank, 1, wait)
-        send, receive = self._buffers(rank)
+        send, receive = buffers(self._memory, self._case, rank)
         for first, _, _ in self._case.pieces(rank):
             self._spoil(number, rank, receive + first * self._size, checking.OUTPUT)
         for first in range(0, self._case.send_count, self._case.block):
@@ -211,7 +194,7 @@ class _Calls:
             self._spoil_inputs(number, rank)
 
     def _compare(self, number: int, rank: int, place: int, piece: checking.Piece) -> None:
-        got = self._buffers(rank)[1] + piece[0] * self._size
+        got = buffers(self._memory, self._case, rank)[1] + piece[0] * self._size
         verdict = self._memory.verdicts(rank) + place * checking.VERDICT.itemsize
         at, _, *expected, there = checking.comparison(
             self._case, self._plan.seed + number, piece, got, verdict, self._wire
@@ -220,7 +203,7 @@ class _Calls:
         self._run(checking.entry("probe_compare", self._wire), rank, self._elements, *arguments)
 
     def _spoil_inputs(self, number: int, rank: int) -> None:
-        send, _ = self._buffers(rank)
+        send, _ = buffers(self._memory, self._case, rank)
         for first in range(0, self._case.send_count, self._case.block):
             self._spoil(number, rank, send + first * self._size, checking.INPUT)
 
@@ -230,6 +213,3 @@ class _Calls:
 
     def _run(self, entry: str, rank: int, count: int, *arguments: Array | np.generic) -> None:
         self._launcher.bind_one(self._kernels[entry], rank, count, *arguments)()
-
-    def _buffers(self, rank: int) -> tuple[int, int]:
-        return buffers(self._memory, self._case, rank)

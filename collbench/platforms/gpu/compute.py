@@ -123,8 +123,7 @@ class GpuCompute(Compute):
     queued = True
 
     def __init__(self, launcher: GpuLauncher) -> None:
-        self._launcher, self._cuda, self._places = launcher, launcher.cuda, launcher.places
-        self._streams, self._clock = launcher.streams, launcher.clock
+        self._launcher, self._cuda, self._clock = launcher, launcher.cuda, launcher.clock
         self._products: dict[int, GpuProducts] = {}  # by size; the last one that was asked for
 
     def products(self, size: int, begin: Callable[[str], None] = lambda phase: None) -> GpuProducts:
@@ -145,13 +144,7 @@ class GpuCompute(Compute):
 
     def join_streams(self) -> None:
         """Make every stream of a device wait for all its others."""
-        for device in self._places.devices:
-            streams = [self._streams[rank] for rank in self._places.on(device) if rank in self._streams]
-            marks = [(rank_stream, rank_stream.mark()) for rank_stream in streams if len(streams) > 1]
-            for rank_stream in streams:
-                for other, mark in marks:
-                    if other is not rank_stream:
-                        rank_stream.enter().wait_event(mark)
+        self._launcher.join_streams()
 
     def stepping(self) -> AbstractContextManager[None]:
         """Return a context that translates CUDA's failures: after some, every call of CUDA raises."""
@@ -159,4 +152,4 @@ class GpuCompute(Compute):
 
     def refuse_given_up(self) -> None:
         """Raise CaseFailed if a kernel of a local rank waited in vain."""
-        self._clock.given_up.refuse()
+        self._clock.refuse_given_up()

@@ -140,21 +140,17 @@ class Driver:
 
     def attribute(self, which: int, device: int) -> int:
         """Return a number that describes a device."""
-        value = ctypes.c_int()
-        self._call("cuDeviceGetAttribute", ctypes.byref(value), ctypes.c_int(which), self._device(device))
-        return value.value
+        return self._number_by_call("cuDeviceGetAttribute", ctypes.c_int, ctypes.c_int(which), self._device(device))
 
     def mem_granularity(self, device: int) -> int:
         """Return the number of which sizes of allocations on a device should be multiples."""
-        grain, prop = ctypes.c_size_t(), _allocation(device)
-        self._call("cuMemGetAllocationGranularity", ctypes.byref(grain), ctypes.byref(prop), ctypes.c_int(_RECOMMENDED))
-        return grain.value
+        prop = ctypes.byref(_allocation(device))
+        return self._number_by_call("cuMemGetAllocationGranularity", ctypes.c_size_t, prop, ctypes.c_int(_RECOMMENDED))
 
     def mem_create(self, size: int, device: int) -> int:
         """Physical memory of a device, without an address: a handle."""
-        handle, prop = _Handle(), _allocation(device)
-        self._call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(prop), _NO_FLAGS)
-        return handle.value
+        prop = ctypes.byref(_allocation(device))
+        return self._number_by_call("cuMemCreate", _Handle, ctypes.c_size_t(size), prop, _NO_FLAGS)
 
     def mem_release(self, handle: int) -> None:
         """Give up a handle of memory, or of a multicast object; what is mapped stays until it is unmapped."""
@@ -162,10 +158,8 @@ class Driver:
 
     def mem_address_reserve(self, size: int, alignment: int) -> int:
         """Addresses with nothing behind them."""
-        address = _Address()
         sizes = ctypes.c_size_t(size), ctypes.c_size_t(alignment)
-        self._call("cuMemAddressReserve", ctypes.byref(address), *sizes, _Address(0), _NO_FLAGS)
-        return address.value
+        return self._number_by_call("cuMemAddressReserve", _Address, *sizes, _Address(0), _NO_FLAGS)
 
     def mem_address_free(self, address: int, size: int) -> None:
         """Give reserved addresses back."""
@@ -188,15 +182,12 @@ class Driver:
 
     def multicast_granularity(self, devices: int, size: int) -> int:
         """Return the number of which the size of a multicast object of so many devices should be a multiple."""
-        grain, prop = ctypes.c_size_t(), _multicast(devices, size)
-        self._call("cuMulticastGetGranularity", ctypes.byref(grain), ctypes.byref(prop), ctypes.c_int(_RECOMMENDED))
-        return grain.value
+        prop = ctypes.byref(_multicast(devices, size))
+        return self._number_by_call("cuMulticastGetGranularity", ctypes.c_size_t, prop, ctypes.c_int(_RECOMMENDED))
 
     def multicast_create(self, devices: int, size: int) -> int:
         """Return the handle of a multicast object for so many devices, which are added next."""
-        handle, prop = _Handle(), _multicast(devices, size)
-        self._call("cuMulticastCreate", ctypes.byref(handle), ctypes.byref(prop))
-        return handle.value
+        return self._number_by_call("cuMulticastCreate", _Handle, ctypes.byref(_multicast(devices, size)))
 
     def multicast_add_device(self, team: int, device: int) -> None:
         """Add a device; before all are, binding and mapping would wait for ever."""
@@ -213,9 +204,13 @@ class Driver:
         self._call("cuMulticastUnbind", _Handle(team), self._device(device), *place)
 
     def _device(self, ordinal: int) -> ctypes.c_int:
-        device = ctypes.c_int()
-        self._call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
-        return device
+        return ctypes.c_int(self._number_by_call("cuDeviceGet", ctypes.c_int, ctypes.c_int(ordinal)))
+
+    def _number_by_call(self, name: str, kind: type[Any], *arguments: Any) -> int:
+        """Return what a function stores at its first argument, a number of that kind."""
+        value = kind()
+        self._call(name, ctypes.byref(value), *arguments)
+        return int(value.value)
 
     def _call(self, name: str, *arguments: Any) -> None:
         try:

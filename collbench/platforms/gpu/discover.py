@@ -181,24 +181,18 @@ class _Prober:
             except runtime.CUDARuntimeError as error:
                 if error.status != _ALREADY_ENABLED:
                     raise
-            ways = {"a kernel's stores": self._store, "a kernel's loads": self._load, "a copy": self._copy}
-            for what, correct in ways.items():
+            here, there = self._buffer[first], self._buffer[second]
+            for what, writer, target, reader in (
+                ("a kernel's stores", first, there, second),
+                ("a kernel's loads", second, there, first),
+                ("a copy", first, here, second),
+            ):
                 self._seed += 1
-                if not correct(first, second):
+                self._hands[writer].write(target, self._seed)
+                if what == "a copy":
+                    self._hands[first].copy(there, here)
+                if not self._hands[reader].holds(there, self._seed):
                     return False, f"{what} gave wrong data"
         except self._cuda.errors as error:
             return False, str(error)
         return VERIFIED
-
-    def _store(self, first: int, second: int) -> bool:
-        self._hands[first].write(self._buffer[second], self._seed)
-        return self._hands[second].holds(self._buffer[second], self._seed)
-
-    def _load(self, first: int, second: int) -> bool:
-        self._hands[second].write(self._buffer[second], self._seed)
-        return self._hands[first].holds(self._buffer[second], self._seed)
-
-    def _copy(self, first: int, second: int) -> bool:
-        self._hands[first].write(self._buffer[first], self._seed)
-        self._hands[first].copy(self._buffer[second], self._buffer[first])
-        return self._hands[second].holds(self._buffer[second], self._seed)

@@ -59,7 +59,6 @@ class GpuLauncher(Launcher):
     def __init__(self, team: Team, memory: RankMemory, kernels: KernelCache, probed: Probed, clock: GpuClock) -> None:
         self.cuda, self.places, self.team, self.memory = kernels.cuda, kernels.places, team, memory
         self.kernels, self.clock, self.streams, self._probed = kernels, clock, clock.by_rank, probed
-        self.given_up = clock.given_up
 
     def altered(self, memory: RankMemory | None = None, options: tuple[str, ...] = (), lost: int = 0) -> Self:
         """Return the same launcher for buffers elsewhere, or with options of the compiler for every kernel."""
@@ -91,7 +90,7 @@ class GpuLauncher(Launcher):
             launches.append((self.streams[mine[0]], function, (blocks * len(mine),), (threads,), held))
 
         def launch(count: int) -> None:
-            self.given_up.possible = True
+            self.clock.may_give_up = True
             for _ in range(count):
                 for rank_stream, function, grid, block, held in launches:
                     function(grid, block, held, stream=rank_stream.use(), enable_cooperative_groups=True)
@@ -125,6 +124,16 @@ class GpuLauncher(Launcher):
     def after(self, rank: int, event: Any) -> None:
         """Make the stream wait, whichever devices the two are on."""
         self.streams[rank].enter().wait_event(event)
+
+    def join_streams(self) -> None:
+        """Make what comes next on any stream of a device wait for all that came before on the device's others."""
+        for device in self.places.devices:
+            together = [self.streams[rank] for rank in self.places.on(device)]
+            marks = [(rank_stream, rank_stream.mark()) for rank_stream in together if len(together) > 1]
+            for rank_stream in together:
+                for other, mark in marks:
+                    if other is not rank_stream:
+                        rank_stream.enter().wait_event(mark)
 
     def synchronize(self) -> None:
         """Wait for every rank's stream, and for every process.

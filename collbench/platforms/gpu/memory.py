@@ -9,12 +9,9 @@ a GPU for each rank, all of them at one switch, and one process that holds them.
 fails at any step, memory is allocated as ever and only what needs the switch goes without.
 """
 
-import copy
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
+from contextlib import ExitStack, suppress
 from itertools import chain
-from typing import Self
 
 from collbench.errors import PlatformError, Unsupported
 from collbench.platforms import checking
@@ -29,7 +26,8 @@ from collbench.platforms.gpu.cuda import (
 )
 from collbench.platforms.gpu.discover import NBYTES, Hand, pattern_kernels
 from collbench.platforms.gpu.placement import Placement
-from collbench.platforms.layout import SHIFTED, Layout, Region
+from collbench.platforms.layout import Layout, Region
+from collbench.platforms.layout import Memory as Regions
 from collbench.platforms.processes import Team
 from collbench.topology.products import ADDING, capability
 
@@ -151,24 +149,14 @@ class _Trial:
         for distance in range(1, self._ranks):
             right, left = (mine + distance) % self._ranks, (mine - distance) % self._ranks
             self._try(right, self._hand.write, self._inbox(right), self._seed(mine))
-            self._team.meet()
             self._look(left, mine, "a kernel's stores", self._inbox(mine), self._seed(left))
-            self._next_round()
             self._try(right, self._hand.write, self._outbox(mine), self._seed(mine))
-            self._team.meet()
             self._look(mine, right, "a kernel's loads", self._outbox(right), self._seed(right))
-            self._next_round()
             self._try(right, self._hand.write, self._outbox(mine), self._seed(mine))
             self._try(right, self._hand.copy, self._inbox(right), self._outbox(mine))
-            self._team.meet()
             self._look(left, mine, "a copy", self._inbox(mine), self._seed(left))
-            self._next_round()
         failures = sorted(chain.from_iterable(self._team.exchange(self._wrong)))
         return next((f"rank {who} cannot use the memory of rank {whose}: {what}" for who, whose, what in failures), "")
-
-    def _next_round(self) -> None:
-        self._team.meet()  # before the boxes are used again
-        self._round += 1
 
     def _try(self, right: int, act: Callable[[int, int], None], *numbers: int) -> None:
         try:
@@ -177,12 +165,15 @@ class _Trial:
             self._wrong.append((self._mine, right, str(error)))
 
     def _look(self, who: int, whose: int, what: str, place: int, seed: int) -> None:
-        """`what` is what `who` did to the memory of `whose`; one of the two is this rank."""
+        """End a round: `what` is what `who` did to the memory of `whose`; one of the two is this rank."""
+        self._team.meet()
         try:
             if not self._hand.holds(place, seed):
                 self._wrong.append((who, whose, f"{what} gave wrong data"))
         except self._errors as error:
             self._wrong.append((who, whose, str(error)))
+        self._team.meet()  # before the boxes are used again
+        self._round += 1
 
     def _inbox(self, rank: int) -> int:
         return self._reach.at(rank)
@@ -211,7 +202,7 @@ class SwitchMemory:
 
     def __init__(self, cuda: Cuda, driver: Driver, devices: Sequence[int], nbytes: int) -> None:
         self._driver, self._devices = driver, devices
-        self._undo: list[Callable[[], None]] = []
+        self._undo = ExitStack()
         self.base: list[int] = []
         try:
             self.multicast = self._make(cuda, nbytes)
@@ -225,14 +216,16 @@ class SwitchMemory:
         grains = [driver.mem_granularity(device) for device in devices]
         grain = max(driver.multicast_granularity(len(devices), nbytes), *grains)  # all of them are powers of two
         size = -(-nbytes // grain) * grain
-        team = self._keep(driver.multicast_create(len(devices), size), driver.mem_release)
+        team = driver.multicast_create(len(devices), size)
+        self._undo.callback(driver.mem_release, team)
         for device in devices:
             driver.multicast_add_device(team, device)
         for device in devices:
             cuda.runtime.setDevice(device)
-            part = self._keep(driver.mem_create(size, device), driver.mem_release)
+            part = driver.mem_create(size, device)
+            self._undo.callback(driver.mem_release, part)
             driver.multicast_bind_mem(team, part, size)
-            self._undo.append(partial(driver.multicast_unbind, team, device, size))
+            self._undo.callback(driver.multicast_unbind, team, device, size)
             self.base.append(self._mapped(part, size, grain))
         multicast = self._mapped(team, size, grain)
         for device, address in zip(devices, self.base, strict=True):
@@ -241,25 +234,20 @@ class SwitchMemory:
             cuda.runtime.deviceSynchronize()
         return multicast
 
-    def _keep(self, handle: int, release: Callable[[int], None]) -> int:
-        self._undo.append(partial(release, handle))
-        return handle
-
     def _mapped(self, handle: int, size: int, grain: int) -> int:
         """Return an address for memory that all devices may use."""
         driver = self._driver
         address = driver.mem_address_reserve(size, grain)
-        self._undo.append(partial(driver.mem_address_free, address, size))
+        self._undo.callback(driver.mem_address_free, address, size)
         driver.mem_map(address, size, handle)
-        self._undo.append(partial(driver.mem_unmap, address, size))
+        self._undo.callback(driver.mem_unmap, address, size)
         driver.mem_set_access(address, size, self._devices)
         return address
 
     def free(self) -> None:
         """Undo every step, the last first; what the driver refuses to undo ends with the process."""
-        while self._undo:
-            with suppress(PlatformError):
-                self._undo.pop()()
+        with suppress(PlatformError):
+            self._undo.close()
 
 
 def allocate(
@@ -305,13 +293,11 @@ def _driver(cuda: Cuda, devices: Sequence[int], ranks: int) -> Driver:
     return driver
 
 
-class RankMemory:
+class RankMemory(Regions):
     """The regions of every rank one after the other, and behind them the verdicts of a check.
 
     Making and closing it is *collective*; PlatformError if a GPU has too little free.
     """
-
-    _offset = 0
 
     def __init__(self, cuda: Cuda, team: Team, places: Placement, layout: Layout) -> None:
         self._cuda, self.layout = cuda, layout
@@ -331,15 +317,6 @@ class RankMemory:
     def address(self, region: Region, rank: int) -> int:
         """Return where a region starts; Unsupported if that rank's memory is out of reach."""
         return self._reach.at(rank) + self._start(region)
-
-    def shifted(self, offset: int) -> Self:
-        """Return the same memory with the buffers of a bucket, so many bytes behind those of the case."""
-        other = copy.copy(self)
-        other._offset = offset
-        return other
-
-    def _start(self, region: Region) -> int:
-        return self.layout.starts[region] + (self._offset if region in SHIFTED else 0)
 
     def multicast(self, region: Region) -> int:
         """Return where a region of all ranks starts; Unsupported, with the reason, if no switch knows their memory."""

@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import cached_property
 from itertools import starmap
@@ -173,23 +174,18 @@ class Communicators:
 
     def _bounded(self, doing: str, action: Callable[[], Any]) -> Any:
         """Return or raise what a call does, if in time: from a thread, since NCCL's calls cannot be interrupted."""
-        outcome: list[Any] = []
-        failure: list[Exception] = []
+        outcome: Future[Any] = Future()
 
         def run() -> None:
             try:
-                outcome.append(action())
+                outcome.set_result(action())
             except Exception as error:
-                failure.append(error)
+                outcome.set_exception(error)
 
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        thread.join(self._timeout)
-        if thread.is_alive():
+        threading.Thread(target=run, daemon=True).start()
+        if not wait([outcome], self._timeout).done:
             raise self._hang(doing, StartFailed if doing == _START else TimedOut)
-        if failure:
-            raise failure[0]
-        return outcome[0]
+        return outcome.result()
 
     def _hang(self, doing: str, kind: type[CaseFailed] = TimedOut) -> CaseFailed:
         self._give_up()

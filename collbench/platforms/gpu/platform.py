@@ -31,7 +31,7 @@ from collbench.platforms.gpu.launch import GpuLauncher, KernelCache
 from collbench.platforms.gpu.memory import RankMemory
 from collbench.platforms.gpu.placement import bind_near, place_ranks
 from collbench.platforms.gpu.probe import STARTUP
-from collbench.platforms.gpu.timing import GivenUp, GpuClock, StartGate, closest
+from collbench.platforms.gpu.timing import GpuClock, StartGate, closest
 from collbench.platforms.interface import Platform
 from collbench.platforms.layout import WINDOW_HEAD, Layout, Region
 from collbench.platforms.processes import Alone, Team
@@ -103,7 +103,7 @@ class GpuPlatform(Platform):
             gate = kernels.get("gate.cu", "gate", DATATYPES["float"], NONE).functions[0]
             self._gate = StartGate(cuda, gate, places.devices[0])
             self._probed = discover.probe_peers(cuda, places.devices)
-        self.clock = GpuClock(cuda, team, streams, self._gate, GivenUp(memory, streams), sweep.sampling.graph)
+        self.clock = GpuClock(cuda, team, streams, self._gate, memory, sweep.sampling.graph)
         self.launcher = GpuLauncher(team, memory, kernels, self._probed, self.clock)
         self.checker = GpuChecker(self.launcher)
         self.logs = GpuLogs(self.launcher)

@@ -96,20 +96,6 @@ class StartGate:
             self._address = 0
 
 
-class GivenUp:
-    """Whether kernels that wait for other ranks were launched, and whether any of them gave up."""
-
-    def __init__(self, memory: RankMemory, streams: Mapping[int, Stream]) -> None:
-        self._memory, self._streams = memory, streams
-        self.possible = False
-
-    def refuse(self) -> None:
-        """Raise TimedOut if a kernel gave up: then it left a one in the first word of its rank's window."""
-        for rank, rank_stream in self._streams.items():
-            if rank_stream.fetch(self._memory.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
-                raise TimedOut(f"a rank waited in vain for another's flag (rank {rank})")
-
-
 class GpuClock(Clock):
     """Seconds that operations take on the slowest rank.  CaseFailed where nothing sure was measured.
 
@@ -120,13 +106,13 @@ class GpuClock(Clock):
     limits = Limits(1e-7, 1e14, "five times what the fastest memory and the largest cache of a GPU bring")
 
     def __init__(
-        self, cuda: Cuda, team: Team, streams: Mapping[int, Stream], gate: StartGate, given_up: GivenUp, graph: bool
+        self, cuda: Cuda, team: Team, streams: Mapping[int, Stream], gate: StartGate, memory: RankMemory, graph: bool
     ) -> None:
-        self._cuda, self._team, self._graph = cuda, team, graph
+        self._cuda, self._team, self._graph, self._memory = cuda, team, graph, memory
         self.by_rank, self._streams = streams, list(streams.values())
         self.besides: Sequence[Stream] = ()  # more that are waited for, but neither captured nor timed
         self._gate = gate
-        self.given_up = given_up
+        self.may_give_up = False  # whether kernels that wait for other ranks were launched
         self._graphs: OrderedDict[tuple[Prepared, int], Captured] = OrderedDict()
         self.clocks = DeviceClocks(cuda)
         self.scheduled = Watch()  # ranks on devices have no cores to lose
@@ -146,11 +132,16 @@ class GpuClock(Clock):
                 seconds = self.behind_gate(prepared, launches)
             else:
                 seconds = self.of_launches(prepared, launches)
-            if self.given_up.possible:
-                self.given_up.refuse()
+            self.refuse_given_up()
             slowest: float = max(self._team.exchange(seconds))
         self.doing = ""
         return slowest / launches
+
+    def refuse_given_up(self) -> None:
+        """Raise TimedOut if a kernel gave up: then it left a one in the first word of its rank's window."""
+        for rank, rank_stream in self.by_rank.items() if self.may_give_up else ():
+            if rank_stream.fetch(self._memory.address(Region.WINDOW, rank), np.zeros(1, np.uint32))[0]:
+                raise TimedOut(f"a rank waited in vain for another's flag (rank {rank})")
 
     def moment(self, rank: int) -> Moment:
         """Record an event on the rank's stream; clocks of devices are set by the host's, to a few microseconds."""

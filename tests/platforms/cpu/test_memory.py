@@ -3,8 +3,9 @@
 import pytest
 
 from collbench.errors import PlatformError
-from collbench.platforms import cpu
+from collbench.platforms import cpu, platforms
 from collbench.platforms.cpu import window
+from collbench.platforms.layout import MAX_RANKS
 from tests.conftest import Tree
 
 GIB = 2**30
@@ -61,3 +62,20 @@ def test_what_does_not_fit_is_refused_with_numbers_and_a_fix(monkeypatch: pytest
         "2 ranks need 1 GiB of shared memory and its control group has 1 GiB left: "
         "lower -e or --ranks, or raise its limit"
     )
+
+
+def test_more_ranks_than_cores_start_or_memory_holds_are_refused_with_what_limits_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for cores, room, most, why in ((2, 64 * GIB, 128, "2 cores"), (64, GIB, 21, "its control group has 1 GiB")):
+        monkeypatch.setattr("os.sched_getaffinity", lambda process, cores=cores: set(range(cores)))
+        monkeypatch.setattr(window, "room", lambda room=room: window.Room(room, "its control group", "raise it"))
+        ranks, limit = cpu.most_ranks()
+        assert ranks == most
+        assert why in limit
+    monkeypatch.setattr(window, "room", lambda: window.Room(0, "this machine", ""))
+    assert cpu.most_ranks()[0] == 2, "memory for the default is judged by the sweep"
+
+
+def test_other_hardware_takes_as_many_ranks_as_its_kernels() -> None:
+    assert platforms()["gpu"].most_ranks()[0] == MAX_RANKS

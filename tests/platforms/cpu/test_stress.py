@@ -9,6 +9,7 @@ from collbench.measure import checks
 from collbench.platforms import checking
 from collbench.platforms.checking import Plan
 from tests.conftest import case
+from tools.kernels.buffers import received
 
 EVERY_RANK = [(rank, ranks) for ranks in (1, 2, 3, 8) for rank in range(ranks)]
 
@@ -68,4 +69,4 @@ def test_a_mismatch_names_its_first_call_and_what_nobody_looked_at_is_no_verdict
     mismatch = checking.found(one, plan, 0, verdict, with_bits=False)
     assert mismatch is not None
     assert (mismatch.call, mismatch.calls, mismatch.index, mismatch.wrong, mismatch.got) == (2, 3, 17, 5, "")
-    assert mismatch.expected == str(one.expected(0, seed=3)[0][1][17])
+    assert mismatch.expected == str(received(one, 0, seed=3)[0][1][17])

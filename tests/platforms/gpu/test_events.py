@@ -22,6 +22,7 @@ from collbench.platforms.interface import Prepared
 from collbench.platforms.layout import buffers
 from collbench.results.collectives import MOVED
 from tests.platforms.gpu.opening import Open
+from tools.kernels.buffers import received
 from tools.stand_in.clocks import MadeUpClock
 from tools.stand_in.cuda import Machine
 from tools.stand_in.errors import CAPTURED_EVENT, CAPTURING, ISOLATION, MERGE, RUNTIME, UNJOINED, UNMATCHED
@@ -77,7 +78,7 @@ def right_after(platform: Any, case: Case, prepared: Prepared, launches: int) ->
 def right(platform: Any, case: Case, launches: int) -> bool:
     times = case.ranks ** (launches - 1) if case.in_place else 1
     got = fetched(platform, case, 1)
-    return all(np.array_equal(one, case.expected(rank, 1)[0][1] * np.uint32(times)) for rank, one in enumerate(got))
+    return all(np.array_equal(one, received(case, rank, 1)[0][1] * np.uint32(times)) for rank, one in enumerate(got))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_results_may_be_used_and_overwritten_right_after_the_operation(opened: O
             platform.checker.fill(case, 1)
             platform.clock.time(prepared, 1)
             for result in fetched(platform, case, 0):
-                assert np.array_equal(result, case.expected(0, 1)[0][1]), f"rank {late} of {ranks} late, {graph=}"
+                assert np.array_equal(result, received(case, 0, 1)[0][1]), f"rank {late} of {ranks} late, {graph=}"
 
 
 def test_one_graph_holds_all_ranks_and_is_timed_to_its_end(opened: Open) -> None:

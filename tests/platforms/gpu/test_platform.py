@@ -22,6 +22,7 @@ from collbench.platforms.layout import Region, buffers
 from collbench.platforms.processes import Alone
 from collbench.results import Measurement
 from tests.platforms.gpu.opening import Open
+from tools.kernels.buffers import received
 from tools.stand_in.cases import ALL, EXACT, LADDER, ON_GPU, a_case, flaw, prepare, sweep
 from tools.stand_in.clocks import MadeUpClock, Skewed
 from tools.stand_in.cuda import Graph, Machine
@@ -187,7 +188,7 @@ def test_so_many_launches_are_so_many_operations(opened: Open) -> None:
                 got = platform.launcher.fetch(rank, buffers(platform.memory, case, rank)[1], case.nbytes).view(
                     np.uint32
                 )
-                assert np.array_equal(got, case.expected(rank, 1)[0][1] * np.uint32(4)), f"{name}, {graph=}"
+                assert np.array_equal(got, received(case, rank, 1)[0][1] * np.uint32(4)), f"{name}, {graph=}"
 
 
 def test_the_time_that_the_host_takes_to_enqueue_is_not_measured(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +269,7 @@ def test_a_wrong_element_is_reported_with_rank_index_and_values(opened: Open) ->
     platform._cuda.runtime.memcpy(buffers(platform.memory, case, 1)[1] + 4 * 130, wrong.ctypes.data, wrong.nbytes, 1)
     found = platform.checker.check(case, 1)
     assert (found.rank, found.index, found.chunk, found.got, found.wrong) == (1, 130, 1, "7.0", 2)
-    assert found.expected == str(case.expected(1, 1)[0][1][130])
+    assert found.expected == str(received(case, 1, 1)[0][1][130])
 
 
 def test_the_result_of_the_last_run_is_no_result(opened: Open) -> None:
