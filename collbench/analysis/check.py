@@ -271,7 +271,7 @@ def _judge_curve(
         why = "no system is like this machine, and no earlier good run of it is stored"
         if expectation.name:
             why = f"{expectation.name} has none of these sizes on as many GPUs (-b, -e and -f say which are measured)"
-        why = why if calm else "ranks were off their cores in every round"
+        why = why if calm else "other programs disturbed every round"
         return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
     error = max(found.error for found in known.values())
     whole = _together([*known.values()], scatter.values(), test, error)

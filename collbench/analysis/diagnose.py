@@ -495,7 +495,7 @@ def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[s
         return
     rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to see a rate"
     pieces = f" (pieces: {len(fitted.pieces)})" if fitted.pieces else ""
-    yield f"by its own fit{pieces}: latency {format_seconds(fitted.latency)}, {rate}"
+    yield f"fitted by itself{pieces}: latency {format_seconds(fitted.latency)}, {rate}"
     far = []
     for row in rows:
         off = row.typical / float(fitted.predict(row.case.nbytes)) - 1
@@ -503,7 +503,7 @@ def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[s
         if abs(off) > NOISY and not low <= row.typical <= high:
             far.append(f"{format_size(row.case.nbytes)} {off:+.0%}")
     if far:
-        yield f"off that fit: {', '.join(far)}"
+        yield f"far from that fit: {', '.join(far)}"
 
 
 def _halfwidth(row: Observed) -> float:

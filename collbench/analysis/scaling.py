@@ -132,9 +132,9 @@ def curves(results: Iterable[Result]) -> list[Curve]:
 
 
 def find_point(found: Iterable[Curve], row: Result) -> tuple[Curve | None, Point | None]:
-    """Return the curve and the point that a row is, or (None, None); the base of a curve is no such point."""
+    """Return the curve and the point that a row is, or (None, None)."""
     for curve in found:
-        for point in curve.more:
+        for point in curve.points:
             if point.row is row:
                 return curve, point
     return None, None

@@ -73,7 +73,7 @@ class Correctness(Shown):
         elif self.unchecked:
             words.append(f"{self.unchecked} not checked")
         if self.disturbed:
-            words.append(f"{self.disturbed} disturbed, so not judged")
+            words.append(f"{self.disturbed} disturbed by other programs and not judged")
         words += [_fault(fault, named) for fault in self.faults[:LISTED]]
         if len(self.faults) > LISTED:
             words.append(f"and {len(self.faults) - LISTED} more wrong or failed")

@@ -72,6 +72,10 @@ def _scaling_row(result: Result, results: Sequence[Result]) -> str:
     if not isinstance(result, StepRow) or result.wrong:
         return f"{result.case.ranks:>9,}  {_name(result):<16} {result.describe()}"
     curve, point = find_point(curves(results), result)
+    speedup = curve.speedup(point).text("x") if curve and point else "-"
+    efficiency = point.efficiency.times(100).text("%") if point else "-"
+    if curve and point is curve.base:
+        speedup, efficiency = f"{point.ranks}x", "100%"
     parts = (result.computing(), result.waiting(), result.exposed())
     whole = sum(parts)
     compute, wait, exposed = (f"{part / whole:.1%}" if whole else "" for part in parts)
@@ -80,8 +84,8 @@ def _scaling_row(result: Result, results: Sequence[Result]) -> str:
         name=_name(result),
         step=format_seconds(result.typical),
         interval=_half_width(result),
-        speedup=curve.speedup(point).text("x") if curve and point else "1x",
-        efficiency=point.efficiency.times(100).text("%") if point else "100%",
+        speedup=speedup,
+        efficiency=efficiency,
         compute=compute,
         wait=wait,
         exposed=exposed,
@@ -100,7 +104,7 @@ SCALING = StepTable(
     _scaling_title,
     _SCALING,
     _scaling_row,
-    "step: median of the series' means; speed-up, efficiency: against one rank (or the fewest), with 95 % intervals\n"
+    "step: median of the series' means; speed-up, efficiency: as if the fewest ranks were perfect, 95 % intervals\n"
     "compute, wait, exposed: shares of a step: computing, waiting for the last rank, communication that nothing hides",
 )
 
@@ -150,7 +154,7 @@ OVERLAP = StepTable(
     _overlap_title,
     _OVERLAP,
     _overlap_row,
-    "step: median of the series' means; exposed: beyond computing alone; hidden: share of what could be hidden\n"
+    "step: median of the series' means; exposed: beyond computing alone; hidden: share of the communication behind it\n"
     "computing: over computing alone; gain: over one part after the other; in parentheses: 95 % intervals",
     predicted=_PREDICTED_OVERLAP,
     traced=True,
@@ -202,7 +206,7 @@ STRAGGLERS = StepTable(
     "step: median of the series' means; percentiles: of single steps, - where there are too few\n"
     "computing, waiting (for the last rank), exposed (communication that nothing hides): means\n"
     "last: share of the steps in which the rank was last; late: behind the median of the others, with 99 % interval\n"
-    "costs: share of the time that the others wait for it",
+    "costs: share of a step that the others spend waiting for it",
 )
 
 
@@ -257,7 +261,7 @@ def _more_ranks(result: StepTimes, steps: StepArrays) -> Iterator[str]:
         interval = format_interval(slowest.low + exposed, slowest.high + exposed, format_seconds).lstrip()
         remark = f"measured {format_seconds(float(steps.seconds.mean()))}" if ranks == steps.ranks else ""
         if slowest.at_least:
-            remark = "at least (beyond the longest measured)"
+            remark = "at least: longer steps were never seen here"
         yield f"  {ranks:>7} {format_seconds(slowest.value + exposed):>9} {interval:<22} {remark}".rstrip()
 
 

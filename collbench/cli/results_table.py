@@ -10,16 +10,16 @@ from collbench.results import PARTS, Explanation, Observed, Prediction, Result, 
 from collbench.results.collectives import sample_in_words
 from collbench.units import counted, digits, format_range, format_rate, format_seconds, format_size, significant
 
-LEGEND = "time: median, slowest rank; algbw, busbw: GB/s; vs: above 1 is faster"
+LEGEND = "time: median, slowest rank; algbw, busbw: GB/s; vs: the other's time over this row's, above 1 is faster"
 REPORTED_LEGEND = (
-    "time: {figures}; as reported, collbench checked nothing\n"
+    "time: {figures}; as the log reports; collbench has not checked the results\n"
     "algbw, busbw: GB/s, 1e9 bytes/s, computed from size and time"
 )
-EXPECTED_LEGEND = "time: by a model; algbw, busbw: GB/s; vs: above 1 is faster"
+EXPECTED_LEGEND = "time: by a model; algbw, busbw: GB/s; vs: the other's time over this row's, above 1 is faster"
 EXPLAIN_LEGEND = (
-    "time: median of one operation; parts: shares of one of median length, mean over ranks\n"
+    "time: median of one operation; parts: shares of an operation of median length, averaged over ranks\n"
     "waited: for another rank or the host; moved: bytes; added: and moved; published: barriers, fences, flags;\n"
-    "launch: all else; tracing: time that keeping the log adds"
+    "launch: the rest, such as starting the kernel; tracing: time that keeping the log adds"
 )
 WIRES_LEGEND = (
     "bytes: of an element; vs exact, vs lib: above 1 is faster than the fastest of them; from: from which size on\n"
@@ -137,7 +137,7 @@ def _explained_row(result: Explanation) -> str:
     if result.tracks:
         parts = {part: f"{result.share(part):.0%}" for part in PARTS} | {"tracing": f"{result.overhead:+.0%}"}
     else:
-        notes.insert(0, "a library cannot be looked into")
+        notes.insert(0, "the inside of a library is not seen")
     note = "; ".join(filter(None, notes))
     return EXPLAIN.row(name=result.implementation, time=format_seconds(result.seconds), note=note, **parts)
 

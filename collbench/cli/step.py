@@ -206,7 +206,7 @@ def _run(
         series = [len(row.series) for row in session.results if isinstance(row, StepTimes) and row.right]
         if series and min(series) < LEAST and not session.sweep.sampling.steps:
             rounds = counted(min(series), "round")
-            click.echo(f"no intervals: no more than {rounds} fit into twice the budget; give a larger --budget")
+            click.echo(f"no intervals: only {rounds} fit into the budget; give a larger one, such as --budget 10s")
         click.echo(f"\n{_step_tables.PREDICTED if session.modelled else table.legend}", err=True)
         folder = say_where(session, formats)
         traced = [result for result in session.results if isinstance(result, StepTimes) and result.activities]

@@ -233,7 +233,7 @@ def noise(results: Sequence[Result], watch: Watch) -> str:
     ranks = max((row.case.ranks for row in rows if row.platform == "cpu"), default=1)
     helps = [kind.steadier for name, kind in platforms().items() if name in kinds and kind.steadier]
     clauses = [", ".join(counts), *islice(watch.reasons(ranks), 1)]
-    return f"noise: {'; '.join(clauses)}; what helps: {', '.join([*helps, '-n 15' if few else '--budget 5'])}"
+    return f"noise: {'; '.join(clauses)}; what helps: {', '.join([*helps, '-n 15' if few else '--budget 5s'])}"
 
 
 def print_end(session: Session, lines: Iterable[str], outputs: Outputs) -> None:

@@ -281,9 +281,7 @@ def as_system(topology: Topology) -> System:
     """
     gpus = topology.gpus
     if not gpus:
-        raise UsageError(
-            f"the {topology.platform} platform has no GPUs to make a system of; compare and fit take its measurements"
-        )
+        raise UsageError("the model knows GPUs only, and these ranks ran on a CPU; `collbench compare` takes such runs")
     if topology.shared:
         fix = f"give {len(gpus)} or fewer ranks" if len(gpus) > 1 else "give 1 rank"
         raise UsageError(f"{topology.ranks} ranks share {counted(len(gpus), 'GPU')}. {ALONE}; {fix}, or name a system")

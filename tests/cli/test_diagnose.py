@@ -195,7 +195,7 @@ def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
     out = diagnose(ROOT / "results" / "cpu-2-ranks").stdout
     assert out.count("unknown") == 1
     assert out.startswith("answer: unknown; the cpu platform has no GPUs")
-    assert "by its own fit: latency" in out
+    assert "fitted by itself: latency" in out
 
 
 def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> None:

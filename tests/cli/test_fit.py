@@ -89,7 +89,7 @@ def test_what_cannot_be_fitted_says_why(tmp_path: Path) -> None:
     assert "--held-back 16: no such size" in refusal(fit(run_file(tmp_path / "run"), "--held-back", "16"))
     assert "is not a size" in refusal(fit(few, "--held-back", "x"))
     assert "cannot read" in refusal(fit(tmp_path / "nowhere"))
-    assert "no GPUs to make a system of" in refusal(fit(COMMITTED, "-o", tmp_path / "x.toml"))
+    assert "the model knows GPUs only" in refusal(fit(COMMITTED, "-o", tmp_path / "x.toml"))
     assert not (tmp_path / "x.toml").exists()
     assert "must end in .toml" in refusal(fit(tmp_path / "run", "-o", tmp_path / "x.json"))
 

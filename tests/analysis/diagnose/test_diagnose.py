@@ -225,10 +225,10 @@ def test_a_curve_without_a_model_has_remarks_on_what_is_beyond_noise_only() -> N
         assert ("64 B +" in remarks) == ("takes less time than 64 B" in remarks) == remarked, remarks
     jumping = [seconds * (10 if size >= 2**14 else 1) for seconds, size in zip(times, SIZES, strict=True)]
     remarks = " ".join(curve_remarks(rows_of(list(zip(SIZES, jumping, strict=True)), "allreduce", 8)))
-    assert "by its own fit (pieces: 2): latency 10" in remarks
-    assert "off that fit" not in remarks
+    assert "fitted by itself (pieces: 2): latency 10" in remarks
+    assert "far from that fit" not in remarks
     many = [(1000 * size, (10e-6 + size * 1e-6) * (3 if size == 77 else 1)) for size in range(1, 131)]
-    assert "off that fit: 75.2 KiB +" in " ".join(curve_remarks(rows_of(many, "allreduce", 8)))
+    assert "far from that fit: 75.2 KiB +" in " ".join(curve_remarks(rows_of(many, "allreduce", 8)))
 
 
 def test_busbw_above_the_line_is_explained_and_between_nodes_the_line_is_the_cards() -> None:
