@@ -32,7 +32,7 @@ sweep: $(VENV)/.run compiler
 ## Runs the linters, the type checker and the tests, some minutes.
 test: $(VENV)/.dev compiler lint types unit
 
-## Runs every command of the README as printed and in its order, in a fresh copy: two minutes.
+## Runs every command of the README as printed and in its order, in a fresh copy: five minutes.
 hour:
 	@$(NEW_ENOUGH)
 	@$(PYTHON) -m tools.hour
