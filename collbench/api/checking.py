@@ -36,7 +36,7 @@ from collbench.runfile import baselines
 from collbench.runfile.baselines import store
 from collbench.runfile.header import Header
 from collbench.runfile.rounds import joined, one_of_each, scatter_in_words
-from collbench.runfile.store import Run, read
+from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import parse_duration
@@ -141,7 +141,8 @@ def check(
         whole = run if isinstance(run, Run) else read(Path(run))
         rows = whole.cases if whole.header.imported.tests else whole.results
         rounds = Rounds(whole.header, [row.worst if isinstance(row, Observed) else row for row in rows], 1)
-        return Judge.of(against, whole, measured=False).verdict(rounds, math.nan)
+        result = Judge.of(against, whole, measured=False).verdict(rounds, math.nan)
+        return result if result.curves or result.correctness.faults else replace(result, no_verdict=why_none([whole]))
     sweep = SweepRequest.parse(
         op,
         impl=impl or default_implementations(op),

@@ -161,7 +161,7 @@ def _write_files(result: CheckResult, options: Mapping[str, Any]) -> bool:
 def _lines(result: CheckResult) -> Iterator[str]:
     """Yield the verdict at length: correctness first."""
     yield result.correctness.in_words("sizes")
-    why = "; ".join(dict.fromkeys(curve.remark for curve in result.curves))
+    why = "; ".join(dict.fromkeys(curve.remark for curve in result.curves)) or result.no_verdict
     yield f"compared with {result.compared or f'nothing: {why}'}"
     yield from (f"note: {remark}" for remark in result.remarks)
     for curve in result.curves:

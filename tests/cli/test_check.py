@@ -183,6 +183,15 @@ def test_what_a_check_cannot_tell_is_said_in_a_sentence(here: Command, tmp_path:
         assert words in done.stdout
 
 
+def test_a_run_without_times_by_size_is_said_to_have_none(here: Command) -> None:
+    for run, why in (("cpu-2-ranks-explained", "no times of a collective"), ("dgx-h100-narrow", "predictions only")):
+        done = here("check", "--run", str(ROOT / "results" / run))
+        assert done.returncode == 4
+        *_, compared, _, verdict = done.stdout.splitlines()
+        assert why in compared
+        assert why in verdict
+
+
 def test_a_narrow_terminal_keeps_size_time_and_verdict(here: Command) -> None:
     wide, narrow = here("check", *SLOW.split()), here("check", *SLOW.split(), COLUMNS="40")
     for done, columns in ((wide, "size time expected ratio busbw"), (narrow, "size time ratio")):
