@@ -127,17 +127,19 @@ def _go(run: _Run, until: int) -> None:
 def _finish(run: _Run) -> Trained:
     """*Collective*: check what became of a run, and return its result."""
     trainer, platform = run.trainer, run.trainer.platform
-    own = _RankReport(run.training.updates(), run.training.copies(), run.turns, sum(trainer.computed), run.spoils)
+    training = run.training
+    updates = [] if training.copied and trainer.rank else training.updates  # rank 0 speaks for all copies
+    own = _RankReport(updates, training.digests(), run.turns, sum(trainer.computed), run.spoils)
     reports = platform.team.exchange(own)
     updates = sorted((update for report in reports for update in report.updates), key=lambda update: update.version)
     failure = platform.checker.overrun(trainer.case) or _check(run, updates, reports)
     trainer.closing.close()
     steps = [0] * trainer.ranks
-    ages = []
+    ages: list[int] = []
     for update in updates:
-        for contribution in update.contributions:
-            steps[contribution.rank] += contribution.steps
-            ages.append(update.before - contribution.read)
+        ages += [update.before - update.read] * len(update.ranks)
+        for rank in update.ranks:
+            steps[rank] += update.steps
     clock = _TrainingClock(reports)
     return Trained(
         case=trainer.case,

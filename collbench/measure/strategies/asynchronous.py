@@ -14,8 +14,8 @@ import numpy as np
 
 from collbench.errors import CaseFailed
 from collbench.measure.strategies import Strategy
-from collbench.measure.strategies.trainer import Trainer, Training, WeightHistory
-from collbench.measure.strategies.updates import Contribution, Update, Weights
+from collbench.measure.strategies.trainer import Trainer, Training
+from collbench.measure.strategies.updates import Weights
 from collbench.platforms.cpu import window
 from collbench.platforms.layout import LINE, MAX_RANKS, WINDOW_HEAD, Region, view
 
@@ -58,18 +58,18 @@ class _Server:
             self._monitor.wake()
             return int(self._total[0])
 
-    def change(self, step: int, change: Weights, history: WeightHistory) -> int | None:
-        """Subtract a change and keep the result; return how many batches are in it, None if the change is too late."""
+    def change(self, step: int, read: int, change: Weights, training: Training) -> bool:
+        """Subtract a change of the weights that were read, and keep the result; return whether it is not too late."""
         with self._monitor.held():
             self._wait(lambda: bool(self._begun.min() > step - self._trainer.job.staleness))
             if self._over():
-                return None
+                return False
             np.subtract(self._weights, change, out=self._weights)
-            history.keep(self._weights)
             self._total += 1
+            training.keep(self._weights, (self._trainer.rank,), step, 1, read, int(self._total[0]))
             self._made[self._trainer.rank] = step + 1
             self._monitor.wake()
-            return int(self._total[0])
+            return True
 
     def _over(self) -> bool:
         return bool(self._total[0] >= self.last)
@@ -83,37 +83,26 @@ class _Server:
 class Asynchronous(Training):
     """Training in which every rank subtracts its gradients from the server's weights."""
 
+    copied = False
+
     def __init__(self, trainer: Trainer) -> None:
-        self._trainer, self._server = trainer, _Server(trainer)
-        self._history = WeightHistory(trainer.job.steps * trainer.ranks, trainer.job.weights)
-        self._weights, self._change = trainer.first_weights(), trainer.first_weights()
+        super().__init__(trainer, trainer.job.steps * trainer.ranks)
+        self._server, self._change = _Server(trainer), trainer.first_weights()
         self._rate = np.float32(trainer.job.rate / trainer.ranks)
-        self._versions: list[tuple[int, int]] = []  # by step: those that were read and made
         self._server.open()
 
     def go(self, until: int) -> float:
         """*Collective*: train until the ranks together have made so many steps each; a late gradient does not count."""
-        ended = time.perf_counter()
-        self._server.last = until * self._trainer.ranks
-        while (read := self._server.read(len(self._versions), self._weights)) is not None:
-            self._trainer.gradient(self._weights, len(self._versions), self._change)
+        trainer, ended = self._trainer, time.perf_counter()
+        self._server.last = until * trainer.ranks
+        while (read := self._server.read(step := len(self.updates), self._weights)) is not None:
+            trainer.gradient(self._weights, step, self._change)
             self._change *= self._rate
-            made = self._server.change(len(self._versions), self._change, self._history)
-            if made is None:
-                self._trainer.discard()  # the gradient is computed again when training goes on
+            if not self._server.change(step, read, self._change, self):
+                trainer.discard()  # the gradient is computed again when training goes on
                 break
-            self._versions.append((read, made))
-            ended, _ = self._history[-1]
+            ended = self.updates[-1].moment
         return ended
-
-    def updates(self) -> list[Update]:
-        """Return the updates that this rank made."""
-        found = []
-        for step, (read, made) in enumerate(self._versions):
-            moment, weights = self._history[step]
-            contribution = Contribution(self._trainer.rank, step, 1, read)
-            found.append(Update(made, made - 1, moment, (contribution,), weights))
-        return found
 
 
 STRATEGIES = (

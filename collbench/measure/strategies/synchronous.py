@@ -14,10 +14,10 @@ import numpy as np
 
 from collbench.algorithms.mpi import communicator
 from collbench.measure.strategies import Strategy
-from collbench.measure.strategies.trainer import CopiedTraining, Trainer, Training
+from collbench.measure.strategies.trainer import Trainer, Training
 
 
-class Synchronous(CopiedTraining):
+class Synchronous(Training):
     """Training whose gradients are added by a function after every step."""
 
     def __init__(self, trainer: Trainer, add: Callable[[], None]) -> None:
@@ -27,15 +27,16 @@ class Synchronous(CopiedTraining):
 
     def go(self, until: int) -> float:
         """*Collective*: make steps until each rank has made so many."""
-        for step in range(len(self._history), until):
+        ranks = range(self._trainer.ranks)
+        for step in range(len(self.updates), until):
             self._trainer.gradient(self._weights, step, self._trainer.sent)
             self._add()
             self._weights -= self._rate * self._trainer.received
-            self._keep(step + 1)
+            self.keep(self._weights, ranks, step, 1, step * len(ranks), (step + 1) * len(ranks))
         return time.perf_counter()
 
 
-class LocalSgd(CopiedTraining):
+class LocalSgd(Training):
     """Training whose weights are averaged after every `job.every` steps, and after the last one."""
 
     def __init__(self, trainer: Trainer) -> None:
@@ -57,7 +58,9 @@ class LocalSgd(CopiedTraining):
                 trainer.sent[:] = self._weights
                 self._add()
                 self._weights[:] = self._share * trainer.received
-                self._keep(self._made)
+                ranks, first = range(trainer.ranks), len(self.updates) * job.every
+                read, version = first * len(ranks), self._made * len(ranks)
+                self.keep(self._weights, ranks, first, self._made - first, read, version)
         return time.perf_counter()
 
 
