@@ -99,7 +99,7 @@ class Asynchronous(Training):
             trainer.gradient(self._weights, step, self._change)
             self._change *= self._rate
             if not self._server.change(step, read, self._change, self):
-                trainer.discard()  # the gradient is computed again when training goes on
+                trainer.computed.pop()  # too late: the gradient is computed again when training goes on
                 break
             ended = self.updates[-1].moment
         return ended

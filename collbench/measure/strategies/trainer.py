@@ -71,10 +71,6 @@ class Trainer:
             self._last_sign = ended
             self._alive()
 
-    def discard(self) -> None:
-        """Do not count the last gradient, which came too late for the weights."""
-        self.computed.pop()
-
 
 class Training(ABC):
     """Training by a strategy, which goes on for some steps whenever its turn comes."""
