@@ -415,8 +415,7 @@ class Supervisor:
                 messages = self._workers.messages
                 self._kill()
                 if waiting:
-                    if loss.implementation not in waiting:
-                        loss.implementation = waiting[0]
+                    loss.implementation = loss.implementation if loss.implementation in waiting else waiting[0]
                     waiting.remove(loss.implementation)
                     reason = self._reason(loss)
                     if messages and is_library(loss.implementation):

@@ -246,13 +246,13 @@ import os
 if "COLLBENCH_LINK" in os.environ and os.environ.get("PMI_RANK") == "1":
     import numpy as np
     from collbench.measure.strategies.network import first_weights
-    from collbench.measure.strategies.trainer import Trainer
-    learn = Trainer.gradient
+    from collbench.measure.strategies.trainer import Training
+    learn = Training.gradient
     def changed(self, weights, step, result):
         learn(self, weights, step, result)
         if step == 2 and self.job.steps == 12:
             BREAK
-    Trainer.gradient = changed
+    Training.gradient = changed
 """
 BROKEN = {
     "a contribution is lost": "result[:] = 0",

@@ -9,12 +9,13 @@ rank never waits, so one rank can always go on.  Ranks that wait sleep (platform
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from collbench.errors import CaseFailed
 from collbench.measure.strategies import Strategy
-from collbench.measure.strategies.trainer import Trainer, Training
+from collbench.measure.strategies.trainer import Training
 from collbench.measure.strategies.updates import Weights
 from collbench.platforms.cpu import window
 from collbench.platforms.layout import LINE, MAX_RANKS, WINDOW_HEAD, Region, view
@@ -27,47 +28,47 @@ _HEAD = window.NBYTES + _COUNTS  # bytes before the weights
 class _Server:
     """The shared weights, and how far every rank is."""
 
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
+    def __init__(self, training: Training) -> None:
+        self._training = training
         self.last = 0  # batches after which no rank begins or changes anything
-        after_flags = WINDOW_HEAD + trainer.platform.layout.fifos[NAME]
-        start = -(-(trainer.platform.memory.address(Region.WINDOW, 0) + after_flags) // LINE) * LINE
+        after_flags = WINDOW_HEAD + training.platform.layout.fifos[NAME]
+        start = -(-(training.platform.memory.address(Region.WINDOW, 0) + after_flags) // LINE) * LINE
         self._monitor = window.Monitor(start)
         counts = view(start + window.NBYTES, _COUNTS).view(np.int64)
         self._total = counts[:1]
-        self._begun, self._made = counts[LINE // 8 :].reshape(2, MAX_RANKS)[:, : trainer.ranks]
-        self._weights = view(start + _HEAD, trainer.job.nbytes).view(np.float32)
+        self._begun, self._made = counts[LINE // 8 :].reshape(2, MAX_RANKS)[:, : training.ranks]
+        self._weights = view(start + _HEAD, training.job.nbytes).view(np.float32)
 
     def open(self) -> None:
         """*Collective*: store the first weights; no rank has begun."""
-        self._trainer.platform.team.meet()
-        if self._trainer.rank == 0:
+        self._training.platform.team.meet()
+        if self._training.rank == 0:
             self._monitor.prepare()
             self._total[:], self._begun[:], self._made[:] = 0, 0, 0
-            self._weights[:] = self._trainer.first_weights()
-        self._trainer.platform.team.meet()
+            self._weights[:] = self._training.weights
+        self._training.platform.team.meet()
 
     def read(self, step: int, weights: Weights) -> int | None:
         """Copy the weights for a step of this rank; return how many batches are in them, None if enough are."""
         with self._monitor.held():
-            self._wait(lambda: bool(self._made.min() >= step - self._trainer.job.staleness))
+            self._wait(lambda: bool(self._made.min() >= step - self._training.job.staleness))
             if self._over():
                 return None
             weights[:] = self._weights
-            self._begun[self._trainer.rank] = step + 1
+            self._begun[self._training.rank] = step + 1
             self._monitor.wake()
             return int(self._total[0])
 
-    def change(self, step: int, read: int, change: Weights, training: Training) -> bool:
+    def change(self, step: int, read: int, change: Weights) -> bool:
         """Subtract a change of the weights that were read, and keep the result; return whether it is not too late."""
         with self._monitor.held():
-            self._wait(lambda: bool(self._begun.min() > step - self._trainer.job.staleness))
+            self._wait(lambda: bool(self._begun.min() > step - self._training.job.staleness))
             if self._over():
                 return False
             np.subtract(self._weights, change, out=self._weights)
             self._total += 1
-            training.keep(self._weights, (self._trainer.rank,), step, 1, read, int(self._total[0]))
-            self._made[self._trainer.rank] = step + 1
+            self._training.keep(self._weights, (self._training.rank,), step, 1, read, int(self._total[0]))
+            self._made[self._training.rank] = step + 1
             self._monitor.wake()
             return True
 
@@ -75,9 +76,9 @@ class _Server:
         return bool(self._total[0] >= self.last)
 
     def _wait(self, met: Callable[[], bool]) -> None:
-        timeout = self._trainer.timeout
+        timeout = self._training.timeout
         if not self._monitor.until(lambda: self._over() or met(), timeout):
-            raise CaseFailed(f"rank {self._trainer.rank} waited {timeout:g} s in vain for the slowest rank")
+            raise CaseFailed(f"rank {self._training.rank} waited {timeout:g} s in vain for the slowest rank")
 
 
 class Asynchronous(Training):
@@ -85,21 +86,21 @@ class Asynchronous(Training):
 
     copied = False
 
-    def __init__(self, trainer: Trainer) -> None:
-        super().__init__(trainer, trainer.job.steps * trainer.ranks)
-        self._server, self._change = _Server(trainer), trainer.first_weights()
-        self._rate = np.float32(trainer.job.rate / trainer.ranks)
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self._server, self._change = _Server(self), np.empty_like(self.weights)
+        self._rate = np.float32(self.job.rate / self.ranks)
         self._server.open()
 
     def go(self, until: int) -> float:
         """*Collective*: train until the ranks together have made so many steps each; a late gradient does not count."""
-        trainer, ended = self._trainer, time.perf_counter()
-        self._server.last = until * trainer.ranks
-        while (read := self._server.read(step := len(self.updates), self._weights)) is not None:
-            trainer.gradient(self._weights, step, self._change)
+        ended = time.perf_counter()
+        self._server.last = until * self.ranks
+        while (read := self._server.read(step := len(self.updates), self.weights)) is not None:
+            self.gradient(self.weights, step, self._change)
             self._change *= self._rate
-            if not self._server.change(step, read, self._change, self):
-                trainer.computed.pop()  # too late: the gradient is computed again when training goes on
+            if not self._server.change(step, read, self._change):
+                self.computed.pop()  # too late: the gradient is computed again when training goes on
                 break
             ended = self.updates[-1].moment
         return ended

@@ -20,8 +20,10 @@ from collbench.platforms.layout import buffers, view
 _HEARTBEAT = 0.5  # seconds between two signs of life
 
 
-class Trainer:
-    """What the one rank that this process holds trains with."""
+class Training(ABC):
+    """What the one rank that this process holds trains with, by a strategy, for some steps whenever its turn comes."""
+
+    copied = True  # whether every rank has a copy of the shared weights, and lists all updates; else each lists its own
 
     def __init__(self, case: Case, platform: Platform, timeout: float, alive: Callable[[], None]) -> None:
         assert case.job
@@ -35,12 +37,18 @@ class Trainer:
         self.operations: list[Prepared] = []
         self.closing = ExitStack()  # what a strategy has to give back
         self.computed: list[float] = []  # seconds of every gradient that went into the weights
+        self.turns: list[tuple[float, float]] = []  # begun and ended, on this machine's clock
+        self.spoils: list[bool] = []  # by turn, whether this rank was off its core
+        self.updates: list[Update] = []
+        self.weights = first_weights(self.job).copy()
+        self._rows = np.zeros((self.job.steps * (1 if self.copied else self.ranks), self.job.weights), np.float32)
+        self._rows.fill(0)  # so that keeping weights is one copy, into memory that was touched before
         self._spare = np.empty(self.job.weights, np.float32)
         self._alive, self._last_sign = alive, 0.0
 
-    def first_weights(self) -> Weights:
-        """Return a copy of the weights to begin with."""
-        return first_weights(self.job).copy()
+    @abstractmethod
+    def go(self, until: int) -> float:
+        """*Collective*: train until the ranks together have made so many steps each; return when the turn was over."""
 
     def adder(self, name: str) -> Callable[[], None]:
         """Return a function that adds all ranks' `sent` into everyone's `received`, by that implementation.
@@ -70,24 +78,6 @@ class Trainer:
         if ended - self._last_sign > _HEARTBEAT:
             self._last_sign = ended
             self._alive()
-
-
-class Training(ABC):
-    """Training by a strategy, which goes on for some steps whenever its turn comes."""
-
-    copied = True  # whether every rank has a copy of the shared weights, and lists all updates; else each lists its own
-
-    def __init__(self, trainer: Trainer, most: int) -> None:
-        """Begin with the first weights; there will be so many updates at most."""
-        self._trainer = trainer
-        self._weights = trainer.first_weights()
-        self.updates: list[Update] = []
-        self._rows = np.zeros((most, trainer.job.weights), np.float32)
-        self._rows.fill(0)  # so that keeping weights is one copy, into memory that was touched before
-
-    @abstractmethod
-    def go(self, until: int) -> float:
-        """*Collective*: train until the ranks together have made so many steps each; return when the turn was over."""
 
     def keep(self, weights: Weights, ranks: Sequence[int], first: int, steps: int, read: int, version: int) -> None:
         """Keep the shared weights as they are now, after an update."""
