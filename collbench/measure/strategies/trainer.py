@@ -1,4 +1,4 @@
-"""A rank's part in a training run: its batches, its buffers, the other ranks, and the updates of the weights."""
+"""A rank's part in a training run: its batches, its buffers, the other ranks, and the history of the weights."""
 
 import time
 from abc import ABC, abstractmethod
