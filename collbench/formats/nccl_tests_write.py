@@ -253,8 +253,10 @@ def footer(collective: Collective, results: Sequence[Observed], verdict: str = "
 
 
 def write_json(selection: ExportSelection) -> str:
-    """Write one JSON object of version 3; UsageError if there are several tests, since the format holds one."""
+    """Write one JSON object of version 3, nothing without a test; UsageError if there are several: it holds one."""
     tests = fitting(selection)
+    if not tests:
+        return ""
     if len(tests) > 1:
         names = ", ".join(f"{part.results[0].case.collective.name} on {part.results[0].case.ranks}" for part in tests)
         raise UsageError(f"{JSON} holds one test a file, and this run has {len(tests)} ({names}); export {TEXT}")
