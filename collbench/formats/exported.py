@@ -4,7 +4,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from collbench.cases import Case
 from collbench.errors import UsageError
 from collbench.results import Measurement, Observed, Prediction, Reported
 from collbench.runfile.header import ForeignTest, Header
@@ -23,26 +22,8 @@ class ExportSelection:
     left_out: Counter[str] = field(default_factory=Counter)  # rows by the reason, filled by the writer of the format
 
 
-@dataclass(frozen=True)
-class ExportLine:
-    """A row of another tool's table: out of place and in place, of which one may be missing."""
-
-    places: tuple[Observed | None, ...]
-
-    @property
-    def any(self) -> Observed:
-        """The first place that is there."""
-        return next(place for place in self.places if place)
-
-    @property
-    def case(self) -> Case:
-        """The case of the row."""
-        return self.any.case
-
-    @property
-    def printed(self) -> str:
-        """The row as another tool printed it, if one did."""
-        return str(self.any.printed.get("line", "")) if isinstance(self.any, Reported) else ""
+Places = tuple[Observed | None, ...]
+"""A row of another tool's table: out of place and in place, of which one may be missing."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +31,12 @@ class Part:
     """One test: its rows in order, and what was noted of it if another tool ran it."""
 
     test: ForeignTest
-    lines: tuple[ExportLine, ...]
+    rows: tuple[Places, ...]
 
     @property
     def results(self) -> list[Observed]:
-        """Every place of every row."""
-        return [place for line in self.lines for place in line.places if place]
+        """Every place of every row; all are of one collective, implementation and number of ranks."""
+        return [place for row in self.rows for place in row if place]
 
     @property
     def iterations(self) -> int:
@@ -118,9 +99,7 @@ def parts(selection: ExportSelection) -> list[Part]:
         seen[key, row, case.in_place] += 1
         places = lines.setdefault(key, {}).setdefault((row, repetition), [None, None])
         places[case.in_place] = result
-    return [
-        Part(test_of[key], tuple(ExportLine(tuple(places)) for places in rows.values())) for key, rows in lines.items()
-    ]
+    return [Part(test_of[key], tuple(map(tuple, rows.values()))) for key, rows in lines.items()]
 
 
 def mean_seconds(result: Observed) -> float:

@@ -12,7 +12,7 @@ from collbench.cases import Case
 from collbench.collectives import Collective, of_nccl_tests
 from collbench.datatypes import NONE
 from collbench.errors import UsageError
-from collbench.formats.exported import ExportLine, ExportSelection, Part, mean_seconds, parts, rates, wrong_elements
+from collbench.formats.exported import ExportSelection, Part, Places, mean_seconds, parts, rates, wrong_elements
 from collbench.formats.nccl_tests_log import names_columns
 from collbench.formats.source import as_texts, clean, number, whole
 from collbench.results import Measurement, Observed, Reported
@@ -106,9 +106,9 @@ def settings(
 
 
 def _settings_of(part: Part, selection: ExportSelection) -> dict[str, Any]:
-    sizes = sorted({line.case.nbytes for line in part.lines})
+    sizes = sorted({result.case.nbytes for result in part.results})
     checked = all(wrong_elements(result) is not None for result in part.results)
-    ranks = part.lines[0].case.ranks
+    ranks = part.results[0].case.ranks
     return settings(selection.header, ranks, sizes, part.test, iterations=part.iterations, validation=int(checked))
 
 
@@ -150,7 +150,7 @@ def fitting(selection: ExportSelection) -> list[Part]:
     tests, known = parts(selection), of_nccl_tests()
     selected = []
     for part in tests:
-        collective = part.lines[0].case.collective
+        collective = part.results[0].case.collective
         figures = {place.figure for place in part.results if isinstance(place, Reported) and not place.samples}
         if collective not in known:
             selection.left_out[f"nccl-tests has no {collective.name}"] += 1
@@ -173,13 +173,15 @@ def write_text(selection: ExportSelection) -> str:
 
 
 def _text_of(part: Part, selection: ExportSelection) -> Iterator[str]:
-    first, collective = part.lines[0].any, part.lines[0].case.collective
+    first, collective = part.results[0], part.results[0].case.collective
     same_format = part.test.format == TEXT
     heads = [line for line in as_texts(part.test.layout.get("before")) if names_columns(line)] if same_format else []
     yield signature(first.implementation, first.platform, first.case.ranks)
     yield from opening(collective, _settings_of(part, selection), selection.header, first.case.ranks, heads or HEADER)
-    for line in part.lines:
-        yield line.printed if heads and line.printed else row(line.case, line.places)
+    for places in part.rows:
+        result = next(filter(None, places))
+        printed = result.printed.get("line") if heads and isinstance(result, Reported) else None
+        yield str(printed or row(result.case, places))
     if part.test.complete:
         yield from footer(collective, part.results)
 
@@ -251,13 +253,15 @@ def footer(collective: Collective, results: Sequence[Observed], verdict: str = "
 
 
 def write_json(selection: ExportSelection) -> str:
-    """Write one JSON object of version 3; UsageError if there are several tests, since the format holds one."""
+    """Write one JSON object of version 3, nothing without a test; UsageError if there are several: it holds one."""
     tests = fitting(selection)
+    if not tests:
+        return ""
     if len(tests) > 1:
-        names = ", ".join(f"{part.lines[0].case.collective.name} on {part.lines[0].case.ranks}" for part in tests)
+        names = ", ".join(f"{part.results[0].case.collective.name} on {part.results[0].case.ranks}" for part in tests)
         raise UsageError(f"{JSON} holds one test a file, and this run has {len(tests)} ({names}); export {TEXT}")
     (part,) = tests
-    first, header, options = part.lines[0].any, selection.header, _settings_of(part, selection)
+    first, header, options = part.results[0], selection.header, _settings_of(part, selection)
     bad = sum(bool(wrong_elements(result)) for result in part.results)
     per_process = max(1, options["nthreads"] * options["ngpus"])
     record = {
@@ -274,7 +278,7 @@ def write_json(selection: ExportSelection) -> str:
         },
         # nccl-tests lists one device for each process, too.
         "config": options | {"devices": devices(header, first.case.ranks)[::per_process]},
-        "results": [_entry(line) for line in part.lines],
+        "results": [_entry(places) for places in part.rows],
         "out_of_bounds": {"count": bad, "okay": str(not bad).lower()},
         "average_bus_bandwidth": {"bandwidth": round(average(part.results), 6), "okay": "unchecked"},
         "errors": [],
@@ -283,8 +287,9 @@ def write_json(selection: ExportSelection) -> str:
     return json.dumps(record, indent=2) + "\n"
 
 
-def _entry(line: ExportLine) -> dict[str, Any]:
-    case = line.case
+def _entry(places: Places) -> dict[str, Any]:
+    result = next(filter(None, places))
+    case = result.case
     entry: dict[str, Any] = {
         "size": case.nbytes,
         "count": case.block,
@@ -292,12 +297,12 @@ def _entry(line: ExportLine) -> dict[str, Any]:
         "redop": case.redop.name,
         "root": f"{_root(case):6d}",
     }
-    for name, place in zip(PLACES, line.places, strict=True):
+    for name, place in zip(PLACES, places, strict=True):
         entry[name] = _figures(place) if place else None
         samples = _samples(place) if place else ()
         if samples:
             entry[f"{name}_per_iter"] = _per_iteration(samples)
-    return entry | {"actual_iterations": len(line.any.times), "experiment_name": ""}
+    return entry | {"actual_iterations": len(result.times), "experiment_name": ""}
 
 
 def _samples(result: Observed) -> Sequence[float]:

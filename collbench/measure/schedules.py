@@ -99,15 +99,7 @@ def _computer(parts: Parts) -> Callable[[int, int, int, Recorder | None], Moment
 
 def _communicate(parts: Parts) -> RunStep:
     """Communicate, and compute nothing."""
-    send, buckets = _sender(parts), range(len(parts.operations))
-
-    def step(recorder: Recorder | None) -> Moments:
-        begun = parts.moments()
-        for bucket in buckets:
-            send(bucket, recorder)
-        return begun, parts.moments()
-
-    return step
+    return _in_order(parts, [()] * len(parts.operations))
 
 
 def _compute(parts: Parts) -> RunStep:
@@ -124,9 +116,10 @@ def _compute(parts: Parts) -> RunStep:
 
 def _in_order(parts: Parts, work: Sequence[Sequence[tuple[int, int]]]) -> RunStep:
     """Enqueue for each bucket the products that it waits for, by rank, and then the bucket."""
-    products, compute, send = parts.products, _computer(parts), _sender(parts)
+    products, compute, send, idle = parts.products, _computer(parts), _sender(parts), not any(work)
 
     def step(recorder: Recorder | None) -> Moments:
+        begun = parts.moments() if idle else []
         computed: dict[int, Moment] = {}
         for bucket, counts in enumerate(work):
             for rank, count in counts:
@@ -136,7 +129,7 @@ def _in_order(parts: Parts, work: Sequence[Sequence[tuple[int, int]]]) -> RunSte
         done = parts.moments()
         for rank in computed:
             products.take_over(rank)
-        return list(computed.values()), done
+        return begun or list(computed.values()), done
 
     return step
 

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from collbench.algorithms import is_library
 from collbench.cases import Case, Sampling, Sweep
@@ -119,25 +119,17 @@ def _new_log(folder: Path, name: str) -> Path:
     return next(path for path in map(folder.joinpath, names) if not path.exists())
 
 
-class Loss(NamedTuple):
-    """What an implementation cost: the ranks, in the middle of a case."""
-
-    implementation: str
-    error: str  # its class, as in WorkersLost
-    case: Case
-    reason: str
-
-
 def _name(case: Case) -> str:
     return f"{case.collective.name} of {format_size(case.nbytes)}{' in place' if case.in_place else ''}"
 
 
 class WorkersLost(Exception):
-    """The workers are of no more use; the message says why."""
+    """The workers are of no more use, in the middle of a case; the reason says why."""
 
-    def __init__(self, reason: str, implementation: str = "", error: str = "") -> None:
+    def __init__(self, case: Case, reason: str, implementation: str = "", error: str = "") -> None:
         super().__init__(reason)
-        self.implementation = implementation
+        self.case, self.reason = case, reason
+        self.implementation = implementation  # that cost them
         self.error = error  # the class of what the ranks raised; TimedOut if they hang
 
 
@@ -228,7 +220,7 @@ class Workers:
                 if result := to_result(message["result"]):
                     yield result
         except protocol.Closed:
-            raise WorkersLost(self._last_words(), self._heartbeat.read()[1]) from None
+            raise WorkersLost(case, self._last_words(), self._heartbeat.read()[1]) from None
 
     def _receive(self, case: Case, tell: Tell) -> dict[str, Any]:
         """Return the next message; WorkersLost if for too long nothing new is begun."""
@@ -239,7 +231,7 @@ class Workers:
             if message := self._channel.receive(0.2):
                 if "failed" in message or "refused" in message:
                     reason = message.get("failed") or message["refused"]
-                    raise WorkersLost(str(reason), self._heartbeat.read()[1], message.get("error", ""))
+                    raise WorkersLost(case, str(reason), self._heartbeat.read()[1], message.get("error", ""))
                 return message
             if self._process.poll() is not None:
                 raise protocol.Closed
@@ -250,7 +242,7 @@ class Workers:
                 beats, since = now, time.monotonic()
             elif time.monotonic() - since > timeout:
                 reasons = no_progress(timeout, phase), protocol.ask(self._server)
-                raise WorkersLost("; ".join(filter(None, reasons)), name, TimedOut.__name__)
+                raise WorkersLost(case, "; ".join(filter(None, reasons)), name, TimedOut.__name__)
 
     def _last_words(self) -> str:
         """Return why the ranks ended, from what they and the launcher printed."""
@@ -324,7 +316,7 @@ class Supervisor:
     folder: Path | None = None
     greeting: WorkerHello = field(default_factory=WorkerHello)
     _workers: Workers | None = None
-    _losses: list[Loss] = field(default_factory=list)
+    _losses: list[WorkersLost] = field(default_factory=list)
     _wedged: int | None = None  # the number of a process that does not even end when it is killed
 
     def __post_init__(self) -> None:
@@ -384,7 +376,7 @@ class Supervisor:
         except PlatformError as error:
             raise RanksLost(error, implementation) from None
 
-    def _reason(self, loss: Loss) -> str:
+    def _reason(self, loss: WorkersLost) -> str:
         """Remember a loss, and return its reason; what a compiler says of a source is said once."""
         same = [other for other in self._losses if (other.error, other.reason) == (SourceError.__name__, loss.reason)]
         self._losses.append(loss)
@@ -418,17 +410,17 @@ class Supervisor:
                     waiting.remove(result.implementation)
                     yield result
                 if waiting:
-                    raise WorkersLost("the ranks left it out")
+                    raise WorkersLost(case, "the ranks left it out")
             except WorkersLost as loss:
                 messages = self._workers.messages
                 self._kill()
                 if waiting:
-                    culprit = loss.implementation if loss.implementation in waiting else waiting[0]
-                    waiting.remove(culprit)
-                    reason = self._reason(Loss(culprit, loss.error, case, str(loss)))
-                    if messages and is_library(culprit):
+                    loss.implementation = loss.implementation if loss.implementation in waiting else waiting[0]
+                    waiting.remove(loss.implementation)
+                    reason = self._reason(loss)
+                    if messages and is_library(loss.implementation):
                         reason = f"{reason}; its library's messages are in {messages}"
-                    yield Failed(case, culprit, self.platform, reason)
+                    yield Failed(case, loss.implementation, self.platform, reason)
                 else:
                     notice = f"after the last result of {case.title}: {loss}; fresh ranks go on"
                     warnings.warn(notice, Notice, stacklevel=2)

@@ -4,7 +4,7 @@ import gc
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from collbench.measure.checks import SEEDS
 from collbench.measure.sampling import Heartbeat
 from collbench.measure.strategies import Strategy, strategies
 from collbench.measure.strategies.network import first_weights, held_out, loss
-from collbench.measure.strategies.trainer import Trainer, Training
+from collbench.measure.strategies.trainer import Training
 from collbench.measure.strategies.updates import Update, check_copies, check_order, check_update
 from collbench.platforms.interface import Platform
 from collbench.platforms.scheduling import RunQueue
@@ -27,17 +27,6 @@ from collbench.results.steps import Point
 FIRST = 4  # steps that are made and checked before any that count
 TURN = 15  # steps of a turn: a slow rank makes some in it, and a machine's load hardly changes
 POINTS = 50  # of a loss curve, about
-
-
-@dataclass
-class _Run:
-    """The training by one strategy, as this process's rank sees it."""
-
-    strategy: Strategy
-    trainer: Trainer
-    training: Training
-    turns: list[tuple[float, float]] = field(default_factory=list)  # begun and ended, on this machine's clock
-    spoils: list[bool] = field(default_factory=list)  # by turn, whether this rank was off its core
 
 
 class _RankReport(NamedTuple):
@@ -63,35 +52,35 @@ def train(
     """
     assert case.job
     start, steps = case.job.seed % len(names), case.job.steps
-    runs: list[_Run] = []
+    runs: list[tuple[Strategy, Training]] = []
     for name in (*names[start:], *names[:start]):
         tried = _try(case, strategies()[name], platform, sampling, partial(heartbeat, name))
-        if isinstance(tried, _Run):
-            runs.append(tried)
+        if isinstance(tried, Training):
+            runs.append((strategies()[name], tried))
         else:
             yield tried
     order = list(runs)
     for until in (*range(TURN, steps, TURN), steps):
-        for run in order:
-            heartbeat(run.strategy.name)
-            _go(run, until)
+        for strategy, training in order:
+            heartbeat(strategy.name)
+            _go(training, until)
         order.reverse()
-    for run in runs:
-        heartbeat(run.strategy.name)
-        yield _finish(run)
+    for strategy, training in runs:
+        heartbeat(strategy.name)
+        yield _finish(strategy, training)
 
 
 def _try(
     case: Case, strategy: Strategy, platform: Platform, sampling: Sampling, alive: Callable[[], None]
-) -> _Run | Trained | Skipped:
+) -> Training | Trained | Skipped:
     """Return a run that is ready to train, after a few steps that were right; a result where nothing is left to do."""
     assert case.job
     alive()
     short = replace(case, job=replace(case.job, steps=min(FIRST, case.job.steps)))
     try:
-        run = _prepare(short, strategy, platform, sampling, alive)
-        _go(run, run.trainer.job.steps)
-        result = _finish(run)
+        training = _prepare(short, strategy, platform, sampling, alive)
+        _go(training, training.job.steps)
+        result = _finish(strategy, training)
         if result.wrong or sampling.check_only:
             return replace(result, case=case)
         return _prepare(case, strategy, platform, sampling, alive)
@@ -99,72 +88,76 @@ def _try(
         return Skipped(case, strategy.name, platform.name, str(reason))
 
 
-def _prepare(case: Case, strategy: Strategy, platform: Platform, sampling: Sampling, alive: Callable[[], None]) -> _Run:
+def _prepare(
+    case: Case, strategy: Strategy, platform: Platform, sampling: Sampling, alive: Callable[[], None]
+) -> Training:
     platform.checker.fill(case, SEEDS[0])  # so that the content of the guards is known
     with platform.team.agreeing():
-        trainer = Trainer(case, platform, sampling.timeout, alive)
-        return _Run(strategy, trainer, strategy.prepare(trainer))
+        return strategy.prepare(case, platform, sampling.timeout, alive)
 
 
-def _go(run: _Run, until: int) -> None:
+def _go(training: Training, until: int) -> None:
     """*Collective*: train from a meeting on; the second one lets no rank compute before all have begun."""
-    platform = run.trainer.platform
+    platform = training.platform
     gc.collect()
     platform.launcher.synchronize()
     begun = time.perf_counter()
     platform.launcher.synchronize()
     with platform.team.agreeing():
         with RunQueue() as waited:
-            ended = run.training.go(until)
-        run.turns.append((begun, ended))
-        run.spoils.append(waited.spoiled and not platform.note.oversubscribed)
+            ended = training.go(until)
+        training.turns.append((begun, ended))
+        training.spoils.append(waited.spoiled and not platform.note.oversubscribed)
         platform.compute.refuse_given_up()
-        for operation in run.trainer.operations:
+        for operation in training.operations:
             if operation.refuse:
                 operation.refuse()
 
 
-def _finish(run: _Run) -> Trained:
+def _finish(strategy: Strategy, training: Training) -> Trained:
     """*Collective*: check what became of a run, and return its result."""
-    trainer, platform = run.trainer, run.trainer.platform
-    own = _RankReport(run.training.updates(), run.training.copies(), run.turns, sum(trainer.computed), run.spoils)
+    platform = training.platform
+    updates = [] if training.copied and training.rank else training.updates  # rank 0 speaks for all copies
+    own = _RankReport(updates, training.digests(), training.turns, sum(training.computed), training.spoils)
     reports = platform.team.exchange(own)
     updates = sorted((update for report in reports for update in report.updates), key=lambda update: update.version)
-    failure = platform.checker.overrun(trainer.case) or _check(run, updates, reports)
-    trainer.closing.close()
-    steps = [0] * trainer.ranks
-    ages = []
+    failure = platform.checker.overrun(training.case) or _check(strategy, training, updates, reports)
+    training.closing.close()
+    steps = [0] * training.ranks
+    ages: list[int] = []
     for update in updates:
-        for contribution in update.contributions:
-            steps[contribution.rank] += contribution.steps
-            ages.append(update.before - contribution.read)
+        ages += [update.before - update.read] * len(update.ranks)
+        for rank in update.ranks:
+            steps[rank] += update.steps
     clock = _TrainingClock(reports)
     return Trained(
-        case=trainer.case,
-        implementation=run.strategy.name,
+        case=training.case,
+        implementation=strategy.name,
         platform=platform.name,
-        points=() if failure else tuple(_loss_curve(trainer.job, updates, clock)),
+        points=() if failure else tuple(_loss_curve(training.job, updates, clock)),
         seconds=clock.seconds(updates[-1].moment),
         steps=tuple(steps),
         computing=tuple(report.computing for report in reports),
         age=float(np.mean(ages)) if ages else 0.0,
         mismatch=failure,
-        note=platform.note | Note.of(*(operation.library for operation in trainer.operations)),
+        note=platform.note | Note.of(*(operation.library for operation in training.operations)),
         scheduling=None if failure else Scheduling.of_ranks([report.spoils for report in reports]),
     )
 
 
-def _check(run: _Run, updates: Sequence[Update], reports: Sequence[_RankReport]) -> CheckFailure | None:
+def _check(
+    strategy: Strategy, training: Training, updates: Sequence[Update], reports: Sequence[_RankReport]
+) -> CheckFailure | None:
     """*Collective*: return the first update that is not what it must be; the ranks share the work."""
-    job, ranks, team = run.trainer.job, run.trainer.ranks, run.trainer.platform.team
-    failure = check_order(job, ranks, updates, run.strategy.lag(job))
+    job, ranks, team = training.job, training.ranks, training.platform.team
+    failure = check_order(job, ranks, updates, strategy.lag(job))
     failure = failure or check_copies(updates, [report.copies for report in reports])
     if failure:
         return failure
     versions = {0: first_weights(job)} | {update.version: update.weights for update in updates}
     found = None
     with team.agreeing():
-        for update in updates[run.trainer.rank :: ranks]:
+        for update in updates[training.rank :: ranks]:
             if found := check_update(job, ranks, update, versions):
                 break
     every = [failure for failure in team.exchange(found) if failure]

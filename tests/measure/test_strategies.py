@@ -15,7 +15,7 @@ from collbench.errors import UsageError
 from collbench.measure.session import Session
 from collbench.measure.strategies import choose, strategies
 from collbench.measure.strategies.network import batch, first_weights, gradient, held_out, loss, samples_of
-from collbench.measure.strategies.updates import Contribution, Update, Weights, check_copies, check_order, check_update
+from collbench.measure.strategies.updates import Update, Weights, check_copies, check_order, check_update
 from collbench.results import Result, Trained
 from collbench.results.facts import WeightMismatch
 from collbench.runfile.store import read
@@ -68,8 +68,7 @@ def synchronous(change: Change = lambda step, made, weights: None) -> list[Updat
         made, held = [learnt(weights, rank, step) for rank in range(RANKS)], [weights]
         change(step, made, held)
         weights = held[0] - np.float32(TINY.rate / RANKS) * (made[0] + made[1])
-        contributions = tuple(Contribution(rank, step, 1, before) for rank in range(RANKS))
-        updates.append(Update(before + RANKS, before, float(step), contributions, weights.copy()))
+        updates.append(Update(before + RANKS, float(step), weights.copy(), range(RANKS), step, 1, before))
     return updates
 
 
@@ -115,12 +114,11 @@ def test_own_steps_between_two_averages_are_one_contribution() -> None:
         for step in range(3):
             weights -= np.float32(TINY.rate) * learnt(weights, rank, step)
         ends.append(weights)
-    contributions = tuple(Contribution(rank, 0, 3, 0) for rank in range(RANKS))
-    right = Update(6, 0, 0.0, contributions, (ends[0] + ends[1]) / 2)
+    right = Update(6, 0.0, (ends[0] + ends[1]) / 2, range(RANKS), 0, 3, 0)
     versions = {0: first_weights(TINY)}
     assert check_update(TINY, RANKS, right, versions) is None
-    assert check_update(TINY, RANKS, replace(right, weights=ends[0]), versions)
-    read_nowhere = replace(right, contributions=(Contribution(0, 0, 3, 5),))
+    assert check_update(TINY, RANKS, right._replace(weights=ends[0]), versions)
+    read_nowhere = right._replace(read=5)
     assert "which nobody has" in str(check_update(TINY, RANKS, read_nowhere, versions))
 
 
@@ -146,7 +144,7 @@ def test_weights_that_are_too_old_are_found() -> None:
     """Rank 0 makes its second step on weights that lack rank 1's first: allowed one step behind, not none."""
     order = [(0, 0, 0), (0, 1, 1), (1, 0, 0), (1, 1, 2), (0, 2, 4), (1, 2, 4), (0, 3, 6), (1, 3, 6)]
     updates = [
-        Update(place + 1, place, 0.0, (Contribution(rank, step, 1, read),), first_weights(TINY))
+        Update(place + 1, 0.0, first_weights(TINY), (rank,), step, 1, read)
         for place, (rank, step, read) in enumerate(order)
     ]
     assert check_order(TINY, RANKS, updates, 1) is None
@@ -248,13 +246,13 @@ import os
 if "COLLBENCH_LINK" in os.environ and os.environ.get("PMI_RANK") == "1":
     import numpy as np
     from collbench.measure.strategies.network import first_weights
-    from collbench.measure.strategies.trainer import Trainer
-    learn = Trainer.gradient
+    from collbench.measure.strategies.trainer import Training
+    learn = Training.gradient
     def changed(self, weights, step, result):
         learn(self, weights, step, result)
         if step == 2 and self.job.steps == 12:
             BREAK
-    Trainer.gradient = changed
+    Training.gradient = changed
 """
 BROKEN = {
     "a contribution is lost": "result[:] = 0",

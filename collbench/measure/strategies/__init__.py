@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from collbench import algorithms
-from collbench.cases import Job
+from collbench.cases import Case, Job
 from collbench.errors import UsageError, unknown
-from collbench.measure.strategies.trainer import Trainer, Training
+from collbench.measure.strategies.trainer import Training
+from collbench.platforms.interface import Platform
 from collbench.platforms.layout import Needs
 
 PLATFORM = "cpu"
@@ -21,7 +22,7 @@ class Strategy:
     """One way to train on many ranks."""
 
     name: str
-    prepare: Callable[[Trainer], Training]  # *Collective*; raises Unsupported where that cannot be
+    prepare: Callable[[Case, Platform, float, Callable[[], None]], Training]  # *Collective*; may raise Unsupported
     order: int  # place in tables
     uses: tuple[str, ...] = ()  # implementations of the all-reduce
     window_nbytes: Callable[[Job], int] = lambda job: 0  # requested in each rank's window

@@ -9,13 +9,13 @@ rank never waits, so one rank can always go on.  Ranks that wait sleep (platform
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from collbench.errors import CaseFailed
 from collbench.measure.strategies import Strategy
-from collbench.measure.strategies.trainer import Trainer, Training, WeightHistory
-from collbench.measure.strategies.updates import Contribution, Update, Weights
+from collbench.measure.strategies.trainer import Training
 from collbench.platforms.cpu import window
 from collbench.platforms.layout import LINE, MAX_RANKS, WINDOW_HEAD, Region, view
 
@@ -24,96 +24,70 @@ _COUNTS = LINE + 2 * MAX_RANKS * 8  # bytes: the total, then the steps that each
 _HEAD = window.NBYTES + _COUNTS  # bytes before the weights
 
 
-class _Server:
-    """The shared weights, and how far every rank is."""
+class Asynchronous(Training):
+    """Training in which every rank subtracts its gradients from weights that all share."""
 
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-        self.last = 0  # batches after which no rank begins or changes anything
-        after_flags = WINDOW_HEAD + trainer.platform.layout.fifos[NAME]
-        start = -(-(trainer.platform.memory.address(Region.WINDOW, 0) + after_flags) // LINE) * LINE
+    copied = False
+
+    def __init__(self, *place: Any) -> None:
+        """*Collective*: store the first weights; no rank has begun."""
+        super().__init__(*place)
+        self._last = 0  # batches after which no rank begins or changes anything
+        after_flags = WINDOW_HEAD + self.platform.layout.fifos[NAME]
+        start = -(-(self.platform.memory.address(Region.WINDOW, 0) + after_flags) // LINE) * LINE
         self._monitor = window.Monitor(start)
         counts = view(start + window.NBYTES, _COUNTS).view(np.int64)
         self._total = counts[:1]
-        self._begun, self._made = counts[LINE // 8 :].reshape(2, MAX_RANKS)[:, : trainer.ranks]
-        self._weights = view(start + _HEAD, trainer.job.nbytes).view(np.float32)
-
-    def open(self) -> None:
-        """*Collective*: store the first weights; no rank has begun."""
-        self._trainer.platform.team.meet()
-        if self._trainer.rank == 0:
+        self._begun, self._made = counts[LINE // 8 :].reshape(2, MAX_RANKS)[:, : self.ranks]
+        self._shared = view(start + _HEAD, self.job.nbytes).view(np.float32)
+        self._change, self._rate = np.empty_like(self.weights), np.float32(self.job.rate / self.ranks)
+        self.platform.team.meet()
+        if self.rank == 0:
             self._monitor.prepare()
             self._total[:], self._begun[:], self._made[:] = 0, 0, 0
-            self._weights[:] = self._trainer.first_weights()
-        self._trainer.platform.team.meet()
-
-    def read(self, step: int, weights: Weights) -> int | None:
-        """Copy the weights for a step of this rank; return how many batches are in them, None if enough are."""
-        with self._monitor.held():
-            self._wait(lambda: bool(self._made.min() >= step - self._trainer.job.staleness))
-            if self._over():
-                return None
-            weights[:] = self._weights
-            self._begun[self._trainer.rank] = step + 1
-            self._monitor.wake()
-            return int(self._total[0])
-
-    def change(self, step: int, change: Weights, history: WeightHistory) -> int | None:
-        """Subtract a change and keep the result; return how many batches are in it, None if the change is too late."""
-        with self._monitor.held():
-            self._wait(lambda: bool(self._begun.min() > step - self._trainer.job.staleness))
-            if self._over():
-                return None
-            np.subtract(self._weights, change, out=self._weights)
-            history.keep(self._weights)
-            self._total += 1
-            self._made[self._trainer.rank] = step + 1
-            self._monitor.wake()
-            return int(self._total[0])
-
-    def _over(self) -> bool:
-        return bool(self._total[0] >= self.last)
-
-    def _wait(self, met: Callable[[], bool]) -> None:
-        timeout = self._trainer.timeout
-        if not self._monitor.until(lambda: self._over() or met(), timeout):
-            raise CaseFailed(f"rank {self._trainer.rank} waited {timeout:g} s in vain for the slowest rank")
-
-
-class Asynchronous(Training):
-    """Training in which every rank subtracts its gradients from the server's weights."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer, self._server = trainer, _Server(trainer)
-        self._history = WeightHistory(trainer.job.steps * trainer.ranks, trainer.job.weights)
-        self._weights, self._change = trainer.first_weights(), trainer.first_weights()
-        self._rate = np.float32(trainer.job.rate / trainer.ranks)
-        self._versions: list[tuple[int, int]] = []  # by step: those that were read and made
-        self._server.open()
+            self._shared[:] = self.weights
+        self.platform.team.meet()
 
     def go(self, until: int) -> float:
         """*Collective*: train until the ranks together have made so many steps each; a late gradient does not count."""
         ended = time.perf_counter()
-        self._server.last = until * self._trainer.ranks
-        while (read := self._server.read(len(self._versions), self._weights)) is not None:
-            self._trainer.gradient(self._weights, len(self._versions), self._change)
+        self._last = until * self.ranks
+        while (read := self._read(step := len(self.updates))) is not None:
+            self.gradient(self.weights, step, self._change)
             self._change *= self._rate
-            made = self._server.change(len(self._versions), self._change, self._history)
-            if made is None:
-                self._trainer.discard()  # the gradient is computed again when training goes on
+            if not self._subtract(step, read):
+                self.computed.pop()  # too late: the gradient is computed again when training goes on
                 break
-            self._versions.append((read, made))
-            ended, _ = self._history[-1]
+            ended = self.updates[-1].moment
         return ended
 
-    def updates(self) -> list[Update]:
-        """Return the updates that this rank made."""
-        found = []
-        for step, (read, made) in enumerate(self._versions):
-            moment, weights = self._history[step]
-            contribution = Contribution(self._trainer.rank, step, 1, read)
-            found.append(Update(made, made - 1, moment, (contribution,), weights))
-        return found
+    def _read(self, step: int) -> int | None:
+        """Copy the weights for a step of this rank; return how many batches are in them, None if enough are."""
+        with self._monitor.held():
+            if not self._goes_on(lambda: bool(self._made.min() >= step - self.job.staleness)):
+                return None
+            self.weights[:] = self._shared
+            self._begun[self.rank] = step + 1
+            self._monitor.wake()
+            return int(self._total[0])
+
+    def _subtract(self, step: int, read: int) -> bool:
+        """Subtract the change of the weights that were read, and keep the result; return whether it is not too late."""
+        with self._monitor.held():
+            if not self._goes_on(lambda: bool(self._begun.min() > step - self.job.staleness)):
+                return False
+            np.subtract(self._shared, self._change, out=self._shared)
+            self._total += 1
+            self.keep(self._shared, (self.rank,), step, 1, read, int(self._total[0]))
+            self._made[self.rank] = step + 1
+            self._monitor.wake()
+            return True
+
+    def _goes_on(self, met: Callable[[], bool]) -> bool:
+        """Wait, letting others in, until that is met; return False as soon as enough batches are in the weights."""
+        if not self._monitor.until(lambda: bool(self._total[0] >= self._last) or met(), self.timeout):
+            raise CaseFailed(f"rank {self.rank} waited {self.timeout:g} s in vain for the slowest rank")
+        return bool(self._total[0] < self._last)
 
 
 STRATEGIES = (

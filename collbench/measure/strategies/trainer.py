@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,15 +13,17 @@ import numpy as np
 from collbench.algorithms import implementations
 from collbench.cases import Case, Job
 from collbench.measure.strategies.network import batch, first_weights, gradient
-from collbench.measure.strategies.updates import Contribution, Update, Weights
+from collbench.measure.strategies.updates import Update, Weights
 from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.layout import buffers, view
 
 _HEARTBEAT = 0.5  # seconds between two signs of life
 
 
-class Trainer:
-    """What the one rank that this process holds trains with."""
+class Training(ABC):
+    """What the one rank that this process holds trains with, by a strategy, for some steps whenever its turn comes."""
+
+    copied = True  # whether every rank has a copy of the shared weights, and lists all updates; else each lists its own
 
     def __init__(self, case: Case, platform: Platform, timeout: float, alive: Callable[[], None]) -> None:
         assert case.job
@@ -35,12 +37,18 @@ class Trainer:
         self.operations: list[Prepared] = []
         self.closing = ExitStack()  # what a strategy has to give back
         self.computed: list[float] = []  # seconds of every gradient that went into the weights
+        self.turns: list[tuple[float, float]] = []  # begun and ended, on this machine's clock
+        self.spoils: list[bool] = []  # by turn, whether this rank was off its core
+        self.updates: list[Update] = []
+        self.weights = first_weights(self.job).copy()
+        self._rows = np.zeros((self.job.steps * (1 if self.copied else self.ranks), self.job.weights), np.float32)
+        self._rows.fill(0)  # so that keeping weights is one copy, into memory that was touched before
         self._spare = np.empty(self.job.weights, np.float32)
         self._alive, self._last_sign = alive, 0.0
 
-    def first_weights(self) -> Weights:
-        """Return a copy of the weights to begin with."""
-        return first_weights(self.job).copy()
+    @abstractmethod
+    def go(self, until: int) -> float:
+        """*Collective*: train until the ranks together have made so many steps each; return when the turn was over."""
 
     def adder(self, name: str) -> Callable[[], None]:
         """Return a function that adds all ranks' `sent` into everyone's `received`, by that implementation.
@@ -71,78 +79,12 @@ class Trainer:
             self._last_sign = ended
             self._alive()
 
-    def discard(self) -> None:
-        """Do not count the last gradient, which came too late for the weights."""
-        self.computed.pop()
-
-
-class WeightHistory:
-    """Weights after every update and when; keeping them is one copy, into memory that was touched before."""
-
-    def __init__(self, most: int, weights: int) -> None:
-        self._rows = np.zeros((most, weights), np.float32)
-        self._rows.fill(0)
-        self._moments: list[float] = []
-
-    def keep(self, weights: Weights) -> None:
-        """Keep the weights as they are now."""
-        self._rows[len(self._moments)] = weights
-        self._moments.append(time.perf_counter())
-
-    def __getitem__(self, place: int) -> tuple[float, Weights]:
-        return self._moments[place], self._rows[place]
-
-    def __len__(self) -> int:
-        return len(self._moments)
+    def keep(self, weights: Weights, ranks: Sequence[int], first: int, steps: int, read: int, version: int) -> None:
+        """Keep the shared weights as they are now, after an update."""
+        row = self._rows[len(self.updates)]
+        row[:] = weights
+        self.updates.append(Update(version, time.perf_counter(), row, ranks, first, steps, read))
 
     def digests(self) -> list[bytes]:
-        """Return a digest of the weights after every update."""
-        return [blake2b(row, digest_size=16).digest() for row in self._rows[: len(self)]]
-
-
-class Training(ABC):
-    """Training by a strategy, which goes on for some steps whenever its turn comes."""
-
-    @abstractmethod
-    def go(self, until: int) -> float:
-        """*Collective*: train until the ranks together have made so many steps each; return when the turn was over."""
-
-    @abstractmethod
-    def updates(self) -> list[Update]:
-        """Return the updates of the shared weights that this rank speaks for."""
-
-    def copies(self) -> list[bytes]:
         """Return digests of this rank's copy of the shared weights after every update; none if there is one copy."""
-        return []
-
-
-class CopiedTraining(Training):
-    """Training in which every rank has a copy of the shared weights, which all ranks change at once."""
-
-    def __init__(self, trainer: Trainer, updates: int) -> None:
-        self._trainer = trainer
-        self._weights = trainer.first_weights()
-        self._history = WeightHistory(updates, trainer.job.weights)
-        self._ends: list[int] = []  # steps of every rank that are in the weights, by update
-
-    def _keep(self, steps: int) -> None:
-        """Keep the weights, which have so many steps of every rank in them."""
-        self._history.keep(self._weights)
-        self._ends.append(steps)
-
-    def updates(self) -> list[Update]:
-        """Return all updates; rank 0 speaks for all, and the others have none."""
-        if self._trainer.rank:
-            return []
-        ranks, found, start = self._trainer.ranks, [], 0
-        for place, end in enumerate(self._ends):
-            moment, weights = self._history[place]
-            read = start * ranks
-            contributions = tuple(Contribution(rank, start, end - start, read) for rank in range(ranks))
-            found.append(Update(end * ranks, read, moment, contributions, weights))
-            start = end
-        return found
-
-    def copies(self) -> list[bytes]:
-        """Return digests of this rank's weights after every update."""
-        return self._history.digests()
+        return [blake2b(update.weights.data, digest_size=16).digest() for update in self.updates if self.copied]

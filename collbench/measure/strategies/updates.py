@@ -1,13 +1,12 @@
 """The updates of the weights that all ranks share, and the check of every update after a run.
 
-An update subtracts the contributions of ranks.  A contribution is what one or several steps of a rank, from the shared
-weights that it read, change; divided by the number of ranks.  So one gradient of plain SGD and the own steps of local
-SGD are checked alike: contributions are computed anew in float64, and the weights must be the same within TOLERANCE.
-Weights of every update are stored, so an error does not grow from update to update.
+An update subtracts what one or several steps of its ranks change, from shared weights that they read; divided by the
+number of all ranks.  So gradients of plain SGD and the own steps of local SGD are checked alike: they are computed anew
+in float64, and the weights must be the same within TOLERANCE.  Weights of every update are stored, so an error does not
+grow from update to update.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,50 +25,46 @@ ROUNDING = 2.0**-22
 Weights = NDArray[np.float32]
 
 
-class Contribution(NamedTuple):
-    """Steps of a rank, one after the other, from shared weights on."""
-
-    rank: int
-    first: int  # step
-    steps: int
-    read: int  # version of the shared weights
-
-
-@dataclass(frozen=True)
-class Update:
+class Update(NamedTuple):
     """A change of the shared weights; a version is the number of batches that went into them, of all ranks."""
 
     version: int
-    before: int  # the version that it changed
     moment: float  # seconds on its machine's clock
-    contributions: tuple[Contribution, ...]
     weights: Weights  # after it
+    ranks: Sequence[int]  # whose steps it is made of
+    first: int  # of the steps that each of them made, one after the other
+    steps: int
+    read: int  # the version that these steps began with
+
+    @property
+    def before(self) -> int:
+        """The version that it changed."""
+        return self.version - self.steps * len(self.ranks)
 
 
 def check_update(job: Job, ranks: int, update: Update, versions: Mapping[int, Weights]) -> WeightMismatch | None:
     """Return what is wrong with an update, computed anew from the weights of the versions that it names."""
+    if update.read not in versions:
+        return _odd(update, f"a gradient of weights {update.read}, which nobody has")
     change = np.zeros(job.weights)
-    for contribution in update.contributions:
-        if contribution.read not in versions:
-            return _odd(update, f"a gradient of weights {contribution.read}, which nobody has")
-        change += _change(job, contribution, versions[contribution.read]) / ranks
+    for rank in update.ranks:
+        change += _change(job, rank, update, versions[update.read]) / ranks
     expected = versions[update.before] - change
-    steps = max(contribution.steps for contribution in update.contributions)
-    bound = TOLERANCE * float(np.abs(change).max()) + ROUNDING * (1 + steps) * float(np.abs(expected).max())
+    bound = TOLERANCE * float(np.abs(change).max()) + ROUNDING * (1 + update.steps) * float(np.abs(expected).max())
     wrong = ~(np.abs(update.weights - expected) <= bound)  # so that NaN is wrong
     if not wrong.any():
         return None
     index = int(np.argmax(wrong))
     found_text, expected_text = f"{float(update.weights[index]):.8g}", f"{float(expected[index]):.8g}"
-    maker = update.contributions[0].rank
+    maker = update.ranks[0]
     return WeightMismatch(maker, str(update.version), index, found_text, expected_text, bound, int(wrong.sum()))
 
 
-def _change(job: Job, contribution: Contribution, weights: Weights) -> NDArray[np.float64]:
-    """Return what the steps of a contribution subtract from the weights, in float64."""
+def _change(job: Job, rank: int, update: Update, weights: Weights) -> NDArray[np.float64]:
+    """Return what the steps of a rank subtract from the weights, in float64."""
     own, result = weights.astype(np.float64), np.empty(job.weights)
-    for step in range(contribution.first, contribution.first + contribution.steps):
-        inputs, targets = batch(job, contribution.rank, step)
+    for step in range(update.first, update.first + update.steps):
+        inputs, targets = batch(job, rank, step)
         gradient(job, own, inputs.astype(np.float64), targets.astype(np.float64), result)
         own -= job.rate * result
     change: NDArray[np.float64] = weights - own
@@ -90,13 +85,14 @@ def check_order(job: Job, ranks: int, updates: Sequence[Update], lag: int) -> We
     least_made = {0: 0}  # by version: the fewest steps of a rank in it
     version = 0
     for update in updates:
-        for rank, first, steps, read in update.contributions:
+        first = update.first
+        for rank in update.ranks:
             if first != made[rank]:
                 return _odd(update, f"step {first + 1} of rank {rank} after {made[rank]} steps of it")
-            if read not in least_made or least_made[read] < first - lag:
+            if update.read not in least_made or least_made[update.read] < first - lag:
                 return _odd(update, f"step {first + 1} of rank {rank} on weights that are too old")
-            made[rank] += steps
-        if update.before != version or update.version != sum(made):
+            made[rank] += update.steps
+        if update.version != sum(made):
             return _odd(update, f"an update of weights {version}")
         version = update.version
         least_made[version] = min(made)
