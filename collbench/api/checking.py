@@ -140,7 +140,7 @@ def check(
         rows = whole.cases if whole.header.imported.tests else whole.results
         rounds = Rounds(whole.header, [row.worst if isinstance(row, Observed) else row for row in rows], 1)
         return Judge.of(against, whole, measured=False).verdict(rounds, math.nan)
-    sweep = SweepRequest.parse(
+    sweep = SweepRequest(
         op,
         impl=impl or default_implementations(op),
         ranks=ranks,

@@ -354,7 +354,7 @@ def sweep_request(options: Mapping[str, Any], **fixed: Any) -> "SweepRequest":
 
     words = {name: options[name] for name in ("op", *SweepWords.__annotations__) if name in options}
     graph = options.get("cudagraph", 1) > 0 and not options.get("no_graph", False)
-    return SweepRequest.parse(**words | fixed | {"cudagraph": graph})
+    return SweepRequest(**words | fixed | {"cudagraph": graph})
 
 
 # ----------------------------------------------------------------------------------- options that nccl-tests alone has
