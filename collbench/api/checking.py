@@ -19,7 +19,7 @@ from collbench.analysis.check import (
 )
 from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
-from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
+from collbench.analysis.expectations import CALIBRATED, Expectation, expect_run, first_of, read_floors
 from collbench.analysis.machine import assumptions, placed, sized, spread
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
@@ -249,12 +249,12 @@ class Judge:
         earlier = [] if against.renew else baselines.read_baseline(folder)
         takes_another = against.renew or len(earlier) < baselines.MOST
         # On a GPU no barrier is timed with the rows that would tell what they should take.
-        costs = [CalibratedExpectation()] if header.topology.platform == "cpu" else []
+        costs = [CALIBRATED] if header.topology.platform == "cpu" else []
         name = costs[0].name if costs else ""
         if earlier:
             name = f"{len(earlier)} earlier good run{'s' if len(earlier) > 1 else ''} of this machine ({folder})"
         rows = [row for run in earlier for row in observed(run.results)]
-        chain = FirstOf(name, (RunExpectation.of_rows(name, rows), *costs))
+        chain = first_of(name, (expect_run(name, rows), *costs))
         return cls(test, name, chain, folder=folder if takes_another else None, renew=against.renew)
 
     def verdict(self, rounds: Rounds, seconds: float) -> CheckResult:
@@ -327,4 +327,4 @@ def read_reference(path: Path) -> Expectation:
             f"--reference {path} has no right row with a time; give a run that was right, or floors in TOML"
         )
     scatter = scatter_in_words(rows)
-    return RunExpectation.of_rows(f"the run {path}{f' ({scatter})' if scatter else ''}", rows)
+    return expect_run(f"the run {path}{f' ({scatter})' if scatter else ''}", rows)
