@@ -103,17 +103,12 @@ class JsonCommand(click.Command):
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parse; the word behind `--json` is its file if it is `-` or ends in .json, and `--json=FILE` takes any."""
-        words, rest = [], list(args)
+        words = list(args)
         alone = {name for option in self.params if option.metavar == _FILE_OR_STANDARD for name in option.opts}
-        while rest:
-            word = rest.pop(0)
-            if word == "--":
-                words += [word, *rest]
-                break
-            if word in alone:
-                taken = rest and (rest[0] == str(STANDARD) or rest[0].endswith(f".{word[2:]}"))
-                word = f"{word}={rest.pop(0) if taken else STANDARD}"
-            words.append(word)
+        for place, word in enumerate(args[: args.index("--") if "--" in args else None]):
+            file = (args[place + 1 : place + 2] or [""])[0]
+            if word in alone and file != str(STANDARD) and not file.endswith(f".{word[2:]}"):
+                words[place] = f"{word}={STANDARD}"
         return super().parse_args(context, words)
 
 
