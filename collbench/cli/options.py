@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import click
+from click.core import ParameterSource
 
 from collbench.errors import StorageError, UsageError, writing
 from collbench.host.launcher import RENDEZVOUS, launched
@@ -338,6 +339,13 @@ def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
                 changed.help = (given.help or "").partition("; default:")[0].rstrip(".") + "."
             options.append(changed)
     return options
+
+
+def given() -> dict[str, str]:
+    """Return the options that the command line has, each with its longest spelling."""
+    context = click.get_current_context()
+    every = {str(each.name): max(each.opts, key=len) for each in context.command.params}
+    return {name: every[name] for name in every if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
 def sweep_request(options: Mapping[str, Any], **fixed: Any) -> "SweepRequest":
