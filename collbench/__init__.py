@@ -37,7 +37,9 @@ def __getattr__(name: str) -> object:
     """Import a function of the library when it is first used: NumPy and Matplotlib take their time."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.api.{_MODULES[name]}"), name)
+    function = getattr(import_module(f"{__name__}.api.{_MODULES[name]}"), name)
+    globals()[name] = import_module(f"{__name__}.api").of_library(function)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ from msgspec import Meta
 from collbench.collectives import REDUCED, Collective
 from collbench.datatypes import GRADES, NONE, Datatype, Recipe, Reduction, Wire, recipe
 from collbench.errors import UsageError
+from collbench.notebook import Shown
 from collbench.units import Count, Duration, Factor, format_seconds, format_size
 
 MOST_SIZES = 10_000  # of a sweep
@@ -131,12 +132,13 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(Shown):
     """One collective at one size: everything that decides what is sent, and what must arrive.
 
     `nbytes` is the whole logical array as nccl-tests counts it, a whole number of elements (per rank, if sharded).
     """
 
+    SHOWN = ("title", "nbytes")
     collective: Collective
     nbytes: Annotated[int, Meta(ge=0, le=2**62)]
     dtype: Datatype
@@ -292,7 +294,7 @@ BINDS = ("core", "none")
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Shown):
     """The cases to measure and the implementations to measure each with, in the order of the table."""
 
     collectives: tuple[Collective, ...]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from collbench.errors import unknown
+from collbench.notebook import Shown
 
 REDUCED = -1  # as a source: the reduction over all ranks
 
@@ -62,7 +63,7 @@ def _all(ranks: int) -> int:
 
 
 @dataclass(frozen=True)
-class Collective:
+class Collective(Shown):
     """One collective operation, as data.
 
     `moves(rank, ranks, root)` lists what a rank's receive buffer holds afterwards.  `in_place(rank, ranks)` gives
@@ -85,6 +86,10 @@ class Collective:
     least_ranks: int = 1
     sized: bool = True  # whether there are messages of one size and another
     suite: str = "nccl-tests"  # that has a program for it
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle and copy a collective by its name: functions cannot be pickled."""
+        return find_collective, (self.name,)
 
 
 def _others(ranks: int) -> float:

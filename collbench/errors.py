@@ -6,6 +6,8 @@ from pathlib import Path
 
 from collbench.host import sanitize
 
+_NEAR = 5  # names that are suggested
+
 
 class CollbenchError(Exception):
     """What a user can act on: the message says what is wrong, the choices and the fix, in one line, with no traceback.
@@ -93,7 +95,7 @@ def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
     import difflib
 
     names = list(choices)
-    near = difflib.get_close_matches(name, names)
+    near = difflib.get_close_matches(name, names) or [one for one in names if len(name) > 1 and name in one][:_NEAR]
     hint = renamed(what, name) or (f"did you mean {' or '.join(near)}?" if near else "")
     return UsageError("; ".join(filter(None, (f"unknown {what} {name!r}", f"choose from: {', '.join(names)}", hint))))
 

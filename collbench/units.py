@@ -138,10 +138,26 @@ def format_figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+RANGE = " .. "
+"""The sign of a range, in every output."""
+
+
+def format_range(low: float, high: float, form: Callable[[float], str] = format_figure) -> str:
+    """Return `1.58 .. 1.66`, `1.6` where both ends read alike, and nothing where one is not known."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    return RANGE.join(dict.fromkeys((form(low), form(high))))
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 node` or `2,048 nodes`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def format_interval(low: float, high: float, form: Callable[[float], str] = format_figure) -> str:
     """Return ` (1.58 .. 1.66)`, to stand behind a value; of what is not known nothing is said."""
     if math.isfinite(low) and math.isfinite(high):
-        return f" ({form(low)} .. {form(high)})"
+        return f" ({form(low)}{RANGE}{form(high)})"
     if math.isfinite(low):
         return f" (at least {form(low)})"
     return f" (at most {form(high)})" if math.isfinite(high) else ""

@@ -12,19 +12,27 @@ from subprocess import CompletedProcess
 import click
 import pytest
 
+import collbench
 from collbench.cli.commands import group
 from tests.conftest import ROOT
 from tools import file_map
-from tools.shown import LOG, LOG_NAME, RUN, shown, with_own
+from tools.shown import LOG, LOG_NAME, RUN, Shown, shown, with_own
 
-README = ROOT / "README.md"
+README, INDEX = ROOT / "README.md", ROOT / "docs" / "README.md"
 ABOUT = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "results/README.md")]
 PAGES = [README, *ABOUT, ROOT / "tools" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-HERE = {"results/runs/...": RUN, "results/runs/MY-RUN": RUN, "RUN": RUN}  # for words that stand for a user's own
+SLOWED = "results/cpu-ab-slowed-ring"  # a comparison with a regression
+HERE = {  # for words that stand for a user's own
+    **dict.fromkeys(("results/runs/...", "results/runs/MY-RUN", "RUN"), RUN),
+    "BEFORE": f"{SLOWED}/as-is",
+    "AFTER": f"{SLOWED}/COLLBENCH_KERNELS=my-kernels",
+    "DIR": "results",
+}
 QUICK = {  # what makes commands that measure short
     "all_reduce_perf": "-e 1K -n 3",
     "check": "--budget 1s -e 64",
     "explain": "--impl mpi,one-shot",
+    "lesson": "results/cpu-2-ranks results/cpu-2-ranks-explained",
     "step stragglers": "--steps 40 --budget 0.2 --compute 50us",
     "sweep": "-e 64 -n 7 --impl mpi --no-plot",
     "verify": "--impl mpi --op broadcast",
@@ -49,12 +57,39 @@ def test_links_lead_to_files_and_headings_that_exist() -> None:
                 assert not anchor or anchor in anchors(linked), f"{page.name}: {target}"
 
 
-def test_the_readme_leads_to_every_command_and_page() -> None:
-    text = README.read_text()
+def test_the_index_of_questions_leads_to_every_command_and_page_and_the_readme_to_the_index() -> None:
+    text = INDEX.read_text()
     for name in group.list_commands(None):  # type: ignore[arg-type]
-        assert f"collbench {name}" in text, name
-    for page in (page for page in PAGES if page.parent.name == "docs"):
-        assert f"](docs/{page.name})" in text, page.name
+        assert f"`collbench {name}" in text, name
+    for page in (page for page in PAGES if page.parent == INDEX.parent and page != INDEX):
+        assert f"]({page.name}" in text, page.name
+    assert "](docs/README.md)" in README.read_text()
+
+
+def asked() -> list[tuple[str, str, str]]:
+    """Question, command and page of every row of the index."""
+    rows = re.findall(r"^\| ([^|*]+) \| `([^`]+)` \| (.+) \|$", INDEX.read_text(), re.MULTILINE)
+    return [row for row in rows if row[0].endswith("?")]
+
+
+def test_a_question_has_a_command_and_a_page() -> None:
+    lines = [line for line in INDEX.read_text().splitlines() if "?" in line and line.startswith("|")]
+    assert len(asked()) == len(lines) >= 20
+    assert len({question for question, *_ in asked()}) == len(lines)
+    assert all("](" in page for *_, page in asked())
+    targets = {words.removeprefix("make ") for _, words, _ in asked() if words.startswith("make ")}
+    assert targets <= set(re.findall(r"^([\w-]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    calls = [words for _, words, _ in asked() if words.endswith("()")]
+    assert all(callable(getattr(collbench, call.removeprefix("collbench.").removesuffix("()"))) for call in calls)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("words", [words for _, words, _ in asked() if words.startswith("collbench ")])
+def test_a_command_of_the_index_answers(words: str, home: Path) -> None:
+    one = Shown(INDEX, words, ".", ())
+    done = run(f"{with_own(words, HERE)} {QUICK.get(name_of(words), '')}", home)
+    assert done.returncode in one.statuses, done.stderr
+    assert done.stdout
 
 
 def test_every_path_in_a_page_exists() -> None:

@@ -83,7 +83,7 @@ def test_a_row_keeps_what_was_seen() -> None:
 
 
 def test_a_row_says_that_it_is_disturbed_and_the_last_line_what_to_do() -> None:
-    assert "disturbed: ranks were off their cores in 50% of the samples" in row(slow(), None)
+    assert "disturbed: ranks had to wait for a core in 50% of the samples" in row(slow(), None)
     bound = replace(slow(), scheduling=replace(DISTURBED, cores=((0,), (1,))))
     told = disturbed_in_words([bound, measurement()])
     assert (

@@ -7,7 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.errors import UsageError
-from collbench.units import format_interval, format_rate, format_seconds, format_size, parse_duration, parse_size
+from collbench.units import (
+    counted,
+    format_interval,
+    format_range,
+    format_rate,
+    format_seconds,
+    format_size,
+    parse_duration,
+    parse_size,
+)
 
 
 def test_sizes_are_binary_however_they_are_written() -> None:
@@ -25,6 +34,16 @@ def test_an_end_of_an_interval_that_is_not_known_is_not_shown() -> None:
         ((math.nan, math.nan), ""),
     ):
         assert format_interval(*ends) == text, ends
+
+
+def test_a_range_has_one_sign_and_ends_that_read_alike_stand_once() -> None:
+    for ends, text in (((1e-3, 2e-3), "1 ms .. 2 ms"), ((1e-3, 1.0001e-3), "1 ms"), ((1e-3, math.inf), "")):
+        assert format_range(*ends, format_seconds) == text
+
+
+def test_one_thing_is_no_plural() -> None:
+    for count, text in ((0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2048, "2,048 nodes")):
+        assert counted(count, "node") == text
 
 
 def test_what_is_no_size_is_refused_with_an_example() -> None:

@@ -2,7 +2,7 @@
 
 Every command of its blocks is carried out as it is printed, in its order, with what it says is needed and no more; a
 user's own things stand where the page has words for them.  The first that fails ends it, with its status and its last
-words.  `make test` is left out: it takes longer than all the rest, and continuous integration runs it next.
+words.  A command that the page repeats is carried out once, and NOT_HERE has those that are left out.
 
 Only Python's own library is imported: nothing is installed yet.
 """
@@ -21,7 +21,11 @@ from pathlib import Path
 from tools import ROOT
 from tools.shown import LOG, LOG_NAME, OURS, Shown, shown, with_own
 
-NOT_HERE = {"make test": "not here: it is what continuous integration runs next"}
+NOT_HERE = {
+    "git clone ADDRESS collbench && cd collbench": "the copy of the checkout stands for the clone",
+    "make test": "not here: it is what continuous integration runs next",
+}
+OWN = {"pip install": "pip install --dry-run --quiet"}  # what CUDA's wheels are is found out; a gigabyte is not fetched
 LIMIT = 600.0  # seconds for a command, installation included
 LAST = 15  # lines that are shown of what failed
 REASONS = re.compile(r"WRONG|FAILED:|failed:|error:|Error")  # lines that are shown wherever they stand
@@ -63,7 +67,7 @@ def own(words: str, home: Path) -> str:
     words = re.sub(r"^mpirun -n \d+ ", f"mpirun -n {max(2, os.cpu_count() or 2)} ", words)
     runs = sorted((home / "results" / "runs").glob("*/run.jsonl"), key=lambda path: path.stat().st_mtime)
     newest = str(runs[-1].parent.relative_to(home)) if runs else ""
-    return with_own(words, {"results/runs/...": newest})
+    return with_own(words, {"results/runs/...": newest, **OWN})
 
 
 def carried_out(words: str, folder: Path, variables: Mapping[str, str]) -> Ended:
@@ -85,7 +89,7 @@ def carried_out(words: str, folder: Path, variables: Mapping[str, str]) -> Ended
 def hour(page: Path, variables: Mapping[str, str], say: Callable[[str], object] = print) -> int:
     """Every command of a page, in its folder: 0, or the status of the first that did not end as it should."""
     home = page.parent
-    for one in shown(page, (*OURS, "make")):
+    for one in {one.words: one for one in shown(page, (*OURS, "make", "git", "pip"))}.values():
         if one.words in NOT_HERE:
             say(f"        -  {one.words}: {NOT_HERE[one.words]}")
             continue

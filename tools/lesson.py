@@ -42,7 +42,7 @@ TEXTBOOK: dict[str, Callable[[float], float]] = {
 LIBRARIES = ROOT / "results" / "cpu-2-ranks-libraries"
 LIBRARY_SIZES = (8, 2**11, 2**17, 2**23, 2**27)
 TEXTBOOK_SIZES = (2**10, 2**20, 2**26, 2**30)
-TWO_CORES, ONE_GPU = ROOT / "results" / "cpu-2-ranks", ROOT / "results" / "nvidia-h100-1-gpu-4-ranks"
+ONE_GPU = ROOT / "results" / "nvidia-h100-1-gpu-4-ranks"
 GPU_SIZES = (8, 2**15, 2**19, 2**21, 2**27)
 
 
@@ -91,17 +91,14 @@ def _fastest(size: int, wanted: Callable[[str], bool]) -> tuple[str, float]:
     return name, times[name]
 
 
-def two_machines() -> str:
-    """The library, three rungs of the ring and the best rung, on two cores and on one GPU that ranks share."""
-    columns = [(TWO_CORES, 8), (TWO_CORES, 2**27), (ONE_GPU, 8), (ONE_GPU, 2**21), (ONE_GPU, 2**27)]
-    places = {TWO_CORES: "two cores", ONE_GPU: "one H100"}
-    lines = [f"| | {' | '.join(f'{places[run]}, {format_size(size)}' for run, size in columns)} |"]
-    lines.append("|---|" + "---|" * len(columns))
-    libraries = dict.fromkeys(numbers(run).timed[numbers(run).library, size].label for run, size in columns)
-    rungs = {", ".join(libraries): "library", "`ring-host`: the host waits": "ring-host"}
+def one_h100() -> str:
+    """NCCL, three rungs of the ring and the best rung on one GPU that ranks share: the README's table."""
+    measured, sizes = numbers(ONE_GPU), (8, 2**21, 2**27)
+    lines = [f"| | {' | '.join(map(format_size, sizes))} |", "|---|" + "---|" * len(sizes)]
+    rungs = {measured.timed[measured.library, 8].label: "library", "`ring-host`: the host waits": "ring-host"}
     rungs |= {"`ring-flags`: flags in memory": "ring-flags", "`ring-ll`: data with flags": "ring-ll", "the best": ""}
     for words, name in rungs.items():
-        cells = (_over_the_library(numbers(run), name, size) for run, size in columns)
+        cells = (_over_the_library(measured, name, size) for size in sizes)
         lines.append(f"| {words} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -133,7 +130,7 @@ def _over_the_library(measured: Numbers, name: str, size: int) -> str:
 
 
 BLOCKS = {"textbook": textbook, "libraries": several_libraries} | lesson_scaling.BLOCKS
-BLOCKS |= {"two_machines": two_machines, "on_a_gpu": on_a_gpu}
+BLOCKS |= {"one_h100": one_h100, "on_a_gpu": on_a_gpu}
 BLOCK = re.compile(r"(<!-- (\w+) -->\n)(?:(?!<!--).)*(<!-- end -->)", re.DOTALL)
 
 

@@ -16,10 +16,9 @@ from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import curves
 from collbench.analysis.strategies import Effort, ranking
 from collbench.cli import _step_sessions, step
-from collbench.lesson import ASSETS
+from collbench.lesson import ASSETS, elsewhere
 from collbench.lesson.content import MODEL, Chapter, Question
 from collbench.lesson.numbers import nearest
-from collbench.lesson.screens import ELSEWHERE
 from collbench.runfile.store import Run, read
 from collbench.units import format_seconds, format_size
 from tools import ROOT
@@ -48,7 +47,7 @@ def chapter(text: Text) -> Chapter:
     run = read(MEASURED) if text["name"] == "asynchronous" else predicted(text["command"])
     facts, topology = FACTS[text["name"]](run, text), run.header.topology
     idea, ask, because = (text[key].format_map(facts.numbers) for key in ("idea", "ask", "because"))
-    source = f"{MODEL}: {topology.name}" if topology.model else ELSEWHERE
+    source = f"{MODEL}: {topology.name}" if topology.model else elsewhere.places()[elsewhere.COMMITTED].source
     question = Question(text["name"], ask, tuple(text["choices"]), facts.answer, because, source, text["command"])
     return Chapter(text["name"], text["title"], idea, question, text["after"])
 

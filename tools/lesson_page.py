@@ -6,8 +6,8 @@ Numbers of runs are links to their run, whose titles tools/lesson.py holds again
 from collections.abc import Iterator
 
 from collbench.lesson import breaks, elsewhere, screens
-from collbench.lesson.content import Code, Content, Question, Reason, Screen
-from collbench.lesson.screens import Renderer
+from collbench.lesson.content import Content, Question, Reason, Screen
+from collbench.lesson.sentences import Voice
 from collbench.results import PARTS
 from collbench.runfile.store import read
 from collbench.units import format_rate, format_seconds, format_size
@@ -22,7 +22,7 @@ PICTURES = {  # below the text of a screen
 }
 
 
-class Linked(Renderer):
+class Linked(Voice):
     """Fills numbers in as links to the run that they come from."""
 
     def value(self, title: str) -> str:
@@ -31,8 +31,11 @@ class Linked(Renderer):
         place, _, there = rest.partition(":")
         if kind == "m" and (run := elsewhere.places()[place].run):
             return f'[{said}](../{run} "{there}")'
-        if title in self.facts or title.startswith(("p:", "m:", "best at")):
+        words = {*self.facts, *self.numbers.names}
+        if title in words or title.startswith(("p:", "m:", "best at")):
             return said
+        name, at, size = title.partition(" at ")
+        title = f"{self.numbers.names.get(name, name)}{at}{size}"
         run = EXPLAINED if title.partition(" of ")[0] in PARTS else TIMED
         return f'[{said}](../results/{run} "{title}")'
 
@@ -40,7 +43,7 @@ class Linked(Renderer):
 def content() -> Content:
     """Return the lesson of the committed runs."""
     runs = [read(ROOT / "results" / name) for name in (TIMED, EXPLAINED)]
-    return screens.content(runs, rendering=Linked)
+    return screens.content(runs, voice=Linked)
 
 
 def page() -> str:
@@ -86,19 +89,25 @@ def _question(question: Question) -> str:
 
 def _screen(number: int, screen: Screen) -> Iterator[str]:
     yield f"## {number}. {screen.name}: {screen.title[0].lower()}{screen.title[1:]}\n\n{screen.idea}"
-    yield "\n".join(_code(screen.code))
+    yield "\n".join(_code(screen))
     if screen.name in PICTURES:
         yield PICTURES[screen.name]
     yield _question(screen.question)
     yield screen.after
 
 
-def _code(excerpts: tuple[Code, ...]) -> Iterator[str]:
-    yield "```python" if excerpts[0].file.endswith(".py") else "```c++"
-    for code in excerpts:
-        comment = "#" if code.file.endswith(".py") else "//"
-        yield f"{comment} {code.file}"
-        yield from code.lines
+def _code(screen: Screen) -> Iterator[str]:
+    """The code; where it takes the place of another, with what goes and what comes."""
+    yield "```diff" if screen.before else "```python" if screen.code[0].file.endswith(".py") else "```c++"
+    for parts, mark in ((screen.before, "- "), (screen.code, "+ " if screen.before else "")):
+        file = ""
+        for code in parts:
+            if code.file != file:
+                yield f"{'  ' if screen.before else ''}{'#' if code.file.endswith('.py') else '//'} {code.file}"
+            file = code.file
+            yield from (
+                "  " * bool(mark) + line if line.strip() in screen.unchanged else mark + line for line in code.lines
+            )
     yield "```"
 
 

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -12,7 +12,7 @@ from collbench.algorithms import choose, implementations
 from collbench.errors import Unsupported
 from collbench.lesson import ASSETS
 from collbench.lesson.content import MODEL, Place
-from collbench.lesson.elsewhere import allreduce, constants
+from collbench.lesson.elsewhere import COMMITTED, allreduce, constants
 from collbench.lesson.numbers import Numbers
 from collbench.model.predict import network_curve
 from collbench.model.steps import on_ranks
@@ -24,8 +24,12 @@ from tools import ROOT
 
 ASSET = ASSETS / "places.json"
 SIZES = tuple(2**power for power in range(3, 28))  # 8 B to 128 MiB
-MEASURED = {"one-h100": ("one H100 shared by {} ranks", "nvidia-h100-1-gpu-4-ranks")}
-"""By the place's name in the lesson's texts, what it is called on the page, and the run in results/."""
+MEASURED = {
+    "one-h100": ("one H100 shared by {} ranks", "nvidia-h100-1-gpu-4-ranks", ""),
+    COMMITTED: ("two cores of an Intel Xeon", "cpu-2-ranks", "cpu-2-ranks-explained"),
+}
+"""By the place's name in the lesson's texts, what it is called on the page, its run in results/, and one of explain."""
+EXPLAINED_SIZES = (2**11, 2**19)  # of shares of time, which the texts are about
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ DESCRIBED = {
 def written() -> str:
     """Return the text of the file that the package brings, a line for each curve."""
     places = {place: predicted(described) for place, described in DESCRIBED.items()}
-    places |= {place: measured(name, run) for place, (name, run) in MEASURED.items()}
+    places |= {place: measured(*how) for place, how in MEASURED.items()}
     text = msgspec.json.encode(places).decode()
     return text.replace("},", "},\n").replace('"curves":{', '"curves":{\n') + "\n"
 
@@ -69,12 +73,18 @@ def predicted(described: Described) -> Place:
     return _place(described.name, f"{MODEL}: {described.name}", system.ranks, Numbers.of(rows))
 
 
-def measured(name: str, run: str) -> Place:
-    """Return what was measured in a run, without the choice among rungs."""
+def measured(name: str, run: str, explained: str) -> Place:
+    """Return what was measured in a run, without the choice among rungs, and shares of time of another run."""
     found = read(ROOT / "results" / run)
     name, ranks = name.format(found.header.topology.ranks), found.header.topology.ranks
     rows = [row for row in found.results if row.implementation != "auto"]
-    return _place(name, f"measured on {name}", ranks, Numbers.of(rows), f"results/{run}")
+    place = _place(name, f"measured on {name}", ranks, Numbers.of(rows), f"results/{run}")
+    shares: dict[str, dict[int, dict[str, float]]] = {}
+    known = Numbers.of(read(ROOT / "results" / explained).results).shares if explained else {}
+    for (implementation, nbytes), parts in known.items():
+        if nbytes in EXPLAINED_SIZES and implementation != "auto":
+            shares.setdefault(implementation, {})[nbytes] = {part: _short(share) for part, share in parts.items()}
+    return replace(place, shares=shares)
 
 
 def _place(name: str, source: str, ranks: int, says: Numbers, run: str = "") -> Place:

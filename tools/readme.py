@@ -51,7 +51,7 @@ def _lines() -> Iterator[str]:
         for name in names:
             result = next(one for one in results if (one.case.nbytes, one.implementation) == (size, name))
             library = None if family(name) == "mpi" else library_of(results, ["mpi"], result)
-            yield row(result, library, width=WIDTH)
+            yield row(result, library, width=WIDTH, versus=True)
     yield from ("", *findings(results))
 
 

@@ -26,6 +26,7 @@ from collbench.analysis.sequential import (
 )
 from collbench.analysis.verdict import ALONE, FAR, MANY, Correctness, Health, listed
 from collbench.cases import Case
+from collbench.notebook import Shown
 from collbench.results import Observed, Reported, Result, by_key
 from collbench.runfile.rounds import joined, scatter_in_words
 from collbench.units import format_rate, format_seconds, format_size
@@ -47,9 +48,10 @@ class Status(Enum):
 
 
 @dataclass(frozen=True)
-class CheckedSize:
+class CheckedSize(Shown):
     """A case by an implementation: its rounds joined, what was expected, and what is known of both."""
 
+    SHOWN = ("row.case.title", "row.implementation", "figure", "decision", "rounds")
     row: Observed
     expected: float  # seconds; NaN where nothing is expected
     decision: Decision
@@ -76,7 +78,7 @@ class CheckedSize:
 
 
 @dataclass(frozen=True)
-class CheckedCurve:
+class CheckedCurve(Shown):
     """All sizes of a collective by an implementation."""
 
     sizes: tuple[CheckedSize, ...]
@@ -101,9 +103,11 @@ class CheckedCurve:
 
 
 @dataclass(frozen=True)
-class CheckResult:
+class CheckResult(Shown):
     """The verdict of a check, and all that it rests on."""
 
+    SHOWN = ("status", "words")
+    TABLE = "sizes"
     where: str  # the topology: `8 x NVIDIA H100 80GB HBM3, NVSwitch`
     compared: str  # what times were held against: `the model of DGX H100`; empty for nothing
     collectives: tuple[str, ...]
@@ -266,7 +270,7 @@ def _judge_curve(
         why = "no system is like this machine, and no earlier good run of it is stored"
         if expectation.name:
             why = f"{expectation.name} has none of these sizes on as many GPUs (-b, -e and -f say which are measured)"
-        why = why if calm else "ranks were off their cores in every round"
+        why = why if calm else "other programs disturbed every round"
         return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
     # All sizes as one: their mean.
     error = max(found.error for found in known)

@@ -5,7 +5,6 @@ Intervals hold for all of a comparison together (Bonferroni: the error probabili
 by the number of rows and curves that have an interval).  The rules are in docs/analysis.md.
 """
 
-import html
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,8 +17,8 @@ from collbench.analysis import bootstrap
 from collbench.analysis.bootstrap import FEWEST, PUBLISHED, Estimate, Scatter
 from collbench.analysis.matching import Difference, Selected, Unmatched, differences, latest, unmatched
 from collbench.cases import Case
+from collbench.notebook import Shown
 from collbench.results import Measurement, Observed, Prediction, Reported, by_key
-from collbench.runfile.flat import html_table
 from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import Run
 from collbench.units import format_size
@@ -63,7 +62,7 @@ def verdict(interval: tuple[float, float], margin: float) -> Verdict:
     return Verdict.FASTER if high < 1 else Verdict.INCONCLUSIVE
 
 
-class Judged:
+class Judged(Shown):
     """A ratio NEW/BASE of times with its verdict."""
 
     ratio: float
@@ -79,6 +78,7 @@ class Judged:
 class Row(Judged):
     """A case by an implementation in both runs: seconds of an operation, and the interval of their ratio NEW/BASE."""
 
+    SHOWN = ("case.title", "case.nbytes", "implementation", "before", "after", "ratio", "verdict", "remark")
     base: Observed
     new: Observed
     before: float
@@ -136,12 +136,10 @@ class Together(Judged):
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Two runs, row by row in the order of BASE, and what stands in one of them only.
+class Comparison(Shown):
+    """Two runs, row by row in the order of BASE, and what stands in one of them only."""
 
-    In a notebook it shows as a table of its rows.
-    """
-
+    TABLE = "rows"
     base: Run
     new: Run
     rows: tuple[Row, ...]
@@ -154,16 +152,6 @@ class Comparison:
 
     def __repr__(self) -> str:
         return f"Comparison({self.base.path} -> {self.new.path}: {self.counts})"
-
-    def _repr_html_(self) -> str:
-        """Return the rows as a table, for notebooks; a run file may hold anything, so every cell is escaped."""
-        records: list[dict[str, object]] = []
-        for row in self.rows:
-            low, high = (None if math.isnan(end) else end for end in row.interval)
-            name = {"case": row.case.title, "bytes": row.case.nbytes, "implementation": row.implementation}
-            times = {"base s": row.before, "new s": row.after, "ratio": row.ratio, "low": low, "high": high}
-            records.append(name | times | {"verdict": row.verdict.value})
-        return f"<p>{html.escape(repr(self))}</p>{html_table(records)}"
 
     @property
     def counts(self) -> str:

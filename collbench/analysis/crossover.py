@@ -67,8 +67,13 @@ class Advantage:
 
     @property
     def times(self) -> str:
-        """`3.5x`, `120x`: with two digits, so that 1.49 is not 1, and never with an exponent."""
-        return f"{float(f'{self.ratio:.2g}'):g}x"
+        """`3.5x`, `120x`."""
+        return format_times(self.ratio)
+
+
+def format_times(ratio: float) -> str:
+    """Return a ratio with two digits, so that 1.49 is not 1, and never with an exponent: `3.5x`, `120x`."""
+    return f"{float(f'{ratio:.2g}'):g}x"
 
 
 def span(row: Timed) -> tuple[float, float]:

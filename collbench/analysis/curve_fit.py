@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from collbench.analysis.piecewise import cuts, join
 from collbench.errors import CollbenchError
+from collbench.notebook import Shown
 from collbench.stats import student
 from collbench.units import format_size
 
@@ -81,9 +82,10 @@ class Unfit(CollbenchError):
 
 
 @dataclass(frozen=True, eq=False)
-class CurveFit:
+class CurveFit(Shown):
     """The three numbers or the pieces, what they came from, and the same numbers from resampled data."""
 
+    SHOWN = ("latency", "rate", "half_size", "why_pieces")
     coefficients: Floats  # a in s, g in s/sqrt(byte), b in s/byte; of each bend also c in s/byte
     bends: tuple[float, ...]  # bytes beyond which a byte takes c more than before; where pieces end, c may be negative
     sizes: Floats  # bytes, ascending
@@ -190,10 +192,10 @@ def fit(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> CurveFit:
     if not ((seconds > 1e-12) & (seconds < 1e12)).all():
         raise Unfit("a time is zero, negative or absurd; the clock may be too coarse for this size")
     if len(size) < FEWEST:
-        return _in_pieces(size, seconds, every, f"three numbers need {FEWEST} sizes")
+        return _in_pieces(size, seconds, every, f"a single curve needs {FEWEST} sizes")
     (coefficients,), (bend,), (far,) = _describe(size[None], seconds[None])
     if far > WORST:
-        return _in_pieces(size, seconds, every, f"three numbers are off by {far:.0%} at one size in ten")
+        return _in_pieces(size, seconds, every, f"a single curve misses one size in ten by {far:.0%} or more")
     terms = _terms(size, bend)
     central = coefficients[: terms.shape[1]]
     draws = solve(terms[None], _replicates(terms @ central, int((central > 0).sum()), every))

@@ -15,9 +15,9 @@ without a core.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from itertools import chain, pairwise, zip_longest
 from statistics import fmean, median
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from collbench.errors import CollbenchError
 from collbench.model.equation import Floats
 from collbench.model.error_bands import SMALL, ErrorModel, error_levels, error_model, regime, smoothed
 from collbench.model.predict import COPIES, curve
+from collbench.notebook import Shown
 from collbench.platforms.gpu import nccl
 from collbench.results import Observed, Prediction, family
 from collbench.runfile.rounds import scatter_in_words
@@ -100,9 +101,10 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Shown):
     """A curve: measured and expected, side by side."""
 
+    SHOWN = ("title", "implementation", "verdict", "remark", "measured", "expected", "reasons")
     implementation: str
     measured: tuple[Observed, ...]  # by size
     expected: tuple[Prediction, ...]  # as many, or none
@@ -112,6 +114,11 @@ class Diagnosis:
     off: float = 1.0  # a typical ratio of measured to expected times, or its inverse
     limit: float = 0.0  # times slower than its kind that it would have to be to be called slow; 0: nothing to say
     correctness: Correctness = field(default_factory=Correctness)  # of all its rows
+
+    @property
+    def title(self) -> str:
+        """What was measured, but for its size."""
+        return self.measured[0].case.title
 
     @property
     def verdict(self) -> Health:
@@ -135,12 +142,19 @@ class Diagnosis:
             return f"{self.verdict.value}: {self.correctness.in_words('sizes', named=False)}; speed: {speed}"
         return speed
 
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yield the sizes with measured and expected times, as a notebook shows them."""
+        for row, other in zip_longest(self.measured, self.expected):
+            times = {"nbytes": row.case.nbytes, "seconds": row.typical, "busbw": row.busbw}
+            bands = {"expected": other.seconds, "low": other.low, "high": other.high} if other else {}
+            yield times | bands
+
     def likely(self) -> Iterator[tuple[str, str]]:
         """Return the first reasons in words, each with what to do; later ones are hardly ever right."""
         for reason in self.reasons[:LISTED]:
-            facts = f"; {'; '.join(reason.facts)}" if reason.facts else ""
-            fits = f"times are then {reason.off:.2f}x off, not {self.off:.2f}x"
-            yield f"{reason.hypothesis.name} ({fits}{facts})", reason.hypothesis.fix
+            facts = f" ({'; '.join(reason.facts)})" if reason.facts else ""
+            misses = f"the model misses by {reason.off:.2f}x instead of {self.off:.2f}x"
+            yield f"{reason.hypothesis.name}{facts}. Assuming that, {misses}.", reason.hypothesis.fix
 
     @property
     def unexplained(self) -> str:
@@ -158,7 +172,7 @@ class Diagnosis:
         """What could not have been seen, of a curve that was judged; empty for any other."""
         if self.speed not in (Health.AS_EXPECTED, Health.FASTER):
             return ""
-        return f"a machine of this kind that is up to {self.limit:.1f}x slower would pass too"
+        return f"This diagnosis would not notice a machine up to {self.limit:.1f}x too slow."
 
 
 def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
@@ -460,7 +474,7 @@ def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> It
     """
     notes = dict.fromkeys(filter(None, (str(row.note.brief) for row in rows)))
     if notes:
-        yield f"notes in the column check: {'; '.join(notes)}"
+        yield f"remarks on its rows: {'; '.join(notes)}"
     wide = [row for row in rows if _halfwidth(row) > NOISY]
     if wide:
         worst = max(wide, key=_halfwidth)
@@ -481,7 +495,7 @@ def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[s
         return
     rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to see a rate"
     pieces = f" (pieces: {len(fitted.pieces)})" if fitted.pieces else ""
-    yield f"by its own fit{pieces}: latency {format_seconds(fitted.latency)}, {rate}"
+    yield f"fitted by itself{pieces}: latency {format_seconds(fitted.latency)}, {rate}"
     far = []
     for row in rows:
         off = row.typical / float(fitted.predict(row.case.nbytes)) - 1
@@ -489,7 +503,7 @@ def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[s
         if abs(off) > NOISY and not low <= row.typical <= high:
             far.append(f"{format_size(row.case.nbytes)} {off:+.0%}")
     if far:
-        yield f"off that fit: {', '.join(far)}"
+        yield f"far from that fit: {', '.join(far)}"
 
 
 def _halfwidth(row: Observed) -> float:

@@ -16,12 +16,13 @@ from collbench.cases import Case
 from collbench.errors import UsageError, writing
 from collbench.model import nccl_terms
 from collbench.model.equation import Calibration, Terms, calibrate
+from collbench.notebook import Shown
 from collbench.results import Observed, Reported, by_key, family, observed
 from collbench.runfile.rounds import scatter_in_words
 from collbench.runfile.store import Run
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
-from collbench.units import format_rate, format_seconds, format_size
+from collbench.units import counted, format_rate, format_seconds, format_size
 
 LIBRARY = "nccl"  # whose times the model's equation describes
 
@@ -44,7 +45,7 @@ class HeldBack:
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(Shown):
     """An implementation at a kind of case, over sizes: samples in seconds for each."""
 
     case: Case  # of no size
@@ -132,15 +133,17 @@ def columns(curve: Curve) -> tuple[str, ...]:
 def pieces_in_words(curve: Curve) -> Iterator[str]:
     """Return why a curve is in pieces, how far they are off, and a line for each; nothing of three numbers."""
     if curve.fit and curve.fit.why_pieces:
-        off = "pieces: {}, off by {:.1%}, a size in ten by {:.1%}; sizes that are left out, by {:.1%} and {:.1%}"
-        yield f"{curve.implementation}: {curve.fit.why_pieces}; {off.format(len(curve.fit.pieces), *curve.fit.errors)}"
+        count, (typical, _, left_out, _) = len(curve.fit.pieces), curve.fit.errors
+        used = f"so {counted(count, 'straight piece')} {'is' if count == 1 else 'are'} used"
+        errors = f"typical error {typical:.1%}, {left_out:.1%} at sizes that the fit has not seen"
+        yield f"{curve.implementation}: {curve.fit.why_pieces}, {used} ({errors})"
         for first, last, latency, rate in curve.fit.pieces:
             per_byte = f" + S / {format_rate(rate)} GB/s" if rate < float("inf") else ""
             yield f"  {format_size(first)} to {format_size(last)}: {format_seconds(latency)}{per_byte}"
 
 
 def _span(interval: tuple[float, float], to_text: Callable[[float], str]) -> str:
-    return f"{to_text(interval[0])} - {to_text(interval[1])}"
+    return f"{to_text(interval[0])} .. {to_text(interval[1])}"
 
 
 def held_in_words(curve: Curve, held: HeldBack) -> str:

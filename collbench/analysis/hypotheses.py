@@ -109,7 +109,7 @@ HYPOTHESES = (
         signs=SIGNS["tcp"],
     ),
     Hypothesis(
-        "only some of the network cards are used",
+        "only some network cards are used",
         "look for `NET/` lines in NCCL_DEBUG=INFO; unset NCCL_IB_HCA; give the container all cards",
         _fewer_nics,
         signs=SIGNS["few_cards"],

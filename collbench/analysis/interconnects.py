@@ -11,12 +11,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from collbench.algorithms import is_library
-from collbench.analysis.crossover import Advantage, Contest, fastest_by_size, format_span, in_words, rivals
+from collbench.analysis.crossover import (
+    Advantage,
+    Contest,
+    fastest_by_size,
+    format_span,
+    format_times,
+    in_words,
+    rivals,
+)
 from collbench.cases import Case
 from collbench.results import Prediction, Timed, timed
 from collbench.runfile.schema import case_fields
 from collbench.runfile.store import NAME, Run
 from collbench.topology.system import System
+from collbench.units import format_range
 
 
 def common_ranks(systems: Sequence[System], measured: Iterable[set[int]] = ()) -> int | None:
@@ -140,6 +149,7 @@ class Line(NamedTuple):
     nbytes: int
     cells: tuple[Cell | None, ...]
     ranking: Ranking
+    lead: float  # the time of the first behind the fastest and those not distinguishable from it, over theirs; 0: none
 
 
 @dataclass(frozen=True)
@@ -167,11 +177,14 @@ class Table:
 
     @property
     def winning_ranges(self) -> list[str]:
-        """The fastest interconnects by range of sizes: `likely dgx-h100 8 B to 2 KiB`."""
+        """The fastest interconnects by range of sizes: `likely dgx-h100 8 B to 2 KiB, by 1.9x .. 2.4x`."""
         found = []
         for _, alike in groupby(self.lines, lambda line: (set(line.ranking.names), line.ranking.surely)):
-            first, *more = alike
-            found.append(f"{first.ranking} {format_span(first.nbytes, (more or [first])[-1].nbytes)}")
+            lines = list(alike)
+            words = f"{lines[0].ranking} {format_span(lines[0].nbytes, lines[-1].nbytes)}"
+            if leads := [line.lead for line in lines if line.lead]:
+                words += f", by {format_range(min(leads), max(leads), format_times)}"
+            found.append(words)
         return found
 
     @property
@@ -252,7 +265,10 @@ def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | N
             advantage = Advantage.of(row, first) if row and first and row is not first else None
             cells.append(Cell(row, advantage) if row else None)
         if len(named) > 1:
-            lines.append(Line(nbytes, tuple(cells), ranking(named)))
+            ranked = ranking(named)
+            behind = [row.typical for row, name in named if name not in ranked.names]
+            lead = min(behind) / min(row.typical for row, _ in named) if behind else 0.0
+            lines.append(Line(nbytes, tuple(cells), ranked, lead))
     title = replace(kind, ranks=ranks[0] if len(set(ranks)) == 1 else 0)
     return Table(title, tuple(rows), ranks, tuple(lines))
 

@@ -10,7 +10,8 @@ from collbench.platforms import platforms
 from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.discovered import Topology, caveats
-from collbench.topology.system import System, as_system, launched_in_graph
+from collbench.topology.system import ALONE, System, as_system, launched_in_graph
+from collbench.units import counted
 
 
 def machine(run: Run, name: str | None) -> System:
@@ -18,7 +19,7 @@ def machine(run: Run, name: str | None) -> System:
     named = files.load(name) if name else None
     topology = discovered(run)
     if run.header.topology.shared:
-        why = "several ranks on one GPU: ranks that share a GPU have no link, so no system says what they should take"
+        why = f"several ranks share a GPU. {ALONE}"
         renamed = "; or give hosts of one name their own" if run.header.imported.tests else ""
         raise UsageError(f"{why}; {_GOOD}{renamed}")
     if hosts := run.header.topology.uneven:
@@ -131,7 +132,8 @@ def sized(system: System, ranks: int, nodes: int | None = None) -> System:
     if ranks % nodes or ranks // nodes > system.gpus:
         even = [ranks // gpus for gpus in range(min(ranks, system.gpus), 0, -1) if ranks % gpus == 0]
         raise UsageError(
-            f"{ranks} ranks cannot be spread evenly over {nodes} nodes of {system.gpus} GPUs; "
+            f"{counted(ranks, 'rank')} cannot be spread evenly over {counted(nodes, 'node')} of "
+            f"{counted(system.gpus, 'GPU')}; "
             f"choose --nodes from: {', '.join(map(str, even))}"
         )
     return system.part(ranks // nodes).of(nodes)
@@ -145,8 +147,7 @@ def stated_nodes(system: System, run: Run) -> int | None:
 
 def spread(system: System, part: System) -> str:
     """Return `2 nodes of 8 GPUs`, or `1 rack of 8 GPUs`, for the part of a system that a run is held against."""
-    what = "rack" if system.is_rack else "node"
-    return f"{part.nodes} {what}{'s' if part.nodes > 1 else ''} of {part.gpus} GPU{'s' if part.gpus > 1 else ''}"
+    return f"{counted(part.nodes, 'rack' if system.is_rack else 'node')} of {counted(part.gpus, 'GPU')}"
 
 
 def assumptions(run: Run, system: System | None = None, where: str = "", nodes: int | None = None) -> Iterator[str]:

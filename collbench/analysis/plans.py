@@ -8,6 +8,7 @@ from typing import NamedTuple
 from collbench.results import PlannedStep, by_key, words
 from collbench.results.base import CaseResult
 from collbench.units import (
+    counted,
     digits,
     format_count,
     format_figure,
@@ -157,7 +158,7 @@ def _first(rows: Sequence[PlannedStep]) -> Iterator[str]:
     most = max(spent, key=lambda part: spent[part], default="")
     other = f"; besides computing, most goes to {words(most)}, {spent[most] / best.typical:.1%}" if most else ""
     yield (
-        f"predicted: {best.implementation} comes first of {len(rows):,} layouts, "
+        f"predicted: {best.implementation} comes first of {counted(len(rows), 'layout')}, "
         f"{format_seconds(best.typical)} a step ({low} to {high}), MFU {best.utilisation:.0%}{other}"
     )
     level = [row for row in rows if row is not best and row.low / row.tokens <= best.typical / best.tokens]
@@ -167,7 +168,7 @@ def _first(rows: Sequence[PlannedStep]) -> Iterator[str]:
 
 def _scales(scaling: Scaled) -> str:
     first, last = scaling.rows[0], scaling.rows[-1]
-    ratio = f"{last.gpus:,} GPUs keep {scaling.efficiency(last):.0%} of the rate of {first.gpus:,}"
+    ratio = f"{counted(last.gpus, 'GPU')} keep {scaling.efficiency(last):.0%} of the rate of {first.gpus:,}"
     parts = [f"predicted: on {scaling.system}, {ratio}"]
     for level, gpus in leaving(scaling).items():
         if gpus:
@@ -193,6 +194,6 @@ def _costs(rows: Sequence[PlannedStep]) -> Iterator[str]:
     ends = [("fastest", best[0]), ("cheapest", best[-1])] if len(best) > 1 else [("best", best[0])]
     parts = []
     for name, row in ends:
-        what = f"{row.gpus:,} GPUs of {row.system}"
+        what = f"{counted(row.gpus, 'GPU')} of {row.system}"
         parts.append(f"{name} are {what}: {duration_text(row)} for {cost_text(row)}")
     yield f"predicted: {'; '.join(parts)}"

@@ -132,9 +132,9 @@ def curves(results: Iterable[Result]) -> list[Curve]:
 
 
 def find_point(found: Iterable[Curve], row: Result) -> tuple[Curve | None, Point | None]:
-    """Return the curve and the point that a row is, or (None, None); the base of a curve is no such point."""
+    """Return the curve and the point that a row is, or (None, None)."""
     for curve in found:
-        for point in curve.more:
+        for point in curve.points:
             if point.row is row:
                 return curve, point
     return None, None
@@ -317,6 +317,17 @@ def judged(efficiency: Estimate, threshold: float) -> str:
     if efficiency.low >= threshold:
         return HEALTHY
     return POOR if efficiency.high < threshold else INCONCLUSIVE
+
+
+def answer(found: Sequence[Curve], threshold: float = THRESHOLD) -> str:
+    """Return one line: how efficient the most ranks are, what limits them, and that nothing overlaps."""
+    said = (
+        "; ".join(_efficiency_line(curve, threshold) for curve in found) or "no step has a time on two numbers of ranks"
+    )
+    return (
+        f"answer: without overlap, {said}. Each step computes, then communicates: `collbench step overlap` shows what "
+        "overlap hides, `collbench train` plans with it."
+    )
 
 
 def verdict(curve: Curve, threshold: float = THRESHOLD) -> list[str]:

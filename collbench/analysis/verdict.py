@@ -6,6 +6,7 @@ from enum import Enum
 from typing import NamedTuple, Self
 
 from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
+from collbench.notebook import Shown
 from collbench.results import Outcome, Reported, Result, Timed
 from collbench.results.base import Expected
 from collbench.units import format_size, printable
@@ -34,7 +35,7 @@ class Health(Enum):
 
 
 @dataclass(frozen=True)
-class Correctness:
+class Correctness(Shown):
     """What became of the rows of a curve or of a run."""
 
     right: int = 0  # with a time, and nothing known to be wrong
@@ -72,7 +73,7 @@ class Correctness:
         elif self.unchecked:
             words.append(f"{self.unchecked} not checked")
         if self.disturbed:
-            words.append(f"{self.disturbed} disturbed, so not judged")
+            words.append(f"{self.disturbed} disturbed by other programs and not judged")
         words += [_fault(fault, named) for fault in self.faults[:LISTED]]
         if len(self.faults) > LISTED:
             words.append(f"and {len(self.faults) - LISTED} more wrong or failed")

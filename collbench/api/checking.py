@@ -25,7 +25,7 @@ from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usua
 from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
 from collbench.api.notices import is_leader, started
-from collbench.api.requests import Names, Size, SweepRequest, split_names
+from collbench.api.requests import Names, Size, SweepRequest, Time, split_names
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, UsageError
 from collbench.host.launcher import launched
@@ -39,6 +39,7 @@ from collbench.runfile.rounds import joined, one_of_each, scatter_in_words
 from collbench.runfile.store import Run, read
 from collbench.topology import files
 from collbench.topology.system import System
+from collbench.units import parse_duration
 
 SURE = 6  # rounds before which nothing is called slow: what disturbs a machine for a moment is over by then
 OF_A_BASELINE = 15  # rounds of a run that later checks are compared with
@@ -86,7 +87,7 @@ def check(
     on: str | None = None,
     nodes: int | None = None,
     slower: float | None = None,
-    budget: float = 60.0,
+    budget: Time = 60.0,
     ranks: int | None = None,
     minbytes: Size = 8,
     maxbytes: Size | None = None,
@@ -109,7 +110,7 @@ def check(
         on: The system to compare with: a preset or FILE.toml.
         nodes: How many nodes of it the ranks are spread over.
         slower: Share of the expected time that is too much; by default 0.1, which is 10 %, and on a CPU 0.2.
-        budget: Seconds after which no further round begins, of three at least.
+        budget: Seconds, or a duration such as "5s", after which no further round begins, of three at least.
         ranks: Number of ranks; by default every GPU, and 2 on a CPU.
         minbytes: Smallest message.
         maxbytes: Largest message; by default 2 MiB on a CPU, and on GPUs what memory allows, up to 128 MiB.
@@ -133,6 +134,7 @@ def check(
     """
     if on:
         files.load(on)  # raises for a system that there is not, before anything is measured
+    seconds = parse_duration(budget, "--budget")
     expected = read_reference(Path(reference)) if reference and is_leader(launched()) else None
     against = Against(expected, on, nodes, slower, renew)
     if run is not None:
@@ -150,7 +152,7 @@ def check(
         budget=CASE,
         starts=1,
     )
-    return _measure(sweep, against, budget, Path(out) if out else None, each)
+    return _measure(sweep, against, seconds, Path(out) if out else None, each)
 
 
 def default_implementations(op: Names) -> str:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from collbench.api import reworded
 from collbench.api.requests import new_folder
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, Notice, RunFileError
@@ -54,7 +55,8 @@ def import_(
     """
     groups, said, refused = read_foreign([files] if isinstance(files, Path | str) else files, name, ranks, op, each)
     for remark in said + refused:
-        warnings.warn(remark, Notice, stacklevel=2)
+        words = reworded(remark, {"name": name, "ranks": ranks, "op": op, "each": each})
+        warnings.warn(words, Notice, stacklevel=3)  # at the call of `collbench.import_`
     folders = folders_in(Path(out), groups, each) if out else [None] * len(groups)
     return [stored(imported, folder) for imported, folder in zip(groups, folders, strict=True)]
 

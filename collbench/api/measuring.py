@@ -156,8 +156,8 @@ def sweep(
         root: Root rank of collectives that have one.
         in_place: Send from and receive into one buffer.
         cudagraph: On a GPU, time captured graphs rather than launches.
-        budget: Seconds for a case, all implementations together.
-        timeout: Seconds without progress that fail a case.
+        budget: Seconds, or a duration such as "500ms", for a case, all implementations together.
+        timeout: Seconds, or a duration, without progress that fail a case.
         spin: On a CPU, how a rank waits: "auto", "yield" or "busy".
         bind: On a CPU, "core" binds each rank to a core, "none" does not.
         starts: How often the ranks are started; by default as often as is quick.
@@ -233,7 +233,7 @@ def _run(session: Session, each: Callable[[Result], object] | None = None) -> Ru
             if each:
                 each(result)
     if advice := disturbed_in_words(session.results):
-        warnings.warn(advice, Notice, stacklevel=3)
+        warnings.warn(advice, Notice, stacklevel=4)  # at the call of `collbench.sweep`
     path = session.path or Path(NAME)
     return Run(path, session.header, tuple(session.results), True, exit_status(session.results))
 

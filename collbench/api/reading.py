@@ -17,6 +17,7 @@ from collbench.analysis.verdict import Correctness, Health, status
 from collbench.api.requests import Names, split_names
 from collbench.cases import Case
 from collbench.errors import UsageError, unknown
+from collbench.notebook import Shown
 from collbench.results import Observed, Result
 from collbench.runfile import store
 from collbench.runfile.store import Run, cut_off_notes, why_none
@@ -122,18 +123,25 @@ def contents(runs: Sequence[Run]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Diagnosed:
+class Diagnosed(Shown):
     """The curves of a run, each held against what the model expects of its machine."""
 
+    SHOWN = ("verdict", "diagnoses", "correctness")
+    TABLE = "diagnoses"
     facts: RunFacts  # what else is known of the machine, and was set
     cut_off: str  # words for a run that stops before its end, or has lines that could not be read, else ""
     curves: tuple[tuple[Diagnosis, System | None], ...]  # with the machine of as many ranks; None if it is not known
     correctness: Correctness  # of all rows, also of what has no curve since no row is right
 
     @property
+    def diagnoses(self) -> list[Diagnosis]:
+        """The curves alone."""
+        return [diagnosis for diagnosis, _ in self.curves]
+
+    @property
     def verdict(self) -> Health:
         """The worst of all curves; wrong if any row is."""
-        found = {diagnosis.verdict for diagnosis, _ in self.curves}
+        found = {diagnosis.verdict for diagnosis in self.diagnoses}
         if self.correctness.faults:
             found.add(Health.WRONG)
         return next(health for health in Health if health in found)
@@ -141,7 +149,7 @@ class Diagnosed:
     @property
     def status(self) -> int:
         """The exit status of `diagnose --gate`: 0 passed, 3 slow or wrong, 4 unknown, or with exceptions."""
-        verdicts = [(diagnosis.verdict, bool(diagnosis.exceptions)) for diagnosis, _ in self.curves]
+        verdicts = [(diagnosis.verdict, bool(diagnosis.exceptions)) for diagnosis in self.diagnoses]
         return status([*verdicts, (self.verdict, bool(self.cut_off))])
 
 

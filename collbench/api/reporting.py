@@ -10,20 +10,28 @@ from collbench.host.sanitize import safe_read
 from collbench.runfile.store import Run
 
 
-def report(runs: RunOrPath | Sequence[RunOrPath], out: Path | str | None = None, *, on: str | None = None) -> Path:
+def report(
+    runs: RunOrPath | Sequence[RunOrPath],
+    out: Path | str | None = None,
+    *,
+    on: str | None = None,
+    nodes: int | None = None,
+) -> Path:
     """Write a report of a run, or of several: one HTML file, which opens without a network.
 
     Args:
         runs: A run or several, or their paths: measured, predicted, imported or explained.
         out: The file, which is written over; by default report.html next to the first run.
         on: What machine the runs are of, a preset or FILE.toml; by default as the run files say.
+        nodes: How many nodes of it the ranks are spread over.
 
     Returns:
         The path of the report.
 
     Raises:
         RunFileError: One of them is no run file.
-        UsageError: The system does not exist, the place is a folder or a run, or it cannot be written to.
+        UsageError: The system does not exist or cannot have the ranks, the place is a folder or a run, or it cannot be
+            written to.
 
     >>> import collbench, tempfile
     >>> place = collbench.report("results/cpu-2-ranks", tempfile.mkdtemp() + "/mine.html")
@@ -37,12 +45,11 @@ def report(runs: RunOrPath | Sequence[RunOrPath], out: Path | str | None = None,
     place = Path(out) if out else shown[0].path.parent / "report.html"
     if place.is_dir():
         raise UsageError(f"{place} is a folder; give a file with --out, such as {place / 'report.html'}")
-    # Reports are written over, and runs must not be.
-    if any(place.exists() and run.path.exists() and place.samefile(run.path) for run in shown) or _is_run(place):
+    if _is_run(place):  # reports are written over, and runs must not be
         raise UsageError(f"{place} is a run file, and stays as it is; choose another file with --out")
     if not out:
         unlinked(place, "--out")
-    text = reports.build(shown, on)
+    text = reports.build(shown, on, nodes)
     with writing(place, "file with --out"):
         place.write_text(text, encoding="utf-8")
     return place

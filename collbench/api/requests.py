@@ -27,12 +27,14 @@ from collbench.platforms import find_platform, on_auto, platforms
 from collbench.platforms.layout import Layout
 from collbench.topology import files
 from collbench.topology.system import System
-from collbench.units import format_size, parse_size
+from collbench.units import format_size, parse_duration, parse_size
 
 Names = str | Sequence[str]
 """One name, several with commas or in a sequence, or "all"."""
 Size = int | str
 """Bytes, or a size as on the command line: 8, "64K", "1.5G"; suffixes are binary."""
+Time = float | str
+"""Seconds, or a duration as on the command line: 0.5, "500ms", "2min"."""
 Launched = tuple[int, int] | None
 """Rank of this process and number of processes, where an outside launcher (mpirun, srun) started several."""
 Named = TypeVar("Named")
@@ -69,8 +71,8 @@ class SweepWords(CaseWords, total=False):
     iters: int | None
     warmup: int
     cudagraph: bool
-    budget: float
-    timeout: float
+    budget: Time
+    timeout: Time
     spin: str
     bind: str
     starts: int | None
@@ -106,8 +108,8 @@ class SweepRequest:
     root: int = 0
     in_place: bool = False
     cudagraph: bool = True
-    budget: float = 0.5
-    timeout: float = 30.0
+    budget: Time = 0.5
+    timeout: Time = 30.0
     spin: str = "auto"
     bind: str = "core"
     starts: int | None = None  # None for as often as is usual
@@ -121,9 +123,9 @@ class SweepRequest:
         counts = {"--ranks": self.ranks, "--nodes": self.nodes, "--ranks-per-node": self.ranks_per_node}
         for name, count in counts.items():
             _check_range(name, count, 1, MOST_SYSTEM_RANKS)
-        for name, seconds in (("--budget", self.budget), ("--timeout", self.timeout)):
-            if not 0 < seconds <= LONGEST:
-                raise UsageError(f"{name} {seconds} is no time; give seconds above 0, at most {LONGEST:g}")
+        for name, seconds in self._times.items():
+            if seconds > LONGEST:
+                raise UsageError(f"{name} {seconds:g} is too long; give at most {LONGEST:g} seconds")
         if self.starts is not None and not 1 <= self.starts <= MOST_STARTS:
             raise UsageError(f"--starts {self.starts} is no number of starts; choose from 1 to {MOST_STARTS}")
         _, _, step = self._sizes
@@ -145,6 +147,17 @@ class SweepRequest:
     def last(self) -> int | None:
         """Bytes of the largest message; None for what the platform has by default."""
         return self._sizes[1]
+
+    @property
+    def sampling(self) -> Sampling:
+        """How often each case is measured."""
+        budget, timeout = self._times.values()
+        return Sampling(budget=budget, iters=self.iters, warmup=self.warmup, timeout=timeout, graph=self.cudagraph)
+
+    @property
+    def _times(self) -> dict[str, float]:
+        given = {"--budget": self.budget, "--timeout": self.timeout}
+        return {name: parse_duration(time, name) for name, time in given.items()}
 
     @cached_property
     def _kinds(self) -> tuple[tuple[Collective, ...], tuple[Datatype, ...], tuple[Reduction, ...]]:
@@ -253,12 +266,10 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
         raise UsageError(f"--starts {request.starts}: the launcher started the ranks, once; leave --starts out")
     starts = 1 if joined else request.starts or 0  # 0: as often as is usual
     names = _implementations(request, platform, joined)
-    graph, budget, timeout = request.cudagraph, request.budget, request.timeout
-    sampling = Sampling(budget=budget, iters=request.iters, warmup=request.warmup, timeout=timeout, graph=graph)
 
     def sweep_to(largest: int) -> Sweep:
         sweep = request.on_ranks(ranks, names, largest)
-        return replace(sweep, sampling=sampling, spin=request.spin, bind=request.bind, starts=starts)
+        return replace(sweep, sampling=request.sampling, spin=request.spin, bind=request.bind, starts=starts)
 
     _refuse_if_all_are_skipped(sweep_to(request.last or find_platform(platform).largest))
     sets = copies * max(1, starts)

@@ -14,6 +14,8 @@ from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.predicted import Predicted
 from collbench.measure.session import Session
+from collbench.model.what_if import changed_system
+from collbench.notebook import Shown
 from collbench.planner.cost import OnSystem, elsewhere, same_cost, sizes
 from collbench.planner.curves import ModelCurves
 from collbench.planner.job import MOST_GPUS, Job
@@ -37,9 +39,11 @@ AROUND = 16
 
 
 @dataclass(frozen=True)
-class TrainingPlan:
+class TrainingPlan(Shown):
     """A planned training run: the layouts that fit, and where they were asked for other sizes, systems and costs."""
 
+    SHOWN = ("title", "best", "ranked", "sizes", "systems")
+    TABLE = "ranked"
     plan: Plan  # every layout that fits, and what it was made from
     ranked: tuple[Planned, ...]  # the best of them, evaluated
     anchor: Planned | None  # the layout of the measured step
@@ -113,6 +117,7 @@ def train(
     anchor: str | None = None,
     loader: float | None = None,
     scale: str | None = None,
+    what_if: Sequence[str] = (),
     compare_interconnects: Names | None = None,
     price: float | str | None = None,
     deadline: str | None = None,
@@ -143,7 +148,8 @@ def train(
         anchor: A measured step: "32s", "45%", "32s,gpus=1024,layout=tp8 pp16".
         loader: Samples that can be read in a second.
         scale: Also on these numbers of GPUs: "8..8192" doubles.
-        compare_interconnects: Also on these systems.
+        what_if: Changes of the system, such as "nic.rate=25" or "oversubscription=4".
+        compare_interconnects: Also on these systems, as they are.
         price: Of a GPU's hour, in USD or another currency: 2.5, "2.5EUR".
         deadline: With a price, until when the run must be done: "30d", "12h".
         tokens: With a price, tokens of the whole run: "300B"; by default as published, or 20 a parameter at work.
@@ -191,7 +197,7 @@ def train(
         ).checked()
 
     fixed, measured = parse_layout(layout) if layout else {}, None
-    setting = _setting(on, gpus, job, Given(machine, tflops, memory, fitted), loader or inf)
+    setting = _setting(on, gpus, job, Given(machine, tflops, memory, fitted), loader or inf, what_if)
     if anchor:
         setting, measured = anchored(setting, parse_anchor(anchor), fixed)
     plan = plan_on(setting, fixed)
@@ -241,7 +247,12 @@ def _refuse_impossible(
 
 
 def _setting(
-    on: RunOrPath, gpus: int | None, job: Callable[[int, str], Job], hardware: Given, loader: float
+    on: RunOrPath,
+    gpus: int | None,
+    job: Callable[[int, str], Job],
+    hardware: Given,
+    loader: float,
+    what_if: Sequence[str],
 ) -> Setting:
     """Return the setting on a run's curves, or on a described system with the model's."""
     run = on if isinstance(on, Run) else read(on) if _is_run(Path(on)) else None
@@ -249,10 +260,17 @@ def _setting(
     if not 1 <= count <= MOST_GPUS:
         raise UsageError(f"--gpus {count} is impossible; give 1 to {MOST_GPUS}")
     if run:
+        if what_if:
+            raise UsageError("--what-if changes a described system, and a run has its own times; leave it out")
         return setting_of(run, partial(job, count), hardware, loader)
     if hardware.fitted:
         raise UsageError(f"--fitted is of a run's curves; {on} is described, and has those of the model")
-    curves = ModelCurves(find_system(str(on)), count)
+    first, *others = map(str.strip, str(on).split(","))
+    if others:
+        instead = f"--on {first} --compare-interconnects {','.join(others)}"
+        raise UsageError(f"--on {on} names several systems, and one is planned for; to compare them: {instead}")
+    system = find_system(str(on))
+    curves = ModelCurves(changed_system(system, what_if) if what_if else system, count)
     there = with_user_rates(machine_of(curves.system), hardware.tflops, hardware.memory)
     return Setting(job(count, there.stack), curves, there, loader)
 

@@ -146,13 +146,12 @@ def _unknown_option(error: Any) -> str:
         return str(error.format_message())
     near = f"did you mean {' or '.join(error.possibilities)}? " if error.possibilities else ""
     instead = renamed("option", error.option_name)
-    if not instead.startswith("use --") or instead.split()[1] in _options(error.ctx.command):
-        near = f"{instead}; " if instead else near
+    if instead.startswith("use -"):
+        options = {name for parameter in error.ctx.command.params for name in parameter.opts}
+        here = [name for name in instead.split() if name in options]
+        instead = f"use {' or '.join(here)}" if here else ""
+    near = f"{instead}; " if instead else near
     return f"unknown option {error.option_name}; {near}`{error.ctx.command_path} --help` has all"
-
-
-def _options(command: Any) -> set[str]:
-    return {name for parameter in command.params for name in parameter.opts}
 
 
 def _misused(error: Any) -> str:

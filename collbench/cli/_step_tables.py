@@ -1,6 +1,7 @@
 """Results of steps and of training as lines of text: a table for each command of `collbench step`, and its sections."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -11,12 +12,16 @@ from collbench.analysis.scaling import Estimate, curves, find_point
 from collbench.analysis.step_noise import PERCENTS, expected_maximum, tail
 from collbench.analysis.stragglers import StepArrays, costliest, lateness_interval, signed, straggler_rows, verdicts
 from collbench.analysis.strategies import COLUMNS, Ranking, table
-from collbench.cli.tables import WHOLE, Table
+from collbench.cli.results_table import NAME
+from collbench.cli.tables import Table
 from collbench.measure.step_runs import MODES
-from collbench.results import Result, StepRow, StepTimes, Trained
-from collbench.units import format_interval, format_seconds, format_size
+from collbench.results import Result, StepPrediction, StepRow, StepTimes, Trained
+from collbench.units import format_interval, format_range, format_seconds, format_size
 
-PREDICTED = "predicted, nothing was measured; intervals hold nine in ten, the column 9 in 10 is half of one"
+PREDICTED = (
+    "predicted, nothing was measured\n"
+    "9 in 10: Nine of ten measurements should fall within the step time ± this column, and between the numbers in ()."
+)
 MORE_RANKS = (8, 64, 1024, 16384)
 """For how many ranks a step is expected."""
 _SHOWN = 8  # ranks of a row in the section on stragglers: those that cost most
@@ -29,6 +34,7 @@ class StepTable(NamedTuple):
     table: Table
     row: Callable[[Result, Sequence[Result]], str]  # of a result, by all results so far
     legend: str
+    predicted: Table | None = None  # of predictions, where that is another one
     traced: bool = False  # whether what ranks did in a step of median length is written for Perfetto
 
 
@@ -38,35 +44,48 @@ def _check(result: StepRow | Trained) -> str:
 
 
 def _half_width(result: StepRow) -> str:
+    """Return how far the farther end of the interval is from the step, as a percentage of it."""
     low, high = result.band
-    return f"{(high - low) / 2 / result.typical:.1%}" if math.isfinite(high - low) else ""
+    return (
+        f"{max(high - result.typical, result.typical - low) / result.typical:.1%}" if math.isfinite(high - low) else ""
+    )
+
+
+def _name(result: Result) -> str:
+    """Return the implementation, with the version of its library where there is room."""
+    return result.label if len(result.label) <= NAME else result.implementation
 
 
 # Scaling.
 
 _SCALING = Table(
-    "{ranks:>9}  {name:<22} {step:>10} {interval:>7} {speedup:>22} {efficiency:>22} {compute:>8} {wait:>8} {exposed:>8}"
+    "{ranks:>9}  {name:<16} {step:>10} {interval:>7} {speedup:>22} {efficiency:>22} {compute:>8} {wait:>8} {exposed:>8}"
     "  {check}",
-    ("compute", "wait", "exposed", "interval", "speedup", "efficiency"),
+    ("compute", "wait", "exposed", "interval", "speedup"),
     {"name": "", "interval": "± 95 %", "speedup": "speed-up"},
+    last_out=("efficiency",),
 )
 
 
 def _scaling_row(result: Result, results: Sequence[Result]) -> str:
     """Return a row of a scaling, with speed-up and efficiency of a point of a curve."""
     if not isinstance(result, StepRow) or result.wrong:
-        return f"{result.case.ranks:>9,}  {result.label:<22} {result.describe()}"
+        return f"{result.case.ranks:>9,}  {_name(result):<16} {result.describe()}"
     curve, point = find_point(curves(results), result)
+    speedup = curve.speedup(point).text("x") if curve and point else "-"
+    efficiency = point.efficiency.times(100).text("%") if point else "-"
+    if curve and point is curve.base:
+        speedup, efficiency = f"{point.ranks}x", "100%"
     parts = (result.computing(), result.waiting(), result.exposed())
     whole = sum(parts)
     compute, wait, exposed = (f"{part / whole:.1%}" if whole else "" for part in parts)
     return _SCALING.row(
         ranks=f"{result.case.ranks:,}",
-        name=result.label,
+        name=_name(result),
         step=format_seconds(result.typical),
         interval=_half_width(result),
-        speedup=curve.speedup(point).text("x") if curve and point else "1x",
-        efficiency=point.efficiency.times(100).text("%") if point else "100%",
+        speedup=speedup,
+        efficiency=efficiency,
         compute=compute,
         wait=wait,
         exposed=exposed,
@@ -85,7 +104,7 @@ SCALING = StepTable(
     _scaling_title,
     _SCALING,
     _scaling_row,
-    "step: median of the series' means; speed-up, efficiency: against one rank (or the fewest), with 95 % intervals\n"
+    "step: median of the series' means; speed-up, efficiency: as if the fewest ranks were perfect, 95 % intervals\n"
     "compute, wait, exposed: shares of a step: computing, waiting for the last rank, communication that nothing hides",
 )
 
@@ -93,11 +112,13 @@ SCALING = StepTable(
 # Overlap.
 
 _OVERLAP = Table(
-    "{name:<22} {schedule:<16} {bucket:>9} {step:>9} {interval:>7} {exposed:>9} {hidden:>20} {computing:>20} {gain:>22}"
+    "{name:<16} {schedule:<16} {bucket:>9} {step:>9} {interval:>7} {exposed:>9} {hidden:>20} {computing:>20} {gain:>22}"
     "  {check}",
-    heads={"name": "", "interval": "± 95 %"},
-    width=WHOLE,
+    ("computing", "hidden", "interval", "exposed"),
+    {"name": "", "interval": "± 95 %"},
+    last_out=("gain",),
 )
+_PREDICTED_OVERLAP = _OVERLAP._replace(form=re.sub(">2[02]", ">9", _OVERLAP.form))  # without intervals
 
 
 def _overlap_row(result: Result, results: Sequence[Result]) -> str:
@@ -106,10 +127,11 @@ def _overlap_row(result: Result, results: Sequence[Result]) -> str:
     assert step
     bucket = format_size(step.bucket) if step.bucket else "all"
     if not isinstance(result, StepRow) or result.wrong:
-        return f"{result.label:<22} {step.way:<16} {bucket:>9} {result.describe()}"
+        return f"{_name(result):<16} {step.way:<16} {bucket:>9} {result.describe()}"
     overlap = next((overlap for overlap in overlaps(results) if overlap.row is result), None)
-    return _OVERLAP.row(
-        name=result.label,
+    shown = _PREDICTED_OVERLAP if isinstance(result, StepPrediction) else _OVERLAP
+    return shown.row(
+        name=_name(result),
         schedule=step.way,
         bucket=bucket,
         step=format_seconds(result.typical),
@@ -132,8 +154,9 @@ OVERLAP = StepTable(
     _overlap_title,
     _OVERLAP,
     _overlap_row,
-    "step: median of the series' means; exposed: beyond computing alone; hidden: share of what could be hidden\n"
+    "step: median of the series' means; exposed: beyond computing alone; hidden: share of the communication behind it\n"
     "computing: over computing alone; gain: over one part after the other; in parentheses: 95 % intervals",
+    predicted=_PREDICTED_OVERLAP,
     traced=True,
 )
 
@@ -142,13 +165,14 @@ OVERLAP = StepTable(
 
 _STRAGGLERS = Table(
     "{name:<16} {step:>9} {interval:>7} {p50:>9} {p99:>9} {p999:>9} {computing:>9} {waiting:>9} {exposed:>9}  {note}",
-    heads={"name": "", "interval": "± 95 %", "p999": "p99.9", "note": ""},
-    width=WHOLE,
+    ("p50", "p999", "computing", "interval"),
+    {"name": "", "interval": "± 95 %", "p999": "p99.9", "note": ""},
+    last_out=("p99", "waiting", "exposed"),
 )
 _RANK = Table(
-    "  {rank:>4} {last:>6} {late:>9} {interval:<22} {p99:>9} {p999:>9} {computes:>9} {costs:>6}",
-    heads={"interval": "", "p999": "p99.9"},
-    width=WHOLE,
+    "  {rank:>4} {last:>6} {late:>9} {interval:<22} {p99:>9} {p999:>9} {computes:>9} {costs:>6}  {note}",
+    heads={"interval": "", "p999": "p99.9", "note": ""},
+    last_out=("p999", "computes", "p99", "interval"),
 )
 
 
@@ -182,7 +206,7 @@ STRAGGLERS = StepTable(
     "step: median of the series' means; percentiles: of single steps, - where there are too few\n"
     "computing, waiting (for the last rank), exposed (communication that nothing hides): means\n"
     "last: share of the steps in which the rank was last; late: behind the median of the others, with 99 % interval\n"
-    "costs: share of the time that the others wait for it",
+    "costs: share of a step that the others spend waiting for it",
 )
 
 
@@ -215,6 +239,7 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
             p999=p999,
             computes=format_seconds(float(np.median(steps.computing[rank]))),
             costs=f"{steps.cost(rank):.1%}",
+            note="",
         )
     if len(found) > _SHOWN:
         yield f"  ... and {len(found) - _SHOWN} ranks that cost less"
@@ -236,7 +261,7 @@ def _more_ranks(result: StepTimes, steps: StepArrays) -> Iterator[str]:
         interval = format_interval(slowest.low + exposed, slowest.high + exposed, format_seconds).lstrip()
         remark = f"measured {format_seconds(float(steps.seconds.mean()))}" if ranks == steps.ranks else ""
         if slowest.at_least:
-            remark = "at least (beyond the longest measured)"
+            remark = "at least: longer steps were never seen here"
         yield f"  {ranks:>7} {format_seconds(slowest.value + exposed):>9} {interval:<22} {remark}".rstrip()
 
 
@@ -244,10 +269,14 @@ def _more_ranks(result: StepTimes, steps: StepArrays) -> Iterator[str]:
 
 _STRATEGIES = Table(
     "{seed:>5}  {strategy:<17} {time:>9} {rate:>11} {steps:>11} {age:>5} {loss:>9}  {check}",
-    heads={"strategy": "", "rate": "samples/s"},
-    width=WHOLE,
+    ("age", "rate", "steps"),
+    {"strategy": "", "rate": "samples/s"},
 )
-_RANKING = Table("{strategy:<17} {seconds:>30} {steps:>24} {rate:>28} {ratio:>22}", width=WHOLE)
+_RANKING = Table(
+    "{strategy:<17} {seconds:>30} {steps:>24} {rate:>28} {ratio:>22}  {note}",
+    heads={"note": ""},
+    last_out=("rate", "steps", "ratio"),
+)
 
 
 def _strategies_row(result: Result, _: Sequence[Result]) -> str:
@@ -260,7 +289,7 @@ def _strategies_row(result: Result, _: Sequence[Result]) -> str:
         strategy=result.implementation,
         time=format_seconds(result.seconds),
         rate=f"{result.rate:,.0f}",
-        steps=f"{fewest}" if fewest == most else f"{fewest} .. {most}",
+        steps=f"{fewest}" if fewest == most else format_range(fewest, most),
         age=f"{result.age:.1f}",
         loss=f"{result.points[-1].loss:.4g}",
         check=_check(result),
@@ -280,4 +309,4 @@ def ranking_table(found: Ranking) -> Iterator[str]:
     """Yield a line for each strategy over all seeds, the first to the target first."""
     yield _RANKING.heading(**COLUMNS | {"strategy": "", "seconds": f"seconds to loss {found.target:g}"})
     for row in table(found):
-        yield _RANKING.row(**row)
+        yield _RANKING.row(**row, note="")

@@ -18,9 +18,10 @@ from collbench.analysis.diagnose import Diagnosis, curve_remarks, settings
 from collbench.analysis.verdict import FAR, Correctness, Health
 from collbench.api.reading import Diagnosed, diagnose
 from collbench.cli.options import NODES, RUN, STANDARD, JsonCommand, json_option, machine_option, option, print_answer
+from collbench.cli.tables import Table
 from collbench.runfile.schema import case_fields
 from collbench.topology.system import System
-from collbench.units import format_rate, format_seconds, format_size
+from collbench.units import counted, format_range, format_rate, format_seconds, format_size
 
 _GATE = {gate.PASSED: "passed", gate.REGRESSION: "failed", gate.INCONCLUSIVE: "inconclusive"}
 _OPTIONS = [
@@ -49,27 +50,41 @@ def command(run: Path, on: str | None, nodes: int | None, as_json: Path | None, 
 
 
 def _show(diagnosed: Diagnosed) -> None:
+    click.echo(_answer(diagnosed))
     click.echo(f"results: {diagnosed.correctness.in_words()}")
     notes = [f"the run was {diagnosed.cut_off}"] if diagnosed.cut_off else []
     for note in (*notes, *_notes(diagnosed)):
         click.echo(f"note: {note}")
     for curve, system in diagnosed.curves:
         click.echo("\n".join(["", *_lines(curve, system)]))
-    click.echo(f"\nverdict of the run: {_headline(diagnosed)}")
 
 
-def _headline(diagnosed: Diagnosed) -> str:
-    """Return the verdict of a run with how many curves share it, and what else must be known of it."""
+def _answer(diagnosed: Diagnosed) -> str:
+    """Return one line: whether the run is as fast as expected, by how much it is off, and the likely reason."""
     curves = [diagnosis for diagnosis, _ in diagnosed.curves]
     verdicts = Counter(curve.verdict.value for curve in curves)
     words = [diagnosed.verdict.value]
     if len(verdicts) > 1:
         words.append(f"curves: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.most_common())}")
+    alike = [curve for curve in curves if curve.verdict is diagnosed.verdict]
+    if diagnosed.verdict is Health.WRONG:
+        missing = len(diagnosed.correctness.faults) + diagnosed.correctness.untried
+        words = [f"results are wrong or missing in {missing} of {counted(diagnosed.correctness.total, 'row')}"]
+    elif diagnosed.verdict is Health.AS_EXPECTED:
+        pairs = [pair for curve in alike for pair in zip(curve.measured, curve.expected, strict=True)]
+        ratios = [measured.typical / expected.seconds for measured, expected in pairs]
+        words.append(f"{format_range(min(ratios), max(ratios), '{:.2f}x'.format)} the expected times")
+    elif diagnosed.verdict in (Health.SLOW, Health.FASTER):
+        farthest = max(alike, key=lambda curve: curve.off)
+        words.append(f"{farthest.measured[0].case.title}, {farthest.implementation}: {farthest.remark}")
+        words += [f"likely: {reason.hypothesis.name}" for reason in farthest.reasons[:1]]
+    elif all(system for _, system in diagnosed.curves):
+        words.append(alike[0].remark)
     if excepted := sum(bool(curve.exceptions) for curve in curves):
         words.append(f"sizes far above their bands in {excepted} of {len(curves)} curves")
     if any(system is None for _, system in diagnosed.curves):
         words.append(diagnosed.facts.no_system)
-    return "; ".join(words)
+    return f"answer: {'; '.join(filter(None, words))}"
 
 
 def _notes(diagnosed: Diagnosed) -> tuple[str, ...]:
@@ -93,31 +108,42 @@ def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
     if diagnosis.unexplained:
         yield f"  {diagnosis.unexplained}"
     for number, (why, fix) in enumerate(diagnosis.likely(), 1):
-        yield from (f"  {number}. {why}", f"     {fix}")
+        yield from (f"  {number}. {'Likely' if number == 1 else 'Or'}: {why}", f"     {fix}")
     if not diagnosis.expected:
         for remark in curve_remarks(diagnosis.measured):
             yield f"  {remark}"
 
 
+_TABLE = Table(
+    "{size:>9} {time:>9} {expected:>9} {band:>19} {ratio:>7} {busbw:>8} {mark}",
+    ("busbw", "band"),
+    {"mark": ""},
+)
+
+
 def _table(diagnosis: Diagnosis) -> Iterator[str]:
-    yield f"{'size':>9} {'time':>9} {'expected':>9} {'band':>19} {'ratio':>7} {'busbw':>8}"
+    yield _TABLE.heading()
     for measured, expected in zip(diagnosis.measured, diagnosis.expected, strict=True):
-        band = f"{format_seconds(expected.low)} - {format_seconds(expected.high)}"
-        ratio = measured.typical / expected.seconds
         mark = ""
         if measured.typical > expected.high:
-            mark = " far above" if measured.typical > FAR * expected.high else " above"
+            mark = "far above" if measured.typical > FAR * expected.high else "above"
         elif measured.typical < expected.low:
-            mark = " below"
-        yield (
-            f"{format_size(measured.case.nbytes):>9} {format_seconds(measured.typical):>9} "
-            f"{format_seconds(expected.seconds):>9} {band:>19} {ratio:>6.2f}x {format_rate(measured.busbw):>8}{mark}"
+            mark = "below"
+        yield _TABLE.row(
+            size=format_size(measured.case.nbytes),
+            time=format_seconds(measured.typical),
+            expected=format_seconds(expected.seconds),
+            band=format_range(expected.low, expected.high, format_seconds),
+            ratio=f"{measured.typical / expected.seconds:.2f}x",
+            busbw=format_rate(measured.busbw),
+            mark=mark,
         )
 
 
 def _document(diagnosed: Diagnosed) -> dict[str, Any]:
     """Return all that is shown, in seconds and bytes."""
     return {
+        "answer": _answer(diagnosed).removeprefix("answer: "),
         "verdict": diagnosed.verdict.value,
         "gate": diagnosed.status,
         "results": _correctness(diagnosed.correctness),

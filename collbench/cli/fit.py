@@ -106,7 +106,7 @@ def _refuse(curves: Sequence[Curve], runs: Sequence[Run], sizes: Sequence[int]) 
 def _print(curves: Sequence[Curve], changes: Sequence[Change]) -> None:
     for case in dict.fromkeys(curve.case for curve in curves):
         of_case = [curve for curve in curves if curve.case == case]
-        table = grid([HEADING, *(columns(curve) for curve in of_case if curve.fit)])
+        table = grid([HEADING, *(columns(curve) for curve in of_case if curve.fit)], first_out=(6, 4, 2, 7, 8, 5))
         click.echo("\n".join([case.title, *table]))
         width = max(len(curve.implementation) for curve in of_case)
         for curve in of_case:

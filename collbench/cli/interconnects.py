@@ -30,7 +30,7 @@ from collbench.api.requests import SweepRequest, predicted_sweep
 from collbench.cases import Sweep
 from collbench.cli.options import STANDARD, print_answer, sweep_request
 from collbench.cli.running import say_where
-from collbench.cli.tables import grid, room
+from collbench.cli.tables import grid
 from collbench.datatypes import NONE
 from collbench.errors import UsageError, unknown
 from collbench.host.launcher import launched
@@ -39,13 +39,12 @@ from collbench.results import Prediction, Timed, timed
 from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
 from collbench.topology.system import System, launched_in_graph
-from collbench.units import format_seconds, format_size, printable
+from collbench.units import counted, format_range, format_seconds, format_size, printable
 
 LEGEND = (
-    "vs: above 1 is faster, ~ not distinguishable; *: fastest, ?: perhaps fastest\n"
+    "vs: above 1 is faster, ~ not distinguishable; *: fastest, ?: perhaps fastest; by: over the next\n"
     "band: nine in ten of what is predicted, the 95 % interval of a measured median"
 )
-NARROWEST = 50  # columns, below which nothing more is left out
 
 
 def side_by_side(
@@ -116,7 +115,7 @@ def _ranks(found: Iterable[System | Run], request: SweepRequest) -> tuple[int | 
     ranks = common_ranks(systems, measured)
     if ranks is None:
         return None, "each has its own number of ranks, since none is possible on all; --ranks for another"
-    return ranks, f"{ranks} ranks on each, as many as all can have; --ranks for another number"
+    return ranks, f"{counted(ranks, 'rank')} on each, as many as all can have; --ranks for another number"
 
 
 def _sweep(system: System, request: SweepRequest, ranks: int | None, rows: Sequence[Timed]) -> tuple[System, Sweep]:
@@ -164,14 +163,18 @@ def _selected(request: SweepRequest) -> Chosen | None:
 
 
 def show(tables: Sequence[Table]) -> None:
-    """Print every table, then what the columns mean."""
+    """Print who is fastest, where and by how much, then every table, and what the columns mean."""
+    for table in tables:
+        of_several = f"{table.title}: " if len(tables) > 1 else ""
+        click.echo(f"answer: {of_several}{table.verdict()[0]}")
+    click.echo()
     printed: list[str] = []
     for table in tables:
         heads = list(_head(table))
         if heads != printed:
             printed = heads
             click.echo("\n".join([*heads, ""]))
-        click.echo("\n".join([table.title, *_lines(table, room()), "", *table.verdict(), ""]))
+        click.echo("\n".join([table.title, *_lines(table), "", *table.verdict()[1:], ""]))
     click.echo(LEGEND, err=True)
 
 
@@ -187,8 +190,8 @@ def _head(table: Table) -> Iterator[str]:
             yield f"note: {one.name}: {remark}"
 
 
-def _lines(table: Table, width: int | None) -> list[str]:
-    """Return the table in so many columns, or as many as it needs; without room algorithms go, then intervals."""
+def _lines(table: Table) -> list[str]:
+    """Return the table; where there is no room algorithms are left out, then intervals."""
     versus = f"vs {table.interconnects[0].name}"
     if len(versus) > 8:
         versus = "vs first"
@@ -204,15 +207,11 @@ def _lines(table: Table, width: int | None) -> list[str]:
             mark = " "
             if one.name in line.ranking.names:
                 mark = "*" if line.ranking.surely and len(line.ranking.names) == 1 else "?"
-            band = f"{format_seconds(low)} .. {format_seconds(high)}" if low == low else ""  # NaN: no interval
+            band = format_range(low, high, format_seconds)
             name, seconds = f"{mark} {printable(one.name)}", format_seconds(found.row.typical)
             rows.append((size, name, seconds, found.ratio, band, printable(found.method)))
             size = ""  # which stands in the first of its rows only
-    lines = grid(rows, right=(0, 2, 3, 4))
-    while width and len(rows[0]) > 4 and max(map(len, lines)) > max(width, NARROWEST):
-        rows = [row[:-1] for row in rows]
-        lines = grid(rows, right=(0, 2, 3, 4))
-    return lines
+    return grid(rows, right=(0, 2, 3, 4), first_out=(5, 4))
 
 
 def as_json(tables: Sequence[Table]) -> list[dict[str, Any]]:

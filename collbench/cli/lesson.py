@@ -8,6 +8,7 @@ For example:
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,10 +22,12 @@ from collbench.cli.options import HERE, PATH, option, out_option, sweep_request
 from collbench.cli.progress import LiveTable, waiting
 from collbench.cli.running import run_session
 from collbench.errors import RunFileError, UsageError, writing
+from collbench.host.sanitize import parse_object, read_lines
 from collbench.lesson.content import Break
-from collbench.measure.disturbance import disturbed_in_words
+from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
 from collbench.platforms import on_auto
+from collbench.runfile.schema import to_result, to_sweep
 from collbench.runfile.store import NAME, Run, read
 
 FOLDER = Path("results", "runs", "lesson")
@@ -35,6 +38,8 @@ PARTS = {
     "explain": "explain --impl ladder -b 2K -e 512K -f 256",
 }
 """The runs that a lesson is made of, by the names of their folders: what stands behind `collbench` to make them."""
+PATIENCE = 8.0
+"""Seconds after which disturbed rows of a part are not measured again any more: another program may stay."""
 
 _OPTIONS = [
     click.Argument(["runs"], nargs=-1, type=PATH, metavar="[RUN]..."),
@@ -51,7 +56,8 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
     """Write a page that teaches when hand-written synchronisation wins, with numbers that are measured here.
 
     Measures the ladder of hand-written all-reduces and their traces, breaks kernels on purpose, and asks who notices;
-    that takes about a minute.  With RUNs (of sweep and explain) their numbers are used in place of measured ones.
+    that takes about a minute.  What other programs disturb is measured again, or else not used.  With RUNs (of sweep
+    and explain) their numbers are used in place of measured ones.
     """
     refuse_launcher("lesson")
     folder = out or FOLDER
@@ -67,10 +73,13 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
             session = _opened(part, folder / part, on, ranks)
             there = "" if session else "  (there already)"
             click.echo(f"{number}/{len(PARTS)}  collbench {words}{there}", err=True)
-            status = _measure(session) if session else 0
-            if status:
-                click.echo("to go on from there, give the same command again", err=True)
-                return status
+            until = 0.0
+            while session:
+                if status := _measure(session, quiet=until > 0):
+                    click.echo("to go on from there, give the same command again", err=True)
+                    return status
+                until = until or time.monotonic() + PATIENCE
+                session = _again(folder / part) if time.monotonic() < until else None
             gathered.append(read(folder / part))
     for path in _write(gathered, _breaks(folder), folder, kit):
         click.echo(path)
@@ -78,14 +87,28 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
     return 0
 
 
-def _measure(session: Session) -> int:
+def _measure(session: Session, quiet: bool) -> int:
     """Measure what a part lacks, without its table; the exit status of an interruption, else 0."""
     planned = len(list(session.sweep.cases())) * len(session.sweep.implementations)
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):  # noqa: PTH123
-        status = run_session(session, LiveTable(planned))
-    if advice := disturbed_in_words(session.results):
-        click.echo(advice, err=True)
-    return status
+        return run_session(session, LiveTable(planned), quiet=quiet)
+
+
+def _again(place: Path) -> Session | None:
+    """Return the session that measures the disturbed rows of a part again, in their place; None if there are none."""
+    run = read(place)
+    disturbed = sum(result.disturbed for result in run.results)
+    if not disturbed:
+        return None
+    rows = "1 row was" if disturbed == 1 else f"{disturbed} rows were"
+    click.echo(f"     {rows} disturbed by other programs: measured again", err=True)
+    lines = [(line, to_result(parse_object(line))) for _, line in read_lines(run.path, RunFileError)]
+    kept = [(line, row) for line, row in lines if row and not row.disturbed]
+    sweep = to_sweep(run.header.sweep.to_json())
+    existing = ResumedRun(
+        run.path, run.header, sweep, tuple(line for line, _ in kept), tuple(row for _, row in kept), ended=True
+    )
+    return Session(run.header.topology.platform, sweep, None, None, existing=existing)
 
 
 def _opened(part: str, place: Path, on: str, ranks: int | None) -> Session | None:
@@ -142,6 +165,8 @@ def _write(runs: Sequence[Run], breaks: tuple[Break, ...], folder: Path, kit: bo
     from collbench.reports.sanitize import safe_runs
 
     content = screens.content([safe.run for safe in safe_runs(runs)], breaks)
+    if content.caution:
+        click.echo(f"note: {content.caution}", err=True)
     place = folder / "lesson.html"
     with writing(place, "--out"):
         place.write_text(page.build(content), encoding="utf-8")

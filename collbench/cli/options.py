@@ -217,6 +217,7 @@ class _Measured(click.types.FloatParamType):
 
 TIME, SHARE = _Measured("time", parse_duration), _Measured("share", parse_share)
 
+
 # -------------------------------------------------------------------------------------------------------------- systems
 
 _HERE = "|".join(("auto", *platforms()))

@@ -5,7 +5,8 @@ For example:
   collbench predict dgx-h100 --nodes 64 -b 64M -f 16 --what-if oversubscription=4
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.results import Prediction, Result
 from collbench.topology.system import System, launched_in_graph
-from collbench.units import format_seconds, format_size
+from collbench.units import format_range, format_seconds, format_size
 
 CHANGE_LEGEND = "takes: time with the change over time as described"
 CHANGE = Table(
@@ -113,6 +114,7 @@ def _compare(
     if not session.leader:
         return 0
     click.echo(session.topology, err=True)
+    click.echo(_answer(pairs, what_ifs))
     table = LiveTable()
     for before, after in pairs:
         table.show(after.case.title, CHANGE.heading(), [(after, change_row(before, after))])
@@ -127,6 +129,21 @@ def _compare(
     print_end(session, [CHANGE_LEGEND], outputs)
     outputs.write(session)
     return 0
+
+
+def _answer(pairs: Sequence[tuple[Result, Result]], what_ifs: Sequence[str]) -> str:
+    """Return one line: how many times as long operations take with the change, and where it is most."""
+    known = {}
+    for before, after in pairs:
+        if isinstance(before, Prediction) and isinstance(after, Prediction):
+            known[after.seconds / before.seconds] = (before, after)
+    if not known:
+        return "answer: none; nothing here has a predicted time"
+    span = format_range(min(known), max(known), "{:.2f}x".format)
+    before, after = known[max(known, key=lambda ratio: abs(math.log(ratio)))]
+    most = f"{after.case.collective.name} of {format_size(after.case.nbytes)} by {after.implementation}"
+    times = f"{format_seconds(before.seconds)} -> {format_seconds(after.seconds)}"
+    return f"answer: with {', '.join(what_ifs)} it should take {span} as long; most changes {most}: {times}"
 
 
 def change_row(before: Result, after: Result) -> str:

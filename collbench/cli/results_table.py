@@ -5,21 +5,21 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from collbench.analysis.roofline import share_in_words
 from collbench.analysis.wires import Times, Tradeoff
-from collbench.cli.tables import WHOLE, Table
+from collbench.cli.tables import Table
 from collbench.results import PARTS, Explanation, Observed, Prediction, Result, Timed
 from collbench.results.collectives import sample_in_words
-from collbench.units import digits, format_rate, format_seconds, format_size, significant
+from collbench.units import counted, digits, format_range, format_rate, format_seconds, format_size, significant
 
-LEGEND = "time: median, slowest rank; algbw, busbw: GB/s; vs: above 1 is faster"
+LEGEND = "time: median, slowest rank; algbw, busbw: GB/s; vs: the other's time over this row's, above 1 is faster"
 REPORTED_LEGEND = (
-    "time: {figures}; as reported, collbench checked nothing\n"
+    "time: {figures}; as the log reports; collbench has not checked the results\n"
     "algbw, busbw: GB/s, 1e9 bytes/s, computed from size and time"
 )
-EXPECTED_LEGEND = "time: by a model; algbw, busbw: GB/s; vs: above 1 is faster"
+EXPECTED_LEGEND = "time: by a model; algbw, busbw: GB/s; vs: the other's time over this row's, above 1 is faster"
 EXPLAIN_LEGEND = (
-    "time: median of one operation; parts: shares of one of median length, mean over ranks\n"
+    "time: median of one operation; parts: shares of an operation of median length, averaged over ranks\n"
     "waited: for another rank or the host; moved: bytes; added: and moved; published: barriers, fences, flags;\n"
-    "launch: all else; tracing: time that keeping the log adds"
+    "launch: the rest, such as starting the kernel; tracing: time that keeping the log adds"
 )
 WIRES_LEGEND = (
     "bytes: of an element; vs exact, vs lib: above 1 is faster than the fastest of them; from: from which size on\n"
@@ -30,19 +30,23 @@ ESTIMATE = (
 )
 SHARED = "no busbw: {sharing}, and within a GPU there is no bus"
 NAME = 16  # characters of an implementation's name
-_ROW = "{size:>9}  {name:<WIDTH} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8}{busbw} {ratio:>8}  {check}"
-_FIRST_OUT, _LAST_OUT = ("spread", "estimate", "algbw", "ratio"), ("interval", "busbw")
+_RATIO = " {ratio:>8}"  # of tables in which something is compared with
+_MEASURED = Table(
+    "{size:>9}  {name:<WIDTH} {time:>9} {interval:>7} {spread}{estimate}{algbw:>8}{busbw}" + _RATIO + "  {check}",
+    ("spread", "estimate", "algbw"),
+    {"name": "", "interval": "± 95 %"},
+    last_out=("interval", "busbw", "ratio"),
+)
 _EXPECTED = Table(
-    f"{{size:>9}}  {{name:<{NAME}}} {{time:>9}} {{band:>18}} {{algbw:>8}}{{busbw}} {{ratio:>8}}  "
-    "{how:<15}  {check}",
-    ("algbw", "how", "ratio", "band"),
+    "{size:>9}  {name:<WIDTH} {time:>9} {band:>18} {algbw:>8}{busbw}" + _RATIO + "  {how:<15}  {check}",
+    ("algbw", "how", "band", "busbw"),
     {"name": "", "band": "nine in ten", "how": "algorithm", "check": ""},
-    last_out=("busbw",),
+    last_out=("ratio",),
 )
 EXPLAIN = Table(
     "{name:<16} {time:>9} {launch:>8} {waited:>8} {moved:>8} {added:>8} {published:>9} {tracing:>8}  {note}",
     heads={"name": "", "note": ""},
-    width=WHOLE,
+    last_out=("tracing", "published", "launch", "added"),
 )
 _WIRES = "{:<18}  {:>6}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}"
 _SPREAD = {"min": 0, "p95": 95, "p99": 99, "max": 100}
@@ -54,30 +58,31 @@ def heading(library: str, spread: bool = False, estimates: bool = False, width: 
     With `spread` there are percentiles of the samples, with `estimates` what the library itself expects; `width` is
     that of the longest implementation's name, in characters.  Ranks that share a GPU have no `bus` between them.
     """
-    return _measured(width).heading(**_heads(library, spread, estimates, bus))
+    return _sized(_MEASURED, bool(library), width).heading(**_heads(library, spread, estimates, bus))
 
 
 def expected_heading(library: str) -> str:
     """Return the names of the columns of predicted rows."""
-    return _EXPECTED.heading(**_heads(library))
+    return _sized(_EXPECTED, bool(library)).heading(**_heads(library))
 
 
 def left_out(library: str, spread: bool, estimates: bool, width: int, modelled: bool, bus: bool = True) -> list[str]:
     """Return the columns that a terminal is too narrow for."""
-    table = _EXPECTED if modelled else _measured(width)
+    table = _sized(_EXPECTED if modelled else _MEASURED, bool(library), NAME if modelled else width)
     names = table.headings(**_heads(library, spread, estimates, bus))
     return [title for name in table.left_out(names) if (title := names[name].strip())]
 
 
-def _measured(width: int) -> Table:
-    form, heads = _ROW.replace("WIDTH", str(width)), {"name": "", "interval": "± 95 %"}
-    return Table(form, _FIRST_OUT, heads, last_out=_LAST_OUT)
+def _sized(table: Table, versus: bool, width: int = NAME) -> Table:
+    """Return the table with names of so many characters, and without ratios where nothing is compared with."""
+    form = table.form if versus else table.form.replace(_RATIO, "")
+    return table._replace(form=form.replace("WIDTH", str(width)))
 
 
 def _heads(library: str, spread: bool = False, estimates: bool = False, bus: bool = True) -> dict[str, str]:
     """Return the names of the columns that not every table has."""
     return {
-        "ratio": f"vs {library}" if library else "",
+        "ratio": f"vs {library}",
         "spread": "".join(f"{name:>9} " for name in _SPREAD) if spread else "",
         "estimate": f"{'estimate':>9} " if estimates else "",
         "busbw": bus_cell("busbw", bus),
@@ -89,8 +94,18 @@ def bus_cell(text: str, bus: bool) -> str:
     return f" {text:>8}" if bus else ""
 
 
-def row(result: Result, library: Timed | None, spread: bool = False, estimates: bool = False, width: int = NAME) -> str:
-    """Return a collective's result as a row; `library` is the result for the same case that it is compared with."""
+def row(
+    result: Result,
+    library: Timed | None,
+    spread: bool = False,
+    estimates: bool = False,
+    width: int = NAME,
+    versus: bool | None = None,
+) -> str:
+    """Return a collective's result as a row; `library` is the result for the same case that it is compared with.
+
+    `versus` says whether the table compares at all, by default whether there is such a result.
+    """
     if isinstance(result, Explanation):
         return _explained_row(result)
     name = result.label if len(result.label) <= width else result.implementation
@@ -101,11 +116,13 @@ def row(result: Result, library: Timed | None, spread: bool = False, estimates: 
     if not result.typical > 0:  # some tools print a row without a time
         return f"{start} {remarks('no time', result)}"
     cells = cells_of(result, library) | {"name": name, "check": remarks(result.check, result)}
+    versus = library is not None if versus is None else versus
     if isinstance(result, Prediction):
-        return _EXPECTED.row(**cells, band=" .. ".join(map(format_seconds, result.band)), how=result.method)
+        band = format_range(*result.band, format_seconds)
+        return _sized(_EXPECTED, versus).row(**cells, band=band, how=result.method)
     percentiles = [result.percentile(percent) for percent in _SPREAD.values()] if spread else []
     estimate = "" if result.estimate is None else format_seconds(result.estimate)
-    return _measured(width).row(
+    return _sized(_MEASURED, versus, width).row(
         **cells,
         interval=halfwidth(result),
         spread="".join(f"{format_seconds(seconds):>9} " for seconds in percentiles),
@@ -120,7 +137,7 @@ def _explained_row(result: Explanation) -> str:
     if result.tracks:
         parts = {part: f"{result.share(part):.0%}" for part in PARTS} | {"tracing": f"{result.overhead:+.0%}"}
     else:
-        notes.insert(0, "a library cannot be looked into")
+        notes.insert(0, "the inside of a library is not seen")
     note = "; ".join(filter(None, notes))
     return EXPLAIN.row(name=result.implementation, time=format_seconds(result.seconds), note=note, **parts)
 
@@ -185,7 +202,7 @@ def wires_table(found: Sequence[Tradeoff]) -> Iterator[str]:
     """Yield a title and a row for each wire format, for each kind of case: time saved against error introduced."""
     for title in dict.fromkeys(one.case.title for one in found):
         rows = [one for one in found if one.case.title == title]
-        rounds = next((f", {one.study.rounds} rounds" for one in rows if one.study), "")
+        rounds = next((f", {counted(one.study.rounds, 'round')}" for one in rows if one.study), "")
         yield f"\nwires, {title}, at {format_size(rows[0].case.nbytes)}{rounds}"
         yield _WIRES.format("", "bytes", "vs exact", "from", "vs lib", "from", "max", "RMS", "bias", "bias fed")
         for one in rows:

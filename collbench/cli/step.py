@@ -19,13 +19,14 @@ from collbench.analysis.strategies import ranking, verdict
 from collbench.cli import _step_sessions, _step_tables
 from collbench.cli._step_tables import StepTable
 from collbench.cli.options import ANYWHERE, HERE, option, shared, writes
-from collbench.cli.progress import ResultTable
+from collbench.cli.progress import LiveTable, ResultTable
 from collbench.cli.running import finish, run_session, say_where
 from collbench.host.launcher import launched
 from collbench.measure.interleave import LEAST
 from collbench.measure.session import Session
 from collbench.plots import perfetto
 from collbench.results import StepTimes
+from collbench.units import counted
 
 
 @click.group(invoke_without_command=True)
@@ -132,9 +133,12 @@ def scale(**options: Any) -> int:
     def conclusion() -> Iterable[str]:
         for curve in scaling.curves(session.results):
             yield ""
-            yield from scaling.verdict(curve, options["threshold"] / 100)
+            yield from (f"{curve.name}, {curve.mode}:", *scaling.verdict(curve, options["threshold"] / 100)[1:])
 
-    return _run(session, _step_tables.SCALING, conclusion, options["formats"])
+    def answer() -> str:
+        return scaling.answer(scaling.curves(session.results), options["threshold"] / 100)
+
+    return _run(session, _step_tables.SCALING, conclusion, options["formats"], answer=answer)
 
 
 @_command(params=_OVERLAP, short_help="What does communicating while computing hide?")
@@ -179,20 +183,30 @@ def _run(
     conclusion: Callable[[], Iterable[str]],
     formats: tuple[str, ...],
     total: int = 0,
+    answer: Callable[[], str] | None = None,
 ) -> int:
-    """Measure or predict everything, show each row as it arrives, then the conclusion and where everything is."""
+    """Measure or predict everything, show each row as it arrives, then the conclusion and where everything is.
+
+    With an answer, which stands first, rows are shown when all are there.
+    """
     heading = partial(table.table.heading, **({"interval": "9 in 10"} if session.modelled else {}))
+    if session.modelled and table.predicted:
+        heading = partial(table.predicted.heading, interval="9 in 10")
     rows = ResultTable(table.title, heading, lambda result: table.row(result, session.results), total)
-    if interrupted := run_session(session, rows):
+    interrupted = run_session(session, LiveTable() if answer else rows)
+    if answer and session.leader:
+        click.echo(answer())
+        for result in session.results:
+            rows.add(result)
+    if interrupted:
         return interrupted
     if session.leader:
         for line in conclusion():
             click.echo(line)
         series = [len(row.series) for row in session.results if isinstance(row, StepTimes) and row.right]
         if series and min(series) < LEAST and not session.sweep.sampling.steps:
-            click.echo(
-                f"no intervals: no more than {min(series)} rounds fit into twice the budget; give a larger --budget"
-            )
+            rounds = counted(min(series), "round")
+            click.echo(f"no intervals: only {rounds} fit into the budget; give a larger one, such as --budget 10s")
         click.echo(f"\n{_step_tables.PREDICTED if session.modelled else table.legend}", err=True)
         folder = say_where(session, formats)
         traced = [result for result in session.results if isinstance(result, StepTimes) and result.activities]

@@ -157,7 +157,7 @@ class SweepTable(LiveTable):
         self._session, self._spread = session, spread
         self._compared = [name for name in libraries() if name in map(family, names)]
         self._estimated = {name for one in names for name in implementations()[family(one)].estimates}
-        self._library = self._compared[0] if self._compared else ""
+        self._library = self._compared[0] if self._compared and len(names) > 1 else ""
         if len([name for name in names if is_library(name)]) > 1:
             self._library = "best"
 
@@ -178,7 +178,7 @@ class SweepTable(LiveTable):
         rival = None
         if not is_library(result.implementation):
             rival = library_of(self._session.results, self._compared, result)
-        line = results_table.row(result, rival, self._spread, estimates, self._width)
+        line = results_table.row(result, rival, self._spread, estimates, self._width, bool(self._library))
         self.show(result.case.title, names, [(result, line)])
 
     def left_out(self, width: int = 0) -> list[str]:
@@ -225,7 +225,7 @@ def noise(results: Sequence[Result], watch: Watch) -> str:
     ranks = max((row.case.ranks for row in rows if row.platform == "cpu"), default=1)
     helps = [kind.steadier for name, kind in platforms().items() if name in kinds and kind.steadier]
     clauses = [", ".join(counts), *islice(watch.reasons(ranks), 1)]
-    return f"noise: {'; '.join(clauses)}; what helps: {', '.join([*helps, '-n 15' if few else '--budget 5'])}"
+    return f"noise: {'; '.join(clauses)}; what helps: {', '.join([*helps, '-n 15' if few else '--budget 5s'])}"
 
 
 def print_end(session: Session, lines: Iterable[str], outputs: Outputs) -> None:

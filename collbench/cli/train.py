@@ -17,7 +17,7 @@ from collbench.api.requests import new_folder
 from collbench.api.training import TrainingPlan, train
 from collbench.cli.options import TIME, option, writes
 from collbench.cli.running import say_where
-from collbench.cli.tables import WHOLE, Table, grid
+from collbench.cli.tables import Table, grid
 from collbench.errors import UsageError
 from collbench.planner.cost import OnSystem
 from collbench.planner.memory import PARTS as MEMORY_PARTS
@@ -26,7 +26,16 @@ from collbench.planner.sensitivity import Gain, explain_best, largest_batch, sen
 from collbench.planner.setting import Setting
 from collbench.results import PlannedStep, words
 from collbench.topology.products import GIB
-from collbench.units import digits, format_count, format_duration, format_rounded, format_seconds
+from collbench.units import (
+    counted,
+    digits,
+    format_count,
+    format_duration,
+    format_interval,
+    format_range,
+    format_rounded,
+    format_seconds,
+)
 
 _OPTIONS = [
     option(
@@ -52,13 +61,25 @@ _OPTIONS = [
     option("--anchor", "A measured step: 32s, 45%, 32s,gpus=1024,layout=tp8 pp16.", metavar="STEP|MFU%[,...]"),
     option("--loader", "Samples that can be read in a second.", type=float, metavar="SAMPLES/S"),
     option("--scale", "Also on these numbers of GPUs: 8..8192 doubles.", metavar="N..N"),
-    option("--compare-interconnects", "Also on these systems.", metavar="SYSTEM,..."),
+    option("--compare-interconnects", "Also on these systems, as they are.", metavar="SYSTEM,..."),
+    option(
+        "--what-if",
+        "Change the network cards or switches: nic.rate=25 (GB/s), nic.per_node=4; others: see `predict --help`.",
+        multiple=True,
+        metavar="CHANGE",
+    ),
     option("--price", "Price of a GPU-hour, by default in USD: shows what the run costs.", metavar="2.5|2.5EUR"),
     option("--deadline", "With --price: mark the cheapest that is in time.", metavar="30d|12h"),
     option("--tokens", "Tokens of the run: 300B.  [default: as published, or 20 a parameter]", metavar="N"),
     option("--checkpoint", "With --price: time that a checkpoint holds the run up.", type=TIME, default="10s"),
     option("--up-or-out", "With --price: others for the same money an hour.", multiple=True, metavar="SYSTEM=PRICE"),
-    option("--noise-scale", "The gradient noise scale.", type=float, default=0.0, metavar="SAMPLES"),
+    option(
+        "--noise-scale",
+        "Gradient noise scale of the model (arXiv:1812.06162), for the largest useful batch.",
+        type=float,
+        default=0.0,
+        metavar="SAMPLES",
+    ),
     option("--reserve", "Per cent of memory lost to fragments.", type=float, default=6.0),
     option("--noise", "Standard deviation of GPUs' speeds, per cent.", type=float, default=1.0),
     option("--tflops", "TFLOP/s of a GPU, dense, on 16 bits.  [default: its data sheet's]", type=float),
@@ -86,8 +107,11 @@ def command(**options: Any) -> int:
         list(session.run())
     if not session.leader:
         return 0
+    asked, taken = options["model"].lower(), plan.plan.setting.job.model.name
+    if asked in taken and asked != taken:
+        click.echo(f"collbench: --model {asked} is taken for {taken}", err=True)
     click.echo("\n".join(_lines(plan, noise_scale, checkpoint, options)))
-    click.echo(f"\n{LEGEND}", err=True)
+    click.echo(f"\n{LEGEND}{STARVING if plan.best.parts['loading'] else ''}", err=True)
     say_where(session, formats)
     return 0
 
@@ -98,6 +122,7 @@ _SHOWN = ("noise_scale", "checkpoint", "formats", "out")  # options of what is s
 def _lines(planned: TrainingPlan, noise_scale: float, checkpoint: float, options: Mapping[str, Any]) -> Iterator[str]:
     """Yield everything as lines of text."""
     plan, best = planned.plan, planned.best
+    yield from (answer(planned), "")
     yield from heading(plan)
     if planned.anchor:
         at = plan.setting.job.efficiency
@@ -123,17 +148,42 @@ def _lines(planned: TrainingPlan, noise_scale: float, checkpoint: float, options
             usual = "as published" if plan.setting.job.model.trained else "20 for each parameter at work"
             yield f"(tokens: {usual}; --tokens sets them)"
         yield from costs(planned.priced, planned.deadline)
-        chosen = analysis.cheapest(planned.priced, planned.deadline) if planned.deadline else None
-        gpus = plan.setting.job.gpus
-        yield failing(chosen or min(planned.priced, key=lambda row: abs(row.gpus - gpus)), checkpoint)
+        yield failing(_priced(planned), checkpoint)
 
 
-_HEADS = {"rank": "", "band": "nine in ten", "tokens": "tokens/s", "computing": "comp."}
+def answer(planned: TrainingPlan) -> str:
+    """Return one line: the best layout, how sure its place is, and where asked for the system and the cost."""
+    best, others = planned.best, planned.ranked[1:]
+    step = f"{format_seconds(best.step)} a step{format_interval(best.low, best.high, format_seconds)}"
+    memory = f"{best.needed / GIB:.0f} of {planned.plan.setting.capacity / GIB:.3g} GiB"
+    parts = [f"{best.layout.name}, {step}, {best.utilisation:.0%} MFU, {memory}"]
+    if level := sum(other.low <= best.step for other in others):
+        parts.append(f"{level} of the {counted(len(others), 'other')} shown may be as fast")
+    if planned.systems:
+        places = [(place.best.step, place.system.name) for place in (planned.here(), *planned.systems) if place.best]
+        parts.append(f"likely fastest: {min(places)[1]}, {format_seconds(min(places)[0])}")
+    if planned.priced:
+        row = _priced(planned)
+        late = planned.deadline and row.seconds > planned.deadline
+        what = f"none is done in {format_duration(planned.deadline)}; " if late else ""
+        parts.append(f"{what}{counted(row.gpus, 'GPU')}: {analysis.duration_text(row)} for {analysis.cost_text(row)}")
+    return f"answer: {'; '.join(parts)}"
+
+
+def _priced(planned: TrainingPlan) -> PlannedStep:
+    """Return the cheapest number of GPUs in time, or that nearest to the requested number."""
+    chosen = analysis.cheapest(planned.priced, planned.deadline) if planned.deadline else None
+    gpus = planned.plan.setting.job.gpus
+    return chosen or min(planned.priced, key=lambda row: abs(row.gpus - gpus))
+
+
+_HEADS = {"rank": "", "band": "nine in ten", "tokens": "tokens/s", "computing": "comp.", "note": ""}
 LEGEND = (
     "nothing here is measured; step: the likely time; nine in ten: where nine of ten measured steps should lie\n"
-    "sorted by (low + 4 x likely + high) / 6, low and high by the bands of communication alone; within 1 % by memory\n"
+    "Fastest first; layouts within 1 % of each other: the one that needs less memory first.\n"
     "MFU: share of the data sheet's FLOP/s, recomputing not counted; sent: communication that nothing hides"
 )
+STARVING = "\nThe order is that of steps without the wait for samples, which makes all of them as long."
 
 
 def heading(plan: Plan) -> Iterator[str]:
@@ -143,16 +193,16 @@ def heading(plan: Plan) -> Iterator[str]:
     active = f", {model.active / 1e9:.4g} billion at work" if model.experts else ""
     yield (
         f"{model.name}: {model.parameters / 1e9:.4g} billion parameters{active}; "
-        f"{job.batch:,} samples of {job.sequence:,} tokens a step"
+        f"{counted(job.batch, 'sample')} of {counted(job.sequence, 'token')} a step"
     )
     yield (
-        f"{job.gpus:,} {given.machine.unit} of {given.machine.name}, {given.capacity / GIB:.3g} GiB each; "
+        f"{counted(job.gpus, given.machine.unit)} of {given.machine.name}, {given.capacity / GIB:.3g} GiB each; "
         f"{job.precision}, {job.optimiser}, gradients {job.gradients}; software {job.stack}"
     )
     yield "; ".join(filter(None, (f"curves: {given.curves.origin}", given.machine.note)))
     if not given.machine.known:
         yield "GPUs not known by name: figures of their architecture are taken, --tflops and --memory set others"
-    yield f"{plan.searched.tried:,} layouts, {plan.fitting:,} fit into memory"
+    yield f"{counted(plan.searched.tried, 'layout')}, {plan.fitting:,} fit into memory"
 
 
 def ranking(plans: Sequence[Planned]) -> Iterator[str]:
@@ -160,9 +210,9 @@ def ranking(plans: Sequence[Planned]) -> Iterator[str]:
     width = max(len(plan.layout.name) for plan in plans)
     form = (
         f"{{rank:>3}}  {{layout:<{width}}} {{step:>8}} {{band:>19}} {{MFU:>6}} {{tokens:>9}} {{memory:>8}}  "
-        "{computing:>6} {sent:>7} {bubble:>6}"
+        "{computing:>6} {sent:>7} {bubble:>6}  {note}"
     )
-    table = Table(form, heads=_HEADS, width=WHOLE)
+    table = Table(form, heads=_HEADS, last_out=("computing", "tokens", "bubble", "sent", "band", "MFU", "rank"))
     yield table.heading()
     for rank, plan in enumerate(plans, 1):
         yield table.row(rank=rank, **_cells(plan))
@@ -172,7 +222,7 @@ def stages(best: Planned) -> Iterator[str]:
     """Yield how many layers the stages of a layout have, if not all have equally many."""
     layers, fullest = best.job.model.layers, int(best.values["own_layers"])
     if fewer := fullest * best.layout.pipeline - layers:
-        what = f"{layers} layers on {best.layout.pipeline} stages, {fullest} in the fullest"
+        what = f"{counted(layers, 'layer')} on {counted(best.layout.pipeline, 'stage')}, {fullest} in the fullest"
         yield f"{best.layout.name}: {what}; the others have {fewer} fewer in all, first of all the last, for its output"
 
 
@@ -196,8 +246,8 @@ def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[
     """Yield the table by number of GPUs; `rows` are those that fit, in their order."""
     curves = analysis.scaled(rows)
     width = max((len(row.implementation) for row in rows), default=0)
-    form = f"{{GPUs:>7}}  {{layout:<{width}}} {{step:>8}} {{band:>19}} {{tokens:>9}} {{efficiency:>10}}"
-    table = Table(form, heads=_HEADS, width=WHOLE)
+    form = f"{{GPUs:>7}}  {{layout:<{width}}} {{step:>8}} {{band:>19}} {{tokens:>9}} {{efficiency:>10}}  {{note}}"
+    table = Table(form, heads=_HEADS, last_out=("tokens", "band"))
     yield table.heading()
     planned = {row.gpus: row for row in rows}
     for size in sizes:
@@ -211,7 +261,7 @@ def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[
             f"below {level:.0%} {f'from about {gpus:,.0f} GPUs on' if gpus else 'nowhere in this table'}"
             for level, gpus in analysis.leaving(curve).items()
         ]
-        yield f"efficiency against {curve.rows[0].gpus:,} GPUs with the same batch: {', '.join(words)}"
+        yield f"efficiency against {counted(curve.rows[0].gpus, 'GPU')} with the same batch: {', '.join(words)}"
 
 
 def on_systems(places: Sequence[OnSystem], currency: str = "") -> Iterator[str]:
@@ -220,9 +270,10 @@ def on_systems(places: Sequence[OnSystem], currency: str = "") -> Iterator[str]:
     names = max([6, *(len(one.best.layout.name) for one in places if one.best)])
     form = (
         f"{{system:<{width}}} {{GPUs:>6}}  {{layout:<{names}}} {{step:>8}} {{MFU:>6}} {{tokens:>9}} "
-        f"{{computing:>6}} {{sent:>6}} {{bubble:>6}}{' {cost:>17}' if currency else ''}"
+        f"{{computing:>6}} {{sent:>6}} {{bubble:>6}}{' {cost:>17}' if currency else ''}  {{note}}"
     )
-    table = Table(form, heads=_HEADS | {"cost": f"1M tokens, {currency}"}, width=WHOLE)
+    heads = _HEADS | {"cost": f"1M tokens, {currency}"}
+    table = Table(form, heads=heads, last_out=("computing", "bubble", "sent", "tokens", "MFU", "layout"))
     yield table.heading()
     for one in places:
         if not one.best:
@@ -240,13 +291,14 @@ def _cells(plan: Planned) -> dict[str, str]:
         "layout": plan.layout.name,
         "GPUs": f"{plan.layout.gpus:,}",
         "step": format_seconds(plan.step),
-        "band": f"{format_seconds(plan.low)} - {format_seconds(plan.high)}",
+        "band": format_range(plan.low, plan.high, format_seconds),
         "memory": f"{plan.needed / GIB:.1f} GiB",
         "MFU": f"{plan.utilisation:.1%}",
         "tokens": format_count(plan.tokens_per_second),
         "computing": f"{plan.parts['computing'] / plan.step:.0%}",
         "sent": f"{sent / plan.step:.1%}",
         "bubble": f"{plan.parts['bubble'] / plan.step:.1%}",
+        "note": "",  # so that all columns before may be left out
     }
 
 
@@ -265,15 +317,15 @@ def costs(plans: Sequence[PlannedStep], deadline: float) -> Iterator[str]:
     yield from grid(rows, right=(0, 3))
     if deadline and not chosen:
         quickest = min(plans, key=lambda plan: plan.seconds)
-        limit = format_duration(deadline)
-        yield f"none is done in {limit}: the quickest, {quickest.gpus:,} GPUs, takes {analysis.duration_text(quickest)}"
+        gpus, taken = counted(quickest.gpus, "GPU"), analysis.duration_text(quickest)
+        yield f"none is done in {format_duration(deadline)}: the quickest, {gpus}, takes {taken}"
 
 
 def failing(plan: PlannedStep, checkpoint: float) -> str:
     """Return what failures to expect of a run, and what they cost it."""
     found = analysis.restarts(plan, checkpoint)
     between, every = (format_duration(seconds, 2) for seconds in (found.between, found.every))
-    failures = f"about {format_rounded(found.failures, 2)} failures on {plan.gpus:,} GPUs, 1 in {between}"
+    failures = f"about {format_rounded(found.failures, 2)} failures on {counted(plan.gpus, 'GPU')}, 1 in {between}"
     return (
         f"restarts: {failures} (as often as Llama 3 405B: 419 in 54 days on 16,384 H100); a checkpoint every {every}, "
         f"{checkpoint:g} s each, and {format_duration(analysis.RESTART)} a restart make the run {found.lost:.1%} longer"

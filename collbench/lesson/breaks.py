@@ -40,6 +40,9 @@ class Experiment:
     rung: str
     ranks: int
     because: str
+    noticed: str = ""  # said besides, if the check noticed
+    missed: str = ""  # if it did not
+    detected: str = ""  # if the race detector noticed
     stall: int = 0  # where a thread pauses for long, under the race detector
 
     @property
@@ -63,10 +66,11 @@ def witnesses() -> dict[str, Litmus]:
 
 
 def tried() -> tuple[Break, ...]:
-    """Try all changes here, two at a time, and return who noticed."""
+    """Try all changes here, two at a time, and return who noticed, of those that a sweep could be tried with."""
     with ThreadPoolExecutor(2) as pool:
         pending = [(each, pool.submit(checked, each), pool.submit(detected, each)) for each in experiments()]
-        return tuple(_assembled(each, check.result(), detection.result()) for each, check, detection in pending)
+        seen = [(each, check.result(), detection.result()) for each, check, detection in pending]
+    return tuple(_assembled(*each) for each in seen if each[1][0] is not None)
 
 
 def checked(experiment: Experiment) -> Detection:
@@ -118,7 +122,9 @@ def _assembled(experiment: Experiment, check: Detection, detection: Detection) -
     answer = int(not check[0]) if alone else 2 * (not check[0]) + (not detection[0])
     sentences = ("ask", "alone" if alone else "source", "command")
     ask, source, command = (says[name].format(**vars(experiment)) for name in sentences)
-    said = (ask, tuple(says[kind] for kind in kinds), answer, experiment.because.strip(), source, command)
+    seen = experiment.noticed if check[0] else experiment.missed, experiment.detected if detection[0] else ""
+    because = " ".join(words.strip() for words in (*seen, experiment.because) if words)
+    said = (ask, tuple(says[kind] for kind in kinds), answer, because, source, command)
     question = Question(f"who-{experiment.name}", *said)
     old, new = (tuple(text.splitlines()) for text in (experiment.old, experiment.new))
     about = (experiment.name, experiment.title, experiment.text.strip(), f"kernels/{experiment.file}", old, new)

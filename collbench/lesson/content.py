@@ -4,12 +4,13 @@ Texts are Markdown, in which every number is filled in already.  Times are secon
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from collbench.runfile.store import Run
 
 HERE, PUBLISHED, MODEL = "measured here", "published", "model"
 """Where a number comes from."""
+_ALTERED = 1.5  # times as long with its log, from which on an operation is another one than without
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,15 @@ class Trace:
     traced: float  # that this operation took with its log
     events: tuple[Event, ...]
 
+    @property
+    def altered(self) -> str:
+        """What the log did to the operation, where that is much; else nothing."""
+        longer = self.traced / self.seconds
+        words = (
+            f"With its log it takes {longer:.1f} times as long: what happens is as it was, how long that takes is not."
+        )
+        return words if longer > _ALTERED else ""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -94,6 +104,13 @@ class Screen:
     after: str  # shown after the guess
     formulas: tuple[Formula, ...] = ()  # at a small and at a large size; none where it was not measured
     trace: Trace | None = None  # none where it was not measured, such as rungs of GPUs only
+    before: tuple[Code, ...] = ()  # lines of the rung before that the code takes the place of
+
+    @property
+    def unchanged(self) -> frozenset[str]:
+        """Lines without indentation that stand in the code before and now."""
+        before, now = ({line.strip() for part in parts for line in part.lines} for parts in (self.before, self.code))
+        return frozenset(before & now)
 
 
 @dataclass(frozen=True)
@@ -166,6 +183,7 @@ class Place:
     library: str
     curves: Mapping[str, Mapping[int, float]]  # seconds by implementation and size; the library's by its name
     run: str = ""  # that was measured there
+    shares: Mapping[str, Mapping[int, Mapping[str, float]]] = field(default_factory=dict)  # by implementation and size
 
 
 @dataclass(frozen=True)
@@ -189,6 +207,7 @@ class Content:
     chapters: tuple[Chapter, ...]
     runs: tuple[Run, ...] = ()  # that the curves are of
     sources: tuple[tuple[str, str], ...] = ()  # of published numbers: name and where they stand
+    constants_of: str = "here"  # where latency and bandwidth were measured: "here", or "on" another machine
     figures: Mapping[str, str] | None = None  # SVG by name, of plots
     formula: str = ""  # the text before the numbers that can be dragged
     here: str = ""  # what to keep in mind of numbers that were measured here

@@ -1,5 +1,6 @@
 """What is known of other machines: numbers that others published, curves of the model, and what was measured there."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,6 +15,10 @@ from collbench.lesson import asset, table
 from collbench.lesson.content import Place
 from collbench.lesson.numbers import Numbers
 from collbench.results import Measurement
+
+COMMITTED = "two-cores"
+"""The place whose numbers stand in for those that could not be measured."""
+ONE_STEP = "one-shot-ll"
 
 
 @dataclass(frozen=True)
@@ -41,13 +46,16 @@ def places() -> Mapping[str, Place]:
 
 @cache
 def numbers(place: str) -> Numbers:
-    """Return the times of all-reduces in a place."""
-    there = places()[place]
-    rows = []
+    """Return the all-reduces of a place."""
+    there, timed, shares = places()[place], {}, {}
     for name, times in there.curves.items():
         for nbytes, seconds in times.items():
-            rows.append(Measurement(allreduce(nbytes, there.ranks), name, "gpu", launches=1, seconds=(seconds,)))
-    return Numbers.of(rows)
+            case = allreduce(nbytes, there.ranks)
+            timed[name, nbytes] = Measurement(case, name, "gpu", launches=1, seconds=(seconds,))
+    for name, sizes in there.shares.items():
+        for nbytes, parts in sizes.items():
+            shares[name, nbytes] = parts
+    return Numbers(timed, {}, shares)
 
 
 def allreduce(nbytes: int, ranks: int) -> Case:
@@ -58,11 +66,15 @@ def allreduce(nbytes: int, ranks: int) -> Case:
 def constants(measured: Numbers) -> tuple[float, float]:
     """Return seconds of a step, and bytes/s of a link: the least time of one step, and the most bytes in a time.
 
-    A step is the least that `one-shot-ll` takes, where it was measured, since it has one.
+    A step is the least that `one-shot-ll` takes, where it was measured, since it has one.  KeyError if its smallest
+    message was disturbed, or every row.
     """
     rows = measured.timed.items()
-    single = [row.typical for (name, _), row in rows if name == "one-shot-ll"]
-    least = min(single or [row.typical for _, row in rows])
+    single = {nbytes: row.typical for (name, nbytes), row in rows if name == ONE_STEP}
+    disturbed = [nbytes for name, nbytes in measured.disturbed if name == ONE_STEP]
+    if not rows or min(disturbed, default=math.inf) < min(single, default=math.inf):
+        raise KeyError(ONE_STEP)
+    least = min(single.values() or [row.typical for _, row in rows])
     rates = [row.case.nbytes * link_of(name, row.case) / row.typical for (name, _), row in rows]
     return least, max(rates)
 

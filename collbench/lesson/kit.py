@@ -67,12 +67,8 @@ def code(lines: Sequence[str], mark: str = "") -> str:
 def terms(formula: Formula) -> tuple[str, str, str]:
     """Return steps, bytes and waits of a formula."""
     steps = f"{formula.steps:g} \N{MULTIPLICATION SIGN} {format_seconds(formula.latency)}"
-    moved = f"{format_size(formula.moved)} ÷ {_rate(formula.bandwidth)} GB/s"
+    moved = f"{format_size(formula.moved)} ÷ {format_rate(formula.bandwidth, 2)} GB/s"
     return steps, moved, format_seconds(formula.waits)
-
-
-def _rate(rate: float) -> str:
-    return format_rate(rate, 2)
 
 
 def lettered(choices: Sequence[str]) -> list[str]:
@@ -83,7 +79,7 @@ def lettered(choices: Sequence[str]) -> list[str]:
 def _layouts(content: Content) -> Layouts:
     """Return kit.toml's layouts, whose texts know the lesson and how its parts are written."""
     forms = {"plain": plain, "code": code, "terms": terms, "lettered": lettered}
-    units = {"seconds": format_seconds, "size": format_size, "rate": _rate}
+    units = {"seconds": format_seconds, "size": format_size, "rate": lambda rate: format_rate(rate, 2)}
     titles = [f"{exercise.number}   {exercise.title}" for exercise in exercises()]
     return Layouts(table("kit"), content=content, exercises=titles, **forms, **units)
 
@@ -166,7 +162,8 @@ def _timeline(page: Page, trace: Trace) -> None:
     timeline.draw_spans(axes, rows, (0.0, max(event.start + event.seconds for event in trace.events)))
     axes.tick_params(labelsize=13)
     usual = f"{format_seconds(trace.traced)} with its log, {format_seconds(trace.seconds)} is usual"
-    axes.set_title(f"one of {format_size(trace.nbytes)}: {usual}", fontsize=14)
+    title = f"one of {format_size(trace.nbytes)}: {usual}. {trace.altered}".removesuffix(". ")
+    axes.set_title(title, fontsize=11 if trace.altered else 14)
     looks = {"fontsize": 13, "handlelength": 1, "columnspacing": 1, "borderaxespad": 0}
     patch_legend(page.figure, {phase: COLOURS[phase] for phase in PHASES}, place=(0.6, 0.412), **looks)
 

@@ -3,55 +3,68 @@
 A title is one of
 
     A / B at SIZE           how many times as long A took
+    A / B at SIZE over B    the ratio at one size over the ratio at another
     A at SIZE               the time of A
-    busbw of A at SIZE      in GB/s
-    PART of A at SIZE       share of an explanation: launch, waited, moved, added, published
+    PART of A at SIZE       share of an explanation: launch, waited, moved, added, published; "moved+added": of several
     best at SIZE            the fastest hand-written implementation
     best time at SIZE       the time of that
 
-where A may be `library`: the library of the runs, whatever its name.
+where A may be `library`: the library of the runs, whatever its name; `best`; or a name that a question gives to one.
+Rows whose ranks were disturbed are no numbers.
 """
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
 from collbench.algorithms import find, libraries
 from collbench.results import PARTS, Explanation, Result, family
-from collbench.results.base import Timed
-from collbench.units import format_rate, format_seconds, parse_size
+from collbench.results.base import Observed, Timed
+from collbench.units import format_seconds, parse_size
 
-ABSENT = "not measured here"
-"""What stands in a text for a number that the runs have not."""
-NUMBER = re.compile(r"[\d.]+")
 _TITLE = re.compile(r"\{([^{}]+)\}")
-LIBRARY = "library"
-BEST = ("best", "best time")
+_FACTOR_NEAR, _SHARE_NEAR = 1.5, 0.07  # how far off the nearest choice may be to be called right
+LIBRARY, BEST, BEST_TIME = "library", "best", "best time"
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """The all-reduces of runs, by implementation and bytes: with a time, and explained."""
+    """The undisturbed all-reduces of runs, by implementation and bytes: with a time, and explained."""
 
     timed: Mapping[tuple[str, int], Timed]
     explained: Mapping[tuple[str, int], Explanation]
+    shares: Mapping[tuple[str, int], Mapping[str, float]]  # of an operation's time, by part
+    disturbed: Collection[tuple[str, int]] = ()  # that have no time for this reason
+    names: Mapping[str, str] = field(default_factory=dict)  # of implementations, by what a text calls them
 
     @classmethod
     def of(cls, results: Iterable[Result]) -> Self:
-        """Return what right, or predicted, all-reduces say; the last of several counts."""
+        """Return what right, or predicted, all-reduces say; the last undisturbed one of several counts.
+
+        Where the log made another program of an operation, its shares are not those of the operation.
+        """
         timed: dict[tuple[str, int], Timed] = {}
         explained: dict[tuple[str, int], Explanation] = {}
+        disturbed = set()
         for result in results:
             if result.case.collective.name != "allreduce" or result.case.step or result.case.job:
                 continue
             key = result.implementation, result.case.nbytes
-            if isinstance(result, Explanation):
+            if result.disturbed:
+                if isinstance(result, Observed):
+                    disturbed.add(key)
+            elif isinstance(result, Explanation):
                 explained[key] = result
             elif isinstance(result, Timed) and (result.right or result.predicted):
                 timed[key] = result
-        return cls(timed, explained)
+        shares = {
+            key: {part: row.share(part) for part in PARTS}
+            for key, row in explained.items()
+            if row.tracks and not row.altered
+        }
+        return cls(timed, explained, shares, disturbed.difference(timed))
 
     @property
     def library(self) -> str:
@@ -68,44 +81,42 @@ class Numbers:
 
     def seconds(self, name: str, nbytes: int) -> float:
         """Return the time of an operation: as it was measured, else as it took when it was explained; or KeyError."""
+        name = self.best(nbytes) if name == BEST else self.names.get(name, name)
         name = self.library if name == LIBRARY else name
         row = self.timed.get((name, nbytes))
         return row.typical if row else self.explained[name, nbytes].seconds
 
     def best(self, nbytes: int) -> str:
-        """Return the fastest hand-written implementation whose results are exact; KeyError if there is none."""
+        """Return the fastest hand-written implementation whose results are exact; KeyError if one was disturbed."""
         times = {name: row.typical for (name, size), row in self.timed.items() if size == nbytes and hand_written(name)}
-        if not times:
+        if not times or any(size == nbytes and hand_written(name) for name, size in self.disturbed):
             raise KeyError(nbytes)
         return min(times, key=lambda name: times[name])
 
     def figure(self, title: str) -> float:
         """Return the number of a title: a ratio, a share or seconds; KeyError if the runs have no such thing."""
         words, _, size = title.rpartition(" at ")
+        size, _, other = size.partition(" over ")
+        if other:
+            return self.figure(f"{words} at {size}") / self.figure(f"{words} at {other}")
         nbytes = parse_size(size)
         if " / " in words:
             above, below = (self.seconds(name, nbytes) for name in words.split(" / "))
             return above / below
         what, _, name = words.rpartition(" of ")
-        if what in PARTS:
-            return self.explained[name, nbytes].share(what)
-        if what == "busbw":
-            return self.timed[name, nbytes].busbw
         if what:
-            raise KeyError(title)
-        return self.seconds(self.best(nbytes) if words in BEST else name, nbytes)
+            return sum(self.shares[name, nbytes][part] for part in what.split("+"))
+        return self.seconds(BEST if words == BEST_TIME else name, nbytes)
 
     def value(self, title: str) -> str:
         """Return what a title says, with its unit; KeyError if the runs have no such thing."""
         words, _, size = title.rpartition(" at ")
-        if words == BEST[0]:
+        if words == BEST:
             return self.best(parse_size(size))
-        number, what = self.figure(title), words.partition(" of ")[0]
+        number = self.figure(title)
         if " / " in words:
             return ratio(number)
-        if " of " in words:
-            return f"{format_rate(number)} GB/s" if what == "busbw" else f"{number:.0%}"
-        return format_seconds(number)
+        return f"{number:.0%}" if " of " in words else format_seconds(number)
 
 
 def hand_written(name: str) -> bool:
@@ -126,16 +137,26 @@ def nearest(number: float, choices: Sequence[float]) -> int:
     return min(range(len(choices)), key=lambda index: abs(math.log(choices[index] / number)))
 
 
+def fitted(number: float, choices: Sequence[str]) -> tuple[tuple[str, ...], int]:
+    """Return choices such as `5x` or `25%`, and the index of the right one.
+
+    Where none is near the number, the nearest is replaced by the number, rounded.
+    """
+    share = choices[0].endswith("%")
+    values = [float(choice.rstrip("x%")) / (100 if share else 1) for choice in choices]
+    index = nearest(number, values)
+    if share and abs(values[index] - number) > _SHARE_NEAR:
+        words = f"{round(20 * number) / 20:.0%}"
+    elif not share and abs(math.log(values[index] / number)) > math.log(_FACTOR_NEAR):
+        words = f"{float(f'{number:.0e}'):g}x"
+    else:
+        words = choices[index]
+    return (*choices[:index], words, *choices[index + 1 :]), index
+
+
 def filled(text: str, value: Callable[[str], str]) -> str:
-    """Return a text with each title in braces replaced by what it says; ABSENT where *value* raises KeyError."""
-
-    def number(match: re.Match[str]) -> str:
-        try:
-            return value(match[1])
-        except KeyError:
-            return ABSENT
-
-    return _TITLE.sub(number, text)
+    """Return a text with each title in braces replaced by what it says; KeyError where *value* raises it."""
+    return _TITLE.sub(lambda match: value(match[1]), text)
 
 
 def titles(text: str) -> list[str]:

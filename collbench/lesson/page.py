@@ -23,6 +23,7 @@ from collbench.units import format_figure, format_seconds, format_size
 
 DRAWN = {"ring": "ring-flags", "one-shot": "one-shot", "two-shot": "two-shot", "one-shot-ll": "one-shot-ll"}
 """Lines of the figure whose numbers can be dragged: names, and implementations that count what each costs."""
+FIRST_RANKS = 8  # of the figure: with 2, a ring, one-shot and two-shot are one line
 MOST_RANKS = 72  # that can be dragged to: those of the largest NVLink domain
 DASHES = {"-": "", "--": "7 4", "-.": "8 3 2 3", ":": "2 3"}
 
@@ -48,6 +49,7 @@ def build(content: Content) -> str:
     page = environment.get_template("lesson.html").render(
         content=content,
         phases=sorted({event.phase for trace in traces.values() for event in trace.events}, key=[*PHASES].index),
+        first_ranks=FIRST_RANKS,
         version=__version__,
         policy=reports.policy(script),
         style=Markup(reports.asset("colours.css") + asset("lesson.css") + _colours()),
@@ -59,11 +61,18 @@ def build(content: Content) -> str:
 
 def _data(content: Content, traces: Mapping[str, Trace]) -> Mapping[str, Any]:
     """Return what the script needs beyond the text of the page."""
-    here = {"name": "this machine", "library": content.library, "ranks": content.ranks, "curves": content.curves}
+    constants = "" if content.constants_of == "here" else f", step and link as {content.constants_of}"
+    here = {
+        "name": f"this machine{constants}",
+        "library": content.library,
+        "ranks": content.ranks,
+        "curves": content.curves,
+    }
     here |= {"latency": content.latency, "bandwidth": content.bandwidth}
     looks = {line: LOOKS[name] for line, name in DRAWN.items()}
     return {
         "places": [here, *map(asdict, content.places)],
+        "ranks": FIRST_RANKS,
         "counts": _counts(),
         "dashes": {line: DASHES.get(str(look.linestyle), "") for line, look in looks.items()},
         "traces": {name: asdict(trace) for name, trace in traces.items()},

@@ -14,6 +14,7 @@ from collbench.measure.protocol import WorkerHello
 from collbench.measure.step_runs import communicators
 from collbench.model.predict import network_curve
 from collbench.model.steps import on_ranks, step_time
+from collbench.model.what_if import with_other_cards
 from collbench.results import Result
 from collbench.results.collectives import Skipped
 from collbench.topology.system import System
@@ -57,7 +58,7 @@ class Modelled(Predicted):
             curves = [_curve(system, kind, name, what_ifs) for name in sweep.implementations]
             for of_case in zip(*curves, strict=True):  # all sizes of a kind were predicted at once
                 results += of_case
-        super().__init__(topology_record(system, what_ifs), results)
+        super().__init__(topology_record(with_other_cards(system, what_ifs), what_ifs), results)
 
 
 def _curve(system: System, cases: Sequence[Case], name: str, what_ifs: tuple[str, ...]) -> Sequence[Result]:

@@ -18,6 +18,7 @@ from collbench.results import Failed, Result, Skipped
 from collbench.runfile.header import Header
 from collbench.runfile.schema import to_result, to_sweep
 from collbench.runfile.store import INTERRUPTED, parse_header
+from collbench.units import counted
 
 ANEW = "measure anew, without --resume"
 
@@ -126,7 +127,7 @@ def _facts(header: Header) -> dict[str, str]:
         "host": f"host {environment.host}",
         "system": environment.system,
         "platform": f"platform {topology.platform}",
-        "ranks": f"{topology.ranks} ranks",
+        "ranks": f"{counted(topology.ranks, 'rank')}",
         "launcher": f"{header.processes} processes of a launcher" if header.processes else "ranks started by collbench",
         "topology": topology.name,
         "places": f"ranks on devices {', '.join(map(str, topology.places))}" if topology.places else "ranks dealt",

@@ -15,6 +15,7 @@ from collbench.platforms.interface import Platform, Prepared
 from collbench.platforms.processes import usable_cores
 from collbench.platforms.products import Moment, Products
 from collbench.results.steps import COMMUNICATED, COMPUTED
+from collbench.units import counted
 
 Moments = tuple[list[Moment], list[Moment]]
 """When local ranks had computed, and when they were done, in their order."""
@@ -251,7 +252,7 @@ def _thread(parts: Parts) -> RunStep:
 def _cores_shared(ranks: int) -> str:
     """Say where two threads of a rank take turns on a core; nothing where every thread has one."""
     cores = len(usable_cores())
-    return f"{2 * ranks} threads on {cores} cores" if cores < 2 * ranks else ""
+    return f"{2 * ranks} threads on {counted(cores, 'core')}" if cores < 2 * ranks else ""
 
 
 _GPU, _CPU = ("gpu",), ("cpu",)

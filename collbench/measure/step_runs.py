@@ -14,6 +14,7 @@ from collbench.measure.schedules import overlapping
 from collbench.measure.supervisor import Supervisor
 from collbench.platforms.gpu.nccl import LIMIT
 from collbench.runfile.environment import UNCHANGED, Setting
+from collbench.units import counted
 
 MODES = {
     WEAK: "every rank computes as much, however many there are",
@@ -68,7 +69,7 @@ def scaling_run(platform: str, scaling: Scaling, folder: Path | None = None) -> 
     arms = []
     for ranks in scaling.ranks:
         sweep = scaling.sweep_of(ranks, scaling.modes)
-        arms.append(Arm((Supervisor(platform, sweep, folder=folder),), sweep, f"{ranks} ranks"))
+        arms.append(Arm((Supervisor(platform, sweep, folder=folder),), sweep, f"{counted(ranks, 'rank')}"))
     return Interleaving(platform, arms, scaling.cases(), first=-1)  # the topology of all
 
 

@@ -14,6 +14,7 @@ from collbench.errors import UsageError
 from collbench.model.predict import network_curve
 from collbench.results import StepPrediction
 from collbench.topology.system import System
+from collbench.units import counted
 
 NOISE = 0.0022
 """Standard deviation of computing times over their mean, from node to node of a healthy cluster of nine nodes."""
@@ -29,7 +30,7 @@ def on_ranks(system: System, ranks: int) -> System:
     if ranks % system.gpus:
         below = ranks // system.gpus * system.gpus
         raise UsageError(
-            f"--ranks {ranks} fills no whole nodes of {system.name}, which have {system.gpus} GPUs; "
+            f"--ranks {ranks} fills no whole nodes of {system.name}, which have {counted(system.gpus, 'GPU')}; "
             f"give {below} or {below + system.gpus}"
         )
     return system.of(ceil(ranks / system.gpus))

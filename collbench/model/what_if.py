@@ -1,4 +1,4 @@
-"""The words of `--what-if`, and what they leave of the NICs' rate: failed links, fewer switches, static routing.
+"""The words of `--what-if`: other cards, and what failed links, fewer switches or static routing leave of their rate.
 
     effect(system, "ring", ["link-down=leaf3:spine1", "ecmp=4"]).factor
 
@@ -13,6 +13,7 @@ from functools import partial
 from collbench.errors import UsageError, unknown
 from collbench.model.network import Fault, Scenario, Slowest, drawings, median_drawing, solve
 from collbench.model.schedule import schedule_of
+from collbench.topology import files
 from collbench.topology.system import System, Tier
 
 TREES = ("tree", "nvlstree", "collnet", "collnetchain", "collnetdirect", "pat")  # algorithms that send along trees
@@ -47,6 +48,19 @@ def slowed(system: System, factor: float) -> System:
     if not system.nics:
         return system
     return replace(system, nics=replace(system.nics, rate=system.nics.rate * factor))
+
+
+def with_other_cards(system: System, what_ifs: Sequence[str]) -> System:
+    """Return the system with the network cards that the what-ifs give it, and all else as it was."""
+    return replace(system, nics=scenario(system, what_ifs).system.nics) if what_ifs else system
+
+
+def changed_system(system: System, what_ifs: Sequence[str]) -> System:
+    """Return the system after all what-ifs, with a name that says so; UsageError for one that no system can hold."""
+    after = scenario(system, what_ifs)
+    if after != Scenario(after.system):
+        raise UsageError("--what-if of single links and of the order of nodes is for `predict`; here leave it out")
+    return replace(after.system, name=", ".join([system.name, *(f"what if {text}" for text in what_ifs)]))
 
 
 def pattern_of(collective: str, algorithm: str = "ring") -> str:
@@ -107,6 +121,10 @@ def _first_tier(now: Scenario, value: str, word: str, name: str) -> Scenario:
     return _with_tiers(now, replace(first, name=name), *above)
 
 
+def _card(now: Scenario, text: str, key: str) -> Scenario:
+    return replace(now, system=files.with_cards(now.system, key, text))
+
+
 WHAT_IFS = {
     "link-down": WhatIf("link-down=leaf3:spine1|nic:NODE.NIC", "a link fails", partial(_fault, left=0.0)),
     "link-half": WhatIf(
@@ -124,6 +142,10 @@ WHAT_IFS = {
         "nodes in the order of the network; else in random order",
         lambda now, value: replace(now, in_order=True),
     ),
+    "nic.per_node": WhatIf("nic.per_node=N", "so many network cards in a node", partial(_card, key="per_node")),
+    "nic.rate": WhatIf("nic.rate=GB/s", "of each, in one direction (400 Gb/s are 50)", partial(_card, key="rate")),
+    "nic.transport": WhatIf("nic.transport=NAME", "other cards, as roce or tcp", partial(_card, key="transport")),
+    "nic.gdr": WhatIf("nic.gdr=true|false", "whether cards reach the GPUs' memory", partial(_card, key="gdr")),
     "rail": WhatIf(
         "rail", "each NIC of a node on switches of its own rail", partial(_first_tier, word="rail", name="leaf")
     ),

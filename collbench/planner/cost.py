@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from collbench.errors import CollbenchError, UsageError
+from collbench.notebook import Shown
 from collbench.planner.curves import ModelCurves, Place
 from collbench.planner.layouts import Choices
 from collbench.planner.search import Planned, plan_on, resized
@@ -12,7 +13,7 @@ from collbench.topology.system import System
 
 
 @dataclass(frozen=True)
-class OnSystem:
+class OnSystem(Shown):
     """The best layout on so many GPUs of a system, or the reason for having none."""
 
     system: Place

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from collbench.errors import UsageError, unknown
+from collbench.notebook import Shown
 from collbench.planner.models import MOST, Model
 
 MOST_GPUS = 2**20
@@ -57,7 +58,7 @@ STACKS = {name: msgspec.convert(stack, Stack) for name, stack in _SOFTWARE["stac
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(Shown):
     """A model, how it is trained, and what is known of the GPUs' behaviour."""
 
     model: Model

@@ -17,6 +17,7 @@ import numpy as np
 from collbench.errors import UsageError, unknown
 from collbench.planner.curves import Array, Place
 from collbench.planner.job import MOST_GPUS, STACKS, Job
+from collbench.units import counted
 
 
 class Sharding(NamedTuple):
@@ -171,9 +172,9 @@ def candidates(job: Job, system: Place, fixed: Choices) -> dict[str, Array]:
     sensible = _sensible(arrays, system, fixed)
     if not sensible.any():
         raise UsageError(
-            f"--layout {in_words(fixed)} is none of {job.model.name} on {job.gpus} GPUs: sp needs tp, zb and v need "
-            "pp, v micro-batches in whole rounds of the stages, zero1 to zero3 replicas (dp), hsdp several in a node "
-            "and several nodes; leave one of them out"
+            f"--layout {in_words(fixed)} is none of {job.model.name} on {counted(job.gpus, 'GPU')}: sp needs tp, "
+            "zb and v need pp, v micro-batches in whole rounds of the stages, zero1 to zero3 replicas (dp), hsdp "
+            "several in a node and several nodes; leave one of them out"
         )
     return {name: array[sensible] for name, array in arrays.items()}
 
@@ -309,17 +310,17 @@ def _why_none(job: Job, system: Place, fixed: Choices) -> str:
     model, experts = job.model, max(1, job.model.experts)
     even = {
         "tensor": (f"{model.heads} heads", divisors(model.heads)),
-        "pipeline": (f"{model.layers} layers", range(1, model.layers + 1)),
+        "pipeline": (f"{counted(model.layers, 'layer')}", range(1, model.layers + 1)),
         "context": (f"samples of {job.sequence} tokens", divisors(job.sequence)),
-        "expert": (f"{experts} experts", divisors(experts)),
+        "expert": (f"{counted(experts, 'expert')}", divisors(experts)),
     }
     for name, (what, fitting) in even.items():
         if name in fixed and int(fixed[name]) not in fitting:
             nearest = sorted(fitting, key=lambda one: abs(one - int(fixed[name])))
             near = next((one for one in nearest if _any(job, system, {**fixed, name: one})), nearest[0])
             return f"{in_words({name: fixed[name]})} cannot deal out the {what} of {model.name} evenly; give {near}"
-    words = in_words(fixed)
-    begun = f"no layout of {model.name} on {job.gpus} GPUs{f' has {words}' if words else ''} with --batch {job.batch}"
+    has = f" has {in_words(fixed)}" if fixed else ""
+    begun = f"no layout of {model.name} on {counted(job.gpus, 'GPU')}{has} with --batch {job.batch}"
     return f"{begun}; {_way_out(job, system, fixed)}"
 
 

@@ -11,13 +11,15 @@ from typing import Any
 from collbench.errors import UsageError, unknown
 from collbench.host.sanitize import read_toml
 from collbench.host.sanitize import text as cleaned
+from collbench.notebook import Shown
+from collbench.units import counted
 
 MOST = 2**32  # of any dimension
 MOST_COUNTED = 2**16  # layers, heads and experts, which are dealt out one by one
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Shown):
     """A decoder-only transformer.
 
     `gated` models are of LLaMA's kind: three matrices in the feed-forward part, no biases, rotary positions, an output
@@ -172,9 +174,9 @@ class Model:
             fix = f"give {_divisor(self.heads, self.kv_heads)}"
             yield f"{self.heads} heads are not divisible by {self.kv_heads} kv_heads; {fix}"
         if self.experts and self.top_k > self.experts:
-            yield f"top_k {self.top_k} is more than its {self.experts} experts; give {self.experts} or fewer"
+            yield f"top_k {self.top_k} is more than its {counted(self.experts, 'expert')}; give {self.experts} or fewer"
         if self.experts and self.moe_every > self.layers:
-            yield f"moe_every {self.moe_every} is more than its {self.layers} layers; give 1 for all of them"
+            yield f"moe_every {self.moe_every} is more than its {counted(self.layers, 'layer')}; give 1 for all of them"
         if self.stated and not 0.8 < self.parameters / self.stated < 1.25:
             fix = "leave parameters out, or mend layers, hidden, ffn or vocabulary"
             yield f"its dimensions come to {self.parameters:.3g} parameters, not to {self.stated:.3g}; {fix}"
@@ -225,14 +227,19 @@ _SUFFIXES = {"": 1.0, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def load_model(text: str) -> Model:
-    """Return the model of a preset, a TOML file or dimensions in a line; UsageError, with the choices, otherwise."""
+    """Return the model of a preset or a part of its name, a TOML file or dimensions in a line; UsageError otherwise."""
     if text.endswith(".toml"):
         return described(read_toml(Path(text), UsageError), text)
     if "=" in text:
         return described(_words(text), text)
     name = ALIASES.get(text.lower(), text.lower())
     if name not in MODELS:
-        raise unknown("--model", text, (*MODELS, "FILE.toml", "layers=32,hidden=4096,heads=32"))
+        # Numbers count as a whole: 8b is a part of llama3-8b, and 3b none of gpt3-1.3b.
+        before, after = (r"(?<![\d.])" * name[:1].isdigit(), r"(?![\d.])" * name[-1:].isdigit())
+        near = [known for known in MODELS if re.search(f"{before}{re.escape(name)}{after}", known)]
+        if len(near) != 1:
+            raise unknown("--model", text, (*MODELS, "FILE.toml", "layers=32,hidden=4096,heads=32"))
+        name = near[0]
     return MODELS[name]
 
 

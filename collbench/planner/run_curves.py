@@ -186,7 +186,7 @@ def _of_ranks(run: Run, job: Callable[[str], Job], options: Given, loader: float
     source = "as given" if options.tflops else "measured here"
     there = Machine(
         topology.name, topology.ranks, Product(flops, flops, memory, _copied()), REACHED, pcie_rate=1e10,
-        process=PROCESS, unit="ranks", note=f"a rank computes {flops / 1e9:.3g} GFLOP/s, {source}",
+        process=PROCESS, unit="rank", note=f"a rank computes {flops / 1e9:.3g} GFLOP/s, {source}",
     )  # fmt: skip
     return Setting(job("modern"), RunCurves(run, there, options.fitted), there, loader)
 

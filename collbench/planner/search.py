@@ -1,4 +1,4 @@
-"""Search for layouts: those that fit into memory, ranked by the mean of their steps over the bands of the curves."""
+"""Search for layouts: those that fit into memory, the fastest first, and of equally fast ones the smallest."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,21 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collbench.errors import UsageError
+from collbench.notebook import Shown
 from collbench.planner import communication, compute, memory, step
 from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Network
 from collbench.planner.job import Job
-from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts, uneven
+from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts
 from collbench.planner.setting import Setting, choices, inputs
-from collbench.units import format_size
+from collbench.units import counted, format_size
 
 AT_ONCE = 60_000  # layouts that are evaluated together: as many as stay within 100 MB
 _COSTLY = ("recompute", "offload")  # choices that cost time and never save any
 
 
 @dataclass(frozen=True)
-class Planned:
+class Planned(Shown):
     """A layout, and the values of all formulas for it."""
 
+    SHOWN = ("layout", "step", "low", "high", "utilisation", "needed")
     layout: Layout
     job: Job
     values: Mapping[str, Any]
@@ -117,15 +119,11 @@ def evaluate_layout(given: Setting, layout: Layout) -> Planned:
 
 
 @dataclass(frozen=True)
-class SearchResult:
-    """The result of a search: places in its arrays, in the order of the means over their bands.
-
-    A layout that depends on a link of which little is known comes after a layout that is certainly a little slower.
-    """
+class SearchResult(Shown):
+    """The result of a search: places in its arrays, the fastest first."""
 
     arrays: dict[str, Array]
-    means: Array  # seconds over the curves' bands, without waiting for samples, of those that fit and are worth timing
-    steps: Array  # likely seconds of the same
+    steps: Array  # likely seconds, without waiting for samples, of those that fit and are worth timing
     fitting: NDArray[np.int64]  # their places
     needs: Array  # bytes of a GPU, of all
     fits: int  # how many do, timed or not
@@ -142,7 +140,7 @@ class SearchResult:
 
 
 def search(given: Setting, fixed: Choices) -> SearchResult:
-    """Return all layouts that agree with the fixed choices, with the mean steps of those that fit.
+    """Return all layouts that agree with the fixed choices, with the steps of those that fit.
 
     A layout is not timed where another that recomputes or offloads less, and is otherwise the same, fits: it is slower.
     """
@@ -151,10 +149,13 @@ def search(given: Setting, fixed: Choices) -> SearchResult:
     needs = np.concatenate([_spread(known["needed"], known) for known in _evaluated(given, arrays, everything)])
     fitting = np.flatnonzero(needs <= given.capacity)
     timed = fitting[_worth_timing(arrays, fitting)]
-    times = [_mean_and_likely(given, known) for known in _evaluated(given, arrays, timed)]
-    means, steps = np.concatenate(times, axis=1) if times else np.zeros((2, 0))
-    order = np.argsort(means, kind="stable")
-    return SearchResult(arrays, means[order], steps[order], timed[order], needs, len(fitting))
+    network = {"network": Network(given.curves, TYPICAL)}
+    times = []
+    for known in _evaluated(given, arrays, timed):
+        times.append(_spread(evaluate(WITH_CURVES, known | network)["busy"], known))  # starving or not
+    steps = np.concatenate(times) if times else np.zeros(0)
+    order = np.argsort(steps, kind="stable")
+    return SearchResult(arrays, steps[order], timed[order], needs, len(fitting))
 
 
 def _evaluated(given: Setting, arrays: Mapping[str, Array], places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
@@ -163,18 +164,6 @@ def _evaluated(given: Setting, arrays: Mapping[str, Array], places: NDArray[np.i
     for start in range(0, len(places), AT_ONCE):
         part = {name: array[places[start : start + AT_ONCE]] for name, array in arrays.items()}
         yield evaluate(WITHOUT_CURVES, known | choices(part, given))
-
-
-def _mean_and_likely(given: Setting, known: Mapping[str, Any]) -> Array:
-    """Return the mean and the likely step of every layout, as two rows.
-
-    The mean over a band counts the likely value four times (Malcolm et al. 1959, PERT).
-    """
-    low, likely, high = (
-        evaluate(WITH_CURVES, {**known, "network": Network(given.curves, edge)})["busy"]  # starving or not
-        for edge in (LOW, TYPICAL, HIGH)
-    )
-    return np.array([_spread((low + 4 * likely + high) / 6, known), _spread(likely, known)])
 
 
 def _spread(value: Any, known: Mapping[str, Any]) -> Array:
@@ -208,8 +197,8 @@ SMALLER: Choices = {"sharding": "zero3", "recompute": "full", "offload": True}
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The answer to a request: the layouts that fit, ranked by the mean over their bands."""
+class Plan(Shown):
+    """The answer to a request: the layouts that fit, the fastest first."""
 
     setting: Setting
     fixed: Choices
@@ -217,17 +206,16 @@ class Plan:
 
     @cached_property
     def places(self) -> Sequence[int]:
-        """Places of the best layout of every group by their means; of equals, even stages and most memory to spare."""
+        """Places of the fastest layout of every group; of those within EQUAL of each other the smallest is first."""
         keys = np.stack([self.searched.arrays[name][self.searched.fitting] for name in GROUPED])
         _, first = np.unique(keys, axis=1, return_index=True)
         order = np.sort(first)
-        means, needs = self.searched.means[order], self.searched.needs[self.searched.fitting[order]]
-        ranks, begin = np.zeros(len(order), np.int64), means[0]
-        for place, mean in enumerate(means):
-            begin = begin if mean <= begin * (1 + EQUAL) else mean
-            ranks[place] = np.searchsorted(means, begin)
-        unlike = uneven(self.setting.job.model.layers, keys[GROUPED.index("pipeline"), order])
-        return [int(place) for place in self.searched.fitting[order[np.lexsort((needs, unlike, ranks))]]]
+        steps, needs = self.searched.steps[order], self.searched.needs[self.searched.fitting[order]]
+        fastest = steps.copy()  # of those that a layout is as fast as
+        for place in range(1, len(steps)):
+            if steps[place] <= fastest[place - 1] * (1 + EQUAL):
+                fastest[place] = fastest[place - 1]
+        return [int(place) for place in self.searched.fitting[order[np.lexsort((needs, fastest))]]]
 
     def ranked(self, count: int = 10) -> list[Planned]:
         """Return the best layouts, evaluated."""
@@ -238,12 +226,6 @@ class Plan:
         """The layout that comes first."""
         return self.ranked(1)[0]
 
-    @cached_property
-    def boldest(self) -> Planned:
-        """The layout whose likely step is shortest, however uncertain it is."""
-        place = self.searched.fitting[int(np.argmin(self.searched.steps))]
-        return evaluate_layout(self.setting, layouts(self.searched.arrays, [int(place)])[0])
-
     @property
     def fitting(self) -> int:
         """Number of layouts that fit."""
@@ -253,14 +235,14 @@ class Plan:
 def plan_on(given: Setting, fixed: Choices, advised: bool = True) -> Plan:
     """Return the plan for a setting; UsageError if nothing fits, with how much is missing and what would fit."""
     searched = search(given, fixed)
-    if len(searched.means):
+    if len(searched.steps):
         return Plan(given, fixed, searched)
     needed = float(searched.needs[searched.smallest])
     short = format_size(2**20 * round((needed - given.capacity) / 2**20 + 0.5))
     (nearest,) = layouts(searched.arrays, [searched.smallest])
     reason = (
-        f"no layout of {given.job.model.name} on {given.job.gpus} GPUs fits {format_size(given.capacity)}: {short} "
-        f"short with {nearest.name}"
+        f"no layout of {given.job.model.name} on {counted(given.job.gpus, 'GPU')} fits {format_size(given.capacity)}: "
+        f"{short} short with {nearest.name}"
     )
     if not advised:
         raise UsageError(reason)

@@ -168,14 +168,17 @@ def explain_best(plan: Plan) -> list[str]:
     shares = {name: seconds / best.step for name, seconds in best.parts.items()}
     largest = sorted(shares.items(), key=lambda item: -item[1])
     listed = ", ".join(f"{words(name)} {share:.0%}" for name, share in largest if share >= 0.005)
-    # A layout that is likely faster, but depends on less certain curves.
-    gain, end = 1 - plan.boldest.step / best.step, _may(plan.boldest, best)
-    bolder = [f"{plan.boldest.layout.name} is likely {gain:.1%} faster, {end}"] if gain > EQUAL and end else []
+    # A layout that is likely slower, but depends on more certain curves.
+    surest = min(plan.ranked(), key=lambda planned: planned.high)
+    surer = []
+    if surest.high < best.high / (1 + EQUAL):
+        loss, ends = surest.step / best.step - 1, (format_seconds(surest.high), format_seconds(best.high))
+        surer.append(f"{surest.layout.name} is likely {loss:.1%} slower, but takes {ends[0]} at most, not {ends[1]}")
     return [
         f"{best.layout.name}: {listed}",
         *_exposed(plan.setting, best),
         *_neighbours(plan.setting, best),
-        *bolder,
+        *surer,
         *_starving(plan.setting, best),
     ]
 
@@ -227,17 +230,12 @@ def compared(best: Planned, other: Planned, what: str, capacity: float) -> str:
     if abs(loss) < 0.0005:
         return f"{what} is as fast"
     if loss < 0:  # and yet it comes later
-        more = (other.needed - best.needed) / 2**30
-        memory = f"for {more:.1f} GiB more" if more > 0 else f"with {-more:.1f} GiB less"
-        against = _may(other, best) or ("as good as nothing, " if -loss <= EQUAL else "") + memory
-        return f"{what} is {-loss:.1%} faster, {against}"
+        more = round((other.needed - best.needed) / 2**30, 1)
+        memory = f"for {more:.1f} GiB more" if more > 0 else f"with {-more:.1f} GiB less" if more else ""
+        return ", ".join(
+            filter(None, (f"{what} is {-loss:.1%} faster", "as good as nothing" * (-loss <= EQUAL), memory))
+        )
     return f"{what} is {loss:.1%} slower: {words(most)} {changes[most]:+.3g} s"
-
-
-def _may(other: Planned, best: Planned) -> str:
-    """Return what speaks against a layout that is likely faster, if its band ends later."""
-    ends = format_seconds(other.high), format_seconds(best.high)
-    return f"but may take {ends[0]}, not {ends[1]} at most" if other.high > best.high else ""
 
 
 def _starving(given: Setting, best: Planned) -> Iterator[str]:

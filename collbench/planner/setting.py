@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from collbench.model.steps import CONTENTION, slowest
+from collbench.notebook import Shown
 from collbench.planner.curves import Curves
 from collbench.planner.job import GRADIENTS, OPTIMISERS, STACKS, Job
 from collbench.planner.layouts import CODES, RECOMPUTE, SCHEDULES, SHARDINGS, data_stride, node_replicas
@@ -48,7 +49,7 @@ def constants_of(arch: str) -> Constants:
 
 
 @dataclass(frozen=True)
-class Machine:
+class Machine(Shown):
     """What a plan computes on: GPUs, all alike."""
 
     name: str
@@ -58,7 +59,7 @@ class Machine:
     pcie_rate: float  # bytes/s between a GPU and the memory of its CPU
     host_rate: float = 25e9  # bytes/s of that memory for each GPU, for an optimiser that lives there
     process: float = GIB  # bytes that a process takes for itself, and as many for what it exchanges with others
-    unit: str = "GPUs"  # what they are called
+    unit: str = "GPU"  # what they are called
     note: str = ""  # where their rates are from, if it is not a data sheet
     known: bool = True  # whether the product is, and not its architecture alone
     stack: str = "modern"  # the software that its constants were fitted to
@@ -93,7 +94,7 @@ def with_user_rates(machine: Machine, tera: float | None, gibibytes: float | Non
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Shown):
     """Everything that a plan is made from, except the layout."""
 
     job: Job

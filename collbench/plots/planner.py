@@ -20,7 +20,7 @@ from collbench.plots.kinds import Kind, Named, PlotRequest, run_by_run
 from collbench.plots.style import DARK, GREY, MEMORY_PARTS, OTHERS, SCREEN, STEP_PARTS, looks, style
 from collbench.results import PlannedStep, words
 from collbench.runfile.store import Run
-from collbench.units import format_count, format_figure, format_seconds, unit_of
+from collbench.units import counted, format_count, format_figure, format_seconds, unit_of
 
 LABEL, MACHINE = 52, 60  # most characters of the name of a bar, and of a machine
 _MOST_BARS = 24  # in a figure: more are too thin to read
@@ -102,7 +102,7 @@ def machine_of(run: Run, rows: Sequence[PlannedStep]) -> str:
     if len({row.system for row in rows}) == 1:
         names.append(text(run.header.topology.name or rows[0].system, MACHINE))
     if len({row.gpus for row in rows}) == 1:
-        names.append(f"{rows[0].gpus:,} GPUs")
+        names.append(f"{counted(rows[0].gpus, 'GPU')}")
     return ", ".join([*names, "predicted"])
 
 
@@ -114,7 +114,7 @@ def _label(row: PlannedStep, rows: Sequence[PlannedStep], by_system: bool = Fals
     else:
         names = [row.implementation] + [row.system] * (len(set(systems)) > 1)
     if len({other.gpus for other in rows}) > 1:
-        names.append(f"{row.gpus:,} GPUs")
+        names.append(f"{counted(row.gpus, 'GPU')}")
     return ", ".join(names)
 
 

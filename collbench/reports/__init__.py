@@ -8,6 +8,7 @@ compressed.
 
 import base64
 import hashlib
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,7 +16,7 @@ from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from collbench import __version__
 from collbench.plots.style import phase_css
@@ -38,15 +39,16 @@ PICTURES = 240_000
 """Bytes of all pictures together; of more, whole pictures are left out, and it says so."""
 
 
-def build(runs: Sequence[Run], name: str | None = None) -> str:
+def build(runs: Sequence[Run], name: str | None = None, nodes: int | None = None) -> str:
     """Return the report as the text of an HTML file; the same runs give the same text.
 
     Args:
         runs: The runs, in the order of the report.
         name: A system (preset or FILE.toml) that the machine of all runs is known to be.
+        nodes: How many nodes of it the ranks of all runs are spread over.
 
     Raises:
-        UsageError: There is no such system.
+        UsageError: There is no such system, or its nodes cannot have the ranks.
 
     """
     library = asset("plotly/plotly-basic.min.js")
@@ -55,7 +57,7 @@ def build(runs: Sequence[Run], name: str | None = None) -> str:
         templates(__name__, "templates")
         .get_template("page.html")
         .render(
-            **_content([analysed(run, name) for run in safe_runs(runs)]),
+            **_content([analysed(run, name, nodes) for run in safe_runs(runs)]),
             version=__version__,
             policy=policy(library, script),
             style=Markup(asset("colours.css") + asset("report.css") + phase_css(".part.")),
@@ -72,7 +74,7 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         for rows in (STEPPED, PlannedStep):
             illustrated += any(isinstance(row, rows) for row in run.run.results)
     room = PICTURES // max(1, illustrated)  # for one part of one run
-    chart = chart_of(safe, anchors)
+    chart = chart_of(runs, anchors)
     stepped = by_run(runs, partial(steps, room=room, anchors=anchors))
     planned = by_run(runs, partial(sections.plans, room=room, anchors=anchors))
     which = sections.which(safe)
@@ -91,8 +93,8 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         "raw": all_rows(safe, ROWS),
     }
     return parts | {
-        "title": title_of(safe),
-        "runs": [about(run) for run in safe],
+        "title": title_of(runs),
+        "runs": [about(run) for run in runs],
         "nav": [(part, title) for part, title in SECTIONS.items() if parts.get(part, True)],
         "titles": SECTIONS,
         "in_verdict": FIRST,
@@ -102,9 +104,26 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
 
 
 def templates(package: str, folder: str) -> Environment:
-    """Return a package's templates: texts that they are given are escaped, and a name that they lack is an error."""
-    loader = PackageLoader(package, folder)
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    """Return a package's templates: texts that they are given are escaped, and a name that they lack is an error.
+
+    What stands between back-ticks is shown as code.
+    """
+    return Environment(
+        loader=PackageLoader(package, folder),
+        autoescape=True,
+        finalize=_code,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _code(value: object) -> object:
+    """Return a text with its back-ticks as elements, and one without its pair as an apostrophe."""
+    if not isinstance(value, str) or isinstance(value, Markup) or "`" not in value:
+        return value
+    marked = re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(value)))
+    return Markup(marked.replace("`", "&#39;"))
 
 
 def policy(*scripts: str) -> str:

@@ -10,13 +10,12 @@ import msgspec
 
 from collbench.analysis.curve_fit import CurveFit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
-from collbench.analysis.fit import Curve, curves
-from collbench.analysis.machine import machine, sized, stated_nodes, trimmed
-from collbench.analysis.verdict import Health, but_for
-from collbench.cases import Case
+from collbench.analysis.fit import Curve, curves, measured
+from collbench.analysis.machine import assumptions, machine, sized, spread, stated_nodes, trimmed
+from collbench.analysis.verdict import Correctness, Health, but_for
 from collbench.errors import CollbenchError
 from collbench.reports.sanitize import SafeRun, safe_text
-from collbench.results import Observed, by_key, observed
+from collbench.results import Observed, by_key
 from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.files import to_toml
@@ -27,12 +26,16 @@ _MOST_GPUS = 1024  # of a header's machine: pairs of them are counted
 
 
 class CurveVerdict(NamedTuple):
-    """Whether one curve is as fast as it should be, as `collbench diagnose` says."""
+    """What `collbench diagnose` says of one curve."""
 
-    kind: str  # of case
-    implementation: str
-    verdict: Health
+    diagnosis: Diagnosis
+    against: str  # the part of the system that as many ranks fill; "" for none
     because: tuple[str, ...]
+
+    @property
+    def verdict(self) -> Health:
+        """Whether it is right, and as fast as it should be."""
+        return self.diagnosis.verdict
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,14 @@ class AnalysedRun:
     """A run and what its analyses say."""
 
     safe: SafeRun
-    system: System | None
+    system: System | None  # the part of it that the ranks fill
     why_not: str  # why there is no system
+    placed: bool  # whether it is known, and not supposed, over how many nodes the ranks are spread
     curves: Sequence[Curve]  # with their fits
-    verdicts: tuple[CurveVerdict, ...]  # of measured curves
+    verdicts: tuple[CurveVerdict, ...]  # of measured curves, as many as are judged
+    measured: int  # curves
     notes: tuple[str, ...]  # what spoils the numbers of the run
+    assumed: tuple[str, ...]  # of the machine, which makes verdicts less sure
 
     @property
     def run(self) -> Run:
@@ -56,16 +62,26 @@ class AnalysedRun:
         """Its name in the report."""
         return self.safe.label
 
+    @property
+    def machine(self) -> str:
+        """The machine's name in the header, with the nodes and GPUs of the system where that does not say them."""
+        name, system = self.safe.machine, self.system
+        if not system or not self.placed or " nodes" in name or (system.nodes == 1 and f"{system.ranks} " in name):
+            return name
+        return f"{name}, {spread(system, system)}"
 
-def analysed(safe: SafeRun, system_name: str | None) -> AnalysedRun:
-    """Analyse a run; `system_name` is a preset or FILE.toml that its machine is known to be.
+
+def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -> AnalysedRun:
+    """Analyse a run; `system_name` is a preset or FILE.toml that its machine is known to be, `nodes` those it ran on.
 
     Raises:
-        UsageError: There is no such system.  Nothing that a run file holds is an error.
+        UsageError: There is no such system, or it cannot have the ranks on so many nodes.  Nothing that a run file
+            holds is an error.
 
     """
-    system, why_not = _system_of(safe.run, system_name)
-    rows = by_key(observed(safe.run.cases), lambda result: (result.case.kind, result.implementation))
+    stated = nodes
+    system, nodes, why_not = _system_of(safe.run, system_name, nodes)
+    rows = by_key(measured([safe.run]), lambda result: (result.case.kind, result.implementation))
     judged = dict(list(rows.items())[:_MOST_CURVES])
     few = tuple(result for result in safe.run.cases if (result.case.kind, result.implementation) in judged)
     fits = curves([replace(safe.run, results=few)])
@@ -74,25 +90,42 @@ def analysed(safe: SafeRun, system_name: str | None) -> AnalysedRun:
         notes = [*facts.caveats, *(f"{setting} was set" for setting in settings(facts))]
     except Exception:  # any type may stand in a foreign header
         facts, notes = RunFacts({}, (), why_not), []
-    nodes = stated_nodes(system, safe.run) if system else 0
-    if system and nodes:
-        system = sized(system, safe.run.header.topology.ranks, nodes)
-    if nodes is None and (why := trimmed(safe.run)):
-        facts, notes = replace(facts, unplaced=why), [*notes, why]
+    why = trimmed(safe.run) if system and not nodes else ""
+    if why:
+        facts = replace(facts, unplaced=why)
     fit_of = {(curve.case, curve.implementation): curve.fit for curve in fits}
-    verdicts = [
-        _verdict(kind, samples, system, facts, fit_of.get((kind, name))) for (kind, name), samples in judged.items()
-    ]
+    every = by_key(safe.run.cases, lambda result: (result.case.kind, result.implementation))  # also what is wrong
+    verdicts = []
+    for key, samples in judged.items():
+        verdicts.append(_verdict(samples, system, nodes, facts, fit_of.get(key), Correctness.of(every[key])))
+    assumed: list[str] = []
+    if system and safe.run.header.topology.ranks:
+        whole, system = system, sized(system, safe.run.header.topology.ranks, nodes)
+        every_run = len([*assumptions(safe.run)])  # of any, whatever its system is
+        assumed = [*assumptions(safe.run, whole, spread(whole, system), stated)][every_run:]
     if len(rows) > len(judged):
         notes.append(f"{len(rows) - len(judged)} more curves are not judged here; `collbench diagnose` judges them all")
-    return AnalysedRun(safe, system, why_not, fits, tuple(verdicts), tuple(map(safe_text, notes)))
+    placed = bool(nodes) or safe.run.header.topology.model
+    return AnalysedRun(
+        safe,
+        system,
+        why_not,
+        placed,
+        fits,
+        tuple(verdicts),
+        len(rows),
+        tuple(map(safe_text, [*notes, *assumed])),
+        tuple(assumed),
+    )
 
 
-def _system_of(run: Run, name: str | None) -> tuple[System | None, str]:
-    """Return the machine as a System, as named, described or discovered; else None, and why."""
+def _system_of(run: Run, name: str | None, nodes: int | None) -> tuple[System | None, int | None, str]:
+    """Return the machine as a System, as named, described or discovered, and its nodes; else None, and why."""
     topology = run.header.topology
     if name:
         files.load(name)
+    if topology.model and not name:
+        nodes = None  # the described system has its own
     what = "system" if topology.model else "topology"
     try:
         if topology.model and not name:
@@ -101,38 +134,48 @@ def _system_of(run: Run, name: str | None) -> tuple[System | None, str]:
             system = replace(msgspec.convert(topology.system, System), calibration="")
             system = files.parse(tomllib.loads(to_toml(system)), Path("the header"))
         elif len(topology.gpus) > _MOST_GPUS and not name:
-            return None, f"more than {_MOST_GPUS} GPUs in one header"
+            return None, nodes, f"more than {_MOST_GPUS} GPUs in one header"
         else:
             system = machine(run, name)
-        stated_nodes(system, run)  # UsageError where the ranks cannot lie so on it
-        return system, ""
+        if not nodes:
+            nodes = stated_nodes(system, run)
+            sized(system, max(1, topology.ranks), nodes)  # UsageError where the ranks cannot lie so on it
+        return system, nodes, ""
     except CollbenchError as error:
-        return None, safe_text(str(error))
+        return None, nodes, safe_text(str(error), 600)
     except Exception as error:
         # Any type may stand anywhere in a foreign header, so any error may come of reading it.
-        return None, f"the header's {what} cannot be read ({safe_text(type(error).__name__)})"
+        return None, nodes, f"the header's {what} cannot be read ({safe_text(type(error).__name__)})"
 
 
 def _verdict(
-    kind: Case, rows: Sequence[Observed], system: System | None, facts: RunFacts, fit: CurveFit | None
+    rows: Sequence[Observed],
+    system: System | None,
+    nodes: int | None,
+    facts: RunFacts,
+    fit: CurveFit | None,
+    correctness: Correctness,
 ) -> CurveVerdict:
     """Return the verdict of a curve against the system; never an error, whatever the run file holds."""
     rows = sorted(rows, key=lambda row: row.case.nbytes)
-    unknown = CurveVerdict(kind.title, rows[0].implementation, Health.UNKNOWN, ())
-    if not all(row.case.nbytes for row in rows):
-        return unknown._replace(because=("a size of no bytes has no bandwidth to judge",))
     try:
-        diagnosis = diagnose(rows, sized(system, kind.ranks) if system else None, facts)
+        part = sized(system, rows[0].case.ranks, nodes) if system else None
+        diagnosis = replace(diagnose(rows, part, facts), correctness=correctness)
         whole_fit = fit if fit and len(fit.sizes) == len(rows) else None
-        because = tuple(map(safe_text, _because(diagnosis, whole_fit)))
-        return unknown._replace(verdict=diagnosis.verdict, because=because)
+        return CurveVerdict(
+            diagnosis, part.title if part else "", tuple(map(safe_text, _because(diagnosis, whole_fit)))
+        )
     except CollbenchError as error:
-        return unknown._replace(because=(safe_text(str(error)),))
+        remark = safe_text(str(error))
     except (ArithmeticError, ValueError) as error:  # sizes and times that no machine has
-        return unknown._replace(because=(f"its numbers cannot be calculated with ({type(error).__name__})",))
+        remark = f"its numbers cannot be calculated with ({type(error).__name__})"
+    unknown = Diagnosis(rows[0].implementation, tuple(rows), (), Health.UNKNOWN, remark, correctness=correctness)
+    return CurveVerdict(unknown, "", (remark,))
 
 
 def _because(diagnosis: Diagnosis, fit: CurveFit | None) -> Iterator[str]:
+    if diagnosis.correctness.faults:
+        yield diagnosis.correctness.in_words("sizes", named=False)
     if diagnosis.exceptions:
         yield but_for(diagnosis.exceptions, len(diagnosis.measured)).strip()
     if diagnosis.remark:

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
@@ -11,6 +12,7 @@ from collbench.algorithms import is_library, libraries
 from collbench.cases import Case
 from collbench.plots.panels import share_a_device
 from collbench.plots.style import Look, looks
+from collbench.reports.analysed import AnalysedRun
 from collbench.reports.sanitize import SafeRun
 from collbench.reports.sections import Anchors
 from collbench.reports.summary import statuses
@@ -24,37 +26,22 @@ VIEWS = ("bandwidth", "latency", "ratio")
 """Views of a figure, as report.js knows them; each can be linked to."""
 _DIGITS = 4  # significant, which is more than any sample repeats
 
-SYMBOLS = {
-    "o": "circle",
-    "s": "square",
-    "D": "diamond",
-    "d": "diamond-tall",
-    "P": "cross",
-    "X": "x",
-    "p": "pentagon",
-    "v": "triangle-down",
-    "^": "triangle-up",
-    "<": "triangle-left",
-    ">": "triangle-right",
-    "*": "star",
-    "h": "hexagon2",
-}
-"""Plotly's names of Matplotlib's markers."""
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 _LATER_RUNS = ("solid", "dash", "dot", "longdash", "dashdot")  # an implementation's line in the second run, the third
 _PREDICTIONS = ("dash", "dot", "longdash", "dashdot")  # the same of predictions, in the first run too
 
 
-def chart_of(runs: Sequence[SafeRun], anchors: Anchors) -> dict[str, Any]:
+def chart_of(runs: Sequence[AnalysedRun], anchors: Anchors) -> dict[str, Any]:
     """Return all that the script needs: runs, looks, and for each kind of case its lines; `left_out` curves."""
-    chosen = looks({result.implementation for run in runs for result in timed(run.run.results)})
+    curves = [[*_lines(run.safe), *_expected(run)] for run in runs]
+    chosen = looks({line.rows[0].implementation for lines in curves for line in lines})
     figures: dict[Case, dict[str, Any]] = {}
     drawn_runs: dict[Case, list[int]] = {}  # of a figure, in order
     room, left_out = ROOM, 0
     for number, run in enumerate(runs):
-        for kind, rows in _lines(run):
+        for kind, rows, expected in curves[number]:
             earlier = len({*drawn_runs.get(kind, ())} - {number})
-            line = {"run": number} | _line(run.run, rows, earlier, chosen[rows[0].implementation])
+            line = {"run": number, "expected": expected} | _line(run.run, rows, earlier, chosen[rows[0].implementation])
             room -= len(data_block(line))
             if room < 0:
                 left_out += 1
@@ -67,7 +54,9 @@ def chart_of(runs: Sequence[SafeRun], anchors: Anchors) -> dict[str, Any]:
     # Those that others are compared with, of the first run first.
     found = [result.label for run in runs for result in timed(run.run.results) if is_library(result.implementation)]
     return {
-        "runs": [{"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run))} for run in runs],
+        "runs": [
+            {"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run.safe))} for run in runs
+        ],
         "libraries": list(dict.fromkeys([*found, *libraries()])),
         "figures": [*figures.values()],
         "left_out": left_out,
@@ -76,16 +65,33 @@ def chart_of(runs: Sequence[SafeRun], anchors: Anchors) -> dict[str, Any]:
 
 def data_block(value: Any) -> Markup:
     """Return JSON that may stand in a script element: no character of it means anything to HTML or old JavaScript."""
-    return htmlsafe_json_dumps(value, allow_nan=False, separators=(",", ":"))  # ASCII, so U+2028 is escaped too
+    # ASCII, so U+2028 is escaped too; a back-tick marks code, which the chart's texts cannot show.
+    return htmlsafe_json_dumps(value, allow_nan=False, separators=(",", ":")).replace("`", "'")
 
 
-def _lines(run: SafeRun) -> Iterator[tuple[Case, list[Timed]]]:
+class Line(NamedTuple):
+    """A curve by size, and whether it is what the model expects of another."""
+
+    kind: Case
+    rows: Sequence[Timed]
+    expected: bool = False
+
+
+def _lines(run: SafeRun) -> Iterator[Line]:
     """Yield each implementation's results of a kind of case by size; the later of two for the same case."""
     rows = (row for row in timed(run.run.results) if row.case.nbytes)
     curves = by_key(rows, lambda row: (row.case.kind, row.implementation, row.predicted))
     for (kind, _, _), curve in curves.items():
         sizes = {row.case.nbytes: row for row in curve}
-        yield kind, [sizes[size] for size in sorted(sizes)]
+        yield Line(kind, [sizes[size] for size in sorted(sizes)])
+
+
+def _expected(run: AnalysedRun) -> Iterator[Line]:
+    """Yield what the model expects of each curve that is held against it, size by size."""
+    for diagnosis in (curve.diagnosis for curve in run.verdicts):
+        if diagnosis.expected:
+            named = [replace(row, implementation=diagnosis.implementation) for row in diagnosis.expected]
+            yield Line(named[0].case.kind, named, expected=True)
 
 
 def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str, Any]:
@@ -107,7 +113,8 @@ def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str
         "predicted": predicted,
         "light": look.color,
         "dark": for_dark(look.color),
-        "symbol": SYMBOLS.get(look.marker, "circle") + ("-open" if predicted or earlier else ""),
+        "marker": look.marker,  # report.js has Plotly's names of Matplotlib's markers
+        "open": bool(predicted or earlier),
         "dash": dash,
         "width": 2.4 if look.linewidth > 2 and not predicted else 1.8,
         "factor": 0 if share_a_device(run, seen) else first.case.collective.bus_factor(first.case.ranks),

@@ -11,13 +11,17 @@
   const hidden = new Set();
   let figure, view = "bandwidth", where = "", zoom = null, bus = true, lines = [], place = null;
 
+  // Plotly's names of Matplotlib's markers.
+  const SYMBOLS = { "o": "circle", "s": "square", "D": "diamond", "d": "diamond-tall", "P": "cross", "X": "x", "p": "pentagon",
+    "v": "triangle-down", "^": "triangle-up", "<": "triangle-left", ">": "triangle-right", "*": "star", "h": "hexagon2" };
   data.figures.forEach((each, number) => each.lines.forEach((line, order) => {
     line.id = `${number}-${order}`;
+    line.symbol = (SYMBOLS[line.marker] || "circle") + (line.open ? "-open" : "");
     line.library = data.libraries.includes(line.name) ? null : each.lines.find((other) =>
       other.run === line.run && other.predicted === line.predicted && data.libraries.includes(other.name));
     const run = each.lines.some((other) => other.run !== line.run) ? `, ${data.runs[line.run].label}` : "";
-    const mixed = each.lines.some((other) => other.run === line.run && other.predicted !== line.predicted);
-    line.label = line.name + (mixed && line.predicted ? ", predicted" : "") + run;
+    const mixed = each.lines.some((other) => other.run === line.run && !other.expected && other.predicted !== line.predicted);
+    line.label = line.name + (line.expected ? ", expected" : mixed && line.predicted ? ", predicted" : "") + run;
   }));
 
   const machine = (line) => data.runs[line.run].machine;
@@ -60,7 +64,7 @@
       if (known.length > 1) {
         bands.push({ x: [...known.map((i) => x[i]), ...known.map((i) => x[i]).reverse()],
           y: [...known.map((i) => values[i][1]), ...known.map((i) => values[i][2]).reverse()],
-          fill: "toself", fillcolor: color, opacity: line.predicted ? 0.06 : 0.18, line: { width: 0 }, mode: "lines", hoverinfo: "skip", showlegend: false, uid: `band-${line.id}` });
+          fill: "toself", fillcolor: color, opacity: line.predicted && !line.expected ? 0.06 : 0.18, line: { width: 0 }, mode: "lines", hoverinfo: "skip", showlegend: false, uid: `band-${line.id}` });
       }
       curves.push({ x, y: values.map((value) => value[0]), uid: `line-${line.id}`, name: plain(line.label), mode: "lines+markers",
         line: { color, width: line.width, dash: line.dash }, marker: { color, symbol: line.symbol, size: 8, line: { color, width: 1.4 } },

@@ -24,7 +24,7 @@ from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.results import PARTS, Explanation, PlannedStep, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
-from collbench.units import format_count, format_figure, format_seconds, format_size
+from collbench.units import format_count, format_figure, format_range, format_seconds, format_size
 
 SECTIONS = {
     "verdict": "Verdict",
@@ -203,9 +203,9 @@ def verdicts(analysed: AnalysedRun) -> Part:
         because = tuple(reason for reason in curve.because if reason != analysed.why_not)
         curves.append(curve._replace(because=because))
     heading = ["implementation", "verdict", *(["because"] if any(curve.because for curve in curves) else [])]
-    against = f", against {analysed.system.title}" if analysed.system else ""
-    by_kind = by_key(curves, lambda curve: curve.kind).items()
-    tables = [TextTable(f"{kind}{against}", heading, alike) for kind, alike in by_kind]
+    tables = []
+    for (kind, against), alike in by_key(curves, lambda curve: (curve.diagnosis.title, curve.against)).items():
+        tables.append(TextTable(f"{kind}, against {against}" if against else kind, heading, alike))
     unknown = [] if analysed.system else [f"{analysed.why_not}."]
     return Part(unknown, tables, notes=analysed.notes)
 
@@ -294,7 +294,7 @@ def _plan(row: PlannedStep) -> tuple[str, ...]:
         safe_text(row.system, 60),
         f"{row.gpus:,}",
         format_seconds(row.typical),
-        " - ".join(map(format_seconds, row.band)),
+        format_range(*row.band, format_seconds),
         f"{row.utilisation:.0%}",
         format_count(analysis.rate(row) * row.gpus),
     )
@@ -307,13 +307,13 @@ def machines(analysed: Sequence[AnalysedRun], anchors: Anchors) -> list[tuple[st
     """Return every machine of the runs once, after its name: a picture of the first few, what is not known, words."""
     from collbench.plots.system import figure
 
-    parts: dict[str, tuple[str, Part]] = {}
+    parts: dict[object, tuple[str, Part]] = {}
     for run in analysed:
         words = "\n".join(_topology_lines(run))
-        key = f"{run.system}{words}{run.why_not}"
+        key = (run.system, words, run.why_not)
         if key in parts:
             continue
-        name, drawn = run.safe.machine, []
+        name, drawn = run.machine, []
         notes = [f"No picture: {run.why_not}."] if run.why_not else []
         if run.system and len(parts) < _MOST_MACHINES:
             drawn.append(Picture(_address(figure(run.system)), name, anchors.new("figure", name)))

@@ -1,51 +1,69 @@
-"""What the report says above the curves: title and status of each run, and its verdict.
+"""What the report says above the curves: title and status of each run, whether it passed, and its verdict.
 
-The verdict says whether the numbers are right, which implementation is fastest where, and where the time goes.
+The verdict says which implementation is fastest where, and where the time goes.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from statistics import geometric_mean
 from typing import NamedTuple
 
 from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, format_span, handicaps, rivals, winners
-from collbench.analysis.verdict import Health
+from collbench.analysis.diagnose import Diagnosis
+from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
+from collbench.analysis.matching import unread
+from collbench.analysis.verdict import Correctness, Health, status
 from collbench.reports.analysed import AnalysedRun
 from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.reports.sections import Part, by_run, explained, listed
-from collbench.results import PARTS, Outcome, PlannedStep, Timed, by_key
+from collbench.results import PARTS, PlannedStep, Timed, by_key
 from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 
 FIRST = 6  # sentences of steps, plans or explanations in the verdict; later ones stay with their tables
 _MOST_RANGES = 6  # of sizes that are listed in full
-_ORDER = (Health.SLOW, Health.FASTER, Health.AS_EXPECTED, Health.UNKNOWN)
+_WORDS = {PASSED: "PASS", REGRESSION: "FAIL", INCONCLUSIVE: "UNKNOWN"}
 
 
 # ---- title and status
+
+
+class Claim(NamedTuple):
+    """Whether a run passed in one respect: its word is a class of report.css, too."""
+
+    subject: str  # Results or Speed
+    word: str  # PASS, FAIL or UNKNOWN
+    sentence: str
 
 
 class About(NamedTuple):
     """A run below the title."""
 
     label: str
+    claims: list[Claim]
     statuses: list[str]  # each a class of report.css: measured, imported, predicted
     partial: str  # what is missing of it
     machine: str
     facts: list[str]
 
 
-def title_of(runs: Sequence[SafeRun]) -> str:
+def title_of(runs: Sequence[AnalysedRun]) -> str:
     """Return the title of the page: collectives and machines."""
-    every = [result for run in runs for result in run.every]  # the collective of a plan stands for its gradients only
+    every = [result for run in runs for result in run.safe.every]
+    # The collective of a plan stands for its gradients only.
     subjects = ["training plan" if isinstance(row, PlannedStep) else row.case.collective.name for row in every]
     machines = [run.machine for run in runs]
     return f"{listed(subjects) or 'collectives'}: {listed(machines, '; ')}"
 
 
-def about(run: SafeRun) -> About:
+def about(analysed: AnalysedRun) -> About:
     """Return what a run's numbers are, how many rows there are, who printed them, and when it was started."""
-    header = run.run.header
+    run, header = analysed.safe, analysed.run.header
     facts = [f"{len(run.every):,} row{'' if len(run.every) == 1 else 's'}"]
+    ranks = sorted({result.case.ranks for result in run.every})
+    if len(ranks) > 1:
+        facts.append(f"on {ranks[0]:,} to {ranks[-1]:,} ranks")
     if tool := " ".join(filter(None, (header.imported.tool, header.imported.version))):
         facts.append(f"from {safe_text(tool, 60)}")
     if header.started:
@@ -57,13 +75,55 @@ def about(run: SafeRun) -> About:
         partial = "partial: the run was cut off"
     elif (run.run.status or 0) >= INTERRUPTED:
         partial = "partial: the run was interrupted"
-    return About(run.label, statuses(run), partial, run.machine, facts)
+    return About(run.label, _claims(analysed), statuses(run), partial, analysed.machine, facts)
 
 
 def statuses(run: SafeRun) -> list[str]:
     """Return how a run's numbers came to be known: `measured`, `imported`, `predicted`, or `no numbers`."""
     origins = {result.origin for result in run.every}
     return [status for status in ("measured", "imported", "predicted") if status in origins] or ["no numbers"]
+
+
+def _claims(run: AnalysedRun) -> list[Claim]:
+    """Return whether all results are right, as far as they could be read, and as fast as expected."""
+    found = Correctness.of(run.safe.every)
+    if not found.total:
+        return [Claim("Results", "UNKNOWN", "not judged: nothing was measured")]
+    lost = [reason for reason in (run.run.cut_off, unread(run.run)) if reason]
+    if run.safe.odd:
+        lost.append(f"{len(run.safe.odd)} not usable, without a time")
+    word = "UNKNOWN" if found.unchecked or lost else "PASS"
+    sentence = safe_text("; ".join([found.in_words(), *lost]), 600)
+    return [Claim("Results", "FAIL" if found.faults else word, sentence), _speed(run)]
+
+
+def _speed(run: AnalysedRun) -> Claim:
+    """Return whether all curves are as fast as expected, by the one that is worst."""
+    curves = run.verdicts
+    if not run.system or not curves:
+        none = "no time of these rows can be held against the model"
+        return Claim("Speed", "UNKNOWN", f"not judged: {run.why_not if curves else none}")
+    worst = min((curve.diagnosis.speed for curve in curves), key=[*Health].index)
+    alike = [curve for curve in curves if curve.diagnosis.speed is worst]
+    telling = max(alike, key=lambda curve: (bool(curve.diagnosis.exceptions), curve.diagnosis.off))
+    diagnosis = telling.diagnosis
+    words = replace(diagnosis, correctness=Correctness()).headline
+    if worst is Health.AS_EXPECTED:
+        words += f", typically {_ratio(diagnosis):.2f}x the expected time"
+    count = f", in {len(alike)} of {run.measured} curves" if run.measured > 1 else ""
+    against = f", against {telling.against}" if telling.against else ""
+    words += f" ({diagnosis.implementation}, {diagnosis.title}{against}{count})"
+    words = "; ".join([words, *run.assumed])
+    found = [(curve.diagnosis.speed, bool(curve.diagnosis.exceptions)) for curve in curves]
+    if run.measured > len(curves):
+        found.append((Health.UNKNOWN, False))
+    return Claim("Speed", _WORDS[status(found)], safe_text(words, 600))
+
+
+def _ratio(diagnosis: Diagnosis) -> float:
+    """Return the measured over the expected times of a curve, as their geometric mean."""
+    pairs = zip(diagnosis.measured, diagnosis.expected, strict=True)
+    return geometric_mean([row.typical / other.seconds for row, other in pairs])
 
 
 # ---- the verdict
@@ -84,39 +144,11 @@ def verdict(
     def of_run(run: AnalysedRun) -> Part:
         label = run.label if len(analysed) > 1 else ""
         stepped = [word for name, part in parts if name == label for word in part.words[:FIRST]]
-        sentences = [*_spoilt(run), *stepped, *_fastest(run), *_right(run), *_spent(run)]
+        sentences = [*stepped, *_fastest(run), *_spent(run)]
         return Part(sentences or ["no row has a time that is known to be right"])
 
     together = [("all runs", Part(which.words[:1]))] if which else []
     return together + by_run(analysed, of_run)
-
-
-def _spoilt(run: AnalysedRun) -> Iterator[str]:
-    """Yield how many rows are not as they should be."""
-    outcomes = [result.outcome for result in run.safe.every]
-    counts = {
-        "wrong": outcomes.count(Outcome.WRONG),
-        "failed": outcomes.count(Outcome.FAILED),
-        "not usable": len(run.safe.odd) + len(run.safe.unread),
-    }
-    spoilt = [f"{count:,} {name}" for name, count in counts.items() if count]
-    if spoilt:
-        yield f"of {len(outcomes) + len(run.safe.unread):,} rows {', '.join(spoilt)}"
-
-
-def _right(run: AnalysedRun) -> Iterator[str]:
-    """Yield what `collbench diagnose` says of the curves, those that are slow first."""
-    if not run.verdicts:
-        return
-    if run.system is None:
-        yield f"unknown whether that is right for the machine: {run.why_not}"
-        return
-    for health in _ORDER:
-        curves = [curve for curve in run.verdicts if curve.verdict is health]
-        because = next((f"; {curve.because[0]}" for curve in curves if curve.because), "")
-        if curves:
-            names = listed(curve.implementation for curve in curves)
-            yield f"{health.value} for {safe_text(run.system.title)}: {names}{because}"
 
 
 def _fastest(run: AnalysedRun) -> Iterator[str]:
@@ -146,12 +178,12 @@ def _fastest(run: AnalysedRun) -> Iterator[str]:
 
 
 def _alone(rows: Sequence[Timed]) -> str:
-    """Return `nccl takes 13.2 us at 8 B, 8.02 ms at 2 GiB, which is 267.8 GB/s of the array`."""
+    """Return `nccl takes 13.2 us at 8 B, 8.02 ms at 2 GiB (267.8 GB/s algorithm bandwidth)`."""
     sizes = {row.case.nbytes: row for row in rows}
     ends = [sizes[size] for size in sorted({min(sizes), max(sizes)})]
     times = ", ".join(f"{format_seconds(row.typical)} at {format_size(row.case.nbytes)}" for row in ends)
     case, last = rows[0].case, ends[-1]
-    rate = f", which is {format_rate(last.algbw)} GB/s of the array" if case.collective.sized else ""
+    rate = f" ({format_rate(last.algbw)} GB/s algorithm bandwidth)" if case.collective.sized else ""
     return f"{case.title}: {last.implementation} {'should take' if last.predicted else 'takes'} {times}{rate}"
 
 

@@ -12,7 +12,7 @@ from collbench.cases import Case
 from collbench.plots.panels import share_a_device
 from collbench.reports.sanitize import SafeRun, safe_text
 from collbench.results import PARTS, Explanation, Observed, PlannedStep, Result, StepRow, Timed, Trained, by_key, timed
-from collbench.units import format_rate, format_seconds, format_size
+from collbench.units import format_range, format_rate, format_seconds, format_size
 
 _NUMBERS = ("time", "interval", "min", "p95", "max", "algbw", "busbw", "vs library")
 _MEANINGS = {
@@ -116,7 +116,7 @@ def _cells(run: SafeRun, result: Result, odd: bool, references: dict[Case, Timed
         kind = "predicted step" if result.predicted else "step, ok"
         return "ok", (format_seconds(result.typical),), f"{kind}: {shares}{', ' if note else ''}{note}"
     if isinstance(result, PlannedStep):
-        numbers = format_seconds(result.typical), " - ".join(map(format_seconds, result.band))
+        numbers = format_seconds(result.typical), format_range(*result.band, format_seconds)
         return "ok", numbers, f"predicted {result.purpose} plan: MFU {result.utilisation:.0%}"
     if isinstance(result, Trained):
         return "ok", (format_seconds(result.seconds),), f"ok, training to loss {result.least:.4g}"
@@ -133,7 +133,7 @@ def _numbers(run: SafeRun, result: Timed, library: Timed | None) -> tuple[str, .
     sized = result.case.collective.sized
     return (
         format_seconds(result.typical),
-        f"{format_seconds(low)} - {format_seconds(high)}" if low == low else "",
+        format_range(low, high, format_seconds),
         *spread,
         format_rate(result.algbw) if sized else "",
         format_rate(result.busbw) if sized and not shared else "",

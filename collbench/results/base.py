@@ -6,10 +6,11 @@ from typing import ClassVar, Self
 
 from collbench import stats
 from collbench.cases import Case
+from collbench.notebook import Shown
 from collbench.results.facts import NO_NOTE, CheckFailure, Note, Outcome, Scheduling, labelled
 
 
-class Answers:
+class Answers(Shown):
     """What every kind of result answers; a kind overrides what it can say more about, often by a field."""
 
     kind: ClassVar[str]  # the word for this kind of result in a run file

@@ -127,8 +127,10 @@ class Scheduling:
         return self.off_core > DISTURBED_SHARE
 
     def __str__(self) -> str:
-        """Return `disturbed: ranks were off their cores in 80% of the samples`, or nothing where they were not."""
-        return f"disturbed: ranks were off their cores in {self.off_core:.0%} of the samples" if self.disturbed else ""
+        """Return `disturbed: ranks had to wait for a core in 80% of the samples`, or nothing where they were not."""
+        return (
+            f"disturbed: ranks had to wait for a core in {self.off_core:.0%} of the samples" if self.disturbed else ""
+        )
 
     @classmethod
     def of_ranks(cls, spoiled: Sequence[Sequence[bool]]) -> Self:

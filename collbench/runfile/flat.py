@@ -6,8 +6,7 @@ run file; here are their number, their median with its 95 % interval, and percen
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Iterable
 from typing import Any
 
 from collbench.results import Observed, Result, Timed
@@ -51,23 +50,6 @@ def _numbers(result: Result) -> dict[str, Any]:
             numbers |= {name: result.percentile(percent) for name, percent in PERCENTILES.items()}
     numbers["floor"] = result.floor
     return numbers
-
-
-def html_table(records: Sequence[Mapping[str, Any]], most: int = 40) -> str:
-    """Return the first records as a table in HTML, without empty columns, and how many more there are."""
-    shown = records[:most]
-    filled = {name for row in shown for name, value in row.items() if value not in (None, "")}
-    names = [name for name in next(iter(shown), {}) if name in filled]
-    heads = "".join(f"<th>{name}</th>" for name in names)
-    rows = "".join(f"<tr>{''.join(_cell(row[name]) for name in names)}</tr>" for row in shown)
-    more = f"<p>and {len(records) - most} more</p>" if len(records) > most else ""
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{more}"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"<td>{value:.6g}</td>"
-    return f"<td>{'' if value is None else escape(str(value))}</td>"
 
 
 def document(header: Header, results: Iterable[Result]) -> str:

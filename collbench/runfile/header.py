@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
+from collbench.notebook import Shown
+
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(Shown):
     """A part of a header.  `rest` has, by name, what the typed fields would not write as it was read."""
 
     rest: Mapping[str, Any] = field(default_factory=dict)

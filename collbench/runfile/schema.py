@@ -31,7 +31,7 @@ from collbench.results import (
 )
 from collbench.results.collectives import PHASES
 from collbench.results.steps import Series
-from collbench.units import FASTEST, SLOWEST
+from collbench.units import FASTEST, SLOWEST, counted
 
 T = TypeVar("T")
 
@@ -260,7 +260,7 @@ def _contradiction_of_steps(result: StepTimes) -> str:
     for series in result.series:
         lengths = {len(moments) for moments in (*series.computed, *series.done)}
         if not len(series.begun) == len(series.computed) == len(series.done) == ranks or len(lengths) != 1:
-            return f"a series that does not hold as many moments of each of {ranks} ranks"
+            return f"a series that does not hold as many moments of each of {counted(ranks, 'rank')}"
         if 0 in lengths or not all(_in_order(series, rank) for rank in range(ranks)):
             return "a series whose moments go backwards, or that has none"
     if result.rounds and (min(result.rounds) < 1 or sum(result.rounds) != len(result.series)):

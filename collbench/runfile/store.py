@@ -18,16 +18,16 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import Any, Self
 
 from collbench.errors import Notice, RunFileError, StorageError, UsageError
 from collbench.host import sanitize
 from collbench.host.sanitize import text
+from collbench.notebook import Shown
 from collbench.results import Outcome, Result
 from collbench.runfile.earlier import upgraded
-from collbench.runfile.flat import html_table, record
+from collbench.runfile.flat import record
 from collbench.runfile.header import Header
 from collbench.runfile.rounds import one_of_each
 from collbench.runfile.schema import to_line, to_result
@@ -39,8 +39,8 @@ INTERRUPTED = 128  # exit statuses from here on say which signal ended the run, 
 CUT_OFF = "cut off"
 
 
-@dataclass(frozen=True, repr=False)
-class Run:
+@dataclass(frozen=True)
+class Run(Shown):
     """A run file as read: its header and results, and whether its end was written."""
 
     path: Path
@@ -55,9 +55,9 @@ class Run:
         name = self.header.topology.name or "unnamed topology"
         return sanitize.message(f"<Run {self.path}: {name}, {results}, {'complete' if self.whole else CUT_OFF}>")
 
-    def _repr_html_(self) -> str:
-        """Return the run as notebooks show it."""
-        return f"<p>{escape(repr(self)[1:-1])}</p>{html_table(self.rows())}"
+    def records(self) -> list[dict[str, Any]]:
+        """Return what a notebook shows."""
+        return self.rows()
 
     @cached_property
     def cases(self) -> tuple[Result, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from collbench.errors import RunFileError
-from collbench.units import format_size
+from collbench.units import counted, format_size
 
 NVLINK_RATES = {1: 20e9, 2: 25e9, 3: 25e9, 4: 25e9, 5: 50e9}
 """Bytes per second of one link in one direction, by NVLink generation.
@@ -390,7 +390,7 @@ def _host_caveats(topology: Topology, host: Host) -> Iterator[str]:
         usable = f"{host.capacity} usable CPU{'s' if host.capacity > 1 else ''}"
         yield f"{topology.ranks} ranks on {usable}: they take turns, and times include the scheduler's"
     elif 0 < cores < topology.ranks:
-        yield f"{topology.ranks} ranks on {cores} cores: some share one core's units and caches"
+        yield f"{topology.ranks} ranks on {counted(cores, 'core')}: some share one core's units and caches"
     if host.cpu_limit is not None and host.cpu_limit < len(host.usable):
         yield f"the control group allows {host.cpu_limit:.3g} CPUs' worth of time: ranks that spin get paused"
     if sentence := small_shared_memory(host.shm_free):

@@ -7,7 +7,7 @@ direction.  What a file leaves out follows from its GPUs.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -352,6 +352,20 @@ def _shown(value: object) -> str:
     except ValueError:  # Python writes no integer of more digits than 4,300, though TOML has them in hexadecimal
         return "that number"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def with_cards(system: System, key: str, text: str) -> System:
+    """Return the system with another value of a key of [nic]; UsageError with the values that there may be."""
+    if not system.nics:
+        raise UsageError(f"{system.name} has no network cards; add [nic] in a file of your own")
+    keys = _keys("nic", system.nics) | {key: text}
+    try:
+        nic = msgspec.convert(keys, NicTable, strict=False)
+    except msgspec.ValidationError:
+        raise UsageError(f"nic.{key}={text} is impossible; {_allowed(NicTable, key)}") from None
+    if nic.per_node > MOST_NICS * system.gpus:
+        raise UsageError(f"nic.per_node={text} is impossible; at most {MOST_NICS} for each of {system.gpus} GPUs")
+    return replace(system, nics=Nics(nic.per_node, nic.rate * UNITS["rate"], nic.transport, nic.gdr))
 
 
 def to_toml(system: System, factors: Mapping[str, Value] | None = None) -> str:

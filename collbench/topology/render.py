@@ -7,7 +7,7 @@ from itertools import combinations
 from collbench.topology.discovered import Gpu, Host, Kind, Link, Socket, Topology, caveats
 from collbench.topology.products import ARCHITECTURES
 from collbench.topology.system import System, Tier
-from collbench.units import format_rate, format_size
+from collbench.units import counted, format_rate, format_size
 
 SAME_MEMORY = "loads and stores in one memory"
 NARROWEST = 40  # columns; below that, lines would hold too little to be read
@@ -128,7 +128,7 @@ def _gpu(gpu: Gpu) -> str:
 def _socket(socket: Socket) -> str:
     facts = [socket.name]
     if socket.cores:
-        facts.append(f"{socket.cores} cores")
+        facts.append(f"{counted(socket.cores, 'core')}")
     if socket.cores and socket.threads and socket.threads > socket.cores:
         facts.append(f"{socket.threads / socket.cores:.3g} threads each")
     elif socket.threads and not socket.cores:
@@ -236,7 +236,7 @@ def _tier(tier: Tier, count: int, below: str) -> str:
         words.append(f"{tier.paths} paths")
     words.append(f"{'ECMP' if tier.routing == 'ecmp' else tier.routing} routing")
     if tier.flows > 1:
-        words.append(f"{tier.flows} flows a transfer")
+        words.append(f"{counted(tier.flows, 'flow')} a transfer")
     return ", ".join(words)
 
 

@@ -11,6 +11,7 @@ from itertools import combinations, groupby
 from typing import ClassVar, Literal, get_args
 
 from collbench.errors import UsageError
+from collbench.notebook import Shown
 from collbench.topology.discovered import Gpu, Kind, Link, Topology
 from collbench.topology.products import (
     ADDING,
@@ -22,6 +23,7 @@ from collbench.topology.products import (
     product_named,
     usual_product,
 )
+from collbench.units import counted
 
 Fabric = Literal["nvswitch", "mesh", "hybrid-cube", "nvlink-pairs", "pcie"]
 """How a node's GPUs are joined: by switches; each to each by NVLink; V100's cube; bridges between pairs; PCIe alone."""
@@ -37,6 +39,7 @@ BOARD = 16
 """GPUs behind the NVSwitches of one board or two."""
 MOST_NODES = 1_000_000
 UNDER_SWITCHES = ("through one PCIe switch", "through several PCIe switches")
+ALONE = "The model knows one rank per GPU, so there is nothing to compare with"
 FILE = "write a system's file, or choose a preset (`collbench list`)"
 _WHOLE = "measure on whole GPUs (`nvidia-smi -mig 0`)"
 
@@ -78,7 +81,7 @@ class Tier:
 
 
 @dataclass(frozen=True)
-class System:
+class System(Shown):
     """GPUs of `nodes` equal nodes."""
 
     platform: ClassVar[str] = "gpu"  # what its ranks would run on
@@ -123,7 +126,7 @@ class System:
     @property
     def title(self) -> str:
         """Title of plots and tables: `DGX H100, 2 nodes of 8 GPUs`."""
-        gpus = f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}"
+        gpus = counted(self.gpus, "GPU")
         return f"{self.name}, {self.nodes:,} nodes of {gpus}" if self.nodes > 1 else f"{self.name}, {gpus}"
 
     @property
@@ -211,7 +214,7 @@ class System:
         """
         if ranks < 1 or ranks > self.ranks or (ranks > self.gpus and ranks % self.gpus):
             raise UsageError(
-                f"{self.title}, has no part of {ranks} ranks; give 1 to {self.gpus}"
+                f"{self.title}, has no part of {counted(ranks, 'rank')}; give 1 to {self.gpus}"
                 + (f", or whole nodes up to {self.ranks}" if self.nodes > 1 else "; more are on more nodes")
             )
         if ranks >= self.gpus:
@@ -278,12 +281,10 @@ def as_system(topology: Topology) -> System:
     """
     gpus = topology.gpus
     if not gpus:
-        raise UsageError(
-            f"the {topology.platform} platform has no GPUs to make a system of; compare and fit take its measurements"
-        )
+        raise UsageError("the model knows GPUs only, and these ranks ran on a CPU; `collbench compare` takes such runs")
     if topology.shared:
-        alone = f"{len(gpus)} or fewer have a GPU each"
-        raise UsageError(f"several ranks on one GPU, as no system has ({topology.name}); {alone}")
+        fix = f"give {len(gpus)} or fewer ranks" if len(gpus) > 1 else "give 1 rank"
+        raise UsageError(f"{topology.ranks} ranks share {counted(len(gpus), 'GPU')}. {ALONE}; {fix}, or name a system")
     if topology.sliced:
         why = "no system has MIG slices, as MIG slices share a GPU's memory and slot"
         raise UsageError(f"{topology.name}: {why}; {_WHOLE}")

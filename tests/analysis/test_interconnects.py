@@ -56,26 +56,26 @@ FAST_LARGE = {8: 4.0, 64: 4.0, 512: 8.0}
 
 def test_the_fastest_is_told_by_ranges_of_sizes_or_as_likely() -> None:
     found = table(measured(FAST_SMALL), measured(FAST_LARGE))
-    assert found.winning_ranges == ["a 8 B to 64 B", "b 512 B"]
+    assert found.winning_ranges == ["a 8 B to 64 B, by 2x .. 4x", "b 512 B, by 5x"]
     assert found.verdict() == [
-        "fastest: a 8 B to 64 B; b 512 B",
+        "fastest: a 8 B to 64 B, by 2x .. 4x; b 512 B, by 5x",
         "b loses to a up to 64 B and wins from 512 B on: 0.25x at 8 B, 5x at 512 B",
     ]
     found = table(predicted(FAST_SMALL, 1.5), predicted(FAST_LARGE, 1.5))
-    assert found.winning_ranges == ["a 8 B", "likely a 64 B", "b 512 B"]
-    assert found.verdict()[0] == "should be fastest: a 8 B; likely a 64 B; b 512 B"
+    assert found.winning_ranges == ["a 8 B, by 4x", "likely a 64 B, by 2x", "b 512 B, by 5x"]
+    assert found.verdict()[0] == "should be fastest: a 8 B, by 4x; likely a 64 B, by 2x; b 512 B, by 5x"
     assert "the bands overlap at 64 B" in found.verdict()[1]
 
 
 def test_measurements_whose_intervals_overlap_are_not_told_apart() -> None:
     found = table(measured(FAST_SMALL), measured({8: 1.1, 64: 2.1, 512: 8.0}, 0.3))
-    assert found.winning_ranges == ["a or b (not distinguishable) 8 B to 64 B", "b 512 B"]
+    assert found.winning_ranges == ["a or b (not distinguishable) 8 B to 64 B", "b 512 B, by 5x"]
     assert found.lines[0].cells[1].ratio == "~0.91x"  # type: ignore[union-attr]
     found = table(measured({8: 1.0, 64: 4.0, 512: 40.0}), measured(FAST_LARGE))
     assert found.winning_ranges == [
-        "a 8 B",
+        "a 8 B, by 4x",
         "a or b (not distinguishable) 64 B",
-        "b 512 B",
+        "b 512 B, by 5x",
     ]
     for seconds in (1.0, 1.01):
         found = table(predicted({8: 1.0}), predicted({8: seconds}))

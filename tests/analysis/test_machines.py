@@ -274,8 +274,13 @@ def test_ranks_that_a_system_has_no_room_for_are_held_against_none(tmp_path: Pat
     alone = tmp_path / "alone.toml"
     alone.write_text(files.to_toml(replace(files.load("dgx-h100"), nics=None, tiers=())))
     for run, on, nodes, told in (
-        (spread_over(16), "dgx-h100", 2, "16 ranks cannot be spread evenly over 1 nodes"),
-        (spread_over(16, gpu="NVIDIA A100-SXM4-80GB"), "dgx-a100", 2, "16 ranks cannot be spread evenly over 1 nodes"),
+        (spread_over(16), "dgx-h100", 2, "16 ranks cannot be spread evenly over 1 node of"),
+        (
+            spread_over(16, gpu="NVIDIA A100-SXM4-80GB"),
+            "dgx-a100",
+            2,
+            "16 ranks cannot be spread evenly over 1 node of",
+        ),
         (
             spread_over(8, 8, gpu="NVIDIA A100-SXM4-80GB"),
             "hgx-a100-4",

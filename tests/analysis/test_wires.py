@@ -44,7 +44,7 @@ def test_a_row_and_the_figure_have_the_errors_of_a_wire() -> None:
     found = weighed((2, 2, 2), (1, 3, 4), (3, 1, 8))
     assert [tuple(line.get_xdata()) for line in figure([found]).axes[0].lines[:3]] == [(0.1,), (0.02,), (0.0004,)]
     title, names, line = list(wires_table([found]))[0:3]
-    assert "at 4 KiB, 1000 rounds" in title
+    assert "at 4 KiB, 1,000 rounds" in title
     assert names.split() == ["bytes", "vs", "exact", "from", "vs", "lib", "from", "max", "RMS", "bias", "bias", "fed"]
     assert line.split() == ["narrow-e4m3", "1.03", "2x", "4", "KiB", "4x", "4", "KiB", "0.5", "0.1", "0.02", "0.0004"]
     (alone,) = tradeoffs([row("narrow-e4m3", 1024, 2)])

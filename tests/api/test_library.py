@@ -1,17 +1,25 @@
 """collbench as a library: its functions mean what the commands of their names mean, and its examples are true."""
 
+import copy
+import dataclasses
 import doctest
 import importlib
 import inspect
+import pickle
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
+import click
 import pytest
 
 import collbench
+from collbench.api import reworded
 from collbench.cli.commands import group
-from collbench.errors import Notice, RunFileError, UsageError
+from collbench.errors import CollbenchError, Notice, RunFileError, UsageError
 from tests.cli.made_up_ranks import made_up_ranks
 from tests.conftest import ROOT
 from tests.formats.goldens import DATA
@@ -124,11 +132,11 @@ def test_a_plan_of_training_is_stored_as_a_run_and_refuses_what_cannot_be(tmp_pa
     small = "layers=4,hidden=256,heads=4,sequence=128,vocabulary=1000"
     assert collbench.train(small, measured, batch=8, tflops=0.05, memory=4).best.layout.gpus == 2
     for words, reason in (
-        ({"deadline": "30d"}, "--deadline needs a --price"),
-        ({"price": -1.0}, "--price -1"),
-        ({"top": 0}, "--top 0"),
-        ({"gpus": 0}, "--gpus 0"),
-        ({"fitted": True}, "--fitted is of a run's curves"),
+        ({"deadline": "30d"}, "deadline= needs a price="),
+        ({"price": -1.0}, "price=-1"),
+        ({"top": 0}, "top=0"),
+        ({"gpus": 0}, "gpus=0"),
+        ({"fitted": True}, "fitted= is of a run's curves"),
         ({"price": 1.0, "up_or_out": ["dgx-h100"]}, "has no price"),
     ):
         with pytest.raises(UsageError, match=reason):
@@ -149,3 +157,148 @@ def test_other_tools_results_are_runs_and_what_is_left_out_is_warned_of(tmp_path
     (tmp_path / "init.txt").write_text("# OSU MPI Init Test v7.3\n# Size          Latency (us)\n8      1.20\n")
     with pytest.raises(RunFileError, match=r"init\.txt: nothing to import: 1 row: .* like 'Init'"):
         collbench.import_(tmp_path / "init.txt")
+
+
+@cache
+def returned() -> Mapping[str, object]:
+    """What every function of the library returns, by its name."""
+    log, trimmed = (DATA / f"nccl_tests_{name}.txt" for name in ("2_19", "trimmed_ranks"))
+    with warnings.catch_warnings(action="ignore"):
+        (run,), (cut,) = collbench.import_(log), collbench.import_(trimmed)
+    folder = ROOT / "results" / "cpu-ab-slowed-ring"
+    return {
+        "check": collbench.check(run=run, on="dgx-h100"),
+        "compare": collbench.compare(folder / "as-is", folder / "COLLBENCH_KERNELS=my-kernels"),
+        "diagnose": collbench.diagnose(run, "dgx-h100"),
+        "import_": [run, cut],
+        "predict": collbench.predict("dgx-h100"),
+        "read": collbench.read(ROOT / "results" / "cpu-2-ranks"),
+        "sweep": collbench.sweep(on="dgx-a100", impl="nccl", op="all"),
+        "train": collbench.train("gpt3-175b", "dgx-a100", gpus=64, price=2.5),
+    }
+
+
+def objects(value: object, depth: int = 0) -> Iterator[object]:
+    """The objects of collbench that a value holds in its fields, one of each type for each object that holds it."""
+    if isinstance(value, Mapping):
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        for part in {type(part): part for part in value}.values():
+            yield from objects(part, depth)
+    if dataclasses.is_dataclass(value) and depth < 4:
+        yield value
+        for field in dataclasses.fields(value):
+            yield from objects(getattr(value, field.name), depth + 1)
+
+
+def test_every_object_is_one_line_in_a_console() -> None:
+    assert {*returned()} == {*collbench.__all__} - {"plot", "report"}, "those return paths"
+    kinds = set()
+    for name, value in returned().items():
+        for each in objects(value):
+            kinds.add(type(each))
+            assert len(repr(each)) <= 250, (name, type(each))
+            assert repr(each).isprintable(), (name, type(each))
+    assert len(kinds) > 25
+
+
+def test_every_object_can_be_pickled_and_copied() -> None:
+    """And every function, as a pool of processes needs it."""
+    for name, value in returned().items():
+        for again in (pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)):
+            assert repr(again) == repr(value), name
+    run = returned()["read"]
+    assert pickle.loads(pickle.dumps(run)) == run
+    for name in collbench.__all__:
+        function = getattr(collbench, name)
+        assert pickle.loads(pickle.dumps(function)) is function, name
+
+
+def test_a_notebook_shows_tables_with_units() -> None:
+    """Sizes and times as people read them, without a column of nothing."""
+    for name, value in returned().items():
+        for each in value if isinstance(value, list) else [value]:
+            page = each._repr_html_()
+            assert page.count("<tr>") > 1, name
+            assert "<td></td>" * len(page.split("<th>")[1:]) not in page, name
+            assert "nan" not in page, name
+    units = {"compare": ("KiB", " us"), "train": (" s<", "GiB"), "read": (" B<", " us", "GB/s"), "check": ("expected",)}
+    for name, words in units.items():
+        assert not [word for word in words if word not in returned()[name]._repr_html_()], name  # type: ignore[attr-defined]
+    (curve, *_) = collbench.diagnose(ROOT / "results" / "cpu-2-ranks").diagnoses
+    assert "GB/s" in curve._repr_html_()
+
+
+USUAL: dict[str, dict[str, object]] = {
+    "check": {"run": ROOT / "results" / "cpu-2-ranks", "reference": ROOT / "results" / "cpu-2-ranks"},
+    "predict": {"system": "dgx-h100", "maxbytes": "1M"},
+    "sweep": {"on": "dgx-h100", "impl": "nccl", "maxbytes": "1M"},
+    "train": {"price": 2.5},
+}
+
+
+def options_of(name: str) -> Iterator[click.Option]:
+    """The options of the command of that name that are parameters of the function, too."""
+    command = group.get_command(None, name.rstrip("_"))  # type: ignore[arg-type]
+    for option in command.params if command else ():
+        if isinstance(option, click.Option) and option.name in inspect.signature(getattr(collbench, name)).parameters:
+            yield option
+
+
+def test_durations_and_sizes_are_given_as_on_the_command_line() -> None:
+    taken = []
+    for name, words in USUAL.items():
+        for option in options_of(name):
+            text = {"time": "5s", "SIZE": "64K"}.get(option.type.name if option.type.name == "time" else option.metavar)
+            if option.name == "deadline" or text:
+                taken.append(f"{name} {option.name}")
+                assert getattr(collbench, name)(**words | {option.name: text or "30d"}), taken[-1]
+    assert {"check budget", "sweep budget", "sweep timeout", "sweep stepbytes", "predict maxbytes"} <= {*taken}
+    with pytest.raises(UsageError, match="budget='5 parsecs' is no duration"):
+        collbench.check(budget="5 parsecs")
+
+
+def test_errors_name_the_parameters_of_the_function() -> None:
+    """For every option of its command, long or short; of other programs' commands they stay as they are."""
+    for name in collbench.__all__:
+        for option in options_of(name):
+            letters, (long, *_) = (
+                [word for word in option.opts if word.startswith("--") is is_long and word != "-o"]
+                for is_long in (False, True)
+            )
+            for word in (*letters, long):
+                said = reworded(f"{word} 7 is too few; leave {word} out", {option.name: 7})
+                assert said == f"{option.name}=7 is too few; leave {option.name}= out", (name, word)
+    given = {"spin": "busy", "on": None, "nodes": None, "formats": ("svg",)}
+    for before, after in {
+        "--spin busy: on cores only": "spin='busy': on cores only",
+        "unknown --spin 'x'; choose": "unknown spin='x'; choose",
+        "name it with --on dgx-h100 --nodes 2, or --on A.toml": "name it with on='dgx-h100' nodes=2, or on=A.toml",
+        "leave --format out, or give --json": "leave formats= out, or give --json",
+        "measure with `collbench sweep --on cpu`; check `lspci -vv`": (
+            "measure with `collbench sweep --on cpu`; check `lspci -vv`"
+        ),
+    }.items():
+        assert reworded(before, given) == after
+
+
+def test_errors_of_the_library_name_no_option() -> None:
+    slow = ROOT / "results" / "cpu-2-ranks"
+    for name, words in (
+        ("sweep", {"ranks": 0}),
+        ("sweep", {"minbytes": "7K", "maxbytes": 2048}),
+        ("sweep", {"stepfactor": 0.5}),
+        ("sweep", {"nodes": 3}),
+        ("sweep", {"spin": "x"}),
+        ("predict", {"system": "dgx-h100", "nodes": 0}),
+        ("check", {"run": slow, "reference": "none"}),
+        ("compare", {"base": slow, "new": slow, "only": "broadcast"}),
+        ("diagnose", {"run": DATA}),
+        ("plot", {"runs": slow, "out": "x.png", "formats": ["svg"]}),
+        ("report", {"runs": slow, "out": ROOT}),
+        ("train", {"scale": "x"}),
+    ):
+        with pytest.raises(CollbenchError) as said:
+            getattr(collbench, name)(**words)
+        assert " --" not in f" {said.value}", name
+        assert " -b" not in f" {said.value}", name

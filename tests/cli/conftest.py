@@ -13,7 +13,7 @@ from tests.conftest import carried_out, of_a_user
 
 __all__ = ["made_up_ranks"]
 
-RIGHT = r"(?:ok|disturbed: ranks were off their cores in \d+% of the samples)"
+RIGHT = r"(?:ok|disturbed: ranks had to wait for a core in \d+% of the samples)"
 """What a row of really measured times says that is right; which of both, is the machine's business."""
 
 

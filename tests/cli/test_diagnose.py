@@ -1,6 +1,7 @@
 """`collbench diagnose`: its words, and how it says no."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +58,26 @@ def test_a_right_run_is_as_expected(tmp_path: Path) -> None:
     assert "busbw" in out
 
 
+def test_the_first_line_answers_as_the_rows_do(tmp_path: Path) -> None:
+    """Whether it is as fast as expected, by the ratios of the rows, and the first reason where it is slow."""
+    h100 = files.load("dgx-h100")
+    good, slow = run_file(tmp_path / "good", h100), run_file(tmp_path / "slow", replace(h100, nvls=False))
+    out = diagnose(good, "--on", "dgx-h100").stdout
+    ratios = re.findall(r"(?m) ([\d.]+)x +[\d.]+$", out)
+    span = " .. ".join(dict.fromkeys((f"{min(ratios)}x", f"{max(ratios)}x")))
+    assert out.startswith(f"answer: as expected; {span} the expected times\n")
+    answer, *rows = diagnose(slow, "--on", "dgx-h100").stdout.splitlines()
+    assert answer.startswith("answer: slow; allreduce, float, sum, 8 ranks, nccl: ")
+    (verdict,) = (row for row in rows if row.startswith("verdict: slow: "))
+    assert verdict.removeprefix("verdict: slow: ") in answer
+    (reason,) = (row for row in rows if row.startswith("  1. Likely: "))
+    assert (
+        answer.partition("; likely: ")[2]
+        == reason.removeprefix("  1. Likely: ").partition(" (NCCL")[0].partition(".")[0]
+    )
+    assert json.loads(diagnose(slow, "--on", "dgx-h100", "--json").stdout)["answer"] in answer
+
+
 def test_a_slow_run_names_reason_fix_and_what_was_set(tmp_path: Path) -> None:
     """NVLS was turned off by the variable in the header."""
     header = {"environment": {"variables": {"NCCL_NVLS_ENABLE": "0"}}}
@@ -64,7 +85,8 @@ def test_a_slow_run_names_reason_fix_and_what_was_set(tmp_path: Path) -> None:
     out = diagnose(slow, "--on", "dgx-h100").stdout
     assert "note: NCCL_NVLS_ENABLE=0 was set" in out
     assert "verdict: slow" in out
-    assert "1. a ring or tree instead of NVLS" in out
+    assert "1. Likely: a ring or tree instead of NVLS" in out
+    assert re.search(r"Assuming that, the model misses by 1\.0\dx instead of 1\.\d\dx\.\n", out)
     assert "unset NCCL_NVLS_ENABLE" in out
 
 
@@ -78,19 +100,19 @@ def test_wrong_and_failed_rows_come_first_and_no_such_run_is_as_expected(tmp_pat
     run = run_file(tmp_path / "run", files.load("dgx-h100"), broken=(WRONG, FAILED))
     found = diagnose(run, "--on", "dgx-h100", "--gate")
     assert found.return_value == 3
-    first, *_ = found.stdout.splitlines()
+    answer, first, *_ = found.stdout.splitlines()
+    assert answer == "answer: results are wrong or missing in 2 of 16 rows"
     assert first.startswith("results: 14 of 16 rows right; 2 MiB allreduce nccl: WRONG: rank 1, element 5")
     assert first.endswith("8 MiB allreduce nccl: FAILED: rank 1 crashed")
     assert "verdict: wrong: 14 of 16 sizes right; 2 MiB: WRONG" in found.stdout
     assert "speed: as expected" in found.stdout
-    assert "verdict of the run: wrong" in found.stdout
     assert "verdict: wrong: 14 of 16 sizes right" in diagnose(run).stdout
     with Writer(tmp_path / "none") as writer:
         writer.header(Header())
         writer.append(FAILED)
     none = diagnose(tmp_path / "none", "--gate")
     assert none.return_value == 3
-    assert none.stdout.startswith("results: 0 of 1 rows right; 8 MiB")
+    assert "\nresults: 0 of 1 rows right; 8 MiB" in none.stdout
 
 
 def test_a_size_far_above_its_band_is_named_and_does_not_pass(tmp_path: Path) -> None:
@@ -153,9 +175,9 @@ def test_a_log_that_names_its_gpus_is_offered_the_systems_that_have_them(tmp_pat
     ):
         header = {"topology": {"name": name, "platform": "gpu", "ranks": 16}}
         run = run_file(tmp_path / name.replace(" ", "") / offered[:6], files.load("dgx-h100").of(2), header)
-        *_, last = diagnose(run).stdout.splitlines()
-        assert offered in last, name
-        assert not_offered not in last, name
+        answer, *_ = diagnose(run).stdout.splitlines()
+        assert offered in answer, name
+        assert not_offered not in answer, name
 
 
 def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_path: Path) -> None:
@@ -164,15 +186,16 @@ def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_
     assert "as DGX H100, 2 nodes of 8 GPUs\n" in diagnose(run, "--on", "dgx-h100").stdout
     assert "as DGX H100, 4 nodes of 4 GPUs\n" in diagnose(run, "--on", "dgx-h100", "--nodes", "4").stdout
     out = diagnose(run).stdout
-    assert "unknown; the run file does not say what the machine is; name it with --on" in out
+    assert out.startswith("answer: unknown; ")
+    assert "; the run file does not say what the machine is; name it with --on" in out.splitlines()[0]
 
 
 def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
     """Its own curve and its noise; why is said once."""
     out = diagnose(ROOT / "results" / "cpu-2-ranks").stdout
     assert out.count("unknown") == 1
-    assert "\nverdict of the run: unknown; the cpu platform has no GPUs" in out
-    assert "by its own fit: latency" in out
+    assert out.startswith("answer: unknown; the cpu platform has no GPUs")
+    assert "fitted by itself: latency" in out
 
 
 def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> None:
@@ -191,7 +214,7 @@ def test_ranks_that_share_a_gpu_are_said_once_to_be_unknown(tmp_path: Path) -> N
         writer.end("2026-01-01T00:00:00+00:00", 0)
     out = diagnose(tmp_path / "run").stdout
     assert "NCCL_NVLS_ENABLE" not in out, "sharing sets it"
-    assert out.count("several ranks on one GPU") == 1
+    assert out.count("several ranks share a GPU") == 1
     assert out.count("4 ranks share 1 GPU") == 1
     assert out.count("\nverdict: ") == 1
     assert "\nverdict: wrong: " in out.partition(", ring-ll")[2]
@@ -202,7 +225,7 @@ def test_ranks_without_cores_are_told() -> None:
     out = diagnose(ROOT / "results" / "cpu-4-ranks-busy").stdout
     assert "note: 4 ranks on 2 usable CPUs: they take turns" in out
     assert "note: --spin busy: waiting ranks keep their cores" in out
-    assert "notes in the column check: oversubscribed" in out
+    assert "remarks on its rows: oversubscribed" in out
 
 
 def test_errors_are_one_line(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from collbench.runfile.header import Header
 from collbench.runfile.store import Writer
 from collbench.topology import files
 from collbench.topology.system import System
+from collbench.units import counted
 from tests.cli.conftest import refusal
 from tests.conftest import ROOT, case
 
@@ -88,7 +89,7 @@ def test_what_cannot_be_fitted_says_why(tmp_path: Path) -> None:
     assert "--held-back 16: no such size" in refusal(fit(run_file(tmp_path / "run"), "--held-back", "16"))
     assert "is not a size" in refusal(fit(few, "--held-back", "x"))
     assert "cannot read" in refusal(fit(tmp_path / "nowhere"))
-    assert "no GPUs to make a system of" in refusal(fit(COMMITTED, "-o", tmp_path / "x.toml"))
+    assert "the model knows GPUs only" in refusal(fit(COMMITTED, "-o", tmp_path / "x.toml"))
     assert not (tmp_path / "x.toml").exists()
     assert "must end in .toml" in refusal(fit(tmp_path / "run", "-o", tmp_path / "x.json"))
 
@@ -103,8 +104,8 @@ def test_what_three_numbers_do_not_describe_is_in_pieces_with_their_errors(tmp_p
             spread = tuple(exact * (1 + 0.01 * (sample % 5 - 2)) for sample in range(place, place + 9))
             writer.append(Measurement(case(nbytes=nbytes), "mpi", "cpu", 1, spread))
     out = fit(tmp_path / "step").stdout
-    assert "mpi: three numbers are off by " in out
-    assert "; pieces: 2, off by 1." in out
+    assert "mpi: a single curve misses one size in ten by " in out
+    assert ", so 2 straight pieces are used (typical error 1." in out
     assert "\n    8 B to 2 KiB: 10" in out
     assert "\n    8 KiB to 2 MiB: 10" in out
     (said,) = json.loads(fit(tmp_path / "step", "--json").stdout)["curves"]
@@ -117,7 +118,7 @@ def test_what_three_numbers_do_not_describe_is_in_pieces_with_their_errors(tmp_p
     for count in (2, 3):
         few = run_file(tmp_path / f"{count}", sizes=count)
         (said, _) = json.loads(fit(few, "--json").stdout)["curves"]
-        assert (said["why_pieces"], len(said["pieces"])) == ("three numbers need 4 sizes", 1)
+        assert (said["why_pieces"], len(said["pieces"])) == ("a single curve needs 4 sizes", 1)
         assert said["latency"] == pytest.approx(10e-6, rel=0.03)
     (three, _) = json.loads(fit(run_file(tmp_path / "run"), "--json").stdout)["curves"]
     assert (three["pieces"], three["why_pieces"], len(three["coefficients"])) == ([], "", 3)
@@ -164,9 +165,8 @@ def test_nodes_that_cannot_be_are_refused(tmp_path: Path) -> None:
     as_dgx = (run, "--on", "dgx-h100", "--out", out)
     for nodes in (3, 1, 32):
         said = refusal(fit(*as_dgx, "--nodes", nodes))
-        assert (
-            said == f"16 ranks cannot be spread evenly over {nodes} nodes of 8 GPUs; choose --nodes from: 2, 4, 8, 16"
-        )
+        spread = f"over {counted(nodes, 'node')} of 8 GPUs"
+        assert said == f"16 ranks cannot be spread evenly {spread}; choose --nodes from: 2, 4, 8, 16"
     for nodes in (0, -1, "x"):
         done = fit(*as_dgx, "--nodes", nodes)
         assert done.exit_code == 2

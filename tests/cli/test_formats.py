@@ -159,7 +159,9 @@ def test_other_commands_take_an_import(tmp_path: Path) -> None:
         assert drawn.exit_code == 0, drawn.output
         fitted = call(fit_command, run)
         assert fitted.exit_code == 0, name
-        assert ("pieces: 1" in fitted.stdout) == ("three numbers need 4 sizes" in fitted.stdout) == (numbers < 3), name
+        assert ("pieces: 1" in fitted.stdout) == ("a single curve needs 4 sizes" in fitted.stdout) == (numbers < 3), (
+            name
+        )
         if numbers == 3:  # the point of importing: four H100 of a DGX
             assert "verdict: as expected" in named.stdout
         if "several" in name:  # where nccl-tests rounds sizes down, it prints some of no bytes

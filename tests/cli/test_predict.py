@@ -139,6 +139,17 @@ def test_what_if_shows_before_and_after_and_says_why(here: Command, tmp_path: Pa
     assert header.name.endswith("64 nodes of 8 GPUs, what if oversubscription=4")
 
 
+def test_the_first_line_says_what_a_what_if_changes(here: Command) -> None:
+    """As its rows do: the least and the greatest ratio, and the row that changes most."""
+    few = ("dgx-h100", "--nodes", "4", "-b", "1M", "-e", "1G", "-f", "1024", "--no-plot", "--out", "out")
+    done = here("predict", *few, "--what-if", "nic.rate=25")
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(r"(?m)^ +(\d \w+)  nccl +([\d.]+ [um]s) +([\d.]+ [um]s) +([\d.]+x)  ", done.stdout)
+    _, (size, before, after, most) = rows
+    assert done.stdout.startswith(f"answer: with nic.rate=25 it should take {rows[0][3]} .. {most} as long; ")
+    assert done.stdout.splitlines()[0].endswith(f"allreduce of {size} by nccl: {before} -> {after}")
+
+
 SPY = """
 import sys
 started = []

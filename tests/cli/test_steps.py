@@ -66,7 +66,10 @@ def test_a_scaling_of_a_described_system_is_predicted(here: Command, tmp_path: P
     assert [row.case.ranks for row in rows] == [1, *(8 * 2**doubling for doubling in range(10))]
     assert all(isinstance(row, StepPrediction) for row in rows)
     assert done.stdout.count("predicted") >= len(rows)
-    assert "nccl, weak: 4,096 ranks give" in done.stdout
+    answer = done.stdout.splitlines()[0]
+    assert answer.startswith("answer: without overlap, nccl, weak: 4,096 ranks give ")
+    assert "`collbench step overlap` shows what overlap hides" in answer
+    assert done.stdout.count(" ranks give ") == 1
     assert "nothing was measured" in done.stderr
     efficiencies = [point.efficiency.value for point in curves(rows)[0].points]
     # Where NCCL chooses anew more ranks may be a little faster.
@@ -94,6 +97,20 @@ def test_every_schedule_is_held_against_one_part_after_the_other(here: Command, 
     threads = {(row["pid"], row["args"]["name"]) for row in events if row["name"] == "thread_name"}
     processes = {row["pid"] for row in events if row["name"] == "process_name"}
     assert threads == {(process, track) for process in processes for track in (COMPUTED, COMMUNICATED)}
+
+
+def test_a_narrow_table_of_steps_keeps_what_it_is_about_and_its_headings_are_one_line(here: Command) -> None:
+    for command, kept in (("scale", "efficiency"), ("overlap", "gain")):
+        for width in (70, 80, 100):
+            few = ("--ranks", "2,4" if command == "scale" else "4")
+            done = here("step", command, "--on", "dgx-h100", *few, "--out", f"{command}-{width}", COLUMNS=str(width))
+            assert done.returncode == 0, done.stderr
+            lines = done.stdout.splitlines()
+            (heading,) = (place for place, line in enumerate(lines) if kept in line.split())
+            assert {"step", kept} <= set(lines[heading].split()), (command, width)
+            assert re.match(r"(nccl| +1  nccl) +", lines[heading + 1]), "no heading goes on below itself"
+            rows = lines[heading : lines.index("", heading)]
+            assert max(map(len, rows)) <= width
 
 
 def test_an_overlap_of_a_described_system_is_predicted(here: Command, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`collbench train` as a user meets it: rankings, sizes, systems, money, runs, explanations, and wrong words."""
 
 import re
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import cast
@@ -156,3 +157,45 @@ def test_what_does_not_fit_says_by_how_much_and_what_would(here: Command) -> Non
     assert way, done.stderr
     again = here(*words, *way[1].split(), "--out", "out")
     assert again.returncode == 0, again.stderr
+
+
+def test_the_first_line_answers_as_the_first_row_does_and_rows_stand_in_the_order_that_they_show(here: Command) -> None:
+    """By the step, and of steps within 1 % of the fastest of them by memory."""
+    done = here("train", *SMALL, "--price", "2", "--compare-interconnects", "dgx-a100", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    answer, blank, *lines = done.stdout.splitlines()
+    rows = [re.match(r" +\d+  (\S.*?) +([\d.]+) s .* ([\d.]+)%  .* ([\d.]+) GiB ", line) for line in lines]
+    shown = [(row[1], float(row[2]), float(row[4])) for row in rows if row]
+    assert len(shown) == 10
+    assert not blank
+    name, step, memory = shown[0]
+    assert answer.startswith(f"answer: {name}, {step:g} s a step (")
+    assert f"MFU, {memory:.0f} of 80 GiB; " in answer
+    assert "of the 9 others shown may be as fast; likely fastest: DGX H100, " in answer
+    assert re.search(r"; 16 GPUs: .* days .* for .* USD", answer)
+    begin = step
+    for (_, one, less), (_, other, more) in pairwise(shown):
+        assert other > 0.98 * one
+        begin = begin if other <= 1.012 * begin else other
+        assert other >= one or less <= more
+    assert "Fastest first; layouts within 1 %" in done.stderr
+
+
+def test_a_plan_takes_what_ifs_of_cards_and_one_system(here: Command, tmp_path: Path) -> None:
+    """Gradients sent over slow cards are exposed; and an error names the option for several systems."""
+    layout = ("--layout", "dp16 zero2 mb1 selective", "--top", "1")
+    for folder, more in (("plain", ()), ("slow", ("--what-if", "nic.rate=1"))):
+        assert here("train", *SMALL, *layout, *more, "--out", folder).returncode == 0, folder
+    plain, slow = (planned(tmp_path / name)[0] for name in ("plain", "slow"))
+    assert slow.parts["data_parallel"] > 2 * plain.parts["data_parallel"]
+    assert slow.system.endswith("what if nic.rate=1")
+    done = here("train", "--model", "8b", *SMALL[2:], *layout, "--out", "part")
+    assert "--model 8b is taken for llama3-8b\n" in done.stderr
+    for words, said in (
+        (("--on", "dgx-h100,dgx-a100"), "--on dgx-h100 --compare-interconnects dgx-a100"),
+        (("--what-if", "link-down=leaf0:spine0"), "is for `predict`"),
+        (("--what-if", "nic.rate=x"), "nic.rate=x is impossible"),
+        (("--on", RUN, "--what-if", "nic.rate=1"), "leave it out"),
+    ):
+        done = here("train", *words)
+        assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr

@@ -97,9 +97,9 @@ def screen(name: str) -> Screen:
     says = "An idea in a sentence or two, with `code`, and **the point** of it. It is about as long as a paragraph is."
     idea = f"{implementations()[name].summary.capitalize()}. {says}"
     parts = ("27x", "as long as `ring-flags` at 8 B", "collbench explain")
-    return Screen(
-        name, f"About {name}", idea, *parts, code(name), question(f"about-{name}"), "After.", formulas, traces.get(name)
-    )
+    asked, before = question(f"about-{name}"), code("ring-flags") if name != "ring-host" else ()
+    said = (name, f"About {name}", idea, *parts, code(name), asked, "After.")
+    return Screen(*said, formulas, traces.get(name), before)
 
 
 def litmus() -> Litmus:

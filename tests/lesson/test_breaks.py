@@ -109,6 +109,22 @@ def test_the_question_is_answered_by_what_was_seen(heard: Callable[..., None]) -
         (True, None): {(2, 0)},
         (False, None): {(2, 1)},
     }
+    for detector in (True, False, None):
+        heard(None, detector)
+        assert not tried()  # who would have noticed is not known
+
+
+def test_the_answer_says_why_a_check_missed_or_noticed_only_where_it_did(heard: Callable[..., None]) -> None:
+    for seen in ((True, True), (False, False), (False, None), (True, False)):
+        heard(*seen)
+        for each, experiment in zip(tried(), experiments(), strict=True):
+            because, (check, detector) = each.question.because, seen
+            for words, said in (
+                (experiment.noticed, check),
+                (experiment.missed, check is False),
+                (experiment.detected, detector),
+            ):
+                assert (words.strip() in because) is bool(said) or not words, (each.name, seen)
 
 
 def test_a_race_is_told_by_the_lines_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

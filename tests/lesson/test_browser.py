@@ -84,6 +84,10 @@ def test_numbers_are_dragged_by_keyboard_and_mouse_and_the_crossover_moves(opene
     circle = "return Number(document.querySelector('#plot .cross').getAttribute('cx'))"
     before, place = opened.until(words), opened.until(circle)
     latency, ranks = (opened.find(f"[data-quantity={name}]") for name in ("latency", "ranks"))
+    assert ranks.text == "8"
+    assert "one-shot and" not in before  # with 2 ranks, a ring, one-shot and two-shot are the same line
+    assert "2 ranks only" in before  # the library's points are of as many
+    assert not opened.all("#plot path.line-library")
     value, number = latency.get_attribute("aria-valuetext"), latency.get_attribute("aria-valuenow")
     latency.send_keys(Keys.ARROW_RIGHT, Keys.PAGE_UP)
     assert latency.get_attribute("aria-valuetext") == latency.text != value
@@ -92,12 +96,14 @@ def test_numbers_are_dragged_by_keyboard_and_mouse_and_the_crossover_moves(opene
     after = opened.until(words)
     assert after != before
     assert "one-shot-ll up to" in after
-    ActionChains(opened.browser).drag_and_drop_by_offset(ranks, 50, 0).perform()
-    assert ranks.text == "8"
     opened.until("return document.querySelector('#crossover').textContent.includes('then two-shot')")
-    assert ranks.get_attribute("aria-valuenow") == "6"
+    ActionChains(opened.browser).drag_and_drop_by_offset(ranks, 26, 0).perform()
+    assert ranks.text == "16"
+    assert ranks.get_attribute("aria-valuenow") == "9"
     ranks.send_keys(Keys.HOME)
     assert ranks.text == "2"
+    opened.until("return document.querySelector('#crossover').textContent.includes('times as long')")
+    assert opened.all("#plot path.line-library")
     opened.all("#places button")[1].click()
     assert (ranks.text, opened.find("[data-quantity=bandwidth]").text) == ("8", "370 GB/s")
 

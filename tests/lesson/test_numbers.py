@@ -7,8 +7,9 @@ import re
 import pytest
 
 from collbench.lesson import elsewhere, table
-from collbench.lesson.numbers import ABSENT, Numbers, filled, hand_written, nearest, titles
+from collbench.lesson.numbers import Numbers, filled, fitted, hand_written, nearest, titles
 from collbench.results import Explanation, Measurement
+from collbench.results.facts import Scheduling
 from collbench.runfile.store import read
 from collbench.units import format_seconds
 from tests.conftest import ROOT
@@ -29,7 +30,6 @@ def test_a_title_says_what_the_rows_say() -> None:
     assert HERE.value("library at 8 B") == format_seconds(mpi.typical)
     assert HERE.figure("mpi / ring-flags at 8 B") == pytest.approx(mpi.typical / ring.typical)
     assert HERE.value("mpi / ring-flags at 8 B") == HERE.value("library / ring-flags at 8 B")
-    assert HERE.figure("busbw of two-shot at 2 MiB") == pytest.approx(row("two-shot", 2**21).busbw)
     explained = next(
         each
         for each in RUNS[1].results
@@ -49,11 +49,12 @@ def test_the_best_is_the_fastest_rung_and_neither_a_library_nor_the_choice_among
 
 
 def test_what_runs_lack_is_said_to_be_missing() -> None:
+    assert filled("It takes {ring-flags at 8 B}.", HERE.value) == f"It takes {HERE.value('ring-flags at 8 B')}."
     text = "{ring-flags at 8 B} and {nvls at 8 B} and {waited of ring-flags at 32 B} and {best at 9 B}"
-    said = filled(text, HERE.value)
-    assert said.count(ABSENT) == 3
-    assert said.startswith(HERE.value("ring-flags at 8 B"))
     assert titles(text) == ["ring-flags at 8 B", "nvls at 8 B", "waited of ring-flags at 32 B", "best at 9 B"]
+    for title in (*titles(text)[1:], "ring-flags / nvls at 8 B", "ring-flags / mpi at 8 B over 9 B"):
+        with pytest.raises(KeyError):
+            HERE.value(title)
     assert Numbers.of(()).library == ""
 
 
@@ -65,6 +66,42 @@ def test_neither_wrong_rows_nor_other_collectives_nor_steps_are_numbers_of_a_les
     assert not Numbers.of([dataclasses.replace(ring, case=reduced), untimed]).timed
 
 
+def test_a_disturbed_row_is_no_number_unless_it_was_measured_again() -> None:
+    ring, best = row("ring-flags", 8), row("one-shot-ll", 8)
+    spoiled = dataclasses.replace(ring, scheduling=Scheduling(off_core=0.9), seconds=(1.0,))
+    for rows in ([spoiled, ring, best], [ring, spoiled, best]):
+        assert Numbers.of(rows).seconds("ring-flags", 8) == ring.typical
+        assert Numbers.of(rows).best(8) == "one-shot-ll"
+    with pytest.raises(KeyError):
+        Numbers.of([spoiled, best]).seconds("ring-flags", 8)
+    with pytest.raises(KeyError):
+        Numbers.of([spoiled, best]).best(8)  # for all that is known, it may be the fastest
+
+
+def test_shares_of_an_operation_that_its_log_changed_much_are_no_numbers() -> None:
+    host = next(each for each in RUNS[1].results if isinstance(each, Explanation) and each.altered)
+    assert host.tracks
+    numbers = Numbers.of([host])
+    assert numbers.seconds(host.implementation, host.case.nbytes) == host.seconds
+    assert not numbers.shares
+
+
+def test_a_ratio_at_two_sizes_and_one_of_the_best() -> None:
+    first, second = (HERE.figure(f"ring-host / ring-flags at {size}") for size in ("8 B", "2 MiB"))
+    assert HERE.figure("ring-host / ring-flags at 8 B over 2 MiB") == pytest.approx(first / second)
+    assert HERE.figure("library / best at 8 B") == row("mpi", 8).typical / row("one-shot-ll", 8).typical
+
+
+def test_where_no_choice_is_near_the_number_stands_in_the_place_of_the_nearest() -> None:
+    factors, shares = ["1.5x", "5x", "25x"], ["10%", "50%", "90%"]
+    assert fitted(4.0, factors) == (("1.5x", "5x", "25x"), 1)
+    assert fitted(0.17, factors) == (("0.2x", "5x", "25x"), 0)
+    assert fitted(1234, factors) == (("1.5x", "5x", "1000x"), 2)
+    assert fitted(11, factors) == (("1.5x", "10x", "25x"), 1)
+    assert fitted(0.47, shares) == (("10%", "50%", "90%"), 1)
+    assert fitted(0.31, shares) == (("10%", "30%", "90%"), 1)
+
+
 def test_the_nearest_choice_is_so_by_factor_and_of_shares_by_difference() -> None:
     assert nearest(14, [1.5, 5, 25, 100]) == 2
     assert nearest(10, [1.5, 5, 25, 100]) == 1
@@ -73,8 +110,8 @@ def test_the_nearest_choice_is_so_by_factor_and_of_shares_by_difference() -> Non
 
 
 def test_the_model_knows_a_library_in_every_place_and_rungs_where_memory_can_be_reached() -> None:
-    for place in elsewhere.places().values():
-        assert place.library == "nccl"
+    for name, place in elsewhere.places().items():
+        assert place.library == ("mpi" if name == elsewhere.COMMITTED else "nccl")
         assert place.latency > 0
         assert all(math.isfinite(seconds) for curve in place.curves.values() for seconds in curve.values())
     rungs = {name: set(elsewhere.numbers(name).curves()) for name in elsewhere.places()}
@@ -92,7 +129,8 @@ def test_every_published_number_has_a_unit_and_a_source() -> None:
 
 def test_the_table_of_engines_is_that_of_the_page_on_the_model() -> None:
     page = (ROOT / "docs" / "model.md").read_text(encoding="utf-8")
-    lines = [line for line in table("lesson")["here"].splitlines() if line.startswith(("| 8 ", "| 2 "))]
+    (text,) = (text for text in table("lesson")["here"] if isinstance(text, str))
+    lines = [line for line in text.splitlines() if line.startswith(("| 8 ", "| 2 "))]
     rows = [line.strip("| ").split(" | ") for line in lines]
     assert len(rows) == 6
     for words, *factors in rows:

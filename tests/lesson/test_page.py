@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.lesson.content import Content, Event, Trace
+from collbench.lesson.content import Code, Content, Event, Trace
 from collbench.lesson.page import DRAWN, build
 from tests.conftest import case
 from tests.lesson.made_up_content import content
@@ -107,6 +107,41 @@ def test_a_timeline_has_each_event_at_its_time(lesson: Content, page: str) -> No
     assert len(re.findall(r'class="part \w+" style', page)) == sum(
         len(screen.trace.events) for screen in lesson.screens if screen.trace
     )
+
+
+def test_a_trace_that_its_log_changed_much_says_so(lesson: Content) -> None:
+    screen = next(screen for screen in lesson.screens if screen.name == "ring-flags")
+    assert screen.trace
+    for longer, told in ((1.1, False), (0.8, False), (4.0, True)):
+        trace = replace(screen.trace, traced=longer * screen.trace.seconds)
+        text = Text(build(replace(lesson, screens=(replace(screen, trace=trace),)))).text
+        assert ("4.0 times as long" in text) is told
+
+
+def test_the_lines_that_changed_show_what_goes_and_what_comes(lesson: Content) -> None:
+    first, second = lesson.screens[0], lesson.screens[2]
+    before, after = (Code("kernels/x.cu", 1, lines) for lines in (("same();", "old();"), ("  same();", "new();")))
+    changed = build(replace(lesson, screens=(replace(second, before=(before,), code=(after,)),)))
+    lines = re.findall(
+        r'<code( data-line="\d")?(?: class="(\w+)")?>(?:<span class="unseen">\w+: </span>)?(.*)\n', changed
+    )
+    rung = [line for line in lines if line[2].strip() in ("same();", "old();", "new();")]
+    numbered = ' data-line="{}"'.format
+    assert rung == [
+        ("", "", "same();"),
+        ("", "removed", "old();"),
+        (numbered(0), "", "  same();"),
+        (numbered(1), "added", "new();"),
+    ]
+    alone = build(replace(lesson, screens=(replace(first, before=()),), breaks=()))
+    assert "lines that changed" not in alone
+
+
+def test_the_figure_begins_with_eight_ranks(lesson: Content, page: str) -> None:
+    """Of two, a ring, one-shot and two-shot are one line."""
+    assert lesson.ranks == 2
+    assert re.findall(r'data-quantity="ranks">(\d+)<', page) == ["8"]
+    assert data_of(page)["ranks"] == 8
 
 
 def test_terms_of_the_formula_add_up_to_the_time_or_it_is_said_that_they_do_not(lesson: Content) -> None:

@@ -12,7 +12,8 @@ from collbench.algorithms import implementations
 from collbench.errors import UsageError
 from collbench.lesson import elsewhere, screens, table, traces
 from collbench.lesson.content import HERE, Content, Event
-from collbench.lesson.numbers import ABSENT, Numbers, titles
+from collbench.lesson.numbers import Numbers, titles
+from collbench.lesson.sentences import Voice, question
 from collbench.results import Explanation
 from collbench.results.collectives import MOVED, WAITED, Span
 from collbench.runfile.store import read
@@ -60,33 +61,49 @@ def test_every_number_of_the_texts_is_known() -> None:
                 assert elsewhere.numbers(place).value(rest)
     for screen in lesson().screens:
         said = (screen.idea, screen.number, screen.number_says, screen.question.ask, screen.question.because)
-        assert not any(ABSENT in text or "{" in text for text in (*said, screen.after)), screen.name
-    assert not any(ABSENT in reason.number for reason in (*lesson().losing, *lesson().winning))
+        assert all(said), screen.name
+        assert not any("{" in text or "None" in text for text in (*said, screen.after)), screen.name
+    assert all(reason.number for reason in (*lesson().losing, *lesson().winning))
     quoted = {title for text in strings(table("lesson")) for title in titles(text) if title.startswith("p:")}
     assert len(lesson().sources) == len(quoted) + 1  # and the table
 
 
-def test_what_a_run_lacks_is_named_and_its_questions_keep_an_answer() -> None:
+def test_what_a_run_lacks_is_of_the_committed_run() -> None:
     unexplained = lesson("cpu-2-ranks")
     flags = next(screen for screen in unexplained.screens if screen.name == "ring-flags")
     assert flags.trace is None
-    assert flags.question.source == screens.ELSEWHERE
-    assert ABSENT in flags.question.because
+    assert flags.question.source == elsewhere.places()[elsewhere.COMMITTED].source
+    assert elsewhere.places()[elsewhere.COMMITTED].name in flags.question.ask
     with pytest.raises(UsageError, match="collbench lesson"):
         screens.content([EXPLAINED])
 
 
-def test_answers_for_want_of_a_run_are_those_of_the_committed_runs() -> None:
+def test_answers_are_of_the_runs_or_of_the_place_that_is_asked_about() -> None:
     said = table("lesson")
     questions = {question.name: question for question in lesson().questions}
     questions |= {screen.name: screen.question for screen in lesson().screens}
     for text in (*said["question"], *said["screen"]):
         question, answer = questions[text["name"]], text["answer"]
         assert 0 <= question.answer < len(question.choices)
-        if isinstance(answer, dict) and answer.get("place", "here") == "here":
-            assert answer["seen"] == question.answer, text["name"]
-        elif isinstance(answer, dict):
-            assert question.source == elsewhere.places()[answer["place"]].source
+        assert question.choices == tuple(text["choices"])  # on these cores each has a choice that is near
+        if isinstance(answer, dict):
+            place = answer.get("place")
+            assert question.source == (elsewhere.places()[place].source if place else HERE), text["name"]
+
+
+def test_the_lines_that_changed_are_a_difference() -> None:
+    """Some lines of the rung before go, and some of these are new; the first rung has none before it."""
+    first, *others = lesson().screens
+    assert not first.before
+    for screen in others:
+        gone, new = (
+            {line.strip() for part in parts for line in part.lines} - screen.unchanged
+            for parts in (screen.before, screen.code)
+        )
+        assert gone, screen.name
+        assert len(new) >= 2, screen.name
+    codes = [screen.code for screen in lesson().screens]
+    assert len(set(codes)) == len(codes)
 
 
 def test_the_lines_of_code_are_few_and_stand_in_their_files() -> None:
@@ -122,12 +139,13 @@ def test_two_ranks_send_an_array_and_packets_twice_that() -> None:
 
 
 def test_a_question_about_a_bound_is_answered_by_the_side_on_which_the_number_is() -> None:
-    renderer = screens.Renderer(Numbers.of(SWEEP.results), {})
-    title = "library / two-shot at 2 MiB"
-    factor = renderer.here.figure(title)
+    voice, title = Voice(Numbers.of(SWEEP.results), {}), "library / two-shot at 2 MiB"
+    factor = voice.numbers.figure(title)
     for bound, right in ((factor - 0.1, 1), (factor + 0.1, 0)):
-        assert renderer.answer({"above": bound, "ratio": title}, ["no", "yes"]) == (right, HERE)
-    assert renderer.answer({"nearest": title, "of": [factor / 9, factor * 2]}, ["a", "b"]) == (1, HERE)
+        answer = {"above": bound, "ratio": title}
+        text = {"name": "more", "answer": answer, "choices": ["no", "yes"], "ask": "?", "because": ""}
+        asked, _ = question([voice], text)
+        assert (asked.answer, asked.source) == (right, HERE)
 
 
 # ---- traces ----

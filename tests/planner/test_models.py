@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.errors import UsageError
-from collbench.planner.models import ALIASES, MODELS, MOST, MOST_COUNTED, Model, of_size
+from collbench.planner.models import ALIASES, MODELS, MOST, MOST_COUNTED, Model, load_model, of_size
 from tests.planner.closed_forms import PUBLISHED, gpt_flops, gpt_parameters
 
 
@@ -35,6 +35,21 @@ def test_gpts_follow_the_closed_forms(layers: int, head: int, heads: int, words:
     assert flops == pytest.approx(gpt_flops(layers, model.hidden, words, length, 1, recomputed=False), rel=1e-12)
     again = flops + length * layers * (2 * model.worked + 4 * model.queries * length)
     assert again == pytest.approx(gpt_flops(layers, model.hidden, words, length, 1, recomputed=True), rel=1e-12)
+
+
+def test_a_part_of_one_name_is_taken_and_of_several_all_are_named() -> None:
+    """Numbers count as a whole: 3b is no part of gpt3-1.3b."""
+    for text, name in (("8b", "llama3-8b"), ("Qwen", "qwen3-235b"), ("405", "llama3-405b"), ("scout", "llama4-scout")):
+        assert load_model(text).name == name
+    for text, near in (
+        ("13b", "gpt3-13b or llama2-13b"),
+        ("mixtral", "mixtral-8x7b or mixtral-8x22b"),
+        ("3b", "gpt3-1.3b"),
+    ):
+        with pytest.raises(UsageError, match=f"did you mean {near}"):
+            load_model(text)
+    with pytest.raises(UsageError, match="choose from"):
+        load_model("")
 
 
 def test_a_token_meets_top_k_experts_of_all() -> None:

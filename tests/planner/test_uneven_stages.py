@@ -96,8 +96,8 @@ def test_the_search_leaves_out_no_number_of_stages_that_is_the_best() -> None:
                 with suppress(UsageError):  # more stages than layers, or replicas than samples
                     found.append(search(given, {"pipeline": count}))
             everything = search(given, {})
-            best = min(float(one.means[0]) for one in found if len(one.means))
-            assert everything.means[0] == pytest.approx(best, rel=1e-9), (layers, gpus, gibibytes)
+            best = min(float(one.steps[0]) for one in found if len(one.steps))
+            assert everything.steps[0] == pytest.approx(best, rel=1e-9), (layers, gpus, gibibytes)
             left_out += sum(one.tried for one in found) - everything.tried
     assert left_out > 0
 
@@ -108,7 +108,7 @@ def test_a_model_of_61_layers_has_stages_and_fixed_chunks_need_not_be_even() -> 
     best = everything.best
     assert best.layout.pipeline in (16, 32)
     assert best.needed <= given.capacity
-    assert everything.searched.means[0] < 0.95 * unpiped.searched.means[0]
+    assert everything.searched.steps[0] < 0.95 * unpiped.searched.steps[0]
     assert best.high < 0.7 * unpiped.best.high, "whose experts are in many nodes, which is less sure"
     chunks = best_of(given, parse_layout("pp16 v2"))
     assert chunks.values["own_layers"] == 4
@@ -116,15 +116,19 @@ def test_a_model_of_61_layers_has_stages_and_fixed_chunks_need_not_be_even() -> 
     assert all(uneven(80, one) for one in (6, 7, 11, 12, 32))
 
 
-def test_of_layouts_that_are_as_fast_that_with_even_stages_is_first() -> None:
-    """Although it needs more memory; a faster one is before it in any case."""
+def test_of_layouts_that_are_as_fast_the_smallest_is_first() -> None:
+    """Whether its stages are even or not; a faster one is before it in any case, and of three so are two."""
     given = request(replace(GATED, layers=10), 28, 28)
     ones = [Layout(pipeline=7, data=4), Layout(pipeline=4, data=7), Layout(pipeline=14, data=2)]
     codes = [coded(one) for one in ones]
     arrays = {name: np.array([code[name] for code in codes]) for name in (*FIELDS, *CODES)}
-    for seconds, order in (((1.0, 1.005, 1.008), [1, 0, 2]), ((1.0, 1.02, 1.05), [0, 1, 2])):
-        means, needs = np.array(seconds), np.array([1.0, 3.0, 2.0])
-        plan = Plan(given, {}, SearchResult(arrays, means, means, np.arange(3), needs, 3))
+    for seconds, needed, order in (
+        ((1.0, 1.005, 1.008), (1.0, 3.0, 2.0), [0, 2, 1]),
+        ((1.0, 1.02, 1.05), (3.0, 2.0, 1.0), [0, 1, 2]),
+        ((1.0, 1.008, 1.016), (3.0, 2.0, 1.0), [1, 0, 2]),
+    ):
+        steps, needs = np.array(seconds), np.array(needed)
+        plan = Plan(given, {}, SearchResult(arrays, steps, np.arange(3), needs, 3))
         assert plan.places == order
 
 

@@ -188,7 +188,7 @@ def test_what_has_no_message_sizes_has_times_and_no_bandwidth() -> None:
 def test_without_a_known_bound_the_view_says_why_and_no_line_is_made_up() -> None:
     for results, why in (
         (run(*sweep("mpi"), platform="cpu", ranks=4), "ranks on CPUs are bound by memory beyond their caches alone"),
-        (discovered(4, gpus=1), "ranks that share a GPU"),
+        (discovered(4, gpus=1), "several ranks share a GPU"),
         (discovered(2, 2, SLICED), "MIG slices share a GPU's memory and slot"),
         (run(*(measured("nccl", case(size, ranks=1)) for size in FEW)), "one rank sends nothing"),
         (run(*sweep("nccl")), "does not say what the machine is; name it with --on"),

@@ -148,9 +148,9 @@ def test_a_curve_in_pieces_says_why_how_far_it_is_off_and_what_each_takes(tmp_pa
     lines = ((10 if row.case.nbytes >= 8192 else 1, row) for row in times(1e-5, 1e11, "mpi"))
     rows = [replace(row, seconds=tuple(by * seconds for seconds in row.seconds)) for by, row in lines]
     said = Text(built(write(tmp_path / "run", *rows))).text
-    assert "mpi: three numbers are off by " in said
+    assert "mpi: a single curve misses one size in ten by " in said
     pieces = re.escape("8 B to 2 KiB: 10 us + S / 99.6 GB/s; 8 KiB to 2 MiB: 100 us + S / 9.960 GB/s.")
-    assert re.search(f"; pieces: 2, off by [^:]*%: {pieces}", said)
+    assert re.search(f", so 2 straight pieces are used [^:]*: {pieces}", said)
 
 
 def test_several_machines_have_a_table_of_interconnects(tmp_path: Path) -> None:

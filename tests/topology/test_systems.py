@@ -216,10 +216,10 @@ def test_what_no_system_describes_is_an_error_that_says_what_to_do():
     two = (Gpu("NVIDIA H100"),) * 2
     apart = [Topology("gpu", 1, (Gpu("NVIDIA H100", host=host),)) for host in "ab"]
     for topology, message in (
-        (Topology("cpu", 2, sockets=(Socket("AMD EPYC"),)), "the cpu platform has no GPUs to make a system of"),
+        (Topology("cpu", 2, sockets=(Socket("AMD EPYC"),)), "the model knows GPUs only"),
         (
             Topology("gpu", 4, (Gpu("NVIDIA H200", capability="9.0"),)),
-            "several ranks on one GPU, .*; 1 or fewer have a GPU each",
+            "4 ranks share 1 GPU. The model knows one rank per GPU, .*; give 1 rank, or name a system",
         ),
         (Topology("gpu", 1, (Gpu("H100 MIG 1g.10gb", uuid=f"{SLICE}0"),)), "MIG slices, .*; measure on whole GPUs"),
         (Topology("gpu", 2, (Gpu("H100"),) * 2, links=(Link(0, 1, Kind.SAME_GPU),)), "no system has MIG slices"),

@@ -151,7 +151,7 @@ def test_the_command_takes_presets_files_nodes_and_ranks(tmp_path):
         ("--nodes 2", "--nodes needs a system"),
         ("dgx-h100 --ranks 12", "has no part of 12 ranks; give 1 to 8"),
         ("dgx-h100 -o a.bmp", r"a.bmp is no picture's name; let it end in .png, .svg, .pdf"),
-        ("--on cpu -o a.png", "the cpu platform has no GPUs to make a system of"),
+        ("--on cpu -o a.png", "the model knows GPUs only"),
     ):
         with pytest.raises(UsageError, match=message):
             topo(*arguments.split())

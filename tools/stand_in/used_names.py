@@ -153,11 +153,10 @@ def vocabulary() -> set[str]:
         for name in re.findall(r"^(?:import|from) ([\w.]+)", text, re.MULTILINE):
             if name.split(".")[0] not in ("mpi4py", "collbench"):
                 found |= {*dir(importlib.import_module(name))}
-    classes = [
-        cls
-        for module in ("builtins", "io", "pathlib", "threading", "subprocess", "re", "itertools", "collections")
-        for cls in _classes(module)
-    ]
+    modules_of_python = (
+        "builtins io pathlib threading subprocess re itertools collections contextlib concurrent.futures"
+    )
+    classes = [cls for module in modules_of_python.split() for cls in _classes(module)]
     real = [thing(path) for path in (*HELD, "pynvml", "cupy.cuda", "nccl.NcclCommunicator")]
     numpy = importlib.import_module("numpy")
     structures = [

@@ -51,9 +51,9 @@ def chosen(request: Setting, row: Row) -> Planned:
 
 
 def regret(table: Table, row: Row) -> float:
-    """A published run over the layout that the planner would choose itself: the ratio of the means."""
+    """A published run over the layout that the planner would choose itself: the ratio of the steps."""
     request = given(table, row)
-    return float(search(request, row.fixed).means[0] / search(request, {}).means[0])
+    return float(search(request, row.fixed).steps[0] / search(request, {}).steps[0])
 
 
 def published_seconds(table: Table, row: Row, peak: float = 0.0) -> float:

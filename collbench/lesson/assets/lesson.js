@@ -137,9 +137,9 @@
 
     const buttons = data.places.map((each) => make("button", { type: "button", click: () => choose(each) }, each.name));
     if (buttons.length > 1) $("places").append(...buttons);
-    function choose(another) {
+    function choose(another, ranks = another.ranks) {
       place = another;
-      for (const name of ["ranks", "latency", "bandwidth"]) chosen[name] = place[name];
+      Object.assign(chosen, { ranks, latency: place.latency, bandwidth: place.bandwidth });
       data.places.forEach((each, number) => buttons[number].setAttribute("aria-pressed", String(each === place)));
       numbers.forEach((number) => number());
       changed();
@@ -149,15 +149,12 @@
       const [steps, link] = data.counts[line][chosen.ranks - 2];
       return steps * chosen.latency + (link * bytes) / chosen.bandwidth;
     };
-    const library = () => { // its points by size
-      const curve = place.curves[place.library] || place.curves[place.library.split(":")[0]] || {};
-      return Object.entries(curve).map(([bytes, seconds]) => [Number(bytes), seconds]).sort((one, other) => one[0] - other[0]);
-    };
+    const library = () => (chosen.ranks === place.ranks ? points(place) : []); // where the formula is of as many ranks
     const figure = () => plot($("plot"), model, library(), chosen.size);
     // Words follow the last change at a distance, so that a screen reader is not talked over.
     let later;
     const tell = () => {
-      const words = crossover(model, library(), chosen.size, place);
+      const words = crossover(model, library(), chosen, place);
       clearTimeout(later);
       $("crossover").setAttribute("aria-live", "off");
       $("crossover").textContent = words;
@@ -167,7 +164,7 @@
         $("crossover").textContent = words;
       }, 700);
     };
-    choose(place);
+    choose(place, data.ranks);
     new ResizeObserver(inAFrame(figure)).observe($("plot"));
   }
 
@@ -255,18 +252,25 @@
     return size(unit * Number((bytes / unit).toPrecision(2)));
   }
 
-  function crossover(model, points, bytes, place) {
+  // The points of a place's library, by size.
+  function points(place) {
+    const curve = place.curves[place.library] || place.curves[place.library.split(":")[0]] || {};
+    return Object.entries(curve).map(([bytes, seconds]) => [Number(bytes), seconds]).sort((one, other) => one[0] - other[0]);
+  }
+
+  function crossover(model, shown, { size: bytes, ranks }, place) {
     const stretches = winners(model), ends = crossings(model);
     const ways = stretches.map(({ best }, number) => {
       const alike = best.length > 1 ? " (alike)" : "";
       return `${list(best)}${alike}${number < ends.length ? ` up to ${roughly(ends[number])}` : ""}`;
     });
     const fastest = winners((line) => model(line, bytes))[0].best, seconds = model(fastest[0], bytes);
-    const known = between(points, bytes);
+    const known = between(shown, bytes);
     const said = [
       `By the formula the fastest is ${ways.join(", then ")}.`,
       `At ${size(bytes)}: ${list(fastest)} with ${time(seconds)}.`,
       known ? `The library (${place.library}, ${place.ranks} ranks, ${place.name}) takes ${time(known)}: ${digits(known / seconds, 2)} times as long.` : "",
+      ranks !== place.ranks && points(place).length ? `The library (${place.library}, ${place.name}) has a time for ${place.ranks} ranks only: choose these to see it.` : "",
     ];
     return said.filter(Boolean).join(" ");
   }

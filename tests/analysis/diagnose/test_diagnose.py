@@ -82,7 +82,7 @@ DEGRADED: list[tuple[str, System, System]] = [
     ("P2P is off", H100, shared_memory(H100)),
     ("P2P is off", PCIE, replace(PCIE, p2p=False)),
     ("traffic goes over TCP", H100.of(4), replace(H100.of(4), nics=Nics(1, 3.125e9, "tcp"))),
-    ("only some of the network cards", H100.of(4), network(H100.of(4), per_node=1)),
+    ("only some network cards", H100.of(4), network(H100.of(4), per_node=1)),
     ("data goes through the host's memory", H100.of(4), network(H100.of(4), gdr=False)),
     ("traffic goes over TCP", files.load("alps-gh200").of(8), network(files.load("alps-gh200").of(8), transport="tcp")),
     ("a ring or tree instead of NVLS", H100, replace(H100, nvls=False)),
@@ -163,7 +163,7 @@ def test_what_was_set_decides_between_reasons() -> None:
     assert plain.reasons[0].hypothesis.name.startswith("PCIe of an older generation")
     names = [reason.hypothesis.name for reason in set_so.reasons[:2]]
     assert {reason.hypothesis.name for reason in plain.reasons} >= set(names)
-    assert names[0].startswith("only some of the network cards")
+    assert names[0].startswith("only some network cards")
     assert set_so.reasons[0].facts == ("NCCL_IB_HCA=mlx5_0",)
     assert not list(HYPOTHESES[0].evidence([("NCCL_P2P_DISABLE", "0")]))
     assert dict(HYPOTHESES[0].evidence([("NCCL_P2P_DISABLE", "1")])) == {"NCCL_P2P_DISABLE=1": 1000}
@@ -225,10 +225,10 @@ def test_a_curve_without_a_model_has_remarks_on_what_is_beyond_noise_only() -> N
         assert ("64 B +" in remarks) == ("takes less time than 64 B" in remarks) == remarked, remarks
     jumping = [seconds * (10 if size >= 2**14 else 1) for seconds, size in zip(times, SIZES, strict=True)]
     remarks = " ".join(curve_remarks(rows_of(list(zip(SIZES, jumping, strict=True)), "allreduce", 8)))
-    assert "by its own fit (pieces: 2): latency 10" in remarks
-    assert "off that fit" not in remarks
+    assert "fitted by itself (pieces: 2): latency 10" in remarks
+    assert "far from that fit" not in remarks
     many = [(1000 * size, (10e-6 + size * 1e-6) * (3 if size == 77 else 1)) for size in range(1, 131)]
-    assert "off that fit: 75.2 KiB +" in " ".join(curve_remarks(rows_of(many, "allreduce", 8)))
+    assert "far from that fit: 75.2 KiB +" in " ".join(curve_remarks(rows_of(many, "allreduce", 8)))
 
 
 def test_busbw_above_the_line_is_explained_and_between_nodes_the_line_is_the_cards() -> None:
@@ -257,7 +257,7 @@ def test_a_curve_is_slow_from_the_limit_on_that_is_told_and_less_is_known_of_rar
     rows = measured_on(H100)
     diagnosis = diagnose(rows, H100, QUIET)
     assert 1.1 < diagnosis.limit < 1.6
-    assert f"up to {diagnosis.limit:.1f}x slower" in diagnosis.resolution
+    assert f"up to {diagnosis.limit:.1f}x too slow" in diagnosis.resolution
     sizes, none = [row.case.nbytes for row in rows], np.zeros(len(rows))
     errors = error_model(sizes, error_levels(H100, "allreduce"))
     for by, health in ((0.97, Health.AS_EXPECTED), (1.03, Health.SLOW)):

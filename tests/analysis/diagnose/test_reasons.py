@@ -28,7 +28,7 @@ DATA = Path(__file__).parent / "data"
 H100, B300 = files.load("dgx-h100"), files.load("dgx-b300")
 TWO = H100.of(2)
 EIGHT_CARDS = ",".join(f"mlx5_{card}:1" for card in (0, 1, 2, 4, 5, 6, 7, 11))
-P2P, TCP, CARDS = "P2P is off", "traffic goes over TCP", "only some of the network cards"
+P2P, TCP, CARDS = "P2P is off", "traffic goes over TCP", "only some network cards"
 GDR, NVLS, CHANNELS = "data goes through the host's memory to", "a ring or tree instead of NVLS", "too few channels"
 LL, TREE, RING, STARVED = "protocol LL", "a tree for", "a ring for", "the host's CPU is pinned"
 

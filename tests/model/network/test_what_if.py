@@ -10,14 +10,15 @@ from collbench.cases import Case, SizeRange
 from collbench.errors import UsageError
 from collbench.model.network import PATTERNS
 from collbench.model.predict import curve, network_curve, network_effect
-from collbench.model.what_if import WHAT_IFS, effect, pattern_of, scenario, slowed
-from collbench.topology.files import load, names
+from collbench.model.what_if import WHAT_IFS, changed_system, effect, pattern_of, scenario, slowed
+from collbench.topology.files import NicTable, load, names
 from collbench.topology.system import Nics, System, Tier
 from tests.conftest import case
 
 TIERS = (Tier("leaf", 32), Tier("spine", 0, paths=16))
 SYSTEM = System("eight", "sm90", 8, "nvswitch", 370e9, nics=Nics(8, 50e9, "ib"), tiers=TIERS, nodes=256)
 VALUES = {"link-down": "=leaf3:spine1", "link-half": "=nic:3.2", "oversubscription": "=4"}
+VALUES |= {"nic.per_node": "=4", "nic.rate": "=25", "nic.transport": "=tcp", "nic.gdr": "=false"}
 
 
 def factor(system: System, *what_ifs: str, pattern: str = "ring") -> float:
@@ -162,3 +163,38 @@ def test_a_narrow_network_slows_in_bounds_and_never_less_for_more_bytes() -> Non
     assert str(network_curve(load("dgx-h100").of(64), cases("allreduce", 512)[-1:], what_ifs=("ecmp",))[0].note) == (
         f"NICs at {network_effect(load('dgx-h100').of(64), 'allreduce', 'ring', ('ecmp',)).factor:.0%}"
     )
+
+
+def test_cards_are_changed_by_the_keys_of_a_system_s_file() -> None:
+    """Every key of [nic] is one; slower or fewer cards last longer, and a value that cannot be is named."""
+    system = load("dgx-h100").of(4)
+    assert {f"nic.{key}" for key in NicTable.__struct_fields__} == {
+        word for word in WHAT_IFS if word.startswith("nic.")
+    }
+    large = [replace(case(), nbytes=2**33, ranks=32)]
+    (before,) = network_curve(system, large)
+    for what_if, least in (
+        ("nic.rate=25", 1.5),
+        ("nic.per_node=4", 1.5),
+        ("nic.transport=tcp", 3),
+        ("nic.gdr=false", 2),
+    ):
+        (after,) = network_curve(system, large, what_ifs=(what_if,))
+        assert after.seconds > least * before.seconds, what_if
+        changed = changed_system(system, [what_if])
+        assert changed.name == f"{system.name}, what if {what_if}"
+        assert replace(changed, name=system.name, nics=system.nics) == system
+        (plain,) = network_curve(changed, large)
+        assert plain.seconds == after.seconds, "as if a file said so"
+    for what_if, message in (
+        ("nic.rate=400G", "it must be a number from 0.001 to 125 in GB/s"),
+        ("nic.per_node=0", "it must be a whole number from 1"),
+        ("nic.per_node=33", "at most 4 for each"),
+        ("nic.transport=pigeon", "choose from: ib, roce"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            network_curve(system, large, what_ifs=(what_if,))
+    with pytest.raises(UsageError, match="has no network cards"):
+        scenario(replace(system, nics=None), ["nic.rate=25"])
+    with pytest.raises(UsageError, match="for `predict`"):
+        changed_system(system, ["in-order"])

@@ -1,0 +1,82 @@
+"""How objects of the library show themselves: in one line of a console, and as a table with units in a notebook."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from html import escape
+from itertools import islice
+from operator import attrgetter
+from typing import Any, ClassVar
+
+from collbench.units import format_rate, format_seconds, format_size, printable
+
+_LONGEST, _LONGEST_TEXT = 200, 120  # characters of a line, and of a text in it
+_MOST = 40  # rows of a table
+_TIMES = "seconds low high fastest p95 p99 slowest floor step before after latency typical expected"
+_UNITS: dict[str, Callable[[float], str]] = {
+    **dict.fromkeys(_TIMES.split(), format_seconds),
+    **dict.fromkeys(("nbytes", "needed", "half_size"), format_size),
+    **dict.fromkeys(("algbw", "busbw", "rate"), lambda rate: f"{format_rate(rate)} GB/s"),
+}
+
+
+class Shown:
+    """A dataclass whose repr is one short line, and which a notebook shows as a table."""
+
+    SHOWN: ClassVar[tuple[str, ...]] = ()  # attributes that tell what it is; by default all fields
+    TABLE: ClassVar[str] = ""  # the one whose elements are rows of the table; by default the object is the only row
+
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # of its own, so that @dataclass writes none
+
+    def __repr__(self) -> str:
+        texts = {name: _text(name, value) for name, value in self.shown().items()}
+        line = f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text in texts.items() if text)})"
+        return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 4]}...)"
+
+    def shown(self) -> dict[str, Any]:
+        """Return what tells what it is, by name."""
+        names = self.SHOWN or getattr(self, "__dataclass_fields__", ())
+        return {name.rpartition(".")[2]: attrgetter(name)(self) for name in names}
+
+    def records(self) -> Iterable[Mapping[str, Any]]:
+        """Return the rows that a notebook shows."""
+        return [each.shown() for each in (getattr(self, self.TABLE) if self.TABLE else [self])]
+
+    def _repr_html_(self) -> str:
+        """Return the object as notebooks show it; a run file may hold anything, so every text is escaped."""
+        return f"<p>{escape(repr(self).strip('<>'))}</p>{_table(self.records())}"
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a value in a few characters: a name, a number, or how many of what there are; "" if it says nothing."""
+    if value is None or callable(value):
+        return ""
+    if isinstance(value, int | float):
+        if not value or not math.isfinite(value):
+            return ""
+        return _UNITS[name](value) if name in _UNITS else f"{value:.6g}"
+    if isinstance(value, Enum):
+        value = value.value
+    value = getattr(value, "name", value)
+    if isinstance(value, str | list | tuple | Mapping) and not value:
+        return ""
+    text = printable(str(value))
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    if isinstance(value, str):
+        return f"{text[: _LONGEST_TEXT - 3]}..."
+    count = f"{len(value)} {type(next(iter(value))).__name__}" if isinstance(value, list | tuple | Mapping) else ""
+    return f"<{count or type(value).__name__}>"
+
+
+def _table(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return the first records as a table in HTML, without empty columns, and how many more there are."""
+    every = iter(records)
+    shown = [{name: _text(name, value) for name, value in row.items()} for row in islice(every, _MOST)]
+    names = [name for name in next(iter(shown), {}) if any(row[name] for row in shown)]
+    heads = "".join(f"<th>{name}</th>" for name in names)
+    rows = "".join(f"<tr>{''.join(f'<td>{escape(row[name])}</td>' for name in names)}</tr>" for row in shown)
+    left = sum(1 for _ in every)
+    more = f"<p>and {left} more</p>" if left else ""
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{more}"

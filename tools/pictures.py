@@ -1,0 +1,159 @@
+"""The README's pictures of the lesson and of the judge of exercises: `python -m tools.pictures` draws both again.
+
+The lesson is that of committed runs, the judge's words are those on a known wrong answer, so nothing is measured.  Each
+picture keeps the words that it shows, but for those that a busy machine may change, in the PNG, so a test says when the
+commands say something else.
+"""
+
+import base64
+import html
+import io
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image, PngImagePlugin
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+from collbench.exercises.records import find
+from tests.browser import ARGUMENTS, CHROMIUM, DRIVER, show
+from tests.exercises.answers import answers
+from tools import ROOT
+
+FOLDER = ROOT / "docs" / "pictures"
+WORDS = "collbench-words"  # the key of the words in a PNG
+WIDTH = 1000  # of the page, in its pixels
+COLOURS = 256  # of a committed picture: letters stay sharp, and the file small
+
+RUNS = ("results/cpu-2-ranks", "results/cpu-2-ranks-explained")
+RUNG = "one-shot"  # whose part of the lesson is shown
+EVENTS = 6  # how far into its recorded operation
+EXERCISE, WRONG = "1", "flags are relaxed"
+STEADY = r"^(\$|Exercise|mistake:)"  # lines of the judge that no order of threads changes
+
+TERMINAL = """<!doctype html><meta charset="utf-8"><style>
+body { margin: 0; background: #fcfbf9 }
+pre { margin: 0; padding: 22px 26px; font: 15.5px/1.5 "DejaVu Sans Mono", monospace; white-space: pre-wrap;
+      color: #e6e6e6; background: #1c2026 }
+b { color: #8fd3ff } i { color: #9be29b; font-style: normal }
+</style><pre>"""
+
+
+class Page(NamedTuple):
+    """A page in a browser, the script that returns what to show of it as [top, height], and that of its words."""
+
+    text: str
+    prepare: str
+    extent: str
+    words: str
+
+
+def lesson() -> Page:
+    """One rung of the lesson of the committed runs: its title, text and recorded operation."""
+    with tempfile.TemporaryDirectory() as folder:
+        _printed(["lesson", *(str(ROOT / run) for run in RUNS), "-o", folder], Path(folder))
+        text = Path(folder, "lesson.html").read_text(encoding="utf-8")
+    section = f"document.getElementById('{RUNG}')"
+    player = f"{section}.querySelector('.player')"
+    forward = f"[...{section}.querySelectorAll('button')].find(button => button.textContent.includes('Event ▶'))"
+    return Page(
+        text,
+        f"for (let i = 0; i < {EVENTS}; i++) {forward}.click()",
+        f"const top = {section}.getBoundingClientRect().top + scrollY;"
+        f"return [top, {player}.getBoundingClientRect().bottom + scrollY - top]",
+        f"const end = {player}.getBoundingClientRect().bottom;"
+        f"const parts = [...{section}.querySelectorAll('h2, p')];"
+        "return parts.filter(part => part.getBoundingClientRect().top < end).map(part => part.innerText).join('\\n')",
+    )
+
+
+def judge() -> Page:
+    """What `collbench exercise check` says of a wrong answer, as a terminal shows it."""
+    exercise = find(EXERCISE)
+    wrong = next(answer for answer in answers(exercise) if answer.name == WRONG)
+    with tempfile.TemporaryDirectory() as home:
+        folder = f"exercise-{EXERCISE}-{exercise.kernel}"
+        said = _printed(
+            ["exercise", "check", folder, "--no-time"], wrong.write(Path(home, folder)).parent, statuses=(1,)
+        )
+    lines = html.escape(f"$ collbench exercise check {EXERCISE}\n{said}", quote=False)
+    for word in ("not yet:", "mistake:", "hint:"):
+        lines = lines.replace(word, f"<b>{word}</b>")
+    lines = lines.replace(f"$ collbench exercise check {EXERCISE}", f"<i>$ collbench exercise check {EXERCISE}</i>")
+    whole = "document.querySelector('pre')"
+    return Page(
+        TERMINAL + lines,
+        "",
+        f"return [0, {whole}.getBoundingClientRect().height]",
+        f"return {whole}.innerText.split('\\n').filter(line => /{STEADY}/.test(line)).join('\\n')",
+    )
+
+
+PICTURES: Mapping[str, Callable[[], Page]] = {"lesson.png": lesson, "judge.png": judge}
+
+
+def _printed(words: list[str], folder: Path, statuses: tuple[int, ...] = (0,)) -> str:
+    variables = dict(os.environ, PYTHONPATH=str(ROOT), COLLBENCH_STATE=str(folder))
+    command = [sys.executable, "-P", "-m", "collbench", *words]
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    if done.returncode not in statuses:
+        raise SystemExit(f"collbench {' '.join(words)}: status {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+@contextmanager
+def chromium() -> Iterator[webdriver.Chrome]:
+    """A browser without a window."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM or ""
+    for argument in ARGUMENTS.split():
+        options.add_argument(argument)
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def drawn(browser: webdriver.Chrome, page: Page) -> bytes:
+    """Return the PNG of a page, with its words in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "page.html")
+        place.write_text(page.text, encoding="utf-8")
+        show(browser, place.as_uri(), WIDTH, {"prefers-color-scheme": "light", "prefers-reduced-motion": "reduce"})
+        browser.execute_script(page.prepare)
+        top, height = browser.execute_script(page.extent)
+        clip = {"x": 0, "y": top, "width": WIDTH, "height": height, "scale": 1}
+        said = PngImagePlugin.PngInfo()
+        said.add_itxt(WORDS, browser.execute_script(page.words))
+        shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+    file = io.BytesIO()
+    with Image.open(io.BytesIO(base64.b64decode(shot["data"]))) as picture:
+        picture.convert("RGB").quantize(COLOURS).save(file, "png", optimize=True, pnginfo=said)
+    return file.getvalue()
+
+
+def words_of(content: bytes) -> str:
+    """Return the words that a drawn picture shows."""
+    with Image.open(io.BytesIO(content)) as picture:
+        return str(picture.info[WORDS])
+
+
+def main() -> None:
+    """Draw all pictures into their folder."""
+    FOLDER.mkdir(exist_ok=True)
+    with chromium() as browser:
+        for name, page in PICTURES.items():
+            content = drawn(browser, page())
+            (FOLDER / name).write_bytes(content)
+            print(f"{FOLDER / name}: {len(content) // 1024} kB", flush=True)
+
+
+if __name__ == "__main__":
+    main()
