@@ -115,13 +115,8 @@ class Floor(Struct, forbid_unknown_fields=True):
 
     def takes(self, row: Observed) -> bool:
         """Return whether the floor is of that row."""
-        same = row.case.collective is find_collective(self.collective) and row.case.nbytes == self.nbytes
+        same = row.case.collective is find_collective(self.collective) and row.case.nbytes == parse_size(str(self.size))
         return same and self.ranks in (None, row.case.ranks) and self.implementation in ("", row.implementation)
-
-    @property
-    def nbytes(self) -> int:
-        """The size in bytes."""
-        return parse_size(str(self.size))
 
     def longest(self, row: Observed) -> float:
         """Return the seconds that the row may take."""
