@@ -81,7 +81,8 @@ def test_what_takes_long_to_import_is_imported_when_it_is_used() -> None:
     loaded(
         f"from importlib import import_module\n[*map(import_module, {every})]", "cupy", "matplotlib", "mpi4py", "scipy"
     )
-    help_ = "from collbench import cli\ntry: cli.group.main(['--help'], standalone_mode=False)\nexcept SystemExit: pass"
+    group = "from collbench.cli.commands import group"
+    help_ = f"{group}\ntry: group.main(['--help'], standalone_mode=False)\nexcept SystemExit: pass"
     assert "sweep" in loaded(help_, "numpy", "scipy", "matplotlib", "mpi4py", "cupy", "jinja2")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from collbench.analysis.check import CheckedCurve, Status, judge_rounds
-from collbench.analysis.expectations import RunExpectation
+from collbench.analysis.expectations import expect_run
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.api.checking import OF_A_BASELINE, SURE
 from collbench.cases import Case
@@ -110,7 +110,7 @@ def checked(machine: Machine, slower: Mapping[str, float], draw: random.Random) 
         earlier += rows
         if count == min(OF_A_BASELINE, machine.most):
             break
-    expectation = RunExpectation.of_rows("", earlier)
+    expectation = expect_run("", earlier)
     found: list[Observed] = []
     for count, rows in enumerate(rounds(machine, slower, draw), 1):
         found += rows

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import zip_longest
 from statistics import fmean, harmonic_mean, median
+from typing import NamedTuple
 
 from collbench.analysis.diagnose import Diagnosis
 from collbench.analysis.expectations import Expectation, Expected, rounds
@@ -206,18 +207,18 @@ def judge_rounds(rows: Iterable[Observed], expectation: Expectation, test: Seque
     return [_judge_curve({key: cases[key] for key in keys}, expectation, test) for keys in curves]
 
 
-@dataclass(frozen=True)
-class _Held:
+class _Held(NamedTuple):
     """The rounds of a case held against their expectation."""
 
     logs: list[float]  # measured over expected times
     expected: float  # seconds, the median of what was expected
     error: float
     rounds: float  # of the expectation
-    slower: float | None
+    floor: bool  # whether somebody set it
+    test: SequentialTest  # with the share that is too much
 
 
-def _held(rows: Sequence[Observed], expectation: Expectation) -> _Held | None:
+def _held(rows: Sequence[Observed], expectation: Expectation, test: SequentialTest) -> _Held | None:
     """Return the rounds of which something is expected.
 
     Where expectations differ in error, those of the least error count, if they are as many as a decision needs.
@@ -234,61 +235,51 @@ def _held(rows: Sequence[Observed], expectation: Expectation) -> _Held | None:
     groups = by_key(known, lambda pair: pair[1].error)
     enough = [error for error, group in groups.items() if len(group) >= FEWEST]
     least = min(enough) if enough else max(groups, key=lambda error: len(groups[error]))
-    used = groups[least]
-    seconds = median(expected.seconds for _, expected in used)
-    counts = [expected.rounds for _, expected in used]
-    finite = [count for count in counts if math.isfinite(count)]
-    return _Held(
-        [log for log, _ in used], seconds, least, harmonic_mean(finite) if finite else math.inf, used[0][1].slower
-    )
+    logs, used = [log for log, _ in groups[least]], [expected for _, expected in groups[least]]
+    finite = [expected.rounds for expected in used if math.isfinite(expected.rounds)]
+    counted = harmonic_mean(finite) if finite else math.inf
+    slower = used[0].slower
+    own = test if slower is None else replace(test, slower=slower)
+    return _Held(logs, median(expected.seconds for expected in used), least, counted, slower is not None, own)
 
 
 def _judge_curve(
     cases: Mapping[tuple[Case, str], Sequence[Observed]], expectation: Expectation, test: SequentialTest
 ) -> CheckedCurve:
-    held = {key: _held(rows, expectation) for key, rows in sorted(cases.items(), key=lambda item: item[0][0].nbytes)}
-    known = {key: found for key, found in held.items() if found}
-    on_cpu = all(rows[0].platform == "cpu" for rows in cases.values())
-    prior = PRIOR_DEVIATION if on_cpu else PRIOR_OF_GPUS
-    scatter = dict(zip(known, deviations([found.logs for found in known.values()], prior), strict=True))
-    sizes = []
-    for key, found in held.items():
-        row = joined(cases[key])
+    ordered = [rows for _, rows in sorted(cases.items(), key=lambda item: item[0][0].nbytes)]
+    held = [_held(rows, expectation, test) for rows in ordered]
+    known = [found for found in held if found]
+    on_cpu = all(rows[0].platform == "cpu" for rows in ordered)
+    scatter = deviations([found.logs for found in known], PRIOR_DEVIATION if on_cpu else PRIOR_OF_GPUS)
+    spreads = zip(scatter, known, strict=True)
+    variances = [median_variance(spread, len(found.logs), found.rounds) for spread, found in spreads]
+    sizes, left = [], iter(variances)
+    for row, found in zip(map(joined, ordered), held, strict=True):
         if not found:
             none = Decision.UNDECIDED if row.disturbed else Decision.NOT_COMPARED
             sizes.append(CheckedSize(row, math.nan, none, 0))
             continue
-        centre = median(found.logs)
-        variance = median_variance(scatter[key], len(found.logs), found.rounds)
-        own = test if found.slower is None else replace(test, slower=found.slower)
-        decision = own.decide(centre, variance, found.error)
+        centre, variance = median(found.logs), next(left)
+        decision = found.test.decide(centre, variance, found.error)
         # Below a floor that somebody set is as it should be; below the time of a good run is something else.
-        if found.slower is None and own.decide(-centre, variance, found.error) is Decision.SLOW:
+        if not found.floor and found.test.decide(-centre, variance, found.error) is Decision.SLOW:
             decision = Decision.FASTER
         sizes.append(CheckedSize(row, found.expected, decision, len(found.logs), math.exp(centre)))
     if not known:
-        calm = any(not row.disturbed for rows in cases.values() for row in rows)
+        calm = any(not row.disturbed for rows in ordered for row in rows)
         why = "no system is like this machine, and no earlier good run of it is stored"
         if expectation.name:
             why = f"{expectation.name} has none of these sizes on as many GPUs (-b, -e and -f say which are measured)"
         why = why if calm else "other programs disturbed every round"
         return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
-    error = max(found.error for found in known.values())
-    whole = _together([*known.values()], scatter.values(), test, error)
-    least = min(test.slower if found.slower is None else found.slower for found in known.values())
+    # All sizes as one: their mean.
+    error = max(found.error for found in known)
+    tests = {found.test for found in known}
+    common = tests.pop() if len(tests) == 1 else test
+    whole = common.decide(fmean(median(found.logs) for found in known), fmean(variances) / len(variances), error)
+    least = min(found.test.slower for found in known)
     resolution = math.exp(max(math.log1p(least), test.resolution(error)))
     return CheckedCurve(tuple(sizes), *_status(sizes, whole, resolution), resolution=resolution)
-
-
-def _together(held: Sequence[_Held], scatter: Iterable[float], test: SequentialTest, error: float) -> Decision:
-    """Decide of all sizes as one: of their mean."""
-    known = zip(scatter, held, strict=True)
-    variances = [median_variance(spread, len(found.logs), found.rounds) for spread, found in known]
-    centre = fmean(median(found.logs) for found in held)
-    shares = {found.slower for found in held}
-    share = shares.pop() if len(shares) == 1 else None
-    test = test if share is None else replace(test, slower=share)
-    return test.decide(centre, fmean(variances) / len(variances), error)
 
 
 def _status(sizes: Sequence[CheckedSize], whole: Decision, resolution: float) -> tuple[Status, str]:

@@ -1,7 +1,7 @@
 """Which results are right: a matrix of implementations by collectives, and what is wrong in detail."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from collbench.results import Outcome, Result, Skipped
 
@@ -47,31 +47,17 @@ def matrix(conformance: Conformance) -> Iterator[str]:
     """
     names = list(dict.fromkeys(name for name, _ in conformance.outcomes))
     first = max(map(len, names), default=0)
-    for block in _blocks(dict.fromkeys(collective for _, collective in conformance.outcomes), 80 - first):
-        yield _line("", block, block, first)
-        for name in names:
-            cells = [conformance.cell((name, collective)) for collective in block]
+    blocks: list[dict[str, int]] = []  # the columns of each, with their widths
+    for head in dict.fromkeys(collective for _, collective in conformance.outcomes):
+        width = max(len(head), *map(len, _WORDS.values()))
+        if not blocks or first + sum(2 + each for each in (*blocks[-1].values(), width)) > 80:
+            blocks.append({})
+        blocks[-1][head] = width
+    for block in blocks:
+        rows = [("", list(block))]
+        rows += [(name, [conformance.cell((name, collective)) for collective in block]) for name in names]
+        for name, cells in rows:
             if set(cells) != {ABSENT}:
-                yield _line(name, cells, block, first)
+                columns = (f"  {cell:<{width}}" for cell, width in zip(cells, block.values(), strict=True))
+                yield f"{name:<{first}}{''.join(columns)}".rstrip()
         yield ""
-
-
-def _line(name: str, cells: Iterable[str], heads: Iterable[str], first: int) -> str:
-    columns = (f"  {cell:<{_columns(head)}}" for cell, head in zip(cells, heads, strict=True))
-    return f"{name:<{first}}{''.join(columns)}".rstrip()
-
-
-def _columns(head: str) -> int:
-    return max(len(head), *map(len, _WORDS.values()))
-
-
-def _blocks(heads: Iterable[str], width: int) -> Iterator[list[str]]:
-    """Yield the heads in groups whose columns take at most so many characters, each with two blanks before."""
-    block: list[str] = []
-    for head in heads:
-        if block and sum(2 + _columns(each) for each in (*block, head)) > width:
-            yield block
-            block = []
-        block.append(head)
-    if block:
-        yield block

@@ -6,24 +6,21 @@ apart, so a row is held against rounds of the run in the same state.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Literal, NamedTuple, Protocol
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
 
 from collbench.algorithms import find
-from collbench.cases import Case
 from collbench.collectives import find_collective
 from collbench.errors import UsageError
 from collbench.host import sanitize
 from collbench.platforms import platforms
 from collbench.platforms.cost import FITTED
 from collbench.results import Measurement, Observed, Reported, by_key, family
-from collbench.results.facts import Sharing
 from collbench.units import parse_size
 
 BETWEEN_RUNS = {"cpu": 0.03}
@@ -51,15 +48,11 @@ class Expected(NamedTuple):
     slower: float | None = None  # share that is too much, where the expectation itself says so
 
 
-class Expectation(Protocol):
-    """Says what measured rows should take."""
+class Expectation(NamedTuple):
+    """What times are compared with, in words, and what a measured row should take by it; None where that is unknown."""
 
-    @property
-    def name(self) -> str:
-        """What times are compared with, in words."""
-
-    def of(self, row: Observed) -> Expected | None:
-        """Return what the row should take; None if nothing is expected of it."""
+    name: str
+    of: Callable[[Observed], Expected | None]
 
 
 class Round(NamedTuple):
@@ -75,47 +68,34 @@ def rounds(row: Observed) -> list[Round]:
     return [Round(math.log(seconds), barrier) for seconds in row.round_times]
 
 
-@dataclass(frozen=True)
-class RunExpectation:
-    """The times of a run that was right, of the same case in the same state of the machine."""
+def expect_run(name: str, rows: Iterable[Observed]) -> Expectation:
+    """Return what rows of a run say, of the same case in the same state of the machine.
 
-    name: str
-    known: Mapping[tuple[Case, str, Sharing | None], Sequence[Round]]
+    Only right and undisturbed rows count.  Of rounds in that state the median is expected.
+    """
+    right = (row for row in rows if row.right and not row.disturbed and row.typical > 0)
+    alike = by_key(right, lambda row: (row.case, row.implementation, row.note.shared))
+    every = {key: [each for row in same for each in rounds(row)] for key, same in alike.items()}
 
-    @classmethod
-    def of_rows(cls, name: str, rows: Iterable[Observed]) -> "RunExpectation":
-        """Return the expectation of these rows, of which only right and undisturbed ones count."""
-        right = (row for row in rows if row.right and not row.disturbed and row.typical > 0)
-        known = by_key(right, lambda row: (row.case, row.implementation, row.note.shared))
-        return cls(name, {key: [each for row in alike for each in rounds(row)] for key, alike in known.items()})
-
-    def of(self, row: Observed) -> Expected | None:
-        """Return the median of the rounds in the same state; None where there were none."""
+    def of(row: Observed) -> Expected | None:
         barrier = row.barrier if isinstance(row, Measurement) else None
-        known = self.known.get((row.case, row.implementation, row.note.shared), ())
+        known = every.get((row.case, row.implementation, row.note.shared), [])
         if not known and isinstance(row, Reported):  # of one among several settings, held against a run of one
-            known = self.known.get((row.case, family(row.implementation), row.note.shared), ())
-        alike = [each for each in known if _alike(each.barrier, barrier)]
-        if not alike:
-            return None
+            known = every.get((row.case, family(row.implementation), row.note.shared), [])
+        logs = [each.log for each in known if _alike(each.barrier, barrier)]
         error = BETWEEN_RUNS.get(row.platform, BETWEEN_OTHERS)
-        return Expected(math.exp(median(each.log for each in alike)), error, len(alike))
+        return Expected(math.exp(median(logs)), error, len(logs)) if logs else None
+
+    return Expectation(name, of)
 
 
 def _alike(first: float | None, second: float | None) -> bool:
     return not first or not second or abs(math.log(first / second)) < SAME_STATE
 
 
-@dataclass(frozen=True)
-class FirstOf:
-    """Several expectations, of which the first counts that knows a row."""
-
-    name: str
-    parts: Sequence[Expectation]
-
-    def of(self, row: Observed) -> Expected | None:
-        """Return what the first expectation says that knows the row."""
-        return next(filter(None, (part.of(row) for part in self.parts)), None)
+def first_of(name: str, parts: Sequence[Expectation]) -> Expectation:
+    """Return several expectations as one: for each row the first counts that knows it."""
+    return Expectation(name, lambda row: next(filter(None, (part.of(row) for part in parts)), None))
 
 
 # ------------------------------------------------------------------------------------------------------------- floors
@@ -135,13 +115,8 @@ class Floor(Struct, forbid_unknown_fields=True):
 
     def takes(self, row: Observed) -> bool:
         """Return whether the floor is of that row."""
-        same = row.case.collective is find_collective(self.collective) and row.case.nbytes == self.nbytes
+        same = row.case.collective is find_collective(self.collective) and row.case.nbytes == parse_size(str(self.size))
         return same and self.ranks in (None, row.case.ranks) and self.implementation in ("", row.implementation)
-
-    @property
-    def nbytes(self) -> int:
-        """The size in bytes."""
-        return parse_size(str(self.size))
 
     def longest(self, row: Observed) -> float:
         """Return the seconds that the row may take."""
@@ -160,30 +135,14 @@ class FloorFile(Struct, forbid_unknown_fields=True):
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
-@dataclass(frozen=True)
-class FloorExpectation:
-    """Floors that somebody set."""
-
-    name: str
-    floors: tuple[Floor, ...] = field(repr=False)
-
-    def of(self, row: Observed) -> Expected | None:
-        """Return the time of the floor; None if the row has no floor."""
-        for floor in self.floors:
-            if floor.takes(row):
-                share = (1 + NEAR_FLOOR) / (1 - NEAR_FLOOR) - 1
-                return Expected(floor.longest(row) * (1 - NEAR_FLOOR), slower=share)
-        return None
-
-
-def read_floors(path: Path) -> FloorExpectation:
+def read_floors(path: Path) -> Expectation:
     r"""Read floors from a TOML file; UsageError names the file, the place in it and what belongs there.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "floors.toml"
     >>> _ = file.write_text('[[floor]]\ncollective="allreduce"\nsize="1G"\nvalue=440\nlower=-0.05\nunit="GB/s"')
-    >>> read_floors(file).floors[0].nbytes
-    1073741824
+    >>> read_floors(file).name.endswith("floors.toml")
+    True
 
     """
     try:
@@ -194,37 +153,41 @@ def read_floors(path: Path) -> FloorExpectation:
     except (msgspec.ValidationError, UsageError) as error:
         where = "" if str(path) in str(error) else f"{path}: "
         raise UsageError(f"{where}{error}; docs/checking.md shows a file of floors") from None
-    return FloorExpectation(f"the floors of {path}", tuple(floors))
+
+    def of(row: Observed) -> Expected | None:
+        longest = next((floor.longest(row) for floor in floors if floor.takes(row)), None)
+        share = (1 + NEAR_FLOOR) / (1 - NEAR_FLOOR) - 1
+        return None if longest is None else Expected(longest * (1 - NEAR_FLOOR), slower=share)
+
+    return Expectation(f"the floors of {path}", of)
 
 
 # --------------------------------------------------------------------------------------------------------------- CPUs
 
 
-@dataclass(frozen=True)
-class CalibratedExpectation:
-    """Costs of hand-written implementations on this CPU, by its own barrier and its own copies.
+def _calibrated(row: Observed) -> Expected | None:
+    """Return the cost of a hand-written implementation on this CPU, by its own barrier and its own copies.
 
     What an implementation spends is counted (platforms/cost.py).  What a wait takes here is known from the barrier of
-    the row, and what bytes beyond the caches take from the copies that were timed meanwhile.
+    the row, and what bytes beyond the caches take from the copies that were timed meanwhile.  Of a library nothing is
+    known, nor where no barrier was timed.
     """
+    if not isinstance(row, Measurement) or not row.barrier:
+        return None
+    implementation = find(row.note.picked or row.implementation)
+    platform = platforms().get(row.platform)
+    if not implementation or not implementation.cost or not platform or not platform.fitted:
+        return None
+    if not row.floor and row.case.nbytes > IN_CACHES:
+        return None
+    cost = implementation.cost(row.case)
+    slower = row.barrier / FITTED_BARRIER
+    waits = cost.steps * FITTED.waits.get(cost.wait, math.inf) * slower
+    moved = row.case.nbytes * max(cost.memory / FITTED.memory, cost.packets / FITTED.packets * slower)
+    if row.floor:
+        least = sum(row.case.traffic) / row.case.ranks / row.case.nbytes
+        moved = max(moved, row.floor * cost.memory / least)
+    return Expected(waits + moved, CALIBRATED_ERROR)
 
-    name: str = "this CPU's own latency and copy speed"
 
-    def of(self, row: Observed) -> Expected | None:
-        """Return what the row should take; None of a library, and where no barrier was timed."""
-        if not isinstance(row, Measurement) or not row.barrier:
-            return None
-        implementation = find(row.note.picked or row.implementation)
-        platform = platforms().get(row.platform)
-        if not implementation or not implementation.cost or not platform or not platform.fitted:
-            return None
-        if not row.floor and row.case.nbytes > IN_CACHES:
-            return None
-        cost = implementation.cost(row.case)
-        slower = row.barrier / FITTED_BARRIER
-        waits = cost.steps * FITTED.waits.get(cost.wait, math.inf) * slower
-        moved = row.case.nbytes * max(cost.memory / FITTED.memory, cost.packets / FITTED.packets * slower)
-        if row.floor:
-            least = sum(row.case.traffic) / row.case.ranks / row.case.nbytes
-            moved = max(moved, row.floor * cost.memory / least)
-        return Expected(waits + moved, CALIBRATED_ERROR)
+CALIBRATED = Expectation("this CPU's own latency and copy speed", _calibrated)

@@ -90,12 +90,11 @@ def median_variance(deviation: float, *rounds: float) -> float:
 
 def deviations(curve: Sequence[Sequence[float]], prior: float = PRIOR_DEVIATION) -> list[float]:
     """Return what the rounds of each size of a curve scatter by: a standard deviation of logarithms for each size."""
-    distances = [[abs(log - median(logs)) for log in logs] for logs in curve if len(logs) > 1]
     own = [_variance(logs) for logs in curve]
     known = [variance for variance in own if variance is not None]
     common = prior**2
     if known:
-        weight = sum(map(len, distances))
+        weight = sum(len(logs) for logs in curve if len(logs) > 1)
         common = (PRIOR_ROUNDS * common + weight * fmean(known)) / (PRIOR_ROUNDS + weight)
     found = []
     for logs, variance in zip(curve, own, strict=True):

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from collbench.analysis.check import (
 )
 from collbench.analysis.diagnose import RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
-from collbench.analysis.expectations import CalibratedExpectation, Expectation, FirstOf, RunExpectation, read_floors
+from collbench.analysis.expectations import CALIBRATED, Expectation, expect_run, first_of, read_floors
 from collbench.analysis.machine import assumptions, placed, sized, spread
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
@@ -66,16 +66,6 @@ class Rounds:
     header: Header
     results: list[Result] = field(default_factory=list)
     count: int = 0
-
-    @property
-    def rows(self) -> list[Observed]:
-        """All collectives with a time that was right, disturbed ones too."""
-        return [row for row in self.results if isinstance(row, Observed) and row.right and not row.case.step]
-
-    @property
-    def correctness(self) -> Correctness:
-        """Whether all sizes were right in all rounds."""
-        return Correctness.of(one_of_each(self.results))
 
 
 def check(
@@ -143,7 +133,7 @@ def check(
         rounds = Rounds(whole.header, [row.worst if isinstance(row, Observed) else row for row in rows], 1)
         result = Judge.of(against, whole, measured=False).verdict(rounds, math.nan)
         return result if result.curves or result.correctness.faults else replace(result, no_verdict=why_none([whole]))
-    sweep = SweepRequest.parse(
+    sweep = SweepRequest(
         op,
         impl=impl or default_implementations(op),
         ranks=ranks,
@@ -169,21 +159,25 @@ def default_implementations(op: Names) -> str:
 def _measure(
     sweep: SweepRequest, against: Against, budget: float, out: Path | None, each: Callable[[int, CheckResult], object]
 ) -> CheckResult | None:
-    """Measure rounds until the verdict is sure or the budget is spent, and return it."""
+    """Measure rounds, each with ranks that are started anew, until the verdict is sure or the budget is spent."""
     begun = time.monotonic()
     judge: Judge | None = None
     result: CheckResult | None = None
-    rounds = Rounds(Header())
-    for leader in _rounds(sweep, rounds):
+    rounds, more = Rounds(Header()), True
+    while more:
+        session = measuring_session(sweep, lambda sweep: None).session
+        with started(session):
+            rounds.header = rounds.header if rounds.count else session.header
+            rounds.results += session.run()
+        rounds.count += 1
         spent = time.monotonic() - begun
-        if leader:
+        more = rounds.count < FEWEST or spent * (1 + 1 / rounds.count) < budget
+        if session.leader:
             judge = judge or Judge.of(against, Run(Path("this check"), rounds.header, (), True), measured=True)
             result = judge.verdict(rounds, spent)
             each(rounds.count, result)
-        time_left = rounds.count < FEWEST or spent * (1 + 1 / rounds.count) < budget
-        unsure = judge is not None and result is not None and not judge.sure(result)
-        if not _agreed(time_left and unsure):
-            break
+            more = more and not judge.sure(result)
+        more = _agreed(more)
     if not result or not judge:  # the first process of the launcher has them
         return None
     result = judge.stored(rounds, result)
@@ -193,17 +187,6 @@ def _measure(
         except CollbenchError as error:  # the verdict is not lost with it
             return replace(result, hint=f"not stored: {error}")
     return result
-
-
-def _rounds(sweep: SweepRequest, rounds: Rounds) -> Iterator[bool]:
-    """Measure round after round, each with ranks that are started anew; yield whether this process is the leader."""
-    while True:
-        session = measuring_session(sweep, lambda sweep: None).session
-        with started(session):
-            rounds.header = rounds.header if rounds.count else session.header
-            rounds.results += session.run()
-        rounds.count += 1
-        yield session.leader
 
 
 def _agreed(more: bool) -> bool:
@@ -252,17 +235,18 @@ class Judge:
         earlier = [] if against.renew else baselines.read_baseline(folder)
         takes_another = against.renew or len(earlier) < baselines.MOST
         # On a GPU no barrier is timed with the rows that would tell what they should take.
-        costs = [CalibratedExpectation()] if header.topology.platform == "cpu" else []
+        costs = [CALIBRATED] if header.topology.platform == "cpu" else []
         name = costs[0].name if costs else ""
         if earlier:
             name = f"{len(earlier)} earlier good run{'s' if len(earlier) > 1 else ''} of this machine ({folder})"
         rows = [row for run in earlier for row in observed(run.results)]
-        chain = FirstOf(name, (RunExpectation.of_rows(name, rows), *costs))
+        chain = first_of(name, (expect_run(name, rows), *costs))
         return cls(test, name, chain, folder=folder if takes_another else None, renew=against.renew)
 
     def verdict(self, rounds: Rounds, seconds: float) -> CheckResult:
         """Return the verdict of what has been measured so far."""
-        curves = self._curves(rounds.rows)
+        timed = [row for row in rounds.results if isinstance(row, Observed) and row.right and not row.case.step]
+        curves = self._curves(timed)
         shared = shares_cores(rounds.results)
         if shared:
             curves = list(map(unsure, curves))
@@ -273,7 +257,7 @@ class Judge:
             collectives=tuple(dict.fromkeys(row.case.collective.name for row in rounds.results)),
             curves=tuple(curves),
             shared=shared,
-            correctness=rounds.correctness,
+            correctness=Correctness.of(one_of_each(rounds.results)),
             nodes=self.nodes or rounds.header.topology.nodes,
             disturbed=sum(row.disturbed for row in rounds.results),
             rows=len(rounds.results),
@@ -330,4 +314,4 @@ def read_reference(path: Path) -> Expectation:
             f"--reference {path} has no right row with a time; give a run that was right, or floors in TOML"
         )
     scatter = scatter_in_words(rows)
-    return RunExpectation.of_rows(f"the run {path}{f' ({scatter})' if scatter else ''}", rows)
+    return expect_run(f"the run {path}{f' ({scatter})' if scatter else ''}", rows)

@@ -9,15 +9,6 @@ TOGETHER = ("check", "sweep", "verify", "explain", "step stragglers", "step stra
 """The commands that the processes of an outside launcher carry out together; all others each process does alone."""
 
 
-def __getattr__(name: str) -> object:
-    """The group of commands, imported once it is asked for."""
-    if name != "group":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from collbench.cli.commands import group
-
-    return group
-
-
 def program() -> None:
     """`all_reduce_perf` and its like, by the name that the program was started by."""
     sys.argv[1:1] = [sys.argv[0].rpartition("/")[2]]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import click
+from click.core import ParameterSource
 
 from collbench.errors import StorageError, UsageError, writing
 from collbench.host.launcher import RENDEZVOUS, launched
@@ -103,17 +104,12 @@ class JsonCommand(click.Command):
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parse; the word behind `--json` is its file if it is `-` or ends in .json, and `--json=FILE` takes any."""
-        words, rest = [], list(args)
+        words = list(args)
         alone = {name for option in self.params if option.metavar == _FILE_OR_STANDARD for name in option.opts}
-        while rest:
-            word = rest.pop(0)
-            if word == "--":
-                words += [word, *rest]
-                break
-            if word in alone:
-                taken = rest and (rest[0] == str(STANDARD) or rest[0].endswith(f".{word[2:]}"))
-                word = f"{word}={rest.pop(0) if taken else STANDARD}"
-            words.append(word)
+        for place, word in enumerate(args[: args.index("--") if "--" in args else None]):
+            file = (args[place + 1 : place + 2] or [""])[0]
+            if word in alone and file != str(STANDARD) and not file.endswith(f".{word[2:]}"):
+                words[place] = f"{word}={STANDARD}"
         return super().parse_args(context, words)
 
 
@@ -346,6 +342,13 @@ def shared(*names: str, **defaults: Any) -> list[click.Parameter]:
     return options
 
 
+def given() -> dict[str, str]:
+    """Return the options that the command line has, each with its longest spelling."""
+    context = click.get_current_context()
+    every = {str(each.name): max(each.opts, key=len) for each in context.command.params}
+    return {name: every[name] for name in every if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+
+
 def sweep_request(options: Mapping[str, Any], **fixed: Any) -> "SweepRequest":
     """Return the request that a command's options make; `fixed` are words for which the command has no option.
 
@@ -355,7 +358,7 @@ def sweep_request(options: Mapping[str, Any], **fixed: Any) -> "SweepRequest":
 
     words = {name: options[name] for name in ("op", *SweepWords.__annotations__) if name in options}
     graph = options.get("cudagraph", 1) > 0 and not options.get("no_graph", False)
-    return SweepRequest.parse(**words | fixed | {"cudagraph": graph})
+    return SweepRequest(**words | fixed | {"cudagraph": graph})
 
 
 # ----------------------------------------------------------------------------------- options that nccl-tests alone has

@@ -6,6 +6,7 @@ For example:
   collbench runs --fleet NIGHT --exclude-file exclude.txt --plot fleet.png
 """
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ from collbench.collectives import find_collective
 from collbench.errors import UsageError, unknown
 from collbench.platforms import platforms
 from collbench.runfile import DEFAULT
-from collbench.runfile.listing import Entry, Filter, first_second, last_second, list_runs, shown
+from collbench.runfile.listing import Entry, first_second, last_second, list_runs, passes, shown
 
 PREDICTED = "model"  # the platform of predicted runs; what says so takes a while to import
 _PLACES = "|".join((*platforms(), PREDICTED))
@@ -71,9 +72,9 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
 
         show(folder or DEFAULT, as_json=as_json, **of_fleet)
         return
-    chosen = _filter(**options)
+    chosen = _chosen(**options)
     entries = list_runs(folder or DEFAULT)
-    matching = [entry for entry in entries if chosen.passes(entry)]
+    matching = [entry for entry in entries if passes(entry, **chosen)]
     listed = matching[:limit]
     write_json(as_json, [entry.fields() for entry in listed])
     if listed and as_json != STANDARD:
@@ -94,17 +95,13 @@ def command(folder: Path | None, limit: int | None, as_json: Path | None, fleet:
         click.echo(f"and {len(broken) - _BROKEN} more broken ones; --json says why", err=True)
 
 
-def _filter(host: str, op: str, on: str, topology: str, since: str | None, until: str | None) -> Filter:
+def _chosen(op: str, on: str, since: str | None, until: str | None, **others: str) -> dict[str, Any]:
+    """Return what runs must have to be listed."""
     if on not in ("", *platforms(), PREDICTED):
         raise unknown("--on", on, (*platforms(), PREDICTED))
-    return Filter(
-        host=host,
-        collectives=tuple(find_collective(word.strip()).name for word in op.split(",") if word.strip()),
-        platform=on,
-        topology=topology,
-        since=first_second(since) if since else None,
-        until=last_second(until) if until else None,
-    )
+    collectives = [find_collective(word.strip()).name for word in op.split(",") if word.strip()]
+    first, last = first_second(since) if since else -math.inf, last_second(until) if until else math.inf
+    return {"collectives": collectives, "platform": on, "since": first, "until": last, **others}
 
 
 def _print_table(entries: Sequence[Entry]) -> None:

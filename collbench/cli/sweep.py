@@ -15,7 +15,6 @@ from itertools import islice
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from collbench.algorithms import implementations, is_library, libraries
 from collbench.analysis.crossover import (
@@ -40,6 +39,7 @@ from collbench.cli.options import (
     NCCL_NAMES,
     PATH,
     SWEEP_OPTIONS,
+    given,
     nccl_options,
     nccl_remarks,
     option,
@@ -87,11 +87,9 @@ def command(**options: Any) -> int:
 
 def resume(options: Mapping[str, Any], outputs: Outputs) -> int:
     """Measure what a run lacks, and print all of the run; the exit status."""
-    path, context = options["resume"], click.get_current_context()
-    others = [option for option in context.command.params if option.name not in _WITH_RESUME]
-    given = [each for each in others if context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE]
-    if given:
-        names = ", ".join(max(each.opts, key=len) for each in given)
+    path = options["resume"]
+    if others := [word for name, word in given().items() if name not in _WITH_RESUME]:
+        names = ", ".join(others)
         raise UsageError(f"--resume goes on with the settings and in the place of {path}; leave out {names}")
     session = resuming_session(path)
     if not session:
@@ -103,13 +101,7 @@ def resume(options: Mapping[str, Any], outputs: Outputs) -> int:
 
 def _without_effect() -> list[str]:
     """Return a line for the options of measuring that the command line has, which are of no use to a prediction."""
-    context = click.get_current_context()
-    spelled = {option.name: max(option.opts, key=len) for option in context.command.params}
-    unused = [
-        spelled[name]
-        for name in (*MEASURING, *NCCL_NAMES)
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    ]
+    unused = [word for name in (*MEASURING, *NCCL_NAMES) if (word := given().get(name))]
     return [f"nothing is measured, so without effect: {', '.join(unused)}"] if unused else []
 
 

@@ -82,18 +82,16 @@ def command(
 
 def _discover(on: str, ranks: int | None) -> Topology:
     """Return the topology of a platform, on auto of the first that is here; what is passed over is printed."""
-    topology, remark = _first(ranks) if on == "auto" else find_platform(on).discover(ranks)
+    *preferred, last = platforms().values() if on == "auto" else [find_platform(on)]
+    for kind in (*preferred, last):
+        try:
+            topology, remark = kind.discover(ranks)
+            break
+        except PlatformError as error:
+            if kind is last:
+                raise
+            if kind.installed():
+                click.echo(f"collbench: showing the {last.name.upper()} only: {' '.join(str(error).split())}", err=True)
     if remark:
         click.echo(f"collbench: {remark}", err=True)
     return topology
-
-
-def _first(ranks: int | None) -> tuple[Topology, str]:
-    *preferred, last = platforms().values()
-    for kind in preferred:
-        try:
-            return kind.discover(ranks)
-        except PlatformError as error:
-            if kind.installed():
-                click.echo(f"collbench: showing the {last.name.upper()} only: {' '.join(str(error).split())}", err=True)
-    return last.discover(ranks)

@@ -10,14 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from collbench.algorithms import implementations
 from collbench.analysis.conformance import ABSENT, Conformance, matrix
 from collbench.api.requests import measured_sweep
 from collbench.cases import Sweep
 from collbench.cli._process import coloured
-from collbench.cli.options import HERE, option, shared, sweep_request
+from collbench.cli.options import HERE, given, option, shared, sweep_request
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import row
 from collbench.cli.running import run_session
@@ -38,14 +37,13 @@ _OPTIONS = [
 
 
 @click.command(context_settings={"show_default": True}, params=_OPTIONS)
-@click.pass_context
-def command(context: click.Context, /, full: bool, quiet: bool, **options: Any) -> int:
+def command(full: bool, quiet: bool, **options: Any) -> int:
     """Check every implementation and collective at odd sizes, out of place and in place; run it first on a new machine.
 
     Sums of floats: half a minute, a minute where kernels are compiled first; --full: all types and reductions.
     """
     for name in ("datatype", "redop"):
-        if full and context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+        if full and name not in given():
             options[name] = "all"
     fixed = {"minbytes": SIZES[0], "maxbytes": SIZES[-1], "iters": 1, "warmup": 0, "starts": 1}
     platform, sweep = measured_sweep(sweep_request(options, **fixed), launched())

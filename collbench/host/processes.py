@@ -88,24 +88,21 @@ def unlink_mpich_memory() -> None:
 
 
 def unlink_orphans(since: float) -> None:
-    """Remove memory that MPI made after *since* (as files' times count) and nobody maps, nor does a moment later.
+    """Remove memory that MPI made after *since* (as files' times count), and more than a moment ago, and nobody maps.
 
     For ranks that were all killed before anybody could look what they map.
     """
-    for second_look in (False, True):
-        if second_look:
-            time.sleep(_MOMENT)
-        orphans = set()
-        for path in Path(_SHARED_MEMORY).iterdir():
-            with contextlib.suppress(OSError):
-                facts = path.stat()
-                if path.name.startswith(_OF_MPI) and facts.st_uid == os.getuid() and facts.st_ctime >= since:
-                    orphans.add(str(path))
-        if not orphans:
-            return
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdecimal():
-                orphans -= shared_files(folder.name)
+    time.sleep(_MOMENT)
+    orphans = set()
+    for path in Path(_SHARED_MEMORY).iterdir():
+        with contextlib.suppress(OSError):
+            facts = path.stat()
+            old = since <= facts.st_ctime < time.time() - _MOMENT
+            if old and path.name.startswith(_OF_MPI) and facts.st_uid == os.getuid():
+                orphans.add(str(path))
+    for folder in Path("/proc").iterdir() if orphans else ():
+        if folder.name.isdecimal():
+            orphans -= shared_files(folder.name)
     for name in orphans:
         Path(name).unlink(missing_ok=True)
 

@@ -3,7 +3,7 @@
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -235,25 +235,18 @@ class PairedSession:
         self._open = ExitStack()
         run = str(uuid.uuid4())
         self.sessions: list[Session] = []
-        with self._discarding():
+        with ExitStack() as undo:
             for place, (_, name, folder) in enumerate(settings):
                 arm = _OneArm(self._pair, place, Interleaved(id=run, setting=name))
                 self.sessions.append(Session(arm, sweep, None, folder))
-
-    @contextmanager
-    def _discarding(self) -> Iterator[None]:
-        """Remove the run files if what is inside fails."""
-        try:
-            yield
-        except BaseException:
-            for session in reversed(self.sessions):
-                session.discard()
-            raise
+                undo.callback(self.sessions[-1].discard)
+            self._undo = undo.pop_all()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            with self._discarding():
+            with self._undo:
                 stack.enter_context(self._pair)
+                self._undo.pop_all()
             for session in self.sessions:
                 stack.enter_context(session)
             self._open = stack.pop_all()

@@ -160,26 +160,20 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-class _Test(NamedTuple):
-    """The verdict, or a size, as a test of continuous integration."""
+def _tests(result: CheckResult) -> Iterator[tuple[str, str, str, float]]:
+    """Yield the verdict and then each size as a test: name, `passed`, `failed` or `other`, what to say of it, seconds.
 
-    name: str
-    state: str  # passed, failed or other
-    message: str
-    seconds: float
-
-
-def _tests(result: CheckResult) -> Iterator[_Test]:
-    """Yield the verdict first: it may be FAIL by all sizes together, and UNKNOWN without any size."""
-    whole = {Status.OK: "passed", Status.WARN: "passed", Status.FAIL: "failed", Status.UNKNOWN: "other"}
-    yield _Test("verdict", whole[result.status], printable(result.line), _number(result.seconds) or 0.0)
+    The verdict may be FAIL by all sizes together, and UNKNOWN without any size.
+    """
+    whole = {Status.FAIL: "failed", Status.UNKNOWN: "other"}.get(result.status, "passed")
+    yield "verdict", whole, printable(result.line), _number(result.seconds) or 0.0
     slow = "failed" if result.status is Status.FAIL else "other"
     states = {Decision.AS_EXPECTED: "passed", Decision.FASTER: "passed", Decision.SLOW: slow}
     for row in result.correctness.faults:
-        yield _Test(_name(row), "failed", printable(row.problem), 0.0)
+        yield _name(row), "failed", printable(row.problem), 0.0
     for size in result.sizes:
         state = states.get(size.decision, "other")
-        yield _Test(_name(size.row), state, f"{size.figure}, {size.decision.value}", _seconds(size))
+        yield _name(size.row), state, f"{size.figure}, {size.decision.value}", _seconds(size)
 
 
 def _name(row: CaseResult) -> str:
@@ -197,7 +191,7 @@ def ctrf(result: CheckResult) -> str:
     """Return the JSON of the Common Test Report Format."""
     tests = list(_tests(result))
     stop = round(time.time() * 1000)
-    states = [test.state for test in tests]
+    states = [state for _, state, _, _ in tests]
     counts = {state: states.count(state) for state in ("passed", "failed", "skipped", "pending", "other")}
     entries = []
     for name, state, message, seconds in tests:
@@ -205,7 +199,7 @@ def ctrf(result: CheckResult) -> str:
         entries.append(entry | ({"rawStatus": "undecided"} if state == "other" else {}))
     results = {
         "tool": {"name": "collbench", "version": __version__},
-        "summary": counts | {"tests": len(tests), "start": stop - round(1000 * tests[0].seconds), "stop": stop},
+        "summary": counts | {"tests": len(tests), "start": stop - round(1000 * tests[0][3]), "stop": stop},
         "tests": entries,
     }
     return json.dumps({"reportFormat": "CTRF", "specVersion": "0.0.0", "results": results}, indent=2, allow_nan=False)
@@ -217,8 +211,8 @@ def summary(result: CheckResult) -> str:
     if result.compared:
         lines += ["", f"compared with {escaped(result.compared)}"]
     lines += ["", "| case | figure | verdict |", "|---|---|---|"]
-    tests = list(_tests(result))[1:]  # the verdict stands above
-    lines += [f"| {escaped(test.name)} | {escaped(test.message)} | {test.state} |" for test in tests]
+    for name, state, message, _ in list(_tests(result))[1:]:  # the verdict stands above
+        lines.append(f"| {escaped(name)} | {escaped(message)} | {state} |")
     return "\n".join(lines)
 
 

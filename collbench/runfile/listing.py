@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -169,32 +169,24 @@ def _kind(header: Header) -> tuple[str, ...]:
     return header.topology.name, header.imported.tool, header.interleaved.setting
 
 
-@dataclass(frozen=True)
-class Filter:
-    """Which runs to list; what is None or empty lets all pass."""
-
-    host: str = ""  # its name, the part of it before the first dot, or a shell's pattern of either
-    collectives: tuple[str, ...] = ()  # any of these
-    platform: str = ""
-    topology: str = ""  # part of its name, in any case
-    since: float | None = None
-    until: float | None = None
-
-    def passes(self, entry: Entry) -> bool:
-        """Return whether a run passes."""
-        host, topology = entry.header.environment.host, entry.header.topology.name
-        when, _ = entry.age
-        names = host.lower(), host.partition(".")[0].lower()
-        return all(
-            (
-                not self.host or any(fnmatchcase(name, self.host.lower()) for name in names),
-                not self.collectives or not set(self.collectives).isdisjoint(entry.header.sweep.collectives),
-                not self.platform or self.platform == entry.platform,
-                self.topology.casefold() in topology.casefold(),
-                self.since is None or when >= self.since,
-                self.until is None or when <= self.until,
-            )
-        )
+def passes(
+    entry: Entry,
+    host: str = "",  # its name, the part of it before the first dot, or a shell's pattern of either
+    collectives: Collection[str] = (),  # any of these
+    platform: str = "",
+    topology: str = "",  # part of its name, in any case
+    since: float = -math.inf,
+    until: float = math.inf,
+) -> bool:
+    """Return whether a run is to be listed; what is empty lets all pass."""
+    header, name = entry.header, entry.header.environment.host.lower()
+    return (
+        (not host or any(fnmatchcase(word, host.lower()) for word in (name, name.partition(".")[0])))
+        and (not collectives or not set(collectives).isdisjoint(header.sweep.collectives))
+        and platform in ("", entry.platform)
+        and topology.casefold() in header.topology.name.casefold()
+        and since <= entry.age[0] <= until
+    )
 
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")

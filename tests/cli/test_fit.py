@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from collbench import cli
+from collbench.cli.commands import group
 from collbench.cli.fit import command
 from collbench.model.predict import curve
 from collbench.results import Measurement
@@ -152,7 +152,7 @@ def test_an_imported_log_of_several_nodes_is_calibrated(tmp_path: Path) -> None:
         ("predict", out, "--no-plot", "--out", tmp_path / "predicted"),
         ("diagnose", tmp_path / "imported", "--on", out, "--nodes", "2"),
     ):
-        done = CliRunner().invoke(cli.group, [str(word) for word in words])
+        done = CliRunner().invoke(group, [str(word) for word in words])
         assert done.exit_code == 0, (words, done.output, done.exception)
     assert "verdict: as expected" in done.output
     assert calibrated(out)[0].nodes == 2

@@ -155,7 +155,7 @@ import sys
 started = []
 sys.addaudithook(lambda event, _: started.append(event) if event in {
     "subprocess.Popen", "os.fork", "os.posix_spawn", "os.exec", "socket.connect", "socket.bind"} else None)
-from collbench.cli import group
+from collbench.cli.commands import group
 group.main(sys.argv[1:], standalone_mode=False)
 heavy = {"mpi4py", "cupy", "pynvml", "matplotlib", "jinja2", "scipy"} & set(sys.modules)
 print(*sorted(heavy), *started, file=sys.stderr)

@@ -172,11 +172,11 @@ def test_the_default_sweep_ends_where_memory_does(monkeypatch: pytest.MonkeyPatc
     from collbench.platforms.cpu import window
 
     monkeypatch.setattr(window, "room", lambda: window.Room(200 * 2**20, "this machine", "end what takes it"))
-    _, sweep = measured_sweep(SweepRequest.parse(on="cpu"))
+    _, sweep = measured_sweep(SweepRequest(on="cpu"))
     assert 2**20 <= sweep.sizes[-1] < cpu.PLATFORM.largest
     assert "larger messages do not fit in the memory that is free here" in cut_short(sweep, "cpu")
     with pytest.raises(PlatformError, match=r"need .* of shared memory and this machine has"):
-        measured_sweep(SweepRequest.parse(on="cpu", maxbytes="128M"))
+        measured_sweep(SweepRequest(on="cpu", maxbytes="128M"))
 
 
 def test_a_broken_kernel_is_wrong_and_located(here: Command, tmp_path: Path) -> None:

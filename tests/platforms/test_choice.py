@@ -42,9 +42,9 @@ def test_an_implementation_that_the_fallback_lacks_is_refused_with_what_is_wrong
     reason = r"^nccl does not run on cpu; choose from: .* \(the gpu cannot be used, .*: CuPy cannot be imported\)$"
     for launched in (None, (0, 2), (1, 2)):
         with pytest.raises(UsageError, match=reason):
-            measured_sweep(SweepRequest.parse(impl="nccl"), launched)
+            measured_sweep(SweepRequest(impl="nccl"), launched)
         with pytest.raises(UsageError, match=r"^nccl does not run on cpu; choose from: [^()]*$"):
-            measured_sweep(SweepRequest.parse(impl="nccl", on="cpu"), launched)
+            measured_sweep(SweepRequest(impl="nccl", on="cpu"), launched)
     assert capsys.readouterr().err == "", "nothing is said twice"
 
 
@@ -55,9 +55,9 @@ def test_a_way_to_wait_is_refused_where_no_rank_waits_on_a_core(monkeypatch: pyt
     for spin in ("busy", "yield"):
         for on in ("auto", "gpu"):
             with pytest.raises(UsageError, match=rf"^--spin {spin}: ranks wait on cores on cpu only; leave it out"):
-                measured_sweep(SweepRequest.parse(on=on, spin=spin))
-        assert measured_sweep(SweepRequest.parse(on="cpu", spin=spin))[1].spin == spin
-    assert measured_sweep(SweepRequest.parse(on="gpu"))[0] == "gpu"
+                measured_sweep(SweepRequest(on=on, spin=spin))
+        assert measured_sweep(SweepRequest(on="cpu", spin=spin))[1].spin == spin
+    assert measured_sweep(SweepRequest(on="gpu"))[0] == "gpu"
 
 
 def test_platforms_answer_before_they_are_opened_and_an_unknown_one_lists_the_choices() -> None:

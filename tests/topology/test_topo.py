@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from collbench import cli
+from collbench.cli.commands import group
 from collbench.errors import PlatformError, UsageError
 from collbench.platforms.gpu import discover as cuda_gpus
 from collbench.platforms.gpu import probe
@@ -22,7 +22,7 @@ NO_DRIVER, NO_LIBRARY = 9, 12  # NVML_ERROR_DRIVER_NOT_LOADED, NVML_ERROR_LIBRAR
 
 
 def topo(*arguments):
-    return CliRunner().invoke(cli.group, ["topo", *arguments], catch_exceptions=False)
+    return CliRunner().invoke(group, ["topo", *arguments], catch_exceptions=False)
 
 
 def shown(*arguments):

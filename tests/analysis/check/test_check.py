@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from collbench.analysis.check import Status, judge_rounds
-from collbench.analysis.expectations import RunExpectation
+from collbench.analysis.expectations import expect_run
 from collbench.analysis.sequential import Decision, SequentialTest
 from collbench.results import Measurement
 from tests.conftest import measurement
@@ -22,7 +22,7 @@ def verdict(odd: Sequence[float]) -> tuple[Status, Decision]:
     known = [row for nbytes in SIZES for row in rounds(*steady, nbytes=nbytes)]
     rows = [row for nbytes in SIZES[:-1] for row in rounds(*steady, nbytes=nbytes)]
     rows += rounds(*odd, nbytes=SIZES[-1])
-    (curve,) = judge_rounds(rows, RunExpectation.of_rows("a run", known), SequentialTest(slower=0.2))
+    (curve,) = judge_rounds(rows, expect_run("a run", known), SequentialTest(slower=0.2))
     return curve.status, curve.sizes[-1].decision
 
 
@@ -37,5 +37,5 @@ def test_a_size_that_was_measured_once_warns_and_many_fail() -> None:
     assert verdict((1.6,)) == (Status.WARN, Decision.SLOW)
     known = [row for nbytes in SIZES for row in rounds(1.0, nbytes=nbytes)]
     rows = [row for nbytes in SIZES for row in rounds(1.6, nbytes=nbytes)]
-    (curve,) = judge_rounds(rows, RunExpectation.of_rows("a run", known), SequentialTest(slower=0.2))
+    (curve,) = judge_rounds(rows, expect_run("a run", known), SequentialTest(slower=0.2))
     assert curve.status is Status.FAIL

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from collbench.analysis.expectations import CalibratedExpectation, FirstOf, RunExpectation, read_floors, rounds
+from collbench.analysis.expectations import CALIBRATED, expect_run, first_of, read_floors, rounds
 from collbench.errors import UsageError
 from collbench.results import Mismatch
 from collbench.results.facts import Note, Scheduling
@@ -32,7 +32,7 @@ unit = "us"
 def test_a_row_is_expected_to_take_what_rounds_in_the_same_state_of_the_machine_took() -> None:
     near, far = 150e-9, 500e-9
     rows = [replace(measurement(seconds=(1e-6,)), barrier=near), replace(measurement(seconds=(3e-6,)), barrier=far)]
-    run = RunExpectation.of_rows("a run", rows)
+    run = expect_run("a run", rows)
     for barrier, seconds in ((near, 1e-6), (1.1 * near, 1e-6), (far, 3e-6)):
         expected = run.of(replace(measurement(), barrier=barrier))
         assert expected is not None
@@ -48,7 +48,7 @@ def test_wrong_and_disturbed_rows_are_no_measure() -> None:
     disturbed = replace(measurement(), scheduling=Scheduling(off_core=0.9))
     assert disturbed.disturbed
     for row in (wrong, disturbed):
-        assert RunExpectation.of_rows("a run", [row]).of(measurement()) is None
+        assert expect_run("a run", [row]).of(measurement()) is None
 
 
 def test_each_round_of_an_interleaved_row_counts_by_itself() -> None:
@@ -88,26 +88,25 @@ def test_a_wrong_file_of_floors_is_refused_by_the_place_of_the_error(tmp_path: P
 
 
 def test_a_cpu_is_measured_by_its_own_barrier_and_copies() -> None:
-    calibrated = CalibratedExpectation()
     row = replace(measurement("two-shot"), barrier=130e-9)
     slow, large = replace(row, barrier=390e-9), replace(measurement("two-shot", nbytes=2**27), barrier=130e-9)
-    near, far = calibrated.of(row), calibrated.of(slow)
+    near, far = CALIBRATED.of(row), CALIBRATED.of(slow)
     assert near
     assert far
     assert 2 < far.seconds / near.seconds < 3.1
-    assert calibrated.of(large) is None
-    copied = calibrated.of(replace(large, floor=0.02))
+    assert CALIBRATED.of(large) is None
+    copied = CALIBRATED.of(replace(large, floor=0.02))
     assert copied
     assert copied.seconds == pytest.approx(0.02, rel=0.3)
     auto = replace(row, implementation="auto", note=Note(picked="two-shot"))
-    assert calibrated.of(auto) == near
+    assert CALIBRATED.of(auto) == near
     for unknown in (measurement("two-shot"), replace(row, implementation="mpi")):
-        assert calibrated.of(unknown) is None
+        assert CALIBRATED.of(unknown) is None
 
 
 def test_of_several_expectations_the_first_that_knows_a_row_counts() -> None:
-    known = RunExpectation.of_rows("a run", [measurement(seconds=(1e-6,))])
-    nothing = RunExpectation.of_rows("no run", [])
+    known = expect_run("a run", [measurement(seconds=(1e-6,))])
+    nothing = expect_run("no run", [])
     for parts in ((nothing, known), (known, nothing)):
-        assert FirstOf("both", parts).of(measurement()) == known.of(measurement())
-    assert FirstOf("none", (nothing,)).of(measurement()) is None
+        assert first_of("both", parts).of(measurement()) == known.of(measurement())
+    assert first_of("none", (nothing,)).of(measurement()) is None

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 import collbench
-from collbench import cli
 from collbench.analysis.curve_fit import Unfit, fit
 from collbench.analysis.diagnose import Diagnosis, RunFacts, curve_remarks, diagnose, settings
 from collbench.analysis.hypotheses import HYPOTHESES
 from collbench.analysis.verdict import Health
+from collbench.cli.commands import group
 from collbench.errors import CollbenchError
 from collbench.model.predict import curve
 from collbench.runfile.header import Header
@@ -292,7 +292,7 @@ def test_no_command_shows_a_warning_of_numpy(name: str, tmp_path: Path) -> None:
             writer.append(row)
         writer.end("2026-01-01T00:00:00+00:00", 0)
     for command in COMMANDS:
-        done = CliRunner().invoke(cli.group, command.replace("{}", str(tmp_path)).split())
+        done = CliRunner().invoke(group, command.replace("{}", str(tmp_path)).split())
         assert done.exception is None or isinstance(done.exception, SystemExit | CollbenchError), (
             command,
             done.exception,

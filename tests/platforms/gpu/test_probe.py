@@ -105,12 +105,12 @@ def test_the_default_sweep_ends_at_what_is_free(nvml: Callable[..., None]) -> No
     for free, last in ((8192, 2**27), (95, 2**19)):
         nvml(free=free)
         gpu = {"on": "gpu", "impl": "nccl,two-shot", "starts": 1}
-        _, sweep = measured_sweep(SweepRequest.parse(**gpu))
+        _, sweep = measured_sweep(SweepRequest(**gpu))
         assert sweep.requested
         assert sweep.requested.last == last
         said = cut_short(sweep, "gpu")
         assert ("larger messages do not fit in the memory that is free here" in said) == (free < 8192)
-        _, measured = measured_sweep(SweepRequest.parse(**gpu, maxbytes="128M"))
+        _, measured = measured_sweep(SweepRequest(**gpu, maxbytes="128M"))
         assert measured.requested
         assert measured.requested.last == 128 * 2**20
 
@@ -203,7 +203,7 @@ def test_a_driver_that_starts_slowly_is_waited_for_with_a_word(
     for delay, patience, words in ((1500, 0.5, [notices.DRIVER]), (0, 300, [])):
         build(2, delay=delay)
         monkeypatch.setattr(notices, "SECONDS", patience)
-        platform, sweep = measured_sweep(SweepRequest.parse(maxbytes="64", starts=1))
+        platform, sweep = measured_sweep(SweepRequest(maxbytes="64", starts=1))
         assert (platform, sweep.ranks) == ("gpu", 2)
         said = [line for line in capsys.readouterr().err.splitlines() if notices.DRIVER in line]
         assert len(said) == len(words)
