@@ -69,15 +69,15 @@ def build(runs: Sequence[Run], name: str | None = None, nodes: int | None = None
 
 def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
     """Return what the runs say, part by part, under the names that the templates use."""
-    safe, anchors, illustrated = [run.safe for run in runs], Anchors(), 0
-    for run in safe:
+    anchors, illustrated = Anchors(), 0
+    for run in runs:
         for rows in (STEPPED, PlannedStep):
             illustrated += any(isinstance(row, rows) for row in run.run.results)
     room = PICTURES // max(1, illustrated)  # for one part of one run
     chart = chart_of(runs, anchors)
     stepped = by_run(runs, partial(steps, room=room, anchors=anchors))
     planned = by_run(runs, partial(sections.plans, room=room, anchors=anchors))
-    which = sections.which(safe)
+    which = sections.which(runs)
     parts = {
         "verdict": verdict(runs, [*stepped, *planned], which),
         "curves": chart["figures"],
@@ -90,7 +90,7 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         "verdicts": by_run(runs, sections.verdicts),
         "machine": sections.machines(runs, anchors),
         "environment": by_run(runs, sections.environment),
-        "raw": all_rows(safe, ROWS),
+        "raw": all_rows(runs, ROWS),
     }
     return parts | {
         "title": title_of(runs),

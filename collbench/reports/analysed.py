@@ -39,10 +39,9 @@ class CurveVerdict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AnalysedRun:
+class AnalysedRun(SafeRun):
     """A run and what its analyses say."""
 
-    safe: SafeRun
     system: System | None  # the part of it that the ranks fill
     why_not: str  # why there is no system
     placed: bool  # whether it is known, and not supposed, over how many nodes the ranks are spread
@@ -53,19 +52,9 @@ class AnalysedRun:
     assumed: tuple[str, ...]  # of the machine, which makes verdicts less sure
 
     @property
-    def run(self) -> Run:
-        """The run itself."""
-        return self.safe.run
-
-    @property
-    def label(self) -> str:
-        """Its name in the report."""
-        return self.safe.label
-
-    @property
     def machine(self) -> str:
         """The machine's name in the header, with the nodes and GPUs of the system where that does not say them."""
-        name, system = self.safe.machine, self.system
+        name, system = super().machine, self.system
         if not system or not self.placed or " nodes" in name or (system.nodes == 1 and f"{system.ranks} " in name):
             return name
         return f"{name}, {spread(system, system)}"
@@ -105,17 +94,16 @@ def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -
         assumed = [*assumptions(safe.run, whole, spread(whole, system), stated)][every_run:]
     if len(rows) > len(judged):
         notes.append(f"{len(rows) - len(judged)} more curves are not judged here; `collbench diagnose` judges them all")
-    placed = bool(nodes) or safe.run.header.topology.model
     return AnalysedRun(
-        safe,
-        system,
-        why_not,
-        placed,
-        fits,
-        tuple(verdicts),
-        len(rows),
-        tuple(map(safe_text, [*notes, *assumed])),
-        tuple(assumed),
+        **vars(safe),
+        system=system,
+        why_not=why_not,
+        placed=bool(nodes) or safe.run.header.topology.model,
+        curves=fits,
+        verdicts=tuple(verdicts),
+        measured=len(rows),
+        notes=tuple(map(safe_text, [*notes, *assumed])),
+        assumed=tuple(assumed),
     )
 
 

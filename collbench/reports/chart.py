@@ -33,7 +33,7 @@ _PREDICTIONS = ("dash", "dot", "longdash", "dashdot")  # the same of predictions
 
 def chart_of(runs: Sequence[AnalysedRun], anchors: Anchors) -> dict[str, Any]:
     """Return all that the script needs: runs, looks, and for each kind of case its lines; `left_out` curves."""
-    curves = [[*_lines(run.safe), *_expected(run)] for run in runs]
+    curves = [[*_lines(run), *_expected(run)] for run in runs]
     chosen = looks({line.rows[0].implementation for lines in curves for line in lines})
     figures: dict[Case, dict[str, Any]] = {}
     drawn_runs: dict[Case, list[int]] = {}  # of a figure, in order
@@ -54,9 +54,7 @@ def chart_of(runs: Sequence[AnalysedRun], anchors: Anchors) -> dict[str, Any]:
     # Those that others are compared with, of the first run first.
     found = [result.label for run in runs for result in timed(run.run.results) if is_library(result.implementation)]
     return {
-        "runs": [
-            {"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run.safe))} for run in runs
-        ],
+        "runs": [{"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run))} for run in runs],
         "libraries": list(dict.fromkeys([*found, *libraries()])),
         "figures": [*figures.values()],
         "left_out": left_out,

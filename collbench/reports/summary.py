@@ -50,16 +50,16 @@ class About(NamedTuple):
 
 def title_of(runs: Sequence[AnalysedRun]) -> str:
     """Return the title of the page: collectives and machines."""
-    every = [result for run in runs for result in run.safe.every]
+    every = [result for run in runs for result in run.every]
     # The collective of a plan stands for its gradients only.
     subjects = ["training plan" if isinstance(row, PlannedStep) else row.case.collective.name for row in every]
     machines = [run.machine for run in runs]
     return f"{listed(subjects) or 'collectives'}: {listed(machines, '; ')}"
 
 
-def about(analysed: AnalysedRun) -> About:
+def about(run: AnalysedRun) -> About:
     """Return what a run's numbers are, how many rows there are, who printed them, and when it was started."""
-    run, header = analysed.safe, analysed.run.header
+    header = run.run.header
     facts = [f"{len(run.every):,} row{'' if len(run.every) == 1 else 's'}"]
     ranks = sorted({result.case.ranks for result in run.every})
     if len(ranks) > 1:
@@ -75,7 +75,7 @@ def about(analysed: AnalysedRun) -> About:
         partial = "partial: the run was cut off"
     elif (run.run.status or 0) >= INTERRUPTED:
         partial = "partial: the run was interrupted"
-    return About(run.label, _claims(analysed), statuses(run), partial, analysed.machine, facts)
+    return About(run.label, _claims(run), statuses(run), partial, run.machine, facts)
 
 
 def statuses(run: SafeRun) -> list[str]:
@@ -86,12 +86,12 @@ def statuses(run: SafeRun) -> list[str]:
 
 def _claims(run: AnalysedRun) -> list[Claim]:
     """Return whether all results are right, as far as they could be read, and as fast as expected."""
-    found = Correctness.of(run.safe.every)
+    found = Correctness.of(run.every)
     if not found.total:
         return [Claim("Results", "UNKNOWN", "not judged: nothing was measured")]
     lost = [reason for reason in (run.run.cut_off, unread(run.run)) if reason]
-    if run.safe.odd:
-        lost.append(f"{len(run.safe.odd)} not usable, without a time")
+    if run.odd:
+        lost.append(f"{len(run.odd)} not usable, without a time")
     word = "UNKNOWN" if found.unchecked or lost else "PASS"
     sentence = safe_text("; ".join([found.in_words(), *lost]), 600)
     return [Claim("Results", "FAIL" if found.faults else word, sentence), _speed(run)]
@@ -156,7 +156,7 @@ def _fastest(run: AnalysedRun) -> Iterator[str]:
 
     That is of the kind of case with the most points, measured before predicted.
     """
-    groups = by_key(rivals(run.safe.run.results), lambda row: (row.predicted, row.case.kind))
+    groups = by_key(rivals(run.run.results), lambda row: (row.predicted, row.case.kind))
     if not groups:
         return
     predicted, kind = max(groups, key=lambda key: (not key[0], len(groups[key])))
