@@ -17,6 +17,7 @@ from collbench.api.requests import (
     find_system,
     measured_sweep,
     predicted_sweep,
+    split_names,
 )
 from collbench.cases import Sweep
 from collbench.errors import Notice, RunFileError, UsageError
@@ -115,7 +116,7 @@ def _mpi_libraries(request: SweepRequest, joined: Launched) -> list[Library]:
         )
     if request.mpi and request.starts not in (None, 1):
         raise UsageError("--mpi starts the ranks once for each library; leave --starts out")
-    return [find(name) for name in request.mpi]
+    return [find(name) for name in split_names(request.mpi)]
 
 
 def predicting_session(
@@ -239,7 +240,7 @@ def _run(session: Session, each: Callable[[Result], object] | None = None) -> Ru
 
 def _show_words(function: Any, words: type) -> None:
     """Have `help` show the words that a function passes on, with their defaults."""
-    own, known = inspect.signature(function), inspect.signature(SweepRequest.parse).parameters
+    own, known = inspect.signature(function), inspect.signature(SweepRequest).parameters
     parameters = [given for given in own.parameters.values() if given.kind is not inspect.Parameter.VAR_KEYWORD]
     parameters += [known[word] for word in words.__annotations__]
     function.__signature__ = own.replace(parameters=parameters)

@@ -9,12 +9,13 @@ import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from math import ceil
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import Self, TypedDict, TypeVar, Unpack
 
 from collbench.algorithms import choose, implementations, needs
 from collbench.api.notices import DRIVER, announced_if_slow, is_leader, say
@@ -80,98 +81,98 @@ class SweepWords(CaseWords, total=False):
 
 @dataclass(frozen=True)
 class SweepRequest:
-    """Which cases to measure or predict, where, by which implementations, and how to sample them."""
+    """Which cases to measure or predict, where, by which implementations, and how to sample them: a user's words.
 
-    collectives: tuple[Collective, ...]
-    dtypes: tuple[Datatype, ...]
-    redops: tuple[Reduction, ...]
-    implementations: str  # names and groups with commas; which of them exist depends on the platform
+    They are those of `collbench sweep` and of `collbench.sweep`, with their defaults.  UsageError if one is unknown or
+    a number is out of range; the message names the choices.
+    """
+
+    op: Names = "allreduce"
+    _: KW_ONLY
+    impl: Names = "all"  # which of them exist depends on the platform
     on: str = "auto"  # "auto", a platform, or a described system
     ranks: int | None = None
     nodes: int | None = None
     ranks_per_node: int | None = None
-    first: int = 8  # bytes of the smallest message
-    last: int | None = None  # of the largest; None for what the platform has by default
-    factor: float = 4.0  # between sizes
-    step: int = 0  # bytes between sizes; with a step the factor does not count
+    minbytes: Size = 8
+    maxbytes: Size | None = None  # None for what the platform has by default
+    stepfactor: float = 4.0  # between sizes
+    stepbytes: Size | None = None  # between sizes; with these the factor does not count
+    iters: int | None = None
+    warmup: int = 1
+    datatype: Names = "float"
+    redop: Names = "sum"
     root: int = 0
     in_place: bool = False
-    sampling: Sampling = field(default_factory=Sampling)
+    cudagraph: bool = True
+    budget: Time = 0.5
+    timeout: Time = 30.0
     spin: str = "auto"
     bind: str = "core"
     starts: int | None = None  # how often the ranks are started; None for as often as is usual
-    mpi: tuple[str, ...] = ()  # names or folders of MPI libraries to measure; none for the one of mpi4py
+    mpi: Names = ""  # names or folders of MPI libraries to measure; none for the one of mpi4py
 
     @classmethod
-    def parse(
-        cls,
-        op: Names = "allreduce",
-        *,
-        impl: Names = "all",
-        on: str = "auto",
-        ranks: int | None = None,
-        nodes: int | None = None,
-        ranks_per_node: int | None = None,
-        minbytes: Size = 8,
-        maxbytes: Size | None = None,
-        stepfactor: float = 4.0,
-        stepbytes: Size | None = None,
-        iters: int | None = None,
-        warmup: int = 1,
-        datatype: Names = "float",
-        redop: Names = "sum",
-        root: int = 0,
-        in_place: bool = False,
-        cudagraph: bool = True,
-        budget: Time = 0.5,
-        timeout: Time = 30.0,
-        spin: str = "auto",
-        bind: str = "core",
-        starts: int | None = None,
-        mpi: Names = "",
-    ) -> "SweepRequest":
-        """Return the request that these words make; they are those of `collbench sweep` and of `collbench.sweep`.
+    def parse(cls, op: Names = "allreduce", **words: Unpack[SweepWords]) -> Self:
+        """Return the request that these words make."""
+        return cls(op, **words)
 
-        Raises:
-            UsageError: A word is unknown or a number is out of range; the message names the choices.
-
-        """
-        _check_choice("--spin", spin, SPINS)
-        _check_choice("--bind", bind, BINDS)
-        _check_range("--iters", iters, 1, MOST_SAMPLES)
-        _check_range("--warmup", warmup, 0, MOST_SAMPLES)
-        for name, count in (("--ranks", ranks), ("--nodes", nodes), ("--ranks-per-node", ranks_per_node)):
+    def __post_init__(self) -> None:
+        _check_choice("--spin", self.spin, SPINS)
+        _check_choice("--bind", self.bind, BINDS)
+        _check_range("--iters", self.iters, 1, MOST_SAMPLES)
+        _check_range("--warmup", self.warmup, 0, MOST_SAMPLES)
+        counts = {"--ranks": self.ranks, "--nodes": self.nodes, "--ranks-per-node": self.ranks_per_node}
+        for name, count in counts.items():
             _check_range(name, count, 1, MOST_SYSTEM_RANKS)
-        budget, timeout = parse_duration(budget, "--budget"), parse_duration(timeout, "--timeout")
-        for name, seconds in (("--budget", budget), ("--timeout", timeout)):
+        for name, seconds in (("--budget", self.sampling.budget), ("--timeout", self.sampling.timeout)):
             if seconds > LONGEST:
                 raise UsageError(f"{name} {seconds:g} is too long; give at most {LONGEST:g} seconds")
-        if starts is not None and not 1 <= starts <= MOST_STARTS:
-            raise UsageError(f"--starts {starts} is no number of starts; choose from 1 to {MOST_STARTS}")
-        first, last, step = _sizes(minbytes, maxbytes, stepbytes)
-        if not step and not 1 < stepfactor < math.inf:
-            raise UsageError(f"-f {stepfactor:g} never gets to -e; give a factor above 1, such as 2")
-        return cls(
-            collectives=_find_all(op, COLLECTIVES, find_collective),
-            dtypes=_find_all(datatype, DATATYPES, find_datatype),
-            redops=_find_all(redop, REDUCTIONS, find_reduction),
-            implementations=impl if isinstance(impl, str) else ",".join(impl),
-            on=on,
-            ranks=ranks,
-            nodes=nodes,
-            ranks_per_node=ranks_per_node,
-            first=first,
-            last=last,
-            factor=0.0 if step else stepfactor,
-            step=step,
-            root=root,
-            in_place=in_place,
-            sampling=Sampling(budget=budget, iters=iters, warmup=warmup, timeout=timeout, graph=cudagraph),
-            spin=spin,
-            bind=bind,
-            starts=starts,
-            mpi=tuple(split_names(mpi)),
+        if self.starts is not None and not 1 <= self.starts <= MOST_STARTS:
+            raise UsageError(f"--starts {self.starts} is no number of starts; choose from 1 to {MOST_STARTS}")
+        _, _, step = self._ends
+        if not step and not 1 < self.stepfactor < math.inf:
+            raise UsageError(f"-f {self.stepfactor:g} never gets to -e; give a factor above 1, such as 2")
+        _ = self._kinds  # UsageError for a name that there is not
+
+    @cached_property
+    def _kinds(self) -> tuple[tuple[Collective, ...], tuple[Datatype, ...], tuple[Reduction, ...]]:
+        """Collectives, element types and reductions, each once."""
+        return (
+            _find_all(self.op, COLLECTIVES, find_collective),
+            _find_all(self.datatype, DATATYPES, find_datatype),
+            _find_all(self.redop, REDUCTIONS, find_reduction),
         )
+
+    @cached_property
+    def _ends(self) -> tuple[int, int | None, int]:
+        """The smallest size, the largest and the step between sizes in bytes; the step is 0 where none is given."""
+        first = parse_size(str(self.minbytes))
+        last = parse_size(str(self.maxbytes)) if self.maxbytes else None
+        if first < 1:
+            raise UsageError("-b 0 is no message; the smallest is 1 byte")
+        if last is not None and first > last:
+            raise UsageError(f"-b {self.minbytes} is above -e {self.maxbytes}; swap them")
+        step = parse_size(str(self.stepbytes)) if self.stepbytes else 0
+        if self.stepbytes and step < 1:
+            raise UsageError("-i 0 never gets to -e; give at least 1 byte, or -f 2")
+        return first, last, step
+
+    @property
+    def last(self) -> int | None:
+        """Bytes of the largest message; None for what the platform has by default."""
+        return self._ends[1]
+
+    @property
+    def implementations(self) -> str:
+        """Names and groups with commas."""
+        return self.impl if isinstance(self.impl, str) else ",".join(self.impl)
+
+    @cached_property
+    def sampling(self) -> Sampling:
+        """How to sample a case."""
+        budget, timeout = parse_duration(self.budget, "--budget"), parse_duration(self.timeout, "--timeout")
+        return Sampling(budget, iters=self.iters, warmup=self.warmup, timeout=timeout, graph=self.cudagraph)
 
     @property
     def measured(self) -> bool:
@@ -182,12 +183,14 @@ class SweepRequest:
         """Return the sweep on so many ranks; `largest` is the last size in bytes where none was requested."""
         if not 0 <= self.root < ranks:
             raise UsageError(f"--root {self.root} is no rank; choose from 0 to {ranks - 1}")
-        sizes = SizeRange(self.first, max(self.first, self.last or largest), self.factor, self.step)
+        collectives, dtypes, redops = self._kinds
+        first, last, step = self._ends
+        sizes = SizeRange(first, max(first, last or largest), 0.0 if step else self.stepfactor, step)
         return Sweep(
-            collectives=self.collectives,
+            collectives=collectives,
             sizes=sizes.sizes,
-            dtypes=self.dtypes,
-            redops=self.redops,
+            dtypes=dtypes,
+            redops=redops,
             ranks=ranks,
             implementations=tuple(implementations),
             root=self.root,
@@ -214,22 +217,6 @@ def _check_range(option: str, number: int | None, least: int, most: int) -> None
         raise UsageError(f"{option} {number} is too few; give at least {least}")
     if number is not None and number > most:
         raise UsageError(f"{option} {number} is too many; give at most {most}")
-
-
-def _sizes(minbytes: Size, maxbytes: Size | None, stepbytes: Size | None) -> tuple[int, int | None, int]:
-    """Return the smallest size, the largest and the step between sizes in bytes; the step is 0 where none is given."""
-    first = parse_size(str(minbytes))
-    last = parse_size(str(maxbytes)) if maxbytes else None
-    if first < 1:
-        raise UsageError("-b 0 is no message; the smallest is 1 byte")
-    if last is not None and first > last:
-        raise UsageError(f"-b {minbytes} is above -e {maxbytes}; swap them")
-    if not stepbytes:
-        return first, last, 0
-    step = parse_size(str(stepbytes))
-    if step < 1:
-        raise UsageError("-i 0 never gets to -e; give at least 1 byte, or -f 2")
-    return first, last, step
 
 
 def _find_all(names: Names, registry: Mapping[str, Named], find: Callable[[str], Named]) -> tuple[Named, ...]:
