@@ -1,7 +1,6 @@
 """From runs to what a lesson says: its texts (assets/lesson.toml) with the numbers, code and traces at hand."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +100,8 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
     machine, committed = first.header.topology.name, elsewhere.places()[elsewhere.COMMITTED]
     ranks = first.results[0].case.ranks
     voices = voices_of(voice(here, {"machine": machine, "ranks": str(ranks), "here": "here", "Here": "Here"}))
-    constants = None
-    with suppress(KeyError):
-        constants = elsewhere.constants(here)
+    constants = elsewhere.constants(here)
+    latency, bandwidth = constants or (committed.latency, committed.bandwidth)
     disturbed = sum(result.disturbed for result in results)
     libraries = (row.label for row in results if isinstance(row, Timed) and is_library(row.implementation))
     return Content(
@@ -112,8 +110,8 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
         machine=machine,
         ranks=ranks,
         library=next(libraries, "none"),
-        latency=constants[0] if constants else committed.latency,
-        bandwidth=constants[1] if constants else committed.bandwidth,
+        latency=latency,
+        bandwidth=bandwidth,
         constants_of="here" if constants else f"on {committed.name}",
         curves=here.curves(),
         places=tuple(elsewhere.places().values()),

@@ -41,12 +41,8 @@ def _events(name: str, track: Track, ranks: int, lit: Mapping[str, tuple[int, ..
     for span, part, before in meanings(track.spans, protocols()[protocol] if protocol else (), rank, ranks):
         chunk = chunk_of(part, before, rank, ranks)
         sources, targets = (_joined(named, part.get(way, ())) for way in ("from", "to"))
-        says, start, lines = (
-            part["says"].format(**words, chunk=chunk),
-            track.start + span.start,
-            lit.get(span.phase, ()),
-        )
-        yield Event(rank, span.phase, start, span.seconds, says, sources, targets, chunk, lines)
+        says, lines = part["says"].format(**words, chunk=chunk), lit.get(span.phase, ())
+        yield Event(rank, span.phase, track.start + span.start, span.seconds, says, sources, targets, chunk, lines)
 
 
 def chunk_of(part: Mapping[str, Any], before: int, rank: int, ranks: int) -> int | None:
