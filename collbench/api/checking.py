@@ -285,7 +285,7 @@ class Judge:
             return judge_rounds(rows, self.expectation, self.test)
         every = [joined(same) for same in by_case(rows).values()]
         judged = []
-        for curve in by_key(every, lambda row: (row.case.kind, row.implementation)).values():
+        for curve in by_key(every, lambda row: row.curve).values():
             part = sized(self.system, curve[0].case.ranks, self.nodes) if self.system else None
             judged.append(judge_by_model(diagnose_curve(curve, part, self.facts)))
         return judged

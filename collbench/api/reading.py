@@ -18,7 +18,7 @@ from collbench.api.requests import Names, split_names
 from collbench.cases import Case
 from collbench.errors import UsageError, unknown
 from collbench.notebook import Shown
-from collbench.results import Observed, Result
+from collbench.results import by_key
 from collbench.runfile import store
 from collbench.runfile.store import Run, cut_off_notes, why_none
 from collbench.topology.files import load
@@ -176,9 +176,7 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
 
     """
     whole_run = as_run(run)
-    curves: dict[object, list[Observed]] = {}
-    for row in measured([whole_run]):
-        curves.setdefault((row.case.kind, row.implementation), []).append(row)
+    curves = by_key(measured([whole_run]), lambda row: row.curve)
     correctness = Correctness.of(whole_run.results)
     if not curves and not correctness.faults:
         raise UsageError(f"nothing to diagnose: {why_none([whole_run])}")
@@ -186,10 +184,7 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
     facts = RunFacts.of(whole_run, why)
     if whole and why:
         facts = replace(facts, caveats=(*facts.caveats, why), unplaced=why)
-    every: dict[object, list[Result]] = {}  # also what is wrong
-    for result in whole_run.cases:
-        if result.case.nbytes > 0:
-            every.setdefault((result.case.kind, result.implementation), []).append(result)
+    every = by_key((row for row in whole_run.cases if row.case.nbytes), lambda row: row.curve)  # also what is wrong
     diagnosed = []
     for key, rows in curves.items():
         part = sized(whole, rows[0].case.ranks, nodes) if whole else None

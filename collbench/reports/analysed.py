@@ -70,9 +70,9 @@ def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -
     """
     stated = nodes
     system, nodes, why_not = _system_of(safe.run, system_name, nodes)
-    rows = by_key(measured([safe.run]), lambda result: (result.case.kind, result.implementation))
+    rows = by_key(measured([safe.run]), lambda row: row.curve)
     judged = dict(list(rows.items())[:_MOST_CURVES])
-    few = tuple(result for result in safe.run.cases if (result.case.kind, result.implementation) in judged)
+    few = tuple(result for result in safe.run.cases if result.curve in judged)
     fits = curves([replace(safe.run, results=few)])
     try:
         facts = RunFacts.of(safe.run, why_not)
@@ -83,7 +83,7 @@ def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -
     if why:
         facts = replace(facts, unplaced=why)
     fit_of = {(curve.case, curve.implementation): curve.fit for curve in fits}
-    every = by_key(safe.run.cases, lambda result: (result.case.kind, result.implementation))  # also what is wrong
+    every = by_key(safe.run.cases, lambda row: row.curve)  # also what is wrong
     verdicts = []
     for key, samples in judged.items():
         verdicts.append(_verdict(samples, system, nodes, facts, fit_of.get(key), Correctness.of(every[key])))

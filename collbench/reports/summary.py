@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, format_span, handicaps, rivals, winners
-from collbench.analysis.diagnose import Diagnosis
 from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
 from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
@@ -109,7 +108,9 @@ def _speed(run: AnalysedRun) -> Claim:
     diagnosis = telling.diagnosis
     words = replace(diagnosis, correctness=Correctness()).headline
     if worst is Health.AS_EXPECTED:
-        words += f", typically {_ratio(diagnosis):.2f}x the expected time"
+        pairs = zip(diagnosis.measured, diagnosis.expected, strict=True)
+        ratio = geometric_mean([row.typical / other.seconds for row, other in pairs])
+        words += f", typically {ratio:.2f}x the expected time"
     count = f", in {len(alike)} of {run.measured} curves" if run.measured > 1 else ""
     against = f", against {telling.against}" if telling.against else ""
     words += f" ({diagnosis.implementation}, {diagnosis.title}{against}{count})"
@@ -118,12 +119,6 @@ def _speed(run: AnalysedRun) -> Claim:
     if run.measured > len(curves):
         found.append((Health.UNKNOWN, False))
     return Claim("Speed", _WORDS[status(found)], safe_text(words, 600))
-
-
-def _ratio(diagnosis: Diagnosis) -> float:
-    """Return the measured over the expected times of a curve, as their geometric mean."""
-    pairs = zip(diagnosis.measured, diagnosis.expected, strict=True)
-    return geometric_mean([row.typical / other.seconds for row, other in pairs])
 
 
 # ---- the verdict
