@@ -33,9 +33,7 @@ class Published:
 @cache
 def published() -> Mapping[str, Published]:
     """Return every published number by its key."""
-    texts = table("published")
-    shared, found = texts["shared"], {key: Published(**each) for key, each in texts["p"].items()}
-    return {key: replace(each, source=shared.get(each.source, each.source)) for key, each in found.items()}
+    return {key: Published(**each) for key, each in table("published")["p"].items()}
 
 
 @cache
