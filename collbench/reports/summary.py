@@ -6,7 +6,7 @@ The verdict says which implementation is fastest where, and where the time goes.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import geometric_mean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, format_span, handicaps, rivals, winners
@@ -36,17 +36,6 @@ class Claim(NamedTuple):
     sentence: str
 
 
-class About(NamedTuple):
-    """A run below the title."""
-
-    label: str
-    claims: list[Claim]
-    statuses: list[str]  # each a class of report.css: measured, imported, predicted
-    partial: str  # what is missing of it
-    machine: str
-    facts: list[str]
-
-
 def title_of(runs: Sequence[AnalysedRun]) -> str:
     """Return the title of the page: collectives and machines."""
     every = [result for run in runs for result in run.every]
@@ -56,8 +45,8 @@ def title_of(runs: Sequence[AnalysedRun]) -> str:
     return f"{listed(subjects) or 'collectives'}: {listed(machines, '; ')}"
 
 
-def about(run: AnalysedRun) -> About:
-    """Return what a run's numbers are, how many rows there are, who printed them, and when it was started."""
+def about(run: AnalysedRun) -> dict[str, Any]:
+    """Return what stands of a run below the title: whether it passed, what its numbers are, what is missing, facts."""
     header = run.run.header
     facts = [f"{len(run.every):,} row{'' if len(run.every) == 1 else 's'}"]
     ranks = sorted({result.case.ranks for result in run.every})
@@ -74,7 +63,7 @@ def about(run: AnalysedRun) -> About:
         partial = "partial: the run was cut off"
     elif (run.run.status or 0) >= INTERRUPTED:
         partial = "partial: the run was interrupted"
-    return About(run.label, _claims(run), statuses(run), partial, run.machine, facts)
+    return {"run": run, "claims": _claims(run), "statuses": statuses(run), "partial": partial, "facts": facts}
 
 
 def statuses(run: SafeRun) -> list[str]:
