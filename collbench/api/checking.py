@@ -35,6 +35,7 @@ from collbench.results.base import Observed
 from collbench.runfile import baselines
 from collbench.runfile.baselines import store
 from collbench.runfile.header import Header
+from collbench.runfile.listing import list_runs
 from collbench.runfile.rounds import joined, one_of_each, scatter_in_words
 from collbench.runfile.store import Run, read
 from collbench.topology import files
@@ -248,7 +249,7 @@ class Judge:
             remarks = tuple(assumptions(run, system, where, against.nodes))
             return cls(test, name, system=system, nodes=nodes, remarks=remarks, facts=facts)
         folder = baselines.folder_of(header)
-        earlier = [] if against.renew else baselines.read_baseline(folder)
+        earlier = [] if against.renew else [read(entry.path) for entry in list_runs(folder) if entry.whole]
         takes_another = against.renew or len(earlier) < baselines.MOST
         # On a GPU no barrier is timed with the rows that would tell what they should take.
         costs = [CalibratedExpectation()] if header.topology.platform == "cpu" else []
