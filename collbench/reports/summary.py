@@ -13,8 +13,7 @@ from collbench.analysis.crossover import contests, format_span, handicaps, rival
 from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
 from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
-from collbench.reports.analysed import AnalysedRun
-from collbench.reports.sanitize import SafeRun, safe_text
+from collbench.reports.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.reports.sections import Part, by_run, explained, listed
 from collbench.results import PARTS, PlannedStep, Timed, by_key
 from collbench.runfile.store import INTERRUPTED
