@@ -63,8 +63,8 @@ def _parts(lesson: Content) -> Iterator[str]:
     yield f"## One formula\n\n{lesson.formula}"
     yield "**time = steps x latency + bytes / bandwidth + waits**"
     yield (
-        f"On these two cores a step takes {format_seconds(lesson.latency)} and a link carries "
-        f"{format_rate(lesson.bandwidth)} GB/s."
+        f"On these two cores a step takes {format_seconds(lesson.measured.latency)} and a link carries "
+        f"{format_rate(lesson.measured.bandwidth)} GB/s."
     )
     yield "## Guess first"
     yield from (_question(question) for question in lesson.questions)

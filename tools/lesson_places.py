@@ -91,7 +91,7 @@ def _place(name: str, source: str, ranks: int, says: Numbers, run: str = "") -> 
     curves = {}
     for implementation, times in says.curves().items():
         curves[implementation] = {size: _short(seconds) for size, seconds in times.items()}
-    return Place(name, source, ranks, *map(_short, constants(says)), says.library, curves, run)
+    return Place(name, source, ranks, *map(_short, constants(says) or ()), says.library, curves, run)
 
 
 def _short(number: float) -> float:

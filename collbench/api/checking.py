@@ -35,6 +35,7 @@ from collbench.results.base import Observed
 from collbench.runfile import baselines
 from collbench.runfile.baselines import store
 from collbench.runfile.header import Header
+from collbench.runfile.listing import list_runs
 from collbench.runfile.rounds import joined, one_of_each, scatter_in_words
 from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
@@ -232,7 +233,7 @@ class Judge:
             remarks = tuple(assumptions(run, system, where, against.nodes))
             return cls(test, name, system=system, nodes=nodes, remarks=remarks, facts=facts)
         folder = baselines.folder_of(header)
-        earlier = [] if against.renew else baselines.read_baseline(folder)
+        earlier = [] if against.renew else [read(entry.path) for entry in list_runs(folder) if entry.whole]
         takes_another = against.renew or len(earlier) < baselines.MOST
         # On a GPU no barrier is timed with the rows that would tell what they should take.
         costs = [CALIBRATED] if header.topology.platform == "cpu" else []
@@ -270,7 +271,7 @@ class Judge:
             return judge_rounds(rows, self.expectation, self.test)
         every = [joined(same) for same in by_case(rows).values()]
         judged = []
-        for curve in by_key(every, lambda row: (row.case.kind, row.implementation)).values():
+        for curve in by_key(every, lambda row: row.curve).values():
             part = sized(self.system, curve[0].case.ranks, self.nodes) if self.system else None
             judged.append(judge_by_model(diagnose_curve(curve, part, self.facts)))
         return judged

@@ -57,8 +57,8 @@ def import_(
     for remark in said + refused:
         words = reworded(remark, {"name": name, "ranks": ranks, "op": op, "each": each})
         warnings.warn(words, Notice, stacklevel=3)  # at the call of `collbench.import_`
-    folders = folders_in(Path(out), groups, each) if out else [None] * len(groups)
-    return [stored(imported, folder) for imported, folder in zip(groups, folders, strict=True)]
+    places = folders(Path(out), groups, each) if out else [None] * len(groups)
+    return [stored(imported, folder) for imported, folder in zip(groups, places, strict=True)]
 
 
 def read_foreign(
@@ -71,15 +71,19 @@ def read_foreign(
     hints = Hints(ranks, find_collective(op).name if op else "")
     if name:
         find_format(name, formats())
-    paths: list[Path] = []
     said: list[str] = []
+    sources: list[Source] = []
+    errors: list[CollbenchError] = []
     for file in map(Path, files):
         logs, others = files_in(file)
-        paths += logs
         said += [f"{file}: by their names no logs, so not read: {first_few(others)}"] if others else []
+        for path in logs:
+            try:
+                sources.append(load(path))
+            except RunFileError as error:
+                errors.append(error)
     tests: list[ImportedTest] = []
-    errors: list[CollbenchError] = []
-    for source in joined(_loaded(paths, errors)):
+    for source in joined(sources):
         try:
             of_file = read_tests(source, hints, name)
             if not any(test.results for test in of_file):
@@ -98,27 +102,27 @@ def read_foreign(
     return groups, said, refused
 
 
-def _loaded(paths: Sequence[Path], errors: list[CollbenchError]) -> Iterator[Source]:
-    for path in paths:
-        try:
-            yield load(path)
-        except RunFileError as error:
-            errors.append(error)
-
-
 def first_few(words: Iterable[str]) -> str:
     """Return the first of many words or sentences, and dots for the others."""
     words = list(words)
     return "; ".join([*words[:_SHOWN], *(["..."] if len(words) > _SHOWN else [])])
 
 
-def folders_in(out: Path, groups: Sequence[Imported], each: bool = False) -> list[Path]:
-    """Return the folder of each run: with `each` folders by name, else `out` of a single run, or numbered ones."""
-    if each:
-        return [out / name for name in names(groups)]
-    if len(groups) == 1:
-        return [out]
-    return [out / f"{number}-{imported.collectives[0].name}" for number, imported in enumerate(groups, 1)]
+def folders(out: Path | None, groups: Sequence[Imported], each: bool = False) -> Iterator[Path]:
+    """Yield the folder of each run: with `each` by name, else `out` of a single run, or numbered ones.
+
+    Without `out` it is a new folder like that of a sweep, named after the collectives, and the name, the host or the
+    tool; it is to be made before the next one is asked for.
+    """
+    of_files = names(groups) if each else [""] * len(groups)
+    for number, (imported, name) in enumerate(zip(groups, of_files, strict=True), 1):
+        collectives, first = [collective.name for collective in imported.collectives], imported.tests[0]
+        if out:
+            numbered = f"{number}-{collectives[0]}" if len(groups) > 1 else ""
+            yield out / (name or numbered)
+        else:
+            where = name or _as_folder(first.machine.host) or first.tool.split()[0]
+            yield new_folder(collectives, f"{where}-imported")
 
 
 def names(groups: Sequence[Imported]) -> list[str]:
@@ -134,13 +138,6 @@ def names(groups: Sequence[Imported]) -> list[str]:
         choices = (name, f"{name}-{file}", f"{name}-{len(found)}")
         found.append(next(choice for choice in choices if choice not in found))
     return found
-
-
-def default_folder(imported: Imported, name: str = "") -> Path:
-    """Return a new folder like that of a sweep, named after the collectives, and the name, the host or the tool."""
-    first = imported.tests[0]
-    where = name or _as_folder(first.machine.host) or first.tool.split()[0]
-    return new_folder([collective.name for collective in imported.collectives], f"{where}-imported")
 
 
 def _as_folder(name: str) -> str:

@@ -176,7 +176,7 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
 
     """
     whole_run = as_run(run)
-    curves = by_key(measured([whole_run]), lambda row: (row.case.kind, row.implementation))
+    curves = by_key(measured([whole_run]), lambda row: row.curve)
     correctness = Correctness.of(whole_run.results)
     if not curves and not correctness.faults:
         raise UsageError(f"nothing to diagnose: {why_none([whole_run])}")
@@ -184,8 +184,7 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
     facts = RunFacts.of(whole_run, why)
     if whole and why:
         facts = replace(facts, caveats=(*facts.caveats, why), unplaced=why)
-    sized_rows = (result for result in whole_run.cases if result.case.nbytes > 0)  # also what is wrong
-    every = by_key(sized_rows, lambda result: (result.case.kind, result.implementation))
+    every = by_key((row for row in whole_run.cases if row.case.nbytes), lambda row: row.curve)  # also what is wrong
     diagnosed = []
     for key, rows in curves.items():
         part = sized(whole, rows[0].case.ranks, nodes) if whole else None

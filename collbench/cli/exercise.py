@@ -105,7 +105,7 @@ def hint(number: str) -> None:
     """Print the hints of an exercise, one for each way to fail."""
     exercise = records.find(number)
     for level, fault in _LEVELS.items():
-        click.echo(f"where it {fault}: {getattr(exercise.hints, level)}")
+        click.echo(f"where it {fault}: {exercise.hints[level]}")
 
 
 def _chosen(which: str | None) -> tuple[Exercise, Path]:
@@ -141,7 +141,7 @@ def _print_fault(exercise: Exercise, verdict: "Verdict") -> None:
         click.echo(f"  {line}")
     if verdict.mistake:
         click.echo(_style("mistake: ", "red") + verdict.mistake)
-    click.echo(f"hint: {getattr(exercise.hints, verdict.level)}")
+    click.echo(f"hint: {exercise.hints[verdict.level]}")
 
 
 def _style(text: str, colour: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from collbench.api.importing import default_folder, first_few, folders_in, names, read_foreign, stored
+from collbench.api.importing import first_few, folders, read_foreign, stored
 from collbench.cli.options import PATH, option, out_option
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import REPORTED_LEGEND, heading, row
@@ -42,9 +42,7 @@ def command(files: tuple[Path, ...], name: str | None, ranks: int | None, op: st
     groups, said, refused = read_foreign(files, name, ranks, op, each)
     for remark in said:
         click.echo(remark, err=True)
-    of_files = names(groups) if each else [""] * len(groups)
-    folders = folders_in(out, groups, each) if out else map(default_folder, groups, of_files)
-    for imported, folder in zip(groups, folders, strict=True):
+    for imported, folder in zip(groups, folders(out, groups, each), strict=True):
         _show(stored(imported, folder))
     for reason in refused:
         click.echo(f"not imported: {reason}", err=True)

@@ -162,7 +162,7 @@ def _write(runs: Sequence[Run], breaks: tuple[Break, ...], folder: Path, kit: bo
     """Write the page, and the kit if it is asked for; yield the files."""
     from collbench.lesson import kit as teaching
     from collbench.lesson import page, screens
-    from collbench.reports.sanitize import safe_runs
+    from collbench.reports.analysed import safe_runs
 
     content = screens.content([safe.run for safe in safe_runs(runs)], breaks)
     if content.caution:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from collbench.exercises.races import Outcome
+from collbench.exercises.races import CRASHED, GAVE_UP, RACE, WRONG, Outcome
 from collbench.exercises.records import Mistake
 from collbench.platforms.layout import awaited
 
@@ -78,13 +78,8 @@ class Findings:
     @cached_property
     def caught(self) -> tuple[str, ...]:
         """All that was noticed, the clearest first: crash, wrong, stuck, race."""
-        noticed = {
-            "crash": any(outcome.crashed for outcome in self.outcomes),
-            "wrong": any(outcome.wrong for outcome in self.outcomes),
-            "stuck": any(outcome.gave_up for outcome in self.outcomes),
-            "race": any(outcome.races for outcome in self.outcomes),
-        }
-        return tuple(name for name, found in noticed.items() if found)
+        noticed = {catcher for outcome in self.outcomes for catcher in outcome.catchers}
+        return tuple(name for name in (CRASHED, WRONG, GAVE_UP, RACE) if name in noticed)
 
     @cached_property
     def wrong(self) -> Mapping[str, Any]:

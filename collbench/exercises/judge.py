@@ -71,7 +71,10 @@ def judge(exercise: Exercise, folder: Path) -> Verdict:
         source = Source(file.name, file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"{file} cannot be read: {getattr(error, 'strerror', error)}") from None
-    prefix, detector = _launcher()
+    try:
+        prefix, detector = races.launcher(), True
+    except races.NoSanitizer:
+        prefix, detector = (), False
     try:
         binary = races.build_user_kernel(file, exercise.kernel, exercise.record, detector)
     except ValueError as error:
@@ -84,14 +87,6 @@ def judge(exercise: Exercise, folder: Path) -> Verdict:
             if findings.caught:
                 return _verdict(exercise, findings, notes)
     return Verdict(notes=notes)
-
-
-def _launcher() -> tuple[tuple[str, ...], bool]:
-    """Return what stands before a program, and whether races can be found."""
-    try:
-        return races.launcher(), True
-    except races.NoSanitizer:
-        return (), False
 
 
 def _unbuilt(exercise: Exercise, source: Source, said: str) -> Verdict:

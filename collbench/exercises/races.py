@@ -22,8 +22,8 @@ from collbench.errors import PlatformError
 from collbench.host.cache import cached_file
 from collbench.platforms import compiler
 
-RACE, WRONG, GAVE_UP, CRASHED = "race", "wrong result", "gave up", "crashed"
-"""What can be noticed of a run."""
+RACE, WRONG, GAVE_UP, CRASHED = "race", "wrong", "stuck", "crash"
+"""What can be noticed of a run, in the words of mistakes (exercise.toml)."""
 START, BARRIER, PACKETS, RECEIVE = 1, 2, 3, 4
 """Where a long stall may be, as in streams.hpp."""
 
@@ -43,14 +43,8 @@ _LONGEST = 300  # seconds of a run, which gives up much sooner by itself
 _FLAGS = ("-std=c++20", "-O1", "-g1", "-pthread", "-DHOST_GRID", "-Wno-unknown-pragmas")
 _DETECTOR = ("-fsanitize=thread",)
 _RANKS, _KERNELS, _BETWEEN = "host/streams.cpp", "host/streams_kernels.cpp", "host/streams.hpp"
-_HEADERS = (
-    _RANKS,
-    _BETWEEN,
-    "host/streams_why.hpp",
-    "host/cuda.hpp",
-    "prelude.cuh",
-    "world.cuh",
-)  # all that the ranks' half knows
+# All that the ranks' half knows.
+_HEADERS = (_RANKS, _BETWEEN, "host/streams_why.hpp", "host/cuda.hpp", "prelude.cuh", "world.cuh")
 
 Change = tuple[str, str, str]
 """Of a file of the kernels: an old text, which stands there once, and a new one."""

@@ -23,15 +23,6 @@ _RECORD = re.compile(r"^\[record\]\n(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 _STATE = "exercises.json"
 
 
-class Hints(Struct, frozen=True, forbid_unknown_fields=True):
-    """A hint for each level of a check."""
-
-    builds: str
-    right: str
-    races: str
-    speed: str
-
-
 class Mistake(Struct, frozen=True, forbid_unknown_fields=True):
     """A typical mistake: what shows it, and what to say; a key that is left out fits all."""
 
@@ -58,7 +49,7 @@ class Exercise(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     sizes: tuple[str, ...]  # that are timed
     ranks: tuple[int, ...]  # judged with
     record: Record  # as of every kernel in a folder of one's own
-    hints: Hints
+    hints: dict[str, str]  # for each level of a check: builds, right, races, speed
     mistake: tuple[Mistake, ...] = ()
     beats: Literal["", "library"] = ""  # what it must be faster than at one of the sizes
     node: int = 0  # ranks of a node; 0: all share memory

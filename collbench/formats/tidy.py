@@ -13,7 +13,7 @@ from collbench.formats.imported import Hints, ImportedTest, LeftOut, Machine, Un
 from collbench.formats.source import CsvRow, Source, clean, count, csv_table, seconds_of, whole
 from collbench.host.sanitize import cell
 from collbench.results import Measurement, Prediction, Reported
-from collbench.runfile.earlier import note_of
+from collbench.results.facts import note_of
 from collbench.runfile.schema import case_fields
 
 NAME = "csv"

@@ -173,7 +173,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Place:
-    """Another machine, as the model has it, or as it was measured."""
+    """A machine, as the model has it, or as it was measured."""
 
     name: str  # "DGX H100, replayed from a graph"
     source: str
@@ -193,12 +193,8 @@ class Content:
     title: str
     intro: str
     machine: str  # what was measured
-    ranks: int
-    library: str  # that the rungs are compared with: "mpi: MPICH 5.0.2"
-    latency: float  # of a step here, seconds
-    bandwidth: float  # of a link here, bytes/s
-    curves: Mapping[str, Mapping[int, float]]  # measured seconds by implementation and size
-    places: tuple[Place, ...]  # curves of other machines, by the model or measured there
+    measured: Place  # ranks, library and curves of what was measured
+    places: tuple[Place, ...]  # other machines, by the model or measured there
     questions: tuple[Question, ...]  # which wins where
     screens: tuple[Screen, ...]
     losing: tuple[Reason, ...]

@@ -33,9 +33,7 @@ class Published:
 @cache
 def published() -> Mapping[str, Published]:
     """Return every published number by its key."""
-    texts = table("published")
-    shared, found = texts["shared"], {key: Published(**each) for key, each in texts["p"].items()}
-    return {key: replace(each, source=shared.get(each.source, each.source)) for key, each in found.items()}
+    return {key: Published(**each) for key, each in table("published")["p"].items()}
 
 
 @cache
@@ -47,15 +45,12 @@ def places() -> Mapping[str, Place]:
 @cache
 def numbers(place: str) -> Numbers:
     """Return the all-reduces of a place."""
-    there, timed, shares = places()[place], {}, {}
+    there, rows = places()[place], []
     for name, times in there.curves.items():
         for nbytes, seconds in times.items():
-            case = allreduce(nbytes, there.ranks)
-            timed[name, nbytes] = Measurement(case, name, "gpu", launches=1, seconds=(seconds,))
-    for name, sizes in there.shares.items():
-        for nbytes, parts in sizes.items():
-            shares[name, nbytes] = parts
-    return Numbers(timed, {}, shares)
+            rows.append(Measurement(allreduce(nbytes, there.ranks), name, "gpu", launches=1, seconds=(seconds,)))
+    shares = {(name, nbytes): parts for name, sizes in there.shares.items() for nbytes, parts in sizes.items()}
+    return replace(Numbers.of(rows), shares=shares)
 
 
 def allreduce(nbytes: int, ranks: int) -> Case:
@@ -63,17 +58,17 @@ def allreduce(nbytes: int, ranks: int) -> Case:
     return Case(COLLECTIVES["allreduce"], nbytes, DATATYPES["float"], REDUCTIONS["sum"], 0, ranks, False)
 
 
-def constants(measured: Numbers) -> tuple[float, float]:
+def constants(measured: Numbers) -> tuple[float, float] | None:
     """Return seconds of a step, and bytes/s of a link: the least time of one step, and the most bytes in a time.
 
-    A step is the least that `one-shot-ll` takes, where it was measured, since it has one.  KeyError if its smallest
+    A step is the least that `one-shot-ll` takes, where it was measured, since it has one.  None if its smallest
     message was disturbed, or every row.
     """
     rows = measured.timed.items()
     single = {nbytes: row.typical for (name, nbytes), row in rows if name == ONE_STEP}
     disturbed = [nbytes for name, nbytes in measured.disturbed if name == ONE_STEP]
     if not rows or min(disturbed, default=math.inf) < min(single, default=math.inf):
-        raise KeyError(ONE_STEP)
+        return None
     least = min(single.values() or [row.typical for _, row in rows])
     rates = [row.case.nbytes * link_of(name, row.case) / row.typical for (name, _), row in rows]
     return least, max(rates)

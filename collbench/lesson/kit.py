@@ -10,7 +10,7 @@ from string import ascii_uppercase
 
 from collbench.exercises.records import exercises
 from collbench.lesson import asset, table
-from collbench.lesson.content import HERE, Chapter, Content, Formula, Screen, Trace
+from collbench.lesson.content import HERE, Content, Formula, Screen, Trace
 from collbench.plots import curves, timeline
 from collbench.plots.axes import patch_legend
 from collbench.plots.document import A4, SLIDE_SIZE, Layouts, Page, save_pages
@@ -118,7 +118,9 @@ def _pages(content: Content, layouts: Layouts) -> Iterator[tuple[Page, str]]:
         yield layouts.page("introduced", "breaks", question=broken.question, title=broken.title, before=broken.text), ""
         yield layouts.page("break", "breaks", broken=broken), f"{broken.file}; tried here"
     for chapter in content.chapters:
-        yield from _chapter(chapter, layouts)
+        asked, title, idea = chapter.question, chapter.title, chapter.idea
+        yield layouts.page("introduced", "training", question=asked, title=title, before=idea), ""
+        yield layouts.page("answer", "training", question=asked, after=chapter.after), asked.source
     yield layouts.page("last", "last"), ""
 
 
@@ -133,13 +135,6 @@ def _rung(screen: Screen, layouts: Layouts) -> Iterator[tuple[Page, str]]:
         _timeline(page, screen.trace)
     measured = screen.formulas and HERE not in question.source
     yield page, f"{HERE}; the answer is {question.source}" if measured else question.source
-
-
-def _chapter(chapter: Chapter, layouts: Layouts) -> Iterator[tuple[Page, str]]:
-    """Yield the guess and the answer."""
-    question = chapter.question
-    yield layouts.page("introduced", "training", question=question, title=chapter.title, before=chapter.idea), ""
-    yield layouts.page("answer", "training", question=question, after=chapter.after), question.source
 
 
 def _formula(content: Content, layouts: Layouts) -> Page:

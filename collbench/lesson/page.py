@@ -42,7 +42,7 @@ def build(content: Content) -> str:
         "size": format_size,
         "seconds": format_seconds,
         "rate": lambda rate: f"{format_figure(rate / 1e9)} GB/s",
-        "picture": _picture,
+        "picture": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}",  # nothing runs
         "badge": _badge,
         "span": _span,
     }
@@ -61,17 +61,9 @@ def build(content: Content) -> str:
 
 def _data(content: Content, traces: Mapping[str, Trace]) -> Mapping[str, Any]:
     """Return what the script needs beyond the text of the page."""
-    constants = "" if content.constants_of == "here" else f", step and link as {content.constants_of}"
-    here = {
-        "name": f"this machine{constants}",
-        "library": content.library,
-        "ranks": content.ranks,
-        "curves": content.curves,
-    }
-    here |= {"latency": content.latency, "bandwidth": content.bandwidth}
     looks = {line: LOOKS[name] for line, name in DRAWN.items()}
     return {
-        "places": [here, *map(asdict, content.places)],
+        "places": [*map(asdict, (content.measured, *content.places))],
         "ranks": FIRST_RANKS,
         "counts": _counts(),
         "dashes": {line: DASHES.get(str(look.linestyle), "") for line, look in looks.items()},
@@ -101,11 +93,6 @@ def _markdown(text: str, inline: bool) -> Markup:
 
     parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "html_block", "html_inline"])
     return Markup(parser.renderInline(text) if inline else parser.render(text))
-
-
-def _picture(svg: str) -> str:
-    """Return an SVG as the address of a picture, in which nothing runs."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
 def _badge(source: str) -> str:

@@ -1,7 +1,6 @@
 """From runs to what a lesson says: its texts (assets/lesson.toml) with the numbers, code and traces at hand."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import msgspec
 from collbench.algorithms import implementations, is_library
 from collbench.errors import UsageError
 from collbench.lesson import asset, elsewhere, table
-from collbench.lesson.content import Break, Chapter, Code, Content, Formula, Reason, Screen
+from collbench.lesson.content import HERE, Break, Chapter, Code, Content, Formula, Place, Reason, Screen
 from collbench.lesson.numbers import Numbers, titles
 from collbench.lesson.sentences import Voice, Voices, number, question, told, voices_of
 from collbench.lesson.traces import trace
@@ -101,21 +100,17 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
     machine, committed = first.header.topology.name, elsewhere.places()[elsewhere.COMMITTED]
     ranks = first.results[0].case.ranks
     voices = voices_of(voice(here, {"machine": machine, "ranks": str(ranks), "here": "here", "Here": "Here"}))
-    constants = None
-    with suppress(KeyError):
-        constants = elsewhere.constants(here)
+    constants = elsewhere.constants(here)
+    latency, bandwidth = constants or (committed.latency, committed.bandwidth)
+    name = "this machine" if constants else f"this machine, step and link as on {committed.name}"
     disturbed = sum(result.disturbed for result in results)
     libraries = (row.label for row in results if isinstance(row, Timed) and is_library(row.implementation))
     return Content(
         title=texts["title"],
         intro=told(voices, texts["intro"]),
         machine=machine,
-        ranks=ranks,
-        library=next(libraries, "none"),
-        latency=constants[0] if constants else committed.latency,
-        bandwidth=constants[1] if constants else committed.bandwidth,
+        measured=Place(name, HERE, ranks, latency, bandwidth, next(libraries, "none"), here.curves()),
         constants_of="here" if constants else f"on {committed.name}",
-        curves=here.curves(),
         places=tuple(elsewhere.places().values()),
         questions=tuple(question(voices, each)[0] for each in texts["question"]),
         screens=tuple(screen(voices, each, constants) for each in texts["screen"]),

@@ -12,13 +12,10 @@ from collbench.units import format_list
 _TIMES = {"once": 0, "ranks - 1": 1, "ranks - 2": 2}  # what is taken off the number of ranks
 MOST_RANKS = 4  # whose rows fit a drawing
 
+PROTOCOLS = table("protocols")
+"""The stages of each protocol, and under `rungs` the protocol of each implementation."""
 Meaning = tuple[Span, Mapping[str, Any], int]
 """A span, the part of a protocol that it is, and how often that part happened before."""
-
-
-def protocols() -> Mapping[str, Any]:
-    """Return the stages of each protocol, and under `rungs` the protocol of each implementation."""
-    return table("protocols")
 
 
 def trace(explanation: Explanation, lit: Mapping[str, tuple[int, ...]]) -> Trace | None:
@@ -34,19 +31,15 @@ def trace(explanation: Explanation, lit: Mapping[str, tuple[int, ...]]) -> Trace
 
 
 def _events(name: str, track: Track, ranks: int, lit: Mapping[str, tuple[int, ...]]) -> Iterator[Event]:
-    rank, protocol = track.rank, protocols()["rungs"].get(name)
+    rank, protocol = track.rank, PROTOCOLS["rungs"].get(name)
     named: dict[str, tuple[int, ...]] = {"next": ((rank + 1) % ranks,), "previous": ((rank - 1) % ranks,)}
     named["others"] = tuple(other for other in range(ranks) if other != rank)
     words = {who: format_list(others) for who, others in named.items()}
-    for span, part, before in meanings(track.spans, protocols()[protocol] if protocol else (), rank, ranks):
+    for span, part, before in meanings(track.spans, PROTOCOLS[protocol] if protocol else (), rank, ranks):
         chunk = chunk_of(part, before, rank, ranks)
         sources, targets = (_joined(named, part.get(way, ())) for way in ("from", "to"))
-        says, start, lines = (
-            part["says"].format(**words, chunk=chunk),
-            track.start + span.start,
-            lit.get(span.phase, ()),
-        )
-        yield Event(rank, span.phase, start, span.seconds, says, sources, targets, chunk, lines)
+        says, lines = part["says"].format(**words, chunk=chunk), lit.get(span.phase, ())
+        yield Event(rank, span.phase, track.start + span.start, span.seconds, says, sources, targets, chunk, lines)
 
 
 def chunk_of(part: Mapping[str, Any], before: int, rank: int, ranks: int) -> int | None:
@@ -63,7 +56,7 @@ def meanings(spans: Sequence[Span], stages: Sequence[Mapping[str, Any]], rank: i
     found = _fitted(list(spans), stages, rank, ranks)
     if len(found) == len(spans):
         return found
-    return [(span, {"says": protocols()["unknown"][span.phase]}, 0) for span in spans]
+    return [(span, {"says": PROTOCOLS["unknown"][span.phase]}, 0) for span in spans]
 
 
 def _fitted(left: list[Span], stages: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> list[Meaning]:

@@ -1,7 +1,7 @@
 """A report of runs: one HTML file with everything in it, which opens anywhere and fetches nothing.
 
 `build` makes its text: the modules here gather what the page says, `templates/` lays it out.  What comes from a run
-file is not trusted: `sanitize` sets aside what cannot be calculated with, the templates escape every text, and the
+file is not trusted: `analysed` sets aside what cannot be calculated with, the templates escape every text, and the
 page's own policy lets no script run but two: ours, and `plotly/` as its makers publish it, which the page holds
 compressed.
 """
@@ -21,11 +21,9 @@ from markupsafe import Markup, escape
 from collbench import __version__
 from collbench.plots.style import phase_css
 from collbench.reports import sections
-from collbench.reports.analysed import AnalysedRun, analysed
+from collbench.reports.analysed import AnalysedRun, analysed, safe_runs
 from collbench.reports.chart import chart_of, data_block
-from collbench.reports.sanitize import safe_runs
-from collbench.reports.sections import SECTIONS, Anchors, by_run
-from collbench.reports.steps import STEPPED, steps
+from collbench.reports.sections import SECTIONS, STEPPED, Anchors, by_run
 from collbench.reports.summary import FIRST, about, title_of, verdict
 from collbench.reports.table import all_rows
 from collbench.results import PlannedStep
@@ -69,15 +67,15 @@ def build(runs: Sequence[Run], name: str | None = None, nodes: int | None = None
 
 def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
     """Return what the runs say, part by part, under the names that the templates use."""
-    safe, anchors, illustrated = [run.safe for run in runs], Anchors(), 0
-    for run in safe:
+    anchors, illustrated = Anchors(), 0
+    for run in runs:
         for rows in (STEPPED, PlannedStep):
             illustrated += any(isinstance(row, rows) for row in run.run.results)
     room = PICTURES // max(1, illustrated)  # for one part of one run
     chart = chart_of(runs, anchors)
-    stepped = by_run(runs, partial(steps, room=room, anchors=anchors))
+    stepped = by_run(runs, partial(sections.steps, room=room, anchors=anchors))
     planned = by_run(runs, partial(sections.plans, room=room, anchors=anchors))
-    which = sections.which(safe)
+    which = sections.which(runs)
     parts = {
         "verdict": verdict(runs, [*stepped, *planned], which),
         "curves": chart["figures"],
@@ -90,7 +88,7 @@ def _content(runs: Sequence[AnalysedRun]) -> Mapping[str, Any]:
         "verdicts": by_run(runs, sections.verdicts),
         "machine": sections.machines(runs, anchors),
         "environment": by_run(runs, sections.environment),
-        "raw": all_rows(safe, ROWS),
+        "raw": all_rows(runs, ROWS),
     }
     return parts | {
         "title": title_of(runs),

@@ -1,4 +1,8 @@
-"""What the analyses say of a run: its machine as a system, the fit of each curve, and whether its numbers are right."""
+"""Runs made safe to calculate with, and what the analyses say of them: machine, fits, whether numbers are right.
+
+A run file may come from anywhere, and hold whatever JSON can.  Texts are sanitised where a file is read
+(host/sanitize.py).  What was checked and not timed is set aside.
+"""
 
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -14,15 +18,69 @@ from collbench.analysis.fit import Curve, curves, measured
 from collbench.analysis.machine import assumptions, machine, sized, spread, stated_nodes, trimmed
 from collbench.analysis.verdict import Correctness, Health, but_for
 from collbench.errors import CollbenchError
-from collbench.reports.sanitize import SafeRun, safe_text
-from collbench.results import Observed, by_key
-from collbench.runfile.store import Run
+from collbench.host.sanitize import text
+from collbench.results import Observed, Result, by_key
+from collbench.runfile.store import NAME, Run
 from collbench.topology import files
 from collbench.topology.files import to_toml
 from collbench.topology.system import System
 
 _MOST_CURVES = 40  # of a run that are fitted and judged: each takes a part of a second
+_MOST_UNREAD = 100  # rows of a file that are no results, which are shown
+_LONGEST = 300  # characters of a text
 _MOST_GPUS = 1024  # of a header's machine: pairs of them are counted
+
+
+@dataclass(frozen=True)
+class SafeRun:
+    """A run with its usable results; the others with what is wrong with them."""
+
+    label: str  # tells it from the other runs of the report
+    run: Run
+    odd: tuple[Result, ...]  # results that were checked, and not timed
+    every: tuple[Result, ...]  # usable and odd results, in the file's order
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Line and reason of rows that were no results at all, as many as can be looked at."""
+        return self.run.left_out[:_MOST_UNREAD]
+
+    @property
+    def machine(self) -> str:
+        """Name of the machine in the header."""
+        return self.run.header.topology.name or "unknown topology"
+
+
+def safe_text(value: object, longest: int = _LONGEST) -> str:
+    """Return any value as text of one line: cut where it is long, without characters that no text should hold."""
+    try:
+        return text(value if isinstance(value, str) else repr(value), longest)
+    except (ValueError, RecursionError):  # integers of more digits than Python writes; nests too deep
+        return "(not shown)"
+
+
+def safe_runs(runs: Sequence[Run]) -> list[SafeRun]:
+    """Return the runs of a report, in its order, each under a label of its own.
+
+    A label is the name of the folder, or of a file that is called otherwise; numbered where two are alike.
+    """
+    paths = [run.path.resolve() for run in runs]
+    names = [safe_text(path.parent.name if path.name == NAME else path.stem, 60) or "run" for path in paths]
+    found = []
+    for place, (run, name) in enumerate(zip(runs, names, strict=True)):
+        label = f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name
+        every = tuple(_named(result) for result in run.results)
+        observed = [row for row in every if isinstance(row, Observed)]
+        odd = tuple(row for row in observed if not row.wrong and not any(row.times))
+        unusable = set(map(id, odd))
+        usable = tuple(result for result in every if id(result) not in unusable)
+        found.append(SafeRun(label, replace(run, results=usable), odd, every))
+    return found
+
+
+def _named(result: Result) -> Result:
+    """Return a result under a name that a column has room for."""
+    return replace(result, implementation=safe_text(result.implementation, 60) or "(no name)")
 
 
 class CurveVerdict(NamedTuple):
@@ -32,17 +90,11 @@ class CurveVerdict(NamedTuple):
     against: str  # the part of the system that as many ranks fill; "" for none
     because: tuple[str, ...]
 
-    @property
-    def verdict(self) -> Health:
-        """Whether it is right, and as fast as it should be."""
-        return self.diagnosis.verdict
-
 
 @dataclass(frozen=True)
-class AnalysedRun:
+class AnalysedRun(SafeRun):
     """A run and what its analyses say."""
 
-    safe: SafeRun
     system: System | None  # the part of it that the ranks fill
     why_not: str  # why there is no system
     placed: bool  # whether it is known, and not supposed, over how many nodes the ranks are spread
@@ -53,19 +105,9 @@ class AnalysedRun:
     assumed: tuple[str, ...]  # of the machine, which makes verdicts less sure
 
     @property
-    def run(self) -> Run:
-        """The run itself."""
-        return self.safe.run
-
-    @property
-    def label(self) -> str:
-        """Its name in the report."""
-        return self.safe.label
-
-    @property
     def machine(self) -> str:
         """The machine's name in the header, with the nodes and GPUs of the system where that does not say them."""
-        name, system = self.safe.machine, self.system
+        name, system = super().machine, self.system
         if not system or not self.placed or " nodes" in name or (system.nodes == 1 and f"{system.ranks} " in name):
             return name
         return f"{name}, {spread(system, system)}"
@@ -81,9 +123,9 @@ def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -
     """
     stated = nodes
     system, nodes, why_not = _system_of(safe.run, system_name, nodes)
-    rows = by_key(measured([safe.run]), lambda result: (result.case.kind, result.implementation))
+    rows = by_key(measured([safe.run]), lambda row: row.curve)
     judged = dict(list(rows.items())[:_MOST_CURVES])
-    few = tuple(result for result in safe.run.cases if (result.case.kind, result.implementation) in judged)
+    few = tuple(result for result in safe.run.cases if result.curve in judged)
     fits = curves([replace(safe.run, results=few)])
     try:
         facts = RunFacts.of(safe.run, why_not)
@@ -94,7 +136,7 @@ def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -
     if why:
         facts = replace(facts, unplaced=why)
     fit_of = {(curve.case, curve.implementation): curve.fit for curve in fits}
-    every = by_key(safe.run.cases, lambda result: (result.case.kind, result.implementation))  # also what is wrong
+    every = by_key(safe.run.cases, lambda row: row.curve)  # also what is wrong
     verdicts = []
     for key, samples in judged.items():
         verdicts.append(_verdict(samples, system, nodes, facts, fit_of.get(key), Correctness.of(every[key])))
@@ -105,17 +147,16 @@ def analysed(safe: SafeRun, system_name: str | None, nodes: int | None = None) -
         assumed = [*assumptions(safe.run, whole, spread(whole, system), stated)][every_run:]
     if len(rows) > len(judged):
         notes.append(f"{len(rows) - len(judged)} more curves are not judged here; `collbench diagnose` judges them all")
-    placed = bool(nodes) or safe.run.header.topology.model
     return AnalysedRun(
-        safe,
-        system,
-        why_not,
-        placed,
-        fits,
-        tuple(verdicts),
-        len(rows),
-        tuple(map(safe_text, [*notes, *assumed])),
-        tuple(assumed),
+        **vars(safe),
+        system=system,
+        why_not=why_not,
+        placed=bool(nodes) or safe.run.header.topology.model,
+        curves=fits,
+        verdicts=tuple(verdicts),
+        measured=len(rows),
+        notes=tuple(map(safe_text, [*notes, *assumed])),
+        assumed=tuple(assumed),
     )
 
 

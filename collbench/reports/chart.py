@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
@@ -12,8 +12,7 @@ from collbench.algorithms import is_library, libraries
 from collbench.cases import Case
 from collbench.plots.panels import share_a_device
 from collbench.plots.style import Look, looks
-from collbench.reports.analysed import AnalysedRun
-from collbench.reports.sanitize import SafeRun
+from collbench.reports.analysed import AnalysedRun, SafeRun
 from collbench.reports.sections import Anchors
 from collbench.reports.summary import statuses
 from collbench.reports.table import check
@@ -26,6 +25,8 @@ VIEWS = ("bandwidth", "latency", "ratio")
 """Views of a figure, as report.js knows them; each can be linked to."""
 _DIGITS = 4  # significant, which is more than any sample repeats
 
+Line = tuple[Case, Sequence[Timed], bool]
+"""A curve by size: its kind, its rows, and whether it is what the model expects of another."""
 DASHES = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 _LATER_RUNS = ("solid", "dash", "dot", "longdash", "dashdot")  # an implementation's line in the second run, the third
 _PREDICTIONS = ("dash", "dot", "longdash", "dashdot")  # the same of predictions, in the first run too
@@ -33,8 +34,8 @@ _PREDICTIONS = ("dash", "dot", "longdash", "dashdot")  # the same of predictions
 
 def chart_of(runs: Sequence[AnalysedRun], anchors: Anchors) -> dict[str, Any]:
     """Return all that the script needs: runs, looks, and for each kind of case its lines; `left_out` curves."""
-    curves = [[*_lines(run.safe), *_expected(run)] for run in runs]
-    chosen = looks({line.rows[0].implementation for lines in curves for line in lines})
+    curves = [[*_lines(run), *_expected(run)] for run in runs]
+    chosen = looks({rows[0].implementation for lines in curves for _, rows, _ in lines})
     figures: dict[Case, dict[str, Any]] = {}
     drawn_runs: dict[Case, list[int]] = {}  # of a figure, in order
     room, left_out = ROOM, 0
@@ -54,9 +55,7 @@ def chart_of(runs: Sequence[AnalysedRun], anchors: Anchors) -> dict[str, Any]:
     # Those that others are compared with, of the first run first.
     found = [result.label for run in runs for result in timed(run.run.results) if is_library(result.implementation)]
     return {
-        "runs": [
-            {"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run.safe))} for run in runs
-        ],
+        "runs": [{"label": run.label, "machine": run.machine, "status": " and ".join(statuses(run))} for run in runs],
         "libraries": list(dict.fromkeys([*found, *libraries()])),
         "figures": [*figures.values()],
         "left_out": left_out,
@@ -69,21 +68,13 @@ def data_block(value: Any) -> Markup:
     return htmlsafe_json_dumps(value, allow_nan=False, separators=(",", ":")).replace("`", "'")
 
 
-class Line(NamedTuple):
-    """A curve by size, and whether it is what the model expects of another."""
-
-    kind: Case
-    rows: Sequence[Timed]
-    expected: bool = False
-
-
 def _lines(run: SafeRun) -> Iterator[Line]:
     """Yield each implementation's results of a kind of case by size; the later of two for the same case."""
     rows = (row for row in timed(run.run.results) if row.case.nbytes)
     curves = by_key(rows, lambda row: (row.case.kind, row.implementation, row.predicted))
     for (kind, _, _), curve in curves.items():
         sizes = {row.case.nbytes: row for row in curve}
-        yield Line(kind, [sizes[size] for size in sorted(sizes)])
+        yield kind, [sizes[size] for size in sorted(sizes)], False
 
 
 def _expected(run: AnalysedRun) -> Iterator[Line]:
@@ -91,7 +82,7 @@ def _expected(run: AnalysedRun) -> Iterator[Line]:
     for diagnosis in (curve.diagnosis for curve in run.verdicts):
         if diagnosis.expected:
             named = [replace(row, implementation=diagnosis.implementation) for row in diagnosis.expected]
-            yield Line(named[0].case.kind, named, expected=True)
+            yield named[0].case.kind, named, True
 
 
 def _line(run: Run, rows: Sequence[Timed], earlier: int, look: Look) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the parts of the page say of each run, but for its summary, its curves, its steps and the table of all rows.
+"""What the parts of the page say of each run, but for its summary, its curves and the table of all rows.
 
 `templates/sections.html` lays it out.
 """
@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
+from collbench.analysis import overlap, scaling, stragglers, strategies
 from collbench.analysis import plans as analysis
 from collbench.analysis.crossover import contests, format_span, in_words, rivals, winners
 from collbench.analysis.fit import HEADING, columns, pieces_in_words
@@ -19,9 +20,8 @@ from collbench.analysis.matching import several_machines
 from collbench.errors import CollbenchError
 from collbench.plots.axes import Figure
 from collbench.plots.kinds import PLAIN, kinds
-from collbench.reports.analysed import AnalysedRun
-from collbench.reports.sanitize import SafeRun, safe_text
-from collbench.results import PARTS, Explanation, PlannedStep, by_key
+from collbench.reports.analysed import AnalysedRun, SafeRun, safe_text
+from collbench.results import PARTS, Explanation, PlannedStep, Result, StepPrediction, StepTimes, Trained, by_key
 from collbench.runfile.store import Run
 from collbench.topology import render
 from collbench.units import format_count, format_figure, format_range, format_seconds, format_size
@@ -47,6 +47,8 @@ _LONGEST_ANCHOR = 80
 _WIDEST = 84  # columns of a topology in words
 _MOST_LINES = 200  # of a topology in words
 _MOST_MACHINES = 4  # with a picture
+_MOST_LATE = 8  # ranks of a table: those that cost most
+STEPPED = (StepTimes, StepPrediction, Trained)
 
 
 class Anchors:
@@ -248,6 +250,72 @@ def _interconnect_table(table: Table) -> TextTable:
             cells.append(f"{format_seconds(cell.row.typical)}{ratio}" if cell else "")
         rows.append((format_size(line.nbytes), *cells, str(line.ranking)))
     return TextTable(table.title, heading, rows)
+
+
+# ---- steps and training, in the commands' words
+
+
+def steps(analysed: AnalysedRun, room: int, anchors: Anchors) -> Part:
+    """Return what is said of the steps and the training of a run, with pictures of at most *room* bytes."""
+    tables: list[TextTable] = []
+    words: list[str] = []
+    for part in _OF_STEPS:
+        found = part(analysed.run.results)
+        tables += found.tables
+        words += found.words
+    drawn, left_out = pictures(analysed.run, STEPPED, room, anchors) if tables else ([], 0)
+    return Part([safe_text(line, 600) for line in words[:MOST]], tables[:MOST], drawn, left_out)
+
+
+def _scaling(results: Sequence[Result]) -> Part:
+    tables, words = [], []
+    for curve in scaling.curves(results):
+        rows = []
+        for point in curve.points[:MOST]:
+            speedup, efficiency = curve.speedup(point).text("x"), point.efficiency.times(100).text("%")
+            rows.append((f"{point.ranks:,}", format_seconds(point.row.typical), speedup, efficiency))
+        caption = safe_text(f"{curve.mode} scaling, {curve.name}", 120)
+        tables.append(TextTable(caption, ("ranks", "step", "speed-up", "efficiency"), rows))
+        words += scaling.verdict(curve)
+    return Part(words, tables)
+
+
+def _overlap(results: Sequence[Result]) -> Part:
+    rows = []
+    for found in overlap.overlaps(results)[:MOST]:
+        name, schedule = safe_text(found.row.label, 60), safe_text(found.step.way, 40)
+        bucket = format_size(found.step.bucket) if found.step.bucket else "all"
+        rows.append((name, schedule, bucket, format_seconds(found.row.typical), found.gain.text("x")))
+    heading = ("implementation", "schedule", "bucket", "step", "gain")
+    return Part(overlap.verdicts(results), [TextTable("Overlap", heading, rows)] if rows else [])
+
+
+def _stragglers(results: Sequence[Result]) -> Part:
+    """Return the ranks that cost most, by each row alone; the verdict in words is by all rows."""
+    tables = []
+    for result, moments in stragglers.straggler_rows(results)[:MOST]:
+        rows = []
+        costly = stragglers.costliest(moments)
+        for rank in costly[:_MOST_LATE]:
+            late, cost = stragglers.late_by(rank, moments.median), f"{moments.cost(rank.rank):.1%}"
+            rows.append((f"{rank.rank}", f"{moments.last_share(rank.rank):.0%}", late, cost, rank.finding.value))
+        more = f"; {len(costly) - _MOST_LATE} ranks cost less" if len(costly) > _MOST_LATE else ""
+        caption = f"Late ranks, {safe_text(result.label, 60)}: {moments.count:,} steps{more}"
+        tables.append(TextTable(caption, ("rank", "was the last", "late", "costs the others", "finding"), rows))
+    return Part(stragglers.verdicts(results), tables)
+
+
+def _strategies(results: Sequence[Result]) -> Part:
+    found = strategies.ranking(results)
+    if not found:
+        return Part()
+    rows = [tuple(safe_text(text, 60) for text in row.values()) for row in strategies.table(found)][:MOST]
+    caption = f"Strategies: to loss {found.target:g}"
+    return Part([*strategies.verdict(found)], [TextTable(caption, [*strategies.COLUMNS.values()], rows)])
+
+
+_OF_STEPS = (_scaling, _overlap, _stragglers, _strategies)
+"""What is said of steps and training; another thing to say of them is one more function."""
 
 
 # ---- plans of a training run

@@ -6,16 +6,14 @@ The verdict says which implementation is fastest where, and where the time goes.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import geometric_mean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
 from collbench.analysis.crossover import contests, format_span, handicaps, rivals, winners
-from collbench.analysis.diagnose import Diagnosis
 from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
 from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
-from collbench.reports.analysed import AnalysedRun
-from collbench.reports.sanitize import SafeRun, safe_text
+from collbench.reports.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.reports.sections import Part, by_run, explained, listed
 from collbench.results import PARTS, PlannedStep, Timed, by_key
 from collbench.runfile.store import INTERRUPTED
@@ -37,29 +35,18 @@ class Claim(NamedTuple):
     sentence: str
 
 
-class About(NamedTuple):
-    """A run below the title."""
-
-    label: str
-    claims: list[Claim]
-    statuses: list[str]  # each a class of report.css: measured, imported, predicted
-    partial: str  # what is missing of it
-    machine: str
-    facts: list[str]
-
-
 def title_of(runs: Sequence[AnalysedRun]) -> str:
     """Return the title of the page: collectives and machines."""
-    every = [result for run in runs for result in run.safe.every]
+    every = [result for run in runs for result in run.every]
     # The collective of a plan stands for its gradients only.
     subjects = ["training plan" if isinstance(row, PlannedStep) else row.case.collective.name for row in every]
     machines = [run.machine for run in runs]
     return f"{listed(subjects) or 'collectives'}: {listed(machines, '; ')}"
 
 
-def about(analysed: AnalysedRun) -> About:
-    """Return what a run's numbers are, how many rows there are, who printed them, and when it was started."""
-    run, header = analysed.safe, analysed.run.header
+def about(run: AnalysedRun) -> dict[str, Any]:
+    """Return what stands of a run below the title: whether it passed, what its numbers are, what is missing, facts."""
+    header = run.run.header
     facts = [f"{len(run.every):,} row{'' if len(run.every) == 1 else 's'}"]
     ranks = sorted({result.case.ranks for result in run.every})
     if len(ranks) > 1:
@@ -75,7 +62,7 @@ def about(analysed: AnalysedRun) -> About:
         partial = "partial: the run was cut off"
     elif (run.run.status or 0) >= INTERRUPTED:
         partial = "partial: the run was interrupted"
-    return About(run.label, _claims(analysed), statuses(run), partial, analysed.machine, facts)
+    return {"run": run, "claims": _claims(run), "statuses": statuses(run), "partial": partial, "facts": facts}
 
 
 def statuses(run: SafeRun) -> list[str]:
@@ -86,12 +73,12 @@ def statuses(run: SafeRun) -> list[str]:
 
 def _claims(run: AnalysedRun) -> list[Claim]:
     """Return whether all results are right, as far as they could be read, and as fast as expected."""
-    found = Correctness.of(run.safe.every)
+    found = Correctness.of(run.every)
     if not found.total:
         return [Claim("Results", "UNKNOWN", "not judged: nothing was measured")]
     lost = [reason for reason in (run.run.cut_off, unread(run.run)) if reason]
-    if run.safe.odd:
-        lost.append(f"{len(run.safe.odd)} not usable, without a time")
+    if run.odd:
+        lost.append(f"{len(run.odd)} not usable, without a time")
     word = "UNKNOWN" if found.unchecked or lost else "PASS"
     sentence = safe_text("; ".join([found.in_words(), *lost]), 600)
     return [Claim("Results", "FAIL" if found.faults else word, sentence), _speed(run)]
@@ -109,7 +96,9 @@ def _speed(run: AnalysedRun) -> Claim:
     diagnosis = telling.diagnosis
     words = replace(diagnosis, correctness=Correctness()).headline
     if worst is Health.AS_EXPECTED:
-        words += f", typically {_ratio(diagnosis):.2f}x the expected time"
+        pairs = zip(diagnosis.measured, diagnosis.expected, strict=True)
+        ratio = geometric_mean([row.typical / other.seconds for row, other in pairs])
+        words += f", typically {ratio:.2f}x the expected time"
     count = f", in {len(alike)} of {run.measured} curves" if run.measured > 1 else ""
     against = f", against {telling.against}" if telling.against else ""
     words += f" ({diagnosis.implementation}, {diagnosis.title}{against}{count})"
@@ -118,12 +107,6 @@ def _speed(run: AnalysedRun) -> Claim:
     if run.measured > len(curves):
         found.append((Health.UNKNOWN, False))
     return Claim("Speed", _WORDS[status(found)], safe_text(words, 600))
-
-
-def _ratio(diagnosis: Diagnosis) -> float:
-    """Return the measured over the expected times of a curve, as their geometric mean."""
-    pairs = zip(diagnosis.measured, diagnosis.expected, strict=True)
-    return geometric_mean([row.typical / other.seconds for row, other in pairs])
 
 
 # ---- the verdict
@@ -156,7 +139,7 @@ def _fastest(run: AnalysedRun) -> Iterator[str]:
 
     That is of the kind of case with the most points, measured before predicted.
     """
-    groups = by_key(rivals(run.safe.run.results), lambda row: (row.predicted, row.case.kind))
+    groups = by_key(rivals(run.run.results), lambda row: (row.predicted, row.case.kind))
     if not groups:
         return
     predicted, kind = max(groups, key=lambda key: (not key[0], len(groups[key])))

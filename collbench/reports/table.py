@@ -10,7 +10,7 @@ from collbench.analysis.crossover import handicaps
 from collbench.analysis.roofline import share_in_words
 from collbench.cases import Case
 from collbench.plots.panels import share_a_device
-from collbench.reports.sanitize import SafeRun, safe_text
+from collbench.reports.analysed import SafeRun, safe_text
 from collbench.results import PARTS, Explanation, Observed, PlannedStep, Result, StepRow, Timed, Trained, by_key, timed
 from collbench.units import format_range, format_rate, format_seconds, format_size
 
@@ -49,10 +49,6 @@ class AllRows(NamedTuple):
     rows: list[TableRow]
     left_out: int
     meanings: list[str]  # of the columns
-
-    def span(self, row: TableRow) -> int:
-        """Return how many columns a row's check takes, which has those of the missing numbers."""
-        return len(self.heading) - 2 - len(row.numbers)
 
 
 def all_rows(runs: Sequence[SafeRun], room: int) -> AllRows:

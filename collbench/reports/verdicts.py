@@ -301,9 +301,7 @@ OUTPUTS = (
 def write(output: Output, path: Path, result: CheckResult) -> None:
     """Write a verdict into a file; StorageError if it cannot be written."""
     regular = path.is_file() or not path.exists()
-    if result.no_verdict and (
-        output.mode == "a" or not regular
-    ):  # which keep no earlier verdict as if it were the last
+    if result.no_verdict and (output.mode == "a" or not regular):  # no earlier verdict stands there as if the last
         return
     text = f"{output.text(result)}\n"
     with writing(path, f"--{output.option} FILE", StorageError):

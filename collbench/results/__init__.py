@@ -35,18 +35,7 @@ __all__ = [
     "words",
 ]
 
-Result = (
-    Measurement
-    | StepTimes
-    | StepPrediction
-    | Trained
-    | PlannedStep
-    | Reported
-    | Skipped
-    | Failed
-    | Explanation
-    | Prediction
-)
+Result = Measurement | StepRow | Trained | PlannedStep | Reported | Skipped | Failed | Explanation | Prediction
 """Any result; in a run file the field `kind` tells which."""
 
 Value = TypeVar("Value")

@@ -52,6 +52,11 @@ class CaseResult(Answers):
     """Whether the ranks had their cores; None where it is not known."""
 
     @property
+    def curve(self) -> tuple[Case, str]:
+        """What all points of a curve have in common: the case without its size, and the implementation."""
+        return self.case.kind, self.implementation
+
+    @property
     def predicted(self) -> bool:
         """Whether a model says so, and nobody measured it."""
         return self.origin == "predicted"

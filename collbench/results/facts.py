@@ -1,5 +1,6 @@
 """Facts of a result: what became of it, its note, how its ranks were scheduled, and what its check found."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
@@ -103,6 +104,27 @@ class Note:
 
 NO_NOTE = Note()
 """Nothing is out of the ordinary."""
+_SHARED = re.compile(r"(\d{1,9}) (ranks|processes) share (\d{1,9}) GPUs?")
+_CORES = re.compile(r"(oversubscribed)?(?:, )?(?:--spin (\w+))?")
+
+
+def note_of(text: str) -> Note:
+    """Return the note with this text; a part in which no fact is recognised becomes a remark."""
+    note = Note()
+    for part in filter(None, text.split("; ")):
+        note |= _fact(part)
+    return note
+
+
+def _fact(part: str) -> Note:
+    if shared := _SHARED.fullmatch(part):
+        return Note(shared=Sharing(int(shared[1]), int(shared[3]), shared[2] == "processes"))
+    if cores := _CORES.fullmatch(part):
+        return Note(oversubscribed=bool(cores[1]), spin=cores[2] or "")
+    if part.startswith("picked "):
+        return Note(picked=part.removeprefix("picked "))
+    return Note.of(part)
+
 
 DISTURBED_SHARE = 0.25
 """Share of a result's samples with a rank off its core from which on the result is disturbed."""

@@ -220,30 +220,12 @@ class Trained(CaseResult):
 PURPOSES = ("layout", "scale", "interconnect", "cost")
 """The question that a plan answers: how to lay a run out, how it scales, on which system, for how much money."""
 
-STEP_WORDS = {
-    "computing": "computing",
-    "tensor_parallel": "tensor parallelism",
-    "context_parallel": "context parallelism",
-    "expert_parallel": "expert parallelism",
-    "pipeline_parallel": "pipeline parallelism",
-    "data_parallel": "data parallelism",
-    "bubble": "bubble",
-    "optimiser": "optimiser",
-    "stragglers": "stragglers",
+PART_WORDS = {
     "loading": "loading of samples",
-}
-"""Descriptions of what a step is spent on, by the names of its parts."""
-MEMORY_WORDS = {
-    "weights": "weights",
-    "gradients": "gradients",
-    "optimiser_states": "optimiser states",
-    "activations": "activations",
     "end_activations": "embedding and output",
-    "buffers": "buffers",
     "context_memory": "CUDA context",
-    "fragments": "fragments",
 }
-"""Descriptions of what a GPU's memory is needed for, by the names of its parts."""
+"""Descriptions of what a step is spent on, or a GPU's memory needed for, where the name of the part does not tell."""
 
 MOST_STAGES = 2**20
 MOST_BYTES = 2**62
@@ -255,7 +237,7 @@ _BytesByPart = Annotated[Mapping[_Name, Annotated[float, Meta(ge=0, le=MOST_BYTE
 
 def words(part: str) -> str:
     """Return the words for a part of a step or of a memory, also for a part that a newer version wrote."""
-    return STEP_WORDS.get(part) or MEMORY_WORDS.get(part) or part.replace("_", " ")
+    return PART_WORDS.get(part) or part.replace("_parallel", " parallelism").replace("_", " ")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collbench.errors import CollbenchError, UsageError
 from collbench.results import Result
 from collbench.runfile.header import Header
 from collbench.runfile.listing import list_runs
-from collbench.runfile.store import Run, Writer, read
+from collbench.runfile.store import Writer
 
 MOST = 3
 """Runs of a baseline.  The first good ones count: were each good run the measure of the next, a machine could grow
@@ -45,11 +45,6 @@ def folder_of(header: Header) -> Path:
     digest = hashlib.sha256(repr(marks).encode()).hexdigest()[:12]
     words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{host}-{'-'.join(sweep.collectives[:2])}")
     return state_folder() / "checks" / f"{words[:60]}-{digest}"
-
-
-def read_baseline(folder: Path) -> list[Run]:
-    """Return the runs of a baseline, the latest first."""
-    return [read(entry.path) for entry in list_runs(folder) if entry.whole]
 
 
 def add_to_baseline(folder: Path, header: Header, results: Iterable[Result], renew: bool = False) -> Path | None:

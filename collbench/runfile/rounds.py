@@ -56,7 +56,7 @@ def joined(rows: Sequence[Observed]) -> Observed:
 
 def _named_apart(results: Sequence[Result], tests: Sequence[ForeignTest]) -> list[Result]:
     """Return the results, those of another tool with a name of their own where tests differ that hold the same case."""
-    curves = by_key(results, lambda result: (result.case.kind, result.implementation))
+    curves = by_key(results, lambda row: row.curve)
     names: dict[int, str] = {}
     for rows in curves.values():
         by_test = by_key((row for row in rows if isinstance(row, Reported)), _test_of)

@@ -30,6 +30,7 @@ from collbench.results import (
     Trained,
 )
 from collbench.results.collectives import PHASES
+from collbench.results.facts import note_of
 from collbench.results.steps import Series
 from collbench.units import FASTEST, SLOWEST, counted
 
@@ -169,6 +170,14 @@ def to_result(line: Mapping[str, Any]) -> Result | None:
     if reason := contradiction(result):
         raise ValueError(reason)
     return result
+
+
+def upgraded(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a line of format 1 as one of format 2: of the text `note` the facts are fields."""
+    if not isinstance(line.get("note"), str):
+        return line
+    facts = msgspec.to_builtins(note_of(line.pop("note")))
+    return line | {name: value for name, value in facts.items() if value}
 
 
 def convert(value: Any, as_type: type[T]) -> T:

@@ -26,11 +26,10 @@ from collbench.host import sanitize
 from collbench.host.sanitize import text
 from collbench.notebook import Shown
 from collbench.results import Outcome, Result
-from collbench.runfile.earlier import upgraded
 from collbench.runfile.flat import record
 from collbench.runfile.header import Header
 from collbench.runfile.rounds import one_of_each
-from collbench.runfile.schema import to_line, to_result
+from collbench.runfile.schema import to_line, to_result, upgraded
 
 FORMAT = 2
 NAME = "run.jsonl"  # of the run file within its folder

@@ -14,8 +14,7 @@ from collbench.analysis.sequential import Decision
 from collbench.api.reading import Diagnosed
 from collbench.errors import UsageError
 from collbench.formats.nccl_tests_write import devices
-from collbench.reports.analysed import analysed
-from collbench.reports.sanitize import SafeRun
+from collbench.reports.analysed import SafeRun, analysed
 from collbench.results import Observed
 from collbench.runfile.header import Header
 from collbench.runfile.store import Run
@@ -140,7 +139,7 @@ def test_all_that_holds_times_against_a_system_takes_the_nodes_of_the_log() -> N
     assert part
     assert (part.nodes, part.gpus) == (2, 4)
     (verdict, _) = analysed(SafeRun("log", run, (), run.results), "dgx-h100").verdicts
-    assert verdict.verdict is collbench.diagnose(run, "dgx-h100").curves[0][0].speed
+    assert verdict.diagnosis.verdict is collbench.diagnose(run, "dgx-h100").curves[0][0].speed
     measured = replace(run, header=Header.from_json({"topology": {"platform": "gpu", "ranks": 8, "nodes": 2}}))
     assert stated_nodes(files.load("dgx-h100"), measured) == 2
 

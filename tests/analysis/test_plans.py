@@ -21,14 +21,14 @@ from collbench.analysis.plans import (
 from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.step import PARTS as STEP_PARTS
 from collbench.results import PlannedStep, words
-from collbench.results.steps import MEMORY_WORDS, STEP_WORDS
+from collbench.results.steps import PART_WORDS
 from tests.conftest import measurement
 from tests.plots.made_up_plans import compared, grown, paid, plan, ranked
 
 
 def test_every_part_of_the_planner_has_words_and_plans_are_told_by_their_purpose() -> None:
-    assert tuple(STEP_WORDS) == STEP_PARTS
-    assert tuple(MEMORY_WORDS) == MEMORY_PARTS
+    assert set(PART_WORDS) <= {*STEP_PARTS, *MEMORY_PARTS}
+    assert all(words(part).replace(" ", "").isalpha() for part in (*STEP_PARTS, *MEMORY_PARTS))
     assert set(UNHIDDEN) <= set(STEP_PARTS)
     assert words("data_parallel") == "data parallelism"
     assert words("optimiser_states") == "optimiser states"

@@ -75,6 +75,7 @@ def test_exercises_are_numbered_and_their_solutions_are_not_in_the_package() -> 
     for exercise in EVERY:
         files = {path.name for path in exercise.folder.iterdir()}
         assert files == {"exercise.toml", "task.md", f"{exercise.kernel}.cu"}
+        assert set(exercise.hints) == {"builds", "right", "races", "speed"}, exercise.name
         starter = exercise.files()[f"{exercise.kernel}.cu"]
         assert "YOUR CODE" in starter
         assert len(starter.splitlines()) < 100
@@ -141,7 +142,7 @@ def test_the_list_says_what_is_started_and_solved(tmp_path: Path, monkeypatch: p
     failed = run("check")
     assert failed.return_value == 1
     assert "Two at once." in failed.output
-    assert MEET.hints.races in failed.output
+    assert MEET.hints["races"] in failed.output
 
 
 def test_what_cannot_be_checked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

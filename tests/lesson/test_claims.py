@@ -185,7 +185,7 @@ def test_a_disturbed_row_is_no_number_and_the_committed_run_stands_in_and_says_s
     flags = next(screen for screen in content.screens if screen.name == "ring-flags")
     assert flags.question.source == HERE
     assert [formula.nbytes for formula in flags.formulas] == [32, 2**21]
-    assert "ring-flags" not in [name for name, times in content.curves.items() if 8 in times]
+    assert "ring-flags" not in [name for name, times in content.measured.curves.items() if 8 in times]
     assert content.caution
     assert not whole.caution
 
@@ -194,8 +194,8 @@ def test_with_every_row_disturbed_all_is_of_the_committed_run() -> None:
     content = screens.content(SCENES["all is disturbed"])
     place = elsewhere.places()[elsewhere.COMMITTED]
     assert content.constants_of == f"on {COMMITTED}"
-    assert (content.latency, content.bandwidth) == (place.latency, place.bandwidth)
-    assert not content.curves
+    assert (content.measured.latency, content.measured.bandwidth) == (place.latency, place.bandwidth)
+    assert not content.measured.curves
     assert not any(screen.formulas or screen.trace for screen in content.screens)
     asked = [*content.questions[:2], *(screen.question for screen in content.screens)]
     assert HERE not in {question.source for question in asked}

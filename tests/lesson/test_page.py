@@ -139,7 +139,7 @@ def test_the_lines_that_changed_show_what_goes_and_what_comes(lesson: Content) -
 
 def test_the_figure_begins_with_eight_ranks(lesson: Content, page: str) -> None:
     """Of two, a ring, one-shot and two-shot are one line."""
-    assert lesson.ranks == 2
+    assert lesson.measured.ranks == 2
     assert re.findall(r'data-quantity="ranks">(\d+)<', page) == ["8"]
     assert data_of(page)["ranks"] == 8
 

@@ -48,7 +48,7 @@ def test_every_rung_has_a_screen_in_the_order_of_the_ladder() -> None:
     assert shown == [name for name in ladder if name not in ALONE]
     traced = {screen.name for screen in lesson().screens if screen.trace}
     assert traced == {name for name in shown if "cpu" in implementations()[name].platforms}
-    assert traced == set(traces.protocols()["rungs"])
+    assert traced == set(traces.PROTOCOLS["rungs"])
 
 
 def test_every_number_of_the_texts_is_known() -> None:
@@ -182,7 +182,7 @@ def test_no_wait_ends_before_what_it_waits_for_has_begun() -> None:
 
 def pieces(name: str, rank: int, ranks: int) -> list[Event]:
     """What a rank moves and adds in an operation of that protocol."""
-    stages = traces.protocols()[traces.protocols()["rungs"][name]]
+    stages = traces.PROTOCOLS[traces.PROTOCOLS["rungs"][name]]
     phases = [part["phase"] for stage in stages for part in parts(stage, ranks)]
     spans = [Span(phase, float(at), 1.0) for at, phase in enumerate(phases)]
     found = traces.meanings(spans, stages, rank, ranks)
@@ -236,7 +236,7 @@ def test_a_trace_that_fits_no_protocol_has_no_peers() -> None:
     )
     trace = traces.trace(row, {})
     assert trace
-    assert {event.words for event in trace.events} == set(traces.protocols()["unknown"].values())
+    assert {event.words for event in trace.events} == set(traces.PROTOCOLS["unknown"].values())
     assert not any(event.sources or event.targets for event in trace.events)
 
 

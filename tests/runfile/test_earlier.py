@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from collbench.results import Measurement, Note, Outcome, Timed
-from collbench.results.facts import Sharing
-from collbench.runfile.earlier import note_of
+from collbench.results.facts import Sharing, note_of
 from collbench.runfile.header import Environment, ForeignTest, Header, ImportedPart
 from collbench.runfile.store import FORMAT, NAME, Run, Writer, read
 from tests.conftest import ROOT
