@@ -10,6 +10,7 @@ from typing import Any
 
 from collbench.api.reading import RunOrPath, read
 from collbench.api.requests import Names, find_system, split_names
+from collbench.cases import Sweep
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.predicted import Predicted
@@ -21,7 +22,6 @@ from collbench.planner.curves import ModelCurves
 from collbench.planner.job import MOST_GPUS, Job
 from collbench.planner.layouts import parse_layout
 from collbench.planner.models import Model, load_model, parse_count, usual_tokens
-from collbench.planner.rows import row, sweep_of
 from collbench.planner.run_curves import Given, setting_of
 from collbench.planner.search import Plan, Planned, plan_on
 from collbench.planner.sensitivity import anchored, parse_anchor
@@ -74,18 +74,21 @@ class TrainingPlan(Shown):
     def rows(self) -> Iterator[PlannedStep]:
         """Yield everything as rows of a run."""
         name = self.plan.setting.machine.name
-        yield from (row(planned, "layout", name) for planned in self.ranked)
+        yield from (planned.row("layout", name) for planned in self.ranked)
         yield from (*self.scaled, *self.priced)
         compared = (*self.systems, *self.same_cost)
         for place in (self.here(self.price), *compared) if compared else ():
             if place.best:
-                yield row(place.best, "interconnect", place.system.name, price=place.price, currency=self.currency)
+                yield place.best.row("interconnect", place.system.name, price=place.price, currency=self.currency)
 
     def session(self, folder: Path | None) -> Session:
         """Return the session that stores the rows in that new folder, if there is one."""
         rows = list(self.rows())
-        plans = Predicted(self._topology(), rows)
-        return Session(plans, sweep_of(rows[0].case), launched(), folder, modelled=True)
+        case = rows[0].case
+        sweep = Sweep(
+            (case.collective,), (case.nbytes,), (case.dtype,), (case.redop,), case.ranks, ("nccl",), in_place=True
+        )
+        return Session(Predicted(self._topology(), rows), sweep, launched(), folder, modelled=True)
 
     def run(self, out: Path | str | None = None) -> Run:
         """Return the plan as a run, and store it in that new folder if there is one; UsageError if that cannot be."""
@@ -211,8 +214,8 @@ def train(
         ranked=tuple(plan.ranked(top)),
         anchor=measured,
         sizes=others,
-        scaled=tuple(row(best, "scale", where) for best, where in of_sizes) if scale else (),
-        priced=tuple(row(best, "cost", where, **money) for best, where in of_sizes) if paid else (),
+        scaled=tuple(best.row("scale", where) for best, where in of_sizes) if scale else (),
+        priced=tuple(best.row("cost", where, **money) for best, where in of_sizes) if paid else (),
         systems=tuple(elsewhere(setting, fixed, system) for system in compared),
         same_cost=tuple(same_cost(setting, fixed, paid, _parse_priced(up_or_out, currency))),
         price=paid,
