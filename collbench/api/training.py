@@ -1,7 +1,7 @@
 """The function that plans a training run: `collbench.train`, which the command of this name calls too."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import inf
@@ -36,6 +36,18 @@ MOST_COUNTS = 64  # of numbers of GPUs
 MOST_SHOWN = 100  # layouts
 AROUND = 16
 """How many times fewer and more GPUs than are planned for are priced, where `scale` does not say which."""
+
+_FIGURE = lambda figure: 0 < figure < 1e9, "is impossible; give a number above 0"
+_SHARE = lambda share: 0 <= share < 100, "is no share; give per cent from 0 to less than 100"
+_POSSIBLE: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "loader": (lambda rate: 0 < rate < inf, "is no rate; give samples a second, above 0"),
+    "tflops": _FIGURE,
+    "memory": _FIGURE,
+    "reserve": _SHARE,
+    "noise": _SHARE,
+    "top": (lambda count: 1 <= count <= MOST_SHOWN, f"is no number of layouts; give 1 to {MOST_SHOWN}"),
+}
+"""Which numbers are possible, and the end of the sentence for one that is not."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +190,7 @@ def train(
     ('tp8 pp16 dp8 mb1 ddp full', True)
 
     """
-    _refuse_impossible(loader, tflops, memory, reserve, noise, top)
+    _refuse_impossible(loader=loader, tflops=tflops, memory=memory, reserve=reserve, noise=noise, top=top)
     for name, given in (("deadline", deadline), ("up-or-out", up_or_out), ("tokens", tokens)):
         if given and not price:
             raise UsageError(f"--{name} needs a --price, of an hour of a GPU")
@@ -228,25 +240,12 @@ def train(
     return planned
 
 
-def _refuse_impossible(
-    loader: float | None,
-    tflops: float | None,
-    memory: float | None,
-    reserve: float,
-    noise: float,
-    top: int,
-) -> None:
+def _refuse_impossible(**figures: float | None) -> None:
     """Raise UsageError for a number that cannot be."""
-    if loader is not None and not 0 < loader < inf:
-        raise UsageError(f"--loader {loader:g} is no rate; give samples a second, above 0")
-    for name, figure in (("tflops", tflops), ("memory", memory)):
-        if figure is not None and not 0 < figure < 1e9:
-            raise UsageError(f"--{name} {figure:g} is impossible; give a number above 0")
-    for name, share in (("reserve", reserve), ("noise", noise)):
-        if not 0 <= share < 100:
-            raise UsageError(f"--{name} {share:g} is no share; give per cent from 0 to less than 100")
-    if not 1 <= top <= MOST_SHOWN:
-        raise UsageError(f"--top {top} is no number of layouts; give 1 to {MOST_SHOWN}")
+    for name, figure in figures.items():
+        possible, instead = _POSSIBLE[name]
+        if figure is not None and not possible(figure):
+            raise UsageError(f"--{name} {figure:g} {instead}")
 
 
 def _setting(
