@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from collbench.topology.system import Nics, System
@@ -85,13 +86,8 @@ def _launched_otherwise(system: System) -> list[System]:
     return [replace(system, launch=launch) for launch in ("single-process", "torch") if launch != system.launch]
 
 
-def _pinned(algorithm: str, protocol: str) -> Callable[[System], list[System]]:
-    def changed(system: System) -> list[System]:
-        if (system.algorithm, system.protocol) != ("auto", "auto"):
-            return []
-        return [replace(system, algorithm=algorithm, protocol=protocol)]
-
-    return changed
+def _pinned(system: System, **pinned: str) -> list[System]:
+    return [replace(system, **pinned)] if (system.algorithm, system.protocol) == ("auto", "auto") else []
 
 
 _CHANGES: Mapping[str, Callable[[System], Sequence[System]]] = {
@@ -101,9 +97,9 @@ _CHANGES: Mapping[str, Callable[[System], Sequence[System]]] = {
     "no_gdr": _staged,
     "no_nvls": _without_adding,
     "pcie": _halved,
-    "ll": _pinned("auto", "ll"),
-    "tree": _pinned("tree", "auto"),
-    "ring": _pinned("ring", "auto"),
+    "ll": partial(_pinned, protocol="ll"),
+    "tree": partial(_pinned, algorithm="tree"),
+    "ring": partial(_pinned, algorithm="ring"),
     "few_channels": lambda system: [replace(system, channels=count, nvls=False) for count in (1, 2, 4, 8)],
     "launches": _launched_otherwise,
 }
