@@ -176,17 +176,9 @@ class Diagnosis(Shown):
 
 
 def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
-    """Compare one curve with a system.
+    """Compare results of one implementation at all sizes with a system; return the verdict, and reasons if it is slow.
 
-    Args:
-        rows: Results of one implementation at all sizes.
-        system: The machine; None if it is not known.
-        facts: What the run's header says.
-        expect: Predicts the times of cases on a system by an implementation.
-
-    Returns:
-        The verdict, and if the curve is slow, the reasons.
-
+    The system is None if the machine is not known; `expect` predicts cases on a system by an implementation.
     """
     rows = tuple(sorted((row.worst for row in rows), key=lambda row: row.case.nbytes))
     name = rows[0].implementation
@@ -455,12 +447,9 @@ def _variants(
 
 
 def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> Iterator[str]:
-    """Return what a curve says without any model of its machine, a sentence each.
+    """Return what a curve, by ascending size, says without any model of its machine, a sentence each.
 
-    Args:
-        rows: The curve by ascending size.
-        known: The fit to just these rows, if there is one.
-
+    `known` is the fit to just these rows, if there is one.
     """
     notes = dict.fromkeys(filter(None, (str(row.note.brief) for row in rows)))
     if notes:

@@ -86,8 +86,9 @@ def _launched_otherwise(system: System) -> list[System]:
     return [replace(system, launch=launch) for launch in ("single-process", "torch") if launch != system.launch]
 
 
-def _pinned(system: System, **pinned: str) -> list[System]:
-    return [replace(system, **pinned)] if (system.algorithm, system.protocol) == ("auto", "auto") else []
+def _pinned(system: System, algorithm: str = "auto", protocol: str = "auto") -> list[System]:
+    free = (system.algorithm, system.protocol) == ("auto", "auto")
+    return [replace(system, algorithm=algorithm, protocol=protocol)] if free else []
 
 
 _CHANGES: Mapping[str, Callable[[System], Sequence[System]]] = {

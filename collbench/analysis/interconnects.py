@@ -202,13 +202,10 @@ class Table:
 
 
 def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) -> list[Table]:
-    """Return a table for each kind of case of which two interconnects have a size in common.
+    """Return a table for each kind of case of which two interconnects, in the order of the columns, share a size.
 
-    Args:
-        interconnects: In the order of the columns.
-        chosen: Says whether an implementation may stand for an interconnect; without it an interconnect is as fast as
-            its library, or as its exact implementations where it has no library.  The fastest stands for it.
-
+    The fastest stands for an interconnect, of those that are `chosen`; without a choice of its library's times, or of
+    its exact implementations where it has no library.
     """
     kinds = dict.fromkeys(_kind(row.case) for interconnect in interconnects for row in interconnect.results)
     found = [_table(kind, interconnects, chosen) for kind in kinds]

@@ -93,10 +93,9 @@ def machine_of(run: Run, rows: Sequence[PlannedStep]) -> str:
 def _label(row: PlannedStep, rows: Sequence[PlannedStep], by_system: bool = False) -> str:
     """Return the layout, with its system where these differ, or the system, with its layout where it has several."""
     systems = [other.system for other in rows]
+    names = [row.implementation] + [row.system] * (len(set(systems)) > 1)
     if by_system:
         names = [row.system] + [row.implementation] * (systems.count(row.system) > 1)
-    else:
-        names = [row.implementation] + [row.system] * (len(set(systems)) > 1)
     if len({other.gpus for other in rows}) > 1:
         names.append(f"{counted(row.gpus, 'GPU')}")
     return ", ".join(names)
