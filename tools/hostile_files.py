@@ -127,7 +127,6 @@ PLAN: dict[str, Any] = {name: value for name, value in ROW.items() if name not i
     "high": 1.5,
     "tokens": 1048576,
     "utilisation": 0.4,
-    "pipeline": {"stages": 4, "chunks": 1, "micro_batches": 8, "forward": 0.01, "backward": 0.02, "weights": 0.01},
     "price": 2.0,
     "total": 1e12,
 }
@@ -193,16 +192,14 @@ def _plans() -> Iterator[tuple[str, str]]:
     yield "plans alone", of(*every)
     for name, face in FACES.items():
         said = {"implementation": face, "system": face, "remarks": [face]}
-        named = [PLAN | {field: {face: 1.0}} for field in ("parts", "memory", "pipeline")]
+        named = [PLAN | {field: {face: 1.0}} for field in ("parts", "memory")]
         yield f"plans, {name}", of(*(row | said for row in every), PLAN | {"purpose": face}, *named)
     for name, number in {**NUMBERS, "zero": 0, "one": 1, "2**20": 2**20, "1e8": 1e8}.items():
         plain = [field for field, value in PLAN.items() if isinstance(value, int | float)]
-        nested = [(field, key) for field in ("parts", "memory", "pipeline") for key in PLAN[field]]
+        nested = [(field, key) for field in ("parts", "memory") for key in PLAN[field]]
         odd = [row | {field: number} for row in every for field in plain]
         odd += [row | {field: PLAN[field] | {key: number}} for row in every for field, key in nested]
         yield f"plans, number {name}", of(*every, *odd)
-    pipes = ({"stages": 2**20}, {"micro_batches": 2**30}, {"chunks": 2**20}, {"stages": 512, "micro_batches": 2**30})
-    yield "plans, long pipelines", of(*(PLAN | {"pipeline": PLAN["pipeline"] | pipe} for pipe in pipes))
     yield "plans in great number", of(*(row | {"ranks": 1 + place} for place in range(400) for row in every))
 
 

@@ -161,10 +161,10 @@ class Diagnosis(Shown):
         """What to say of a slow curve without a reason; empty for any other."""
         if self.speed is not Health.SLOW or self.reasons:
             return ""
-        if len(self.measured) < FEWEST and not self.implementation.startswith(COPIES):
-            return f"{FEWEST} sizes or more would tell a reason, from 8 bytes on"
         if self.implementation.startswith(COPIES):
             return "see `nvidia-smi nvlink --status` for links that are down, and `nvidia-smi topo -p2p r` for paths"
+        if len(self.measured) < FEWEST:
+            return f"{FEWEST} sizes or more would tell a reason, from 8 bytes on"
         return f"reason unknown: times are {self.off:.2f}x off, and nothing that the model can change explains it"
 
     @property
@@ -176,17 +176,9 @@ class Diagnosis(Shown):
 
 
 def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, expect: Expect = curve) -> Diagnosis:
-    """Compare one curve with a system.
+    """Compare results of one implementation at all sizes with a system; return the verdict, and reasons if it is slow.
 
-    Args:
-        rows: Results of one implementation at all sizes.
-        system: The machine; None if it is not known.
-        facts: What the run's header says.
-        expect: Predicts the times of cases on a system by an implementation.
-
-    Returns:
-        The verdict, and if the curve is slow, the reasons.
-
+    The system is None if the machine is not known; `expect` predicts cases on a system by an implementation.
     """
     rows = tuple(sorted((row.worst for row in rows), key=lambda row: row.case.nbytes))
     name = rows[0].implementation
@@ -286,30 +278,20 @@ def judge(sizes: Sequence[int], logs: Floats, errors: ErrorModel) -> Verdict:
     """Judge the logarithms of measured over expected times, by ascending size in bytes."""
     stretches = list(_stretches(sizes, smoothed(logs) - errors.mean, errors.covariance))
     limit = float(np.exp(SLOW * min(stretch.spread for stretch in stretches)))
-    slowest = max(stretches, key=lambda stretch: stretch.off / stretch.spread)
-    fastest = min(stretches, key=lambda stretch: stretch.off / stretch.spread)
-    if slowest.off > SLOW * slowest.spread:
-        return Verdict(Health.SLOW, _stretch_in_words(slowest, np.exp(SLOW * slowest.spread), "at most"), limit)
-    if fastest.off < -FAST * fastest.spread:
-        return Verdict(Health.FASTER, _stretch_in_words(fastest, np.exp(-FAST * fastest.spread), "at least"), limit)
+    for health, end, bound, most in ((Health.SLOW, max, SLOW, "at most"), (Health.FASTER, min, -FAST, "at least")):
+        far = end(stretches, key=lambda stretch: stretch.off / stretch.spread)
+        if far.off / bound > far.spread:
+            usual = f"healthy ones take {most} {np.exp(bound * far.spread):.2f}x"
+            remark = f"{np.exp(far.off):.2f}x the usual time of such machines{far.where}; {usual}"
+            return Verdict(health, remark, limit)
     return Verdict(Health.AS_EXPECTED, "", limit)
-
-
-def _stretch_in_words(stretch: Stretch, bound: float, most: str) -> str:
-    usual = f"healthy ones take {most} {bound:.2f}x"
-    return f"{np.exp(stretch.off):.2f}x the usual time of such machines{stretch.where}; {usual}"
 
 
 def _stretches(sizes: Sequence[int], off: Floats, covariance: Floats) -> Iterator[Stretch]:
     """Yield all sizes, and those of latency, of neither, and of bandwidth by themselves."""
     kinds = np.array([regime(size) for size in sizes])
-    parts = {
-        "": np.ones(len(sizes), bool),
-        " below 64 KiB": kinds == 0,
-        " from 64 KiB to 64 MiB": kinds == 1,
-        " above 64 MiB": kinds == 2,
-    }
-    for where, chosen in parts.items():
+    parts = {" below 64 KiB": kinds == 0, " from 64 KiB to 64 MiB": kinds == 1, " above 64 MiB": kinds == 2}
+    for where, chosen in {"": kinds >= 0, **parts}.items():
         if chosen.sum() >= FEWEST:
             inside = covariance[np.ix_(chosen, chosen)]
             weights = 1 / np.diag(inside)
@@ -465,12 +447,9 @@ def _variants(
 
 
 def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> Iterator[str]:
-    """Return what a curve says without any model of its machine, a sentence each.
+    """Return what a curve, by ascending size, says without any model of its machine, a sentence each.
 
-    Args:
-        rows: The curve by ascending size.
-        known: The fit to just these rows, if there is one.
-
+    `known` is the fit to just these rows, if there is one.
     """
     notes = dict.fromkeys(filter(None, (str(row.note.brief) for row in rows)))
     if notes:

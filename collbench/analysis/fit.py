@@ -226,19 +226,10 @@ def _finite(value: float) -> float | None:
 
 
 def calibration(runs: Sequence[Run], name: str | None, nodes: int | None = None) -> tuple[System, Calibration]:
-    """Calibrate the model to the machine of runs.
+    """Return the machine of runs, and the factors of the model calibrated to it.
 
-    Args:
-        runs: Of one machine.
-        name: The system; by default as the first run's header says.
-        nodes: Nodes that each number of ranks is spread over; by default as few as they fill.
-
-    Returns:
-        The machine and its factors.
-
-    Raises:
-        UsageError: The machine is not known, or the runs have too few sizes of the library.
-
+    It is named, or else as the first run's header says; each number of ranks is spread over so many nodes, or else over
+    as few as they fill.  UsageError if the machine is not known, or there are too few sizes of the library.
     """
     rows = [row for row in measured(runs) if family(row.implementation) == LIBRARY]
     system = machine(runs[0], name)

@@ -65,11 +65,6 @@ class Interconnect:
         """`predicted`, `measured`, `imported`, or several of them."""
         return " and ".join(dict.fromkeys(row.origin for row in self.results)) or "nothing"
 
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """All numbers of ranks that it has times for, in order."""
-        return tuple(sorted({row.case.ranks for row in self.results}))
-
 
 def of_run(name: str, run: Run, selected: Selected = None) -> Interconnect:
     """Return the machine of a run with the collectives that have a time, as far as they are selected."""
@@ -207,13 +202,10 @@ class Table:
 
 
 def tables(interconnects: Sequence[Interconnect], chosen: Chosen | None = None) -> list[Table]:
-    """Return a table for each kind of case of which two interconnects have a size in common.
+    """Return a table for each kind of case of which two interconnects, in the order of the columns, share a size.
 
-    Args:
-        interconnects: In the order of the columns.
-        chosen: Says whether an implementation may stand for an interconnect; without it an interconnect is as fast as
-            its library, or as its exact implementations where it has no library.  The fastest stands for it.
-
+    The fastest stands for an interconnect, of those that are `chosen`; without a choice of its library's times, or of
+    its exact implementations where it has no library.
     """
     kinds = dict.fromkeys(_kind(row.case) for interconnect in interconnects for row in interconnect.results)
     found = [_table(kind, interconnects, chosen) for kind in kinds]
@@ -255,19 +247,14 @@ def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | N
         curves.append(fastest_by_size(latest.values()))
     lines = []
     for nbytes in sorted({nbytes for curve in curves for nbytes in curve}):
-        first = curves[0].get(nbytes)
-        cells: list[Cell | None] = []
-        named = []
-        for interconnect, curve in zip(rows, curves, strict=True):
-            row = curve.get(nbytes)
-            if row:
-                named.append((row, interconnect.name))
-            advantage = Advantage.of(row, first) if row and first and row is not first else None
-            cells.append(Cell(row, advantage) if row else None)
+        first, *_ = there = [curve.get(nbytes) for curve in curves]
+        named = [(row, interconnect.name) for row, interconnect in zip(there, rows, strict=True) if row]
         if len(named) > 1:
             ranked = ranking(named)
             behind = [row.typical for row, name in named if name not in ranked.names]
             lead = min(behind) / min(row.typical for row, _ in named) if behind else 0.0
+            over = [Advantage.of(row, first) if row and first and row is not first else None for row in there]
+            cells = [Cell(row, advantage) if row else None for row, advantage in zip(there, over, strict=True)]
             lines.append(Line(nbytes, tuple(cells), ranked, lead))
     title = replace(kind, ranks=ranks[0] if len(set(ranks)) == 1 else 0)
     return Table(title, tuple(rows), ranks, tuple(lines))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from collbench.cases import STRONG, WEAK
+from collbench.cases import STRONG, WEAK, Step
 from collbench.platforms import platforms
 from collbench.results import Result, StepPrediction, StepRow, StepTimes
 from collbench.stats import median_interval
@@ -176,18 +176,19 @@ def _curves_of_pass(rows: Sequence[StepRow]) -> Iterator[Curve]:
         more = [row for row in rows if row.implementation == name and row.case.ranks > fewest]
         points = (Point(base, Estimate(1.0, 1.0, 1.0)), *(_point(base, row) for row in more))
         # Older run files do not say the mode: equal work of every rank counts as weak.
-        first, last = base.case.step, more[-1].case.step
-        assert first
-        assert last
+        first, last = _step(base), _step(more[-1])
         equal = (first.products, first.seconds) == (last.products, last.seconds)
         yield Curve(more[0].label, last.mode or (WEAK if equal else STRONG), points)
 
 
+def _step(row: StepRow) -> Step:
+    assert row.case.step
+    return row.case.step
+
+
 def share_of(base: StepRow, row: StepRow) -> float:
     """Return the work of a rank over that of a rank in the base; not every number of ranks divides the products."""
-    first, step = base.case.step, row.case.step
-    assert first
-    assert step
+    first, step = _step(base), _step(row)
     return step.products / first.products if first.products else step.seconds / first.seconds
 
 
@@ -353,8 +354,8 @@ def _efficiency_line(curve: Curve, threshold: float) -> str:
     slower = parts.computing / parts.alone - 1
     if slower > 0.02:
         remarks.append(f"computing takes {slower:.0%} longer than alone")
-    first, step = curve.base.row.case.step, point.row.case.step
-    if curve.mode == STRONG and first and step and step.products:
+    first, step = _step(curve.base.row), _step(point.row)
+    if curve.mode == STRONG and step.products:
         fair = first.products * curve.base.ranks / point.ranks
         if abs(step.products / fair - 1) > _UNEVEN:
             remarks.append(f"products cannot be shared evenly: a rank makes {step.products}, its share is {fair:.3g}")

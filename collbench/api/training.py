@@ -1,7 +1,7 @@
 """The function that plans a training run: `collbench.train`, which the command of this name calls too."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import inf
@@ -10,6 +10,7 @@ from typing import Any
 
 from collbench.api.reading import RunOrPath, read
 from collbench.api.requests import Names, find_system, split_names
+from collbench.cases import Sweep
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure.predicted import Predicted
@@ -21,7 +22,6 @@ from collbench.planner.curves import ModelCurves
 from collbench.planner.job import MOST_GPUS, Job
 from collbench.planner.layouts import parse_layout
 from collbench.planner.models import Model, load_model, parse_count, usual_tokens
-from collbench.planner.rows import row, sweep_of
 from collbench.planner.run_curves import Given, setting_of
 from collbench.planner.search import Plan, Planned, plan_on
 from collbench.planner.sensitivity import anchored, parse_anchor
@@ -36,6 +36,18 @@ MOST_COUNTS = 64  # of numbers of GPUs
 MOST_SHOWN = 100  # layouts
 AROUND = 16
 """How many times fewer and more GPUs than are planned for are priced, where `scale` does not say which."""
+
+_FIGURE = lambda figure: 0 < figure < 1e9, "is impossible; give a number above 0"
+_SHARE = lambda share: 0 <= share < 100, "is no share; give per cent from 0 to less than 100"
+_POSSIBLE: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "loader": (lambda rate: 0 < rate < inf, "is no rate; give samples a second, above 0"),
+    "tflops": _FIGURE,
+    "memory": _FIGURE,
+    "reserve": _SHARE,
+    "noise": _SHARE,
+    "top": (lambda count: 1 <= count <= MOST_SHOWN, f"is no number of layouts; give 1 to {MOST_SHOWN}"),
+}
+"""Which numbers are possible, and the end of the sentence for one that is not."""
 
 
 @dataclass(frozen=True)
@@ -74,18 +86,21 @@ class TrainingPlan(Shown):
     def rows(self) -> Iterator[PlannedStep]:
         """Yield everything as rows of a run."""
         name = self.plan.setting.machine.name
-        yield from (row(planned, "layout", name) for planned in self.ranked)
+        yield from (planned.row("layout", name) for planned in self.ranked)
         yield from (*self.scaled, *self.priced)
         compared = (*self.systems, *self.same_cost)
         for place in (self.here(self.price), *compared) if compared else ():
             if place.best:
-                yield row(place.best, "interconnect", place.system.name, price=place.price, currency=self.currency)
+                yield place.best.row("interconnect", place.system.name, price=place.price, currency=self.currency)
 
     def session(self, folder: Path | None) -> Session:
         """Return the session that stores the rows in that new folder, if there is one."""
         rows = list(self.rows())
-        plans = Predicted(self._topology(), rows)
-        return Session(plans, sweep_of(rows[0].case), launched(), folder, modelled=True)
+        case = rows[0].case
+        sweep = Sweep(
+            (case.collective,), (case.nbytes,), (case.dtype,), (case.redop,), case.ranks, ("nccl",), in_place=True
+        )
+        return Session(Predicted(self._topology(), rows), sweep, launched(), folder, modelled=True)
 
     def run(self, out: Path | str | None = None) -> Run:
         """Return the plan as a run, and store it in that new folder if there is one; UsageError if that cannot be."""
@@ -175,7 +190,7 @@ def train(
     ('tp8 pp16 dp8 mb1 ddp full', True)
 
     """
-    _refuse_impossible(loader, tflops, memory, reserve, noise, top)
+    _refuse_impossible(loader=loader, tflops=tflops, memory=memory, reserve=reserve, noise=noise, top=top)
     for name, given in (("deadline", deadline), ("up-or-out", up_or_out), ("tokens", tokens)):
         if given and not price:
             raise UsageError(f"--{name} needs a --price, of an hour of a GPU")
@@ -211,8 +226,8 @@ def train(
         ranked=tuple(plan.ranked(top)),
         anchor=measured,
         sizes=others,
-        scaled=tuple(row(best, "scale", where) for best, where in of_sizes) if scale else (),
-        priced=tuple(row(best, "cost", where, **money) for best, where in of_sizes) if paid else (),
+        scaled=tuple(best.row("scale", where) for best, where in of_sizes) if scale else (),
+        priced=tuple(best.row("cost", where, **money) for best, where in of_sizes) if paid else (),
         systems=tuple(elsewhere(setting, fixed, system) for system in compared),
         same_cost=tuple(same_cost(setting, fixed, paid, _parse_priced(up_or_out, currency))),
         price=paid,
@@ -225,25 +240,12 @@ def train(
     return planned
 
 
-def _refuse_impossible(
-    loader: float | None,
-    tflops: float | None,
-    memory: float | None,
-    reserve: float,
-    noise: float,
-    top: int,
-) -> None:
+def _refuse_impossible(**figures: float | None) -> None:
     """Raise UsageError for a number that cannot be."""
-    if loader is not None and not 0 < loader < inf:
-        raise UsageError(f"--loader {loader:g} is no rate; give samples a second, above 0")
-    for name, figure in (("tflops", tflops), ("memory", memory)):
-        if figure is not None and not 0 < figure < 1e9:
-            raise UsageError(f"--{name} {figure:g} is impossible; give a number above 0")
-    for name, share in (("reserve", reserve), ("noise", noise)):
-        if not 0 <= share < 100:
-            raise UsageError(f"--{name} {share:g} is no share; give per cent from 0 to less than 100")
-    if not 1 <= top <= MOST_SHOWN:
-        raise UsageError(f"--top {top} is no number of layouts; give 1 to {MOST_SHOWN}")
+    for name, figure in figures.items():
+        possible, instead = _POSSIBLE[name]
+        if figure is not None and not possible(figure):
+            raise UsageError(f"--{name} {figure:g} {instead}")
 
 
 def _setting(

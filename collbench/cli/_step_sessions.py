@@ -77,25 +77,21 @@ def scale_session(options: Options) -> Session:
 def overlap_session(options: Options) -> Session:
     """Return the session of `collbench step overlap`."""
     refuse_launcher("step overlap")
-    ranks = options["ranks"]
-    if system := _described(options["on"]):
-        sweep = _described_sweep(options, system, _two_or_more(system.ranks if ranks is None else ranks))
-        sizes = parse_buckets(options["buckets"], sweep.sizes[0])
-        parse_ctas(options["ctas"], ())
-        step = sweep.steps[0]
-        assert step
-        sweep = replace(sweep, steps=overlap_steps(step, system.platform, sizes))
-        run = PredictedSteps(system, sweep, options["noise"] / 100)
-        folder = options["out"] or default_folder(sweep, f"overlap-{folder_name(system, sweep.ranks)}")
-        return Session(run, sweep, None, folder, modelled=True)
-    platform, sweep = _measured_sweep(options, "8M", ranks)
-    ranks = _two_or_more(sweep.ranks)
+    ranks, system = options["ranks"], _described(options["on"])
+    if system:
+        ranks = _two_or_more(system.ranks if ranks is None else ranks)
+        platform, sweep = system.platform, _described_sweep(options, system, ranks)
+    else:
+        platform, sweep = _measured_sweep(options, "8M", ranks)
+        _two_or_more(sweep.ranks)
     sizes = parse_buckets(options["buckets"], sweep.sizes[0])
-    ctas = parse_ctas(options["ctas"], sweep.implementations)
-    step = _measured_step(options, platform, ranks)
+    ctas = parse_ctas(options["ctas"], () if system else sweep.implementations)
+    step = sweep.steps[0] or _measured_step(options, platform, sweep.ranks)
     sweep = replace(sweep, steps=overlap_steps(step, platform, sizes, ctas))
-    folder = options["out"] or default_folder(sweep, "overlap")
-    return Session(overlap_run(platform, sweep, folder), sweep, None, folder)
+    where = f"-{folder_name(system, sweep.ranks)}" if system else ""
+    folder = options["out"] or default_folder(sweep, f"overlap{where}")
+    run = PredictedSteps(system, sweep, options["noise"] / 100) if system else overlap_run(platform, sweep, folder)
+    return Session(run, sweep, None, folder, modelled=system is not None)
 
 
 def _two_or_more(ranks: int) -> int:

@@ -113,12 +113,9 @@ def _print(curves: Sequence[Curve], changes: Sequence[Change]) -> None:
             if not curve.fit:
                 click.echo(f"{curve.implementation:<{width}}  not fitted: {curve.reason}")
         for curve in of_case:
-            for line in pieces_in_words(curve):
+            warnings = (f"{curve.implementation}: {warning}" for warning in curve.warnings())
+            for line in (*pieces_in_words(curve), *warnings, *(held_in_words(curve, held) for held in curve.held)):
                 click.echo(f"  {line}")
-            for warning in curve.warnings():
-                click.echo(f"  {curve.implementation}: {warning}")
-            for held in curve.held:
-                click.echo(f"  {held_in_words(curve, held)}")
         for change in changes:
             if change.case == case:
                 click.echo(f"  {change}")

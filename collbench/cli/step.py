@@ -189,9 +189,9 @@ def _run(
 
     With an answer, which stands first, rows are shown when all are there.
     """
-    heading = partial(table.table.heading, **({"interval": "9 in 10"} if session.modelled else {}))
-    if session.modelled and table.predicted:
-        heading = partial(table.predicted.heading, interval="9 in 10")
+    heading: Callable[[], str] = table.table.heading
+    if session.modelled:
+        heading = partial((table.predicted or table.table).heading, interval="9 in 10")
     rows = ResultTable(table.title, heading, lambda result: table.row(result, session.results), total)
     interrupted = run_session(session, LiveTable() if answer else rows)
     if answer and session.leader:

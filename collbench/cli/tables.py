@@ -107,18 +107,14 @@ def grid(rows: Sequence[Sequence[str]], right: Sequence[int] = (), first_out: Se
 
 def _continued(start: str, rest: str, width: int) -> Iterator[str]:
     """Yield the rest next to the start, continued below its own beginning, or below the start if that is too narrow."""
+    indent, lines = len(start), _broken(rest, width - len(start))
     if len(start) + len(rest) <= width:
-        yield (start + rest).rstrip()
-        return
-    lines = _broken(rest, width - len(start))
-    if max(map(len, lines)) > width - len(start):
-        yield start.rstrip()
-        for line in _broken(rest, width - CONTINUED):
-            yield " " * CONTINUED + line
-        return
-    yield start + lines[0]
+        lines = [rest]
+    elif max(map(len, lines)) > width - indent:
+        indent, lines = CONTINUED, ["", *_broken(rest, width - CONTINUED)]
+    yield (start + lines[0]).rstrip()
     for line in lines[1:]:
-        yield " " * len(start) + line
+        yield " " * indent + line
 
 
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]?i?B|[num]?s|[GMk]B/s|%)(?!\w))")

@@ -202,7 +202,7 @@ def heading(plan: Plan) -> Iterator[str]:
     yield "; ".join(filter(None, (f"curves: {given.curves.origin}", given.machine.note)))
     if not given.machine.known:
         yield "GPUs not known by name: figures of their architecture are taken, --tflops and --memory set others"
-    yield f"{counted(plan.searched.tried, 'layout')}, {plan.fitting:,} fit into memory"
+    yield f"{counted(plan.tried, 'layout')}, {plan.fits:,} fit into memory"
 
 
 def ranking(plans: Sequence[Planned]) -> Iterator[str]:

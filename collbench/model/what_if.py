@@ -8,7 +8,6 @@ a system whose NICs are as slow as that transfer, for which the equation holds.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from collbench.errors import UsageError, unknown
 from collbench.model.network import Fault, Scenario, Slowest, drawings, median_drawing, solve
@@ -80,78 +79,68 @@ def scenario(system: System, what_ifs: Sequence[str]) -> Scenario:
         complete = bool(value) == takes_value or (known.optional and not equals)
         if not complete:
             raise UsageError(f"--what-if {text!r} is not complete or says too much; write {known.form}")
-        after = known.apply(after, value)
+        after = known.apply(after, word, value)
     return after
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A word of `--what-if`."""
+    """A word of `--what-if`: `apply` takes the network as it is, the word and its value."""
 
     form: str
     meaning: str
-    apply: Callable[[Scenario, str], Scenario]
+    apply: Callable[[Scenario, str, str], Scenario]
     optional: bool = False  # whether the word may stand without a value
 
 
-def _fault(now: Scenario, link: str, left: float) -> Scenario:
-    return replace(now, faults=(*now.faults, Fault(link, left)))
+def _fault(now: Scenario, word: str, link: str) -> Scenario:
+    return replace(now, faults=(*now.faults, Fault(link, {"link-down": 0.0, "link-half": 0.5}[word])))
 
 
-def _oversubscription(now: Scenario, value: str) -> Scenario:
+def _oversubscription(now: Scenario, word: str, value: str) -> Scenario:
     try:
         ratio = float(value)
     except ValueError:
         ratio = -1.0
     if not 1 <= ratio <= 1000:
         raise UsageError(f"oversubscription={value} is impossible; write a number from 1 to 1000")
-    first, *above = _tiers(now, "oversubscription")
+    first, *above = _tiers(now, word)
     return _with_tiers(now, replace(first, oversubscription=ratio), *above)
 
 
-def _ecmp(now: Scenario, value: str) -> Scenario:
+def _routing(now: Scenario, word: str, value: str) -> Scenario:
     if value and not (value.isdecimal() and 1 <= int(value) <= 1024):
         raise UsageError(f"ecmp={value} is no number of queue pairs; write ecmp or ecmp=1 to ecmp=1024")
-    tiers = _tiers(now, "ecmp")
-    return _with_tiers(now, *(replace(tier, routing="ecmp", flows=int(value or tier.flows)) for tier in tiers))
+    tiers = _tiers(now, word)
+    return _with_tiers(now, *(replace(tier, routing=word, flows=int(value or tier.flows)) for tier in tiers))
 
 
-def _first_tier(now: Scenario, value: str, word: str, name: str) -> Scenario:
+def _in_order(now: Scenario, word: str, value: str) -> Scenario:
+    return replace(now, in_order=True)
+
+
+def _first_tier(now: Scenario, word: str, value: str) -> Scenario:
     first, *above = _tiers(now, word)
-    return _with_tiers(now, replace(first, name=name), *above)
+    return _with_tiers(now, replace(first, name={"rail": "leaf", "fat-tree": "tor"}[word]), *above)
 
 
-def _card(now: Scenario, text: str, key: str) -> Scenario:
-    return replace(now, system=files.with_cards(now.system, key, text))
+def _card(now: Scenario, word: str, value: str) -> Scenario:
+    return replace(now, system=files.with_cards(now.system, word.removeprefix("nic."), value))
 
 
 WHAT_IFS = {
-    "link-down": WhatIf("link-down=leaf3:spine1|nic:NODE.NIC", "a link fails", partial(_fault, left=0.0)),
-    "link-half": WhatIf(
-        "link-half=leaf3:spine1|nic:NODE.NIC", "a link runs at half its rate", partial(_fault, left=0.5)
-    ),
+    "link-down": WhatIf("link-down=leaf3:spine1|nic:NODE.NIC", "a link fails", _fault),
+    "link-half": WhatIf("link-half=leaf3:spine1|nic:NODE.NIC", "a link runs at half its rate", _fault),
     "oversubscription": WhatIf("oversubscription=RATIO", "fewer links above the first switches", _oversubscription),
-    "ecmp": WhatIf("ecmp[=QUEUE_PAIRS]", "each queue pair keeps to one hashed path", _ecmp, optional=True),
-    "adaptive": WhatIf(
-        "adaptive",
-        "switches spread traffic over all paths",
-        lambda now, value: _with_tiers(now, *(replace(tier, routing="adaptive") for tier in _tiers(now, "adaptive"))),
-    ),
-    "in-order": WhatIf(
-        "in-order",
-        "nodes in the order of the network; else in random order",
-        lambda now, value: replace(now, in_order=True),
-    ),
-    "nic.per_node": WhatIf("nic.per_node=N", "so many network cards in a node", partial(_card, key="per_node")),
-    "nic.rate": WhatIf("nic.rate=GB/s", "of each, in one direction (400 Gb/s are 50)", partial(_card, key="rate")),
-    "nic.transport": WhatIf("nic.transport=NAME", "other cards, as roce or tcp", partial(_card, key="transport")),
-    "nic.gdr": WhatIf("nic.gdr=true|false", "whether cards reach the GPUs' memory", partial(_card, key="gdr")),
-    "rail": WhatIf(
-        "rail", "each NIC of a node on switches of its own rail", partial(_first_tier, word="rail", name="leaf")
-    ),
-    "fat-tree": WhatIf(
-        "fat-tree", "all NICs of a node on one switch", partial(_first_tier, word="fat-tree", name="tor")
-    ),
+    "ecmp": WhatIf("ecmp[=QUEUE_PAIRS]", "each queue pair keeps to one hashed path", _routing, optional=True),
+    "adaptive": WhatIf("adaptive", "switches spread traffic over all paths", _routing),
+    "in-order": WhatIf("in-order", "nodes in the order of the network; else in random order", _in_order),
+    "nic.per_node": WhatIf("nic.per_node=N", "so many network cards in a node", _card),
+    "nic.rate": WhatIf("nic.rate=GB/s", "of each, in one direction (400 Gb/s are 50)", _card),
+    "nic.transport": WhatIf("nic.transport=NAME", "other cards, as roce or tcp", _card),
+    "nic.gdr": WhatIf("nic.gdr=true|false", "whether cards reach the GPUs' memory", _card),
+    "rail": WhatIf("rail", "each NIC of a node on switches of its own rail", _first_tier),
+    "fat-tree": WhatIf("fat-tree", "all NICs of a node on one switch", _first_tier),
 }
 
 

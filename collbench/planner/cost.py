@@ -66,20 +66,13 @@ def same_cost(given: Setting, fixed: Choices, price: float, others: Sequence[tup
     free = {name: value for name, value in fixed.items() if name != "data"}
     places = []
     for system, other in others:
-        count = _affordable(given.job.batch, int(budget / other), system)
-        if not count:
+        # Whole nodes, over which a batch can be divided.
+        nodes = range(int(budget / other) // system.gpus, 0, -1)
+        even = [count for count in nodes if given.job.batch % count == 0 or count & (count - 1) == 0]
+        if not even:
             raise UsageError(
                 f"--up-or-out {system.name}: {budget:g} an hour buys no node of {system.gpus} GPUs at {other:g}; "
                 f"give --gpus {-(-round(system.gpus * other / price) // 8) * 8} or more"
             )
-        places.append(elsewhere(given, free, system, count, other))
+        places.append(elsewhere(given, free, system, even[0] * system.gpus, other))
     return places
-
-
-def _affordable(batch: int, most: int, system: System) -> int:
-    """Return the most GPUs that fill whole nodes, and over which a batch can be divided."""
-    nodes = most // system.gpus
-    if not nodes:
-        return 0
-    even = [count for count in range(nodes, 0, -1) if batch % count == 0 or count & (count - 1) == 0]
-    return even[0] * system.gpus

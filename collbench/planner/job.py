@@ -76,13 +76,9 @@ class Job(Shown):
     def checked(self) -> "Job":
         """Return the job itself; UsageError for a value that is impossible."""
         self.model.checked()
-        for what, value, most in (
-            ("--gpus", self.gpus, MOST_GPUS),
-            ("--batch", self.batch, MOST_BATCH),
-            ("--sequence", self.sequence, MOST),
-        ):
-            if not 1 <= value <= most:
-                raise UsageError(f"{what} {value} is impossible; give 1 to {most}")
+        for name, most in (("gpus", MOST_GPUS), ("batch", MOST_BATCH), ("sequence", MOST)):
+            if not 1 <= getattr(self, name) <= most:
+                raise UsageError(f"--{name} {getattr(self, name)} is impossible; give 1 to {most}")
         tables = {"precision": PRECISIONS, "optimiser": OPTIMISERS, "gradients": GRADIENTS, "stack": STACKS}
         for name, table in tables.items():
             if getattr(self, name) not in table:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,21 +19,11 @@ from collbench.planner.curves import Array, Place
 from collbench.planner.job import MOST_GPUS, STACKS, Job
 from collbench.units import counted
 
+SHARDINGS = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "hsdp": 3}
+"""What replicas share, as the level of ZeRO: 1 is the optimiser's states, 2 gradients too, 3 weights too.
 
-class Sharding(NamedTuple):
-    """How much of the weights each replica holds: the level of ZeRO, and whether only the GPUs of a node share."""
-
-    level: int  # 1: the optimiser's states, 2: gradients too, 3: weights too
-    hybrid: bool = False  # only among the GPUs of a node
-
-
-SHARDINGS = {
-    "ddp": Sharding(0),
-    "zero1": Sharding(1),
-    "zero2": Sharding(2),
-    "zero3": Sharding(3),
-    "hsdp": Sharding(3, hybrid=True),
-}
+In `hsdp` only the GPUs of a node share.
+"""
 SHARDING_ALIASES = {"fsdp": "zero3", "distributed-optimizer": "zero1", "hybrid": "hsdp"}
 RECOMPUTE = ("none", "selective", "full")
 SCHEDULES = ("1f1b", "interleaved", "zb")

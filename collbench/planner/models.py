@@ -215,14 +215,13 @@ ALIASES = {"gpt3": "gpt3-175b", "1t": "megatron-1t", "530b": "megatron-530b", "g
 
 
 KEYS: Mapping[str, type] = {
-    **{field.name: int for field in fields(Model)},
+    **{field.name: int for field in fields(Model) if field.name not in ("stated", "trained")},
     "name": str,
     "gated": bool,
     "tied": bool,
     "parameters": float,
 }
 """Of a file, with their types; `parameters` is checked against the dimensions, or stands for all of them."""
-_INSIDE = ("stated", "trained")  # fields that no file sets
 _SUFFIXES = {"": 1.0, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
@@ -258,8 +257,8 @@ def described(fixed: Mapping[str, Any], where: str) -> Model:
 
 
 def _checked(name: str, value: Any, where: str) -> Any:
-    if name not in KEYS or name in _INSIDE:
-        raise unknown(f"key in {where}", name, (key for key in KEYS if key not in _INSIDE))
+    if name not in KEYS:
+        raise unknown(f"key in {where}", name, KEYS)
     requested = KEYS[name]
     if name == "parameters":
         return parse_count(value, f"{where}: parameters")

@@ -7,10 +7,10 @@ stays), and what waits scales with the number of steps.  Such curves say so, and
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from collbench.measure.calibration import seconds_of_a_product
 from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, Curve, Group, Place, TabulatedCurve
 from collbench.planner.job import Job
 from collbench.planner.setting import Constants, Machine, Setting, machine_of, with_user_rates
-from collbench.results import Observed
+from collbench.results import Observed, by_key
 from collbench.runfile.store import Run
 from collbench.topology.products import GIB, Product
 
@@ -43,16 +43,12 @@ FURTHER = 1.25
 LEAST = 4  # sizes of a curve
 
 
-@dataclass(frozen=True)
-class Points:
+class Points(NamedTuple):
     """A measured curve: median seconds and band at sizes in bytes."""
 
     collective: str
     ranks: int
-    sizes: tuple[float, ...]
-    seconds: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    curve: TabulatedCurve
 
 
 class RunCurves:
@@ -69,23 +65,18 @@ class RunCurves:
 
     def curve(self, collective: str, group: Group) -> Curve:
         """Return the curve of the measured number of ranks that is nearest, scaled to the group."""
-        return _scaled(self._curves, collective, group.ranks)
-
-
-@lru_cache(maxsize=1024)
-def _scaled(known: tuple[Points, ...], collective: str, ranks: int) -> Curve:
-    points, share = _nearest(known, collective, ranks)
-    meaning = find_collective(points.collective)
-    bytes_of = meaning.bus_factor(ranks) / meaning.bus_factor(points.ranks)
-    waits = min(points.seconds) * max(0, (ranks - 1) / (points.ranks - 1) - bytes_of)
-    same = points.collective == collective and points.ranks == ranks
-    further = 1.0 if same else FURTHER
-    edges = ((TYPICAL, points.seconds, 1.0), (LOW, points.low, 1 / further), (HIGH, points.high, further))
-    times = {
-        edge: share * wider * np.maximum.accumulate(np.array(values) * bytes_of + waits)
-        for edge, values, wider in edges
-    }
-    return TabulatedCurve(np.array(points.sizes), times)
+        points, share = _nearest(self._curves, collective, group.ranks)
+        meaning = find_collective(points.collective)
+        bytes_of = meaning.bus_factor(group.ranks) / meaning.bus_factor(points.ranks)
+        least = min(points.curve.points[TYPICAL])
+        waits = least * max(0, (group.ranks - 1) / (points.ranks - 1) - bytes_of)
+        further = 1.0 if (points.collective, points.ranks) == (collective, group.ranks) else FURTHER
+        wider = {TYPICAL: 1.0, LOW: 1 / further, HIGH: further}
+        times = {
+            edge: share * wider[edge] * np.maximum.accumulate(seconds * bytes_of + waits)
+            for edge, seconds in points.curve.points.items()
+        }
+        return TabulatedCurve(points.curve.sizes, times)
 
 
 def _nearest(known: Sequence[Points], collective: str, ranks: int) -> tuple[Points, float]:
@@ -98,46 +89,36 @@ def _nearest(known: Sequence[Points], collective: str, ranks: int) -> tuple[Poin
     raise UsageError(f"the run has {names} only, from which no {collective} follows; measure it, or allreduce")
 
 
-def _points(rows: Sequence[Observed], fitted: bool) -> list[Points]:
-    """Return every curve, of the implementation that is chosen for its collective."""
-    kinds: dict[tuple[str, int], list[Observed]] = {}
-    for row in rows:
-        if row.case.ranks > 1 and not row.case.step and not row.case.job:
-            kinds.setdefault((row.case.collective.name, row.case.ranks), []).append(row)
-    curves = [_chosen(collective, ranks, own, fitted) for (collective, ranks), own in kinds.items()]
-    return [curve for curve in curves if curve]
+def _points(rows: Sequence[Observed], fitted: bool) -> Iterator[Points]:
+    """Yield every curve of LEAST sizes or more: at each the fastest library, or implementation where there is none."""
+    collectives = [row for row in rows if row.case.ranks > 1 and not row.case.step and not row.case.job]
+    for (name, ranks), own in by_key(collectives, lambda row: (row.case.collective.name, row.case.ranks)).items():
+        libraries = [row for row in own if (way := find(row.implementation)) and way.library]
+        by_size = by_key(libraries or own, lambda row: row.case.nbytes)
+        best = [min(by_size[size], key=lambda row: row.typical) for size in sorted(by_size)]
+        if len(best) >= LEAST:
+            sizes, *columns = _fitted(best) if fitted else _measured(best)
+            rising = map(np.maximum.accumulate, columns)
+            yield Points(name, ranks, TabulatedCurve(sizes, dict(zip((TYPICAL, LOW, HIGH), rising, strict=True))))
 
 
-def _chosen(collective: str, ranks: int, rows: Sequence[Observed], fitted: bool) -> Points | None:
-    libraries = [row for row in rows if (way := find(row.implementation)) and way.library]
-    best: dict[int, Observed] = {}
-    for row in libraries or rows:
-        known = best.get(row.case.nbytes)
-        if not known or row.typical < known.typical:
-            best[row.case.nbytes] = row
-    if len(best) < LEAST:
-        return None
-    sizes = sorted(best)
-    if fitted:
-        return _fitted(collective, ranks, sizes, [best[size].times for size in sizes])
-    rows = [best[size] for size in sizes]
-    typical = [row.typical for row in rows]
-    low, high = ([stats.percentile(row.times, share) for row in rows] for share in (5, 95))
-    columns = (tuple(np.maximum.accumulate(column).tolist()) for column in (typical, low, high))
-    return Points(collective, ranks, tuple(map(float, sizes)), *columns)
+def _measured(rows: Sequence[Observed]) -> tuple[Array, ...]:
+    """Return sizes, times and their band as they were measured."""
+    low, high = (np.array([stats.percentile(row.times, share) for row in rows]) for share in (5, 95))
+    sizes, typical = np.array([(float(row.case.nbytes), row.typical) for row in rows]).T
+    return sizes, typical, low, high
 
 
-def _fitted(collective: str, ranks: int, sizes: Sequence[int], samples: Sequence[Sequence[float]]) -> Points:
-    """Return the fit at the measured sizes, and at powers of two between the smallest and the largest."""
+def _fitted(rows: Sequence[Observed]) -> tuple[Array, ...]:
+    """Return the same by the fit, also at powers of two between the smallest and the largest size."""
+    case, sizes = rows[0].case, [row.case.nbytes for row in rows]
     try:
-        fitted_curve = fit(sizes, samples)
+        known = fit(sizes, [row.times for row in rows])
     except Unfit as error:
-        raise UsageError(f"{collective} of {ranks} ranks cannot be fitted: {error}; take the measured curve") from None
+        what = f"{case.collective.name} of {case.ranks} ranks cannot be fitted: {error}"
+        raise UsageError(f"{what}; take the measured curve") from None
     there: Array = np.unique([*sizes, *(2.0**power for power in range(45) if sizes[0] < 2**power < sizes[-1])])
-    typical = np.maximum.accumulate(fitted_curve.predict(there))
-    bands = np.array([fitted_curve.prediction_interval(float(size)) for size in there]).T
-    low, high = (np.maximum.accumulate(edge) for edge in bands)
-    return Points(collective, ranks, *(tuple(column.tolist()) for column in (there, typical, low, high)))
+    return there, known.predict(there), *np.array([known.prediction_interval(float(size)) for size in there]).T
 
 
 MATRIX = 512

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from collbench.cases import Case
+from collbench.collectives import find_collective
+from collbench.datatypes import find_datatype, find_reduction
 from collbench.errors import UsageError
 from collbench.notebook import Shown
 from collbench.planner import communication, compute, memory, step
@@ -18,9 +21,11 @@ from collbench.planner.curves import HIGH, LOW, TYPICAL, Array, ModelCurves, Net
 from collbench.planner.job import Job
 from collbench.planner.layouts import CODES, Choices, Layout, candidates, coded, in_words, layouts
 from collbench.planner.setting import Setting, choices, inputs
+from collbench.results import PlannedStep
 from collbench.units import counted, format_size
 
 AT_ONCE = 60_000  # layouts that are evaluated together: as many as stay within 100 MB
+_DTYPES = {2: "bfloat16", 4: "float"}
 _COSTLY = ("recompute", "offload")  # choices that cost time and never save any
 
 
@@ -64,6 +69,29 @@ class Planned(Shown):
     def tokens_per_second(self) -> float:
         """Tokens a second of all GPUs together."""
         return self.job.tokens / self.step
+
+    def row(self, purpose: str, system: str, **money: Any) -> PlannedStep:
+        """Return it as a row of a run file, with `price`, `currency` and `total` of PlannedStep if known.
+
+        The case is the all-reduce of the layout's gradients.
+        """
+        size = int(self.values["gradient_bytes"])
+        summed = find_datatype(_DTYPES[size]), find_reduction("sum")
+        nbytes = round(float(self.values["whole"])) * size
+        return PlannedStep(
+            Case(find_collective("allreduce"), nbytes, *summed, 0, self.layout.gpus, in_place=True),
+            self.layout.name,
+            purpose=purpose,
+            system=system,
+            parts=self.parts,
+            memory=self.memory,
+            capacity=float(self.values["capacity"]),
+            low=self.low,
+            high=self.high,
+            tokens=float(self.job.tokens),
+            utilisation=self.utilisation,
+            **money,
+        )
 
 
 Formula = Callable[..., Any]
@@ -118,29 +146,8 @@ def evaluate_layout(given: Setting, layout: Layout) -> Planned:
     return Planned(layout, given.job, values, max(0.0, low), step + hypot(slow_curves - step, slow - step))
 
 
-@dataclass(frozen=True)
-class SearchResult(Shown):
-    """The result of a search: places in its arrays, the fastest first."""
-
-    arrays: dict[str, Array]
-    steps: Array  # likely seconds, without waiting for samples, of those that fit and are worth timing
-    fitting: NDArray[np.int64]  # their places
-    needs: Array  # bytes of a GPU, of all
-    fits: int  # how many do, timed or not
-
-    @property
-    def tried(self) -> int:
-        """Number of layouts that there are."""
-        return len(self.needs)
-
-    @property
-    def smallest(self) -> int:
-        """Place of the layout that needs least memory."""
-        return int(np.argmin(self.needs))
-
-
-def search(given: Setting, fixed: Choices) -> SearchResult:
-    """Return all layouts that agree with the fixed choices, with the steps of those that fit.
+def search(given: Setting, fixed: Choices) -> "Plan":
+    """Return all layouts that agree with the fixed choices, with the steps of those that fit; there may be none.
 
     A layout is not timed where another that recomputes or offloads less, and is otherwise the same, fits: it is slower.
     """
@@ -155,7 +162,7 @@ def search(given: Setting, fixed: Choices) -> SearchResult:
         times.append(_spread(evaluate(WITH_CURVES, known | network)["busy"], known))  # starving or not
     steps = np.concatenate(times) if times else np.zeros(0)
     order = np.argsort(steps, kind="stable")
-    return SearchResult(arrays, steps[order], timed[order], needs, len(fitting))
+    return Plan(given, fixed, arrays, steps[order], timed[order], needs, len(fitting))
 
 
 def _evaluated(given: Setting, arrays: Mapping[str, Array], places: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
@@ -198,51 +205,62 @@ SMALLER: Choices = {"sharding": "zero3", "recompute": "full", "offload": True}
 
 @dataclass(frozen=True)
 class Plan(Shown):
-    """The answer to a request: the layouts that fit, the fastest first."""
+    """The answer to a request: the layouts that agree with it, as places in arrays; those that fit, the fastest first.
 
+    A layout that fits is not timed where another one surely is as fast.
+    """
+
+    SHOWN = ("setting", "fixed", "tried", "fits")
     setting: Setting
     fixed: Choices
-    searched: SearchResult
+    arrays: dict[str, Array]
+    steps: Array  # likely seconds, without waiting for samples, of those that are timed
+    timed: NDArray[np.int64]  # their places
+    needs: Array  # bytes of a GPU, of all
+    fits: int  # how many do, timed or not
+
+    @property
+    def tried(self) -> int:
+        """Number of layouts that there are."""
+        return len(self.needs)
+
+    @property
+    def smallest(self) -> Layout:
+        """The layout that needs least memory."""
+        return layouts(self.arrays, [int(np.argmin(self.needs))])[0]
 
     @cached_property
     def places(self) -> Sequence[int]:
         """Places of the fastest layout of every group; of those within EQUAL of each other the smallest is first."""
-        keys = np.stack([self.searched.arrays[name][self.searched.fitting] for name in GROUPED])
+        keys = np.stack([self.arrays[name][self.timed] for name in GROUPED])
         _, first = np.unique(keys, axis=1, return_index=True)
         order = np.sort(first)
-        steps, needs = self.searched.steps[order], self.searched.needs[self.searched.fitting[order]]
+        steps, needs = self.steps[order], self.needs[self.timed[order]]
         fastest = steps.copy()  # of those that a layout is as fast as
         for place in range(1, len(steps)):
             if steps[place] <= fastest[place - 1] * (1 + EQUAL):
                 fastest[place] = fastest[place - 1]
-        return [int(place) for place in self.searched.fitting[order[np.lexsort((needs, fastest))]]]
+        return [int(place) for place in self.timed[order[np.lexsort((needs, fastest))]]]
 
     def ranked(self, count: int = 10) -> list[Planned]:
         """Return the best layouts, evaluated."""
-        return [evaluate_layout(self.setting, layout) for layout in layouts(self.searched.arrays, self.places[:count])]
+        return [evaluate_layout(self.setting, layout) for layout in layouts(self.arrays, self.places[:count])]
 
     @cached_property
     def best(self) -> Planned:
         """The layout that comes first."""
         return self.ranked(1)[0]
 
-    @property
-    def fitting(self) -> int:
-        """Number of layouts that fit."""
-        return self.searched.fits
-
 
 def plan_on(given: Setting, fixed: Choices, advised: bool = True) -> Plan:
     """Return the plan for a setting; UsageError if nothing fits, with how much is missing and what would fit."""
-    searched = search(given, fixed)
-    if len(searched.steps):
-        return Plan(given, fixed, searched)
-    needed = float(searched.needs[searched.smallest])
-    short = format_size(2**20 * round((needed - given.capacity) / 2**20 + 0.5))
-    (nearest,) = layouts(searched.arrays, [searched.smallest])
+    plan = search(given, fixed)
+    if plan.fits:
+        return plan
+    short = format_size(2**20 * round((float(min(plan.needs)) - given.capacity) / 2**20 + 0.5))
     reason = (
         f"no layout of {given.job.model.name} on {counted(given.job.gpus, 'GPU')} fits {format_size(given.capacity)}: "
-        f"{short} short with {nearest.name}"
+        f"{short} short with {plan.smallest.name}"
     )
     if not advised:
         raise UsageError(reason)
@@ -251,9 +269,8 @@ def plan_on(given: Setting, fixed: Choices, advised: bool = True) -> Plan:
 
 def best_of(given: Setting, fixed: Choices) -> Planned:
     """Return the best layout that agrees with the fixed choices; if none fits, that of least memory."""
-    searched = search(given, fixed)
-    place = int(searched.fitting[0]) if len(searched.fitting) else searched.smallest
-    return evaluate_layout(given, layouts(searched.arrays, [place])[0])
+    plan = search(given, fixed)
+    return evaluate_layout(given, layouts(plan.arrays, plan.timed[:1])[0] if plan.fits else plan.smallest)
 
 
 def _what_fits(given: Setting, fixed: Choices) -> str:

@@ -120,15 +120,11 @@ class _Shorter:
 Change = Callable[[Setting, float], Setting | None]
 
 
-def _product(*names: str) -> Callable[[Setting, float], Setting]:
-    """Return the change that multiplies these figures of a GPU."""
-
-    def changed(given: Setting, factor: float) -> Setting:
-        product = given.machine.product
-        more = replace(product, **{name: getattr(product, name) * factor for name in names})
-        return replace(given, machine=replace(given.machine, product=more))
-
-    return changed
+def _product(given: Setting, factor: float, *names: str) -> Setting:
+    """Return the setting with these figures of a GPU multiplied."""
+    product = given.machine.product
+    more = replace(product, **{name: getattr(product, name) * factor for name in names})
+    return replace(given, machine=replace(given.machine, product=more))
 
 
 def _links(given: Setting, factor: float, across: bool) -> Setting | None:
@@ -142,15 +138,14 @@ def _loader(given: Setting, factor: float) -> Setting | None:
 
 
 RESOURCES: dict[str, Change] = {
-    "FLOP/s": _product("flops", "flops_fp8"),
-    "memory bandwidth": _product("memory_rate"),
+    "FLOP/s": lambda given, factor: _product(given, factor, "flops", "flops_fp8"),
+    "memory bandwidth": lambda given, factor: _product(given, factor, "memory_rate"),
     "links inside a node": partial(_links, across=False),
     "network cards": partial(_links, across=True),
     "rate of loading samples": _loader,
 }
 """What there can be more of, and how a setting changes with it; memory is another matter: it changes what fits."""
 LINKS = ("links inside a node", "network cards")
-_CAPACITY = _product("memory")
 
 
 def sensitivities(given: Setting, layout: Layout, fixed: Choices) -> list[Gain]:
@@ -158,7 +153,7 @@ def sensitivities(given: Setting, layout: Layout, fixed: Choices) -> list[Gain]:
     before = evaluate_layout(given, layout).step
     changed = {name: change(given, MORE) for name, change in RESOURCES.items()}
     gains = [Gain(name, before / evaluate_layout(one, layout).step) for name, one in changed.items() if one]
-    gains.append(Gain("memory", max(1.0, before / best_of(_CAPACITY(given, MORE), fixed).step)))
+    gains.append(Gain("memory", max(1.0, before / best_of(_product(given, MORE, "memory"), fixed).step)))
     return sorted(gains, key=lambda gain: -gain.factor)
 
 

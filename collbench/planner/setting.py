@@ -168,16 +168,14 @@ def inputs(given: Setting) -> dict[str, Any]:
 
 def choices(arrays: dict[str, Any], given: Setting) -> dict[str, Any]:
     """Return the inputs of formulas that differ from layout to layout."""
-    levels = np.array([sharding.level for sharding in SHARDINGS.values()])
-    hybrids = np.array([sharding.hybrid for sharding in SHARDINGS.values()])
-    place = np.asarray(arrays["sharding"], np.int64)
+    sharding = np.asarray(arrays["sharding"], np.int64)
     stride = data_stride(arrays)
     inside = node_replicas(arrays, given.curves.system)
     sequential, recompute = np.asarray(arrays["sequential"]) == 1, np.asarray(arrays["recompute"])
     apart = arrays["tensor"] * arrays["context"] * np.where(np.asarray(arrays["placement"]) == 1, 1.0, arrays["data"])
     return {name: arrays[name] for name in arrays if name not in CODES} | {
-        "shard": levels[place],
-        "hybrid": hybrids[place],
+        "shard": np.array(list(SHARDINGS.values()))[sharding],
+        "hybrid": sharding == CODES["sharding"].index("hsdp"),
         "full": recompute == RECOMPUTE.index("full"),
         "selective": recompute == RECOMPUTE.index("selective"),
         "sequential": sequential,

@@ -1,8 +1,8 @@
 """Figures of plans of a training run: where a step's time goes, a GPU's memory, how it scales, cost against time."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from collbench.analysis.plans import LEVELS, Scaled, front, planned, scaled
 from collbench.host.sanitize import text
@@ -33,63 +33,47 @@ _MOST_POINTS = 24  # of a figure of costs that have a label
 _GIB = 2.0**30
 
 
-class _Bar(NamedTuple):
-    """A stacked bar."""
-
-    label: str
-    parts: Mapping[str, float]
-    remark: str  # behind its end
-    band: tuple[float, float] | None = None  # between which its end should lie
-
-    @property
-    def end(self) -> float:
-        """Where it ends, with its band."""
-        return max(sum(self.parts.values()), *(self.band or (0.0,)))
-
-
 _SECONDS = "seconds of a step; the line spans where nine in ten should lie"
 
 
+def _rows(run: Run, request: PlotRequest, purpose: str) -> tuple[list[PlannedStep], list[PlannedStep]]:
+    """Return the plans of that purpose, and those of them that are shown, in the order of the file."""
+    rows = planned(run.results, purpose)
+    return rows, [row for row in rows if request.shows(row.implementation)]
+
+
 def _layouts(run: Run, request: PlotRequest) -> Named:
-    """Yield a figure of the time of a step in each planned layout, in the order of the file."""
-    rows = planned(run.results, "layout")
-    bars = [
-        _Bar(_label(row, rows), row.parts, _step_remark(row), row.band)
-        for row in rows
-        if request.shows(row.implementation)
-    ]
-    if bars:
-        yield "layouts", _stacked(bars, f"Where the time of a step goes: {machine_of(run, rows)}", _SECONDS)
+    """Yield a figure of the time of a step in each planned layout."""
+    rows, shown = _rows(run, request, "layout")
+    if shown:
+        title = f"Where the time of a step goes: {machine_of(run, rows)}"
+        yield "layouts", _stacked(shown, rows, _step_remark, title, _SECONDS)
 
 
 def _memory(run: Run, request: PlotRequest) -> Named:
     """Yield a figure of what layouts need of a GPU's memory; the line is the smallest GPU's."""
-    rows = [row for row in planned(run.results, "layout") if row.needed > 0]
-    bars = []
-    for row in rows:
-        if request.shows(row.implementation):
-            parts = {part: nbytes / _GIB for part, nbytes in row.memory.items()}  # so that ticks are whole numbers
-            bars.append(_Bar(_label(row, rows), parts, f"{row.needed / row.capacity:.0%}"))
-    if bars:
-        capacity = min(row.capacity for row in rows) / _GIB
-        title, axis = "What the memory of a GPU holds", "memory of a GPU in the stage that needs most"
-        yield "memory", _stacked(bars, f"{title}: {machine_of(run, rows)}", axis, "{:.4g} GiB".format, capacity)
+    rows, shown = ([row for row in part if row.needed > 0] for part in _rows(run, request, "layout"))
+    if shown:
+        title, limit = f"What the memory of a GPU holds: {machine_of(run, rows)}", min(row.capacity for row in rows)
+        axis = "memory of a GPU in the stage that needs most"
+        yield "memory", _stacked(shown, rows, lambda row: f"{row.needed / row.capacity:.0%}", title, axis, limit / _GIB)
 
 
 def _interconnects(run: Run, request: PlotRequest) -> Named:
-    """Yield a figure of the same step on several interconnects, in the order of the file."""
-    rows = planned(run.results, "interconnect")
-    bars = []
-    for row in rows:
-        if request.shows(row.implementation):
-            slowdown = row.typical / row.tokens / min(other.typical / other.tokens for other in rows)
-            remark = _step_remark(row) + (f", {format_figure(slowdown)}x" if slowdown > 1.005 else "")
-            bars.append(_Bar(_label(row, rows, by_system=True), row.parts, remark, row.band))
-    if bars:
-        counts = sorted({row.gpus for row in rows})
-        gpus = f"{counts[0]:,} to {counts[-1]:,}" if len(counts) > 1 else f"{counts[0]:,}"
+    """Yield a figure of the same step on several interconnects."""
+    rows, shown = _rows(run, request, "interconnect")
+    if shown:
+        fastest = min(row.typical / row.tokens for row in rows)
+
+        def remark(row: PlannedStep) -> str:
+            slowdown = row.typical / row.tokens / fastest
+            return _step_remark(row) + (f", {format_figure(slowdown)}x" if slowdown > 1.005 else "")
+
+        counts = [row.gpus for row in rows]
+        gpus = " to ".join(dict.fromkeys((f"{min(counts):,}", f"{max(counts):,}")))
+        title = f"A step by its interconnect: {gpus} GPUs, predicted"
         axis = f"{_SECONDS}; 2x: a token takes twice as long as on the fastest"
-        yield "interconnects", _stacked(bars, f"A step by its interconnect: {gpus} GPUs, predicted", axis)
+        yield "interconnects", _stacked(shown, rows, remark, title, axis, by_system=True)
 
 
 def _step_remark(row: PlannedStep) -> str:
@@ -109,10 +93,9 @@ def machine_of(run: Run, rows: Sequence[PlannedStep]) -> str:
 def _label(row: PlannedStep, rows: Sequence[PlannedStep], by_system: bool = False) -> str:
     """Return the layout, with its system where these differ, or the system, with its layout where it has several."""
     systems = [other.system for other in rows]
+    names = [row.implementation] + [row.system] * (len(set(systems)) > 1)
     if by_system:
         names = [row.system] + [row.implementation] * (systems.count(row.system) > 1)
-    else:
-        names = [row.implementation] + [row.system] * (len(set(systems)) > 1)
     if len({other.gpus for other in rows}) > 1:
         names.append(f"{counted(row.gpus, 'GPU')}")
     return ", ".join(names)
@@ -120,39 +103,51 @@ def _label(row: PlannedStep, rows: Sequence[PlannedStep], by_system: bool = Fals
 
 @style()
 def _stacked(
-    bars: Sequence[_Bar], title: str, axis: str, ticks: Callable[[float], str] = format_seconds, limit: float = 0.0
+    rows: Sequence[PlannedStep],
+    every: Sequence[PlannedStep],
+    remark: Callable[[PlannedStep], str],
+    title: str,
+    axis: str,
+    limit: float = 0.0,
+    by_system: bool = False,
 ) -> Figure:
-    """Draw bars one below the other, the first at the top; the limit, if there is one, is GiB that none may pass."""
-    shown = bars[:_MOST_BARS]
-    longest = max(bar.end for bar in shown)
-    more = f"; the first {len(shown)} of {len(bars):,}" if len(bars) > len(shown) else ""
+    """Draw a bar with a remark behind it for each row, the first at the top: its step, whose band a line spans.
+
+    With a limit, the GiB that none may pass, it is the row's memory instead.
+    """
+    shown = rows[:_MOST_BARS]
+    more = f"; the first {len(shown)} of {len(rows):,}" if len(rows) > len(shown) else ""
     drawn = new_figure(_WIDTH, 0.36 * len(shown) + 2.2)
     axes = drawn.subplots()
     offset: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
-    largest: dict[str, float] = {}  # of each part, in the order in which they lie in the bars
-    for row, bar in enumerate(shown):
-        stacked_bar(axes, row, bar.parts, _COLOURS, 0.72, edgecolor="white", linewidth=0.4)
-        if bar.band:
-            axes.hlines(row, *bar.band, color=DARK, linewidth=1.2)
-            axes.plot(bar.band, (row, row), "|", color=DARK, markersize=7)
-        axes.annotate(bar.remark, (max(limit, bar.end), row), (6, 0), fontsize=_FONT, **offset)
-        for part, value in bar.parts.items():
-            largest[part] = max(value, largest.get(part, 0.0))
+    # Memory in GiB, so that ticks are whole numbers.
+    bars = [{part: size / _GIB for part, size in row.memory.items()} if limit else row.parts for row in shown]
+    ends = [max(sum(parts.values()), 0 if limit else row.high) for parts, row in zip(bars, shown, strict=True)]
+    longest = max(limit, *ends)
+    for place, row in enumerate(shown):
+        stacked_bar(axes, place, bars[place], _COLOURS, 0.72, edgecolor="white", linewidth=0.4)
+        if not limit:
+            axes.hlines(place, *row.band, color=DARK, linewidth=1.2)
+            axes.plot(row.band, (place, place), "|", color=DARK, markersize=7)
+        axes.annotate(remark(row), (max(limit, ends[place]), place), (6, 0), fontsize=_FONT, **offset)
     if limit:
         axes.axvline(limit, color="#000000", linewidth=1.2, linestyle="--")
         axes.annotate(f"it has {limit:.4g} GiB", (limit, -0.85), (-4, 0), ha="right", **offset)
     # The axis leaves room for the remarks behind the bars.
-    label = min(max(len(bar.label) for bar in shown), LABEL) * 11 * _LETTER / 72
-    remark = (max(len(bar.remark) for bar in shown) + 2) * _FONT * _LETTER / 72
-    axes.set_xlim(0, max(limit, longest) / (1 - min(0.5, remark / (_WIDTH - 0.5 - label))))
-    name_rows(axes, [text(bar.label, LABEL) for bar in shown])
+    names = [_label(row, every, by_system) for row in shown]
+    label = min(max(map(len, names)), LABEL) * 11 * _LETTER / 72
+    behind = (max(len(remark(row)) for row in shown) + 2) * _FONT * _LETTER / 72
+    axes.set_xlim(0, longest / (1 - min(0.5, behind / (_WIDTH - 0.5 - label))))
+    name_rows(axes, [text(name, LABEL) for name in names])
     axes.set_ylim(top=-1.2 if limit else -0.6)
+    ticks = "{:.4g} GiB".format if limit else format_seconds
     axes.xaxis.set_major_formatter(lambda value, position: ticks(value) if value > 0 else "0")
     grid_along_x(axes)
     axes.set_xlabel(axis)
     heading(drawn, f"{title}{more}")
-    names = [part for part, value in largest.items() if value > longest / 1000]  # that can be seen
-    patch_legend(drawn, {words(name): _COLOURS.get(name, OTHERS) for name in names}, min(5, len(names)))
+    parts = dict.fromkeys(part for bar in bars for part in bar)  # in the order in which they lie in the bars
+    seen = [part for part in parts if any(bar.get(part, 0.0) > max(ends) / 1000 for bar in bars)]
+    patch_legend(drawn, {words(name): _COLOURS.get(name, OTHERS) for name in seen}, min(5, len(seen)))
     return drawn
 
 
@@ -161,8 +156,7 @@ def _stacked(
 
 def _costs(run: Run, request: PlotRequest) -> Named:
     """Yield a figure of costs, if prices are known; the line joins the best of all plans, drawn or not."""
-    rows = [row for row in planned(run.results, "cost") if row.price > 0]
-    shown = [row for row in rows if request.shows(row.implementation)]
+    rows, shown = ([row for row in part if row.price > 0] for part in _rows(run, request, "cost"))
     if shown:
         yield "pareto", _cost_figure(shown, front(rows), run.header.topology.name)
 

@@ -227,7 +227,6 @@ PART_WORDS = {
 }
 """Descriptions of what a step is spent on, or a GPU's memory needed for, where the name of the part does not tell."""
 
-MOST_STAGES = 2**20
 MOST_BYTES = 2**62
 
 _Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
@@ -238,18 +237,6 @@ _BytesByPart = Annotated[Mapping[_Name, Annotated[float, Meta(ge=0, le=MOST_BYTE
 def words(part: str) -> str:
     """Return the words for a part of a step or of a memory, also for a part that a newer version wrote."""
     return PART_WORDS.get(part) or part.replace("_parallel", " parallelism").replace("_", " ")
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """What the timeline of a step's micro-batches follows from; seconds of one micro-batch in one stage."""
-
-    stages: Annotated[int, Meta(ge=1, le=MOST_STAGES)]
-    chunks: Annotated[int, Meta(ge=1, le=MOST_STAGES)]  # of a stage's layers
-    micro_batches: Annotated[int, Meta(ge=1, le=2**30)]
-    forward: Duration
-    backward: Duration
-    weights: Duration  # of `backward`: the part that nothing waits for, if the schedule moves it into the bubble, or 0
 
 
 @dataclass(frozen=True)
@@ -273,7 +260,6 @@ class PlannedStep(Expected):
     utilisation: Annotated[
         float, Meta(ge=0, le=10)
     ]  # of the data sheet's FLOP/s (MFU); its precision may be a slow one
-    pipeline: Pipeline
     price: Annotated[float, Meta(ge=0, le=1e9)] = 0.0  # of an hour of a GPU; 0: not known
     total: Annotated[float, Meta(ge=0, le=1e30)] = 0.0  # tokens of the whole run; 0: not known
     currency: Annotated[str, Meta(pattern="^([A-Z]{3})?$")] = ""  # of the price, by ISO 4217; empty: not known

@@ -259,8 +259,6 @@ def contradiction(result: Result) -> str:
         return _contradiction_of_steps(result)
     if isinstance(result, Trained):
         return _contradiction_of_training(result)
-    if isinstance(result, PlannedStep) and result.pipeline.weights > result.pipeline.backward:
-        return "a pipeline whose part of the backward pass is longer than all of it"
     return _contradiction_of_explanation(result) if isinstance(result, Explanation) else ""
 
 

@@ -5,16 +5,27 @@ not part of it.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 from typing import NamedTuple
-
-from collbench.results.steps import Pipeline
 
 FORWARD, BACKWARD, WEIGHTS = "forward", "backward", "weights"
 TASKS = (FORWARD, BACKWARD, WEIGHTS)
 
 Task = tuple[str, int, int]  # kind, chunk, micro-batch
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What the timeline of a step's micro-batches follows from; seconds of one micro-batch in one stage."""
+
+    stages: int
+    chunks: int  # of a stage's layers
+    micro_batches: int
+    forward: float
+    backward: float
+    weights: float  # of `backward`: the part that nothing waits for, if the schedule moves it into the bubble, or 0
 
 
 class Event(NamedTuple):

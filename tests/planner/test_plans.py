@@ -20,7 +20,6 @@ from collbench.planner.curves import Group, ModelCurves, Network, group_of, plac
 from collbench.planner.job import GRADIENTS, MOST_BATCH, MOST_GPUS, OPTIMISERS, PRECISIONS, STACKS, Job
 from collbench.planner.layouts import RECOMPUTE, Layout, candidates, layouts, parse_layout
 from collbench.planner.models import MODELS, Model, described, load_model, usual_tokens
-from collbench.planner.rows import row
 from collbench.planner.search import (
     EQUAL,
     GROUPED,
@@ -89,14 +88,15 @@ def test_the_search_finds_what_trying_every_layout_finds(gpus: int, monkeypatch:
     for at_once in (search_module.AT_ONCE, 7):
         monkeypatch.setattr(search_module, "AT_ONCE", at_once)
         result = search(given, {})
-        timed = layouts(result.arrays, result.fitting)
+        timed = layouts(result.arrays, result.timed)
         assert (result.tried, result.fits) == (len(plans), len(fitting))
         assert steps[timed[0]] == pytest.approx(min(steps.values()), rel=1e-12)
         assert list(result.steps) == pytest.approx([steps[layout] for layout in timed], rel=1e-12)
         assert list(result.steps) == sorted(result.steps)
         for one in steps:
             assert (one in timed) != any(does_less(other, one) for other in steps)
-        assert plans[result.smallest].needed == min(plan.needed for plan in plans) == result.needs.min()
+        (smallest,) = (plan.needed for plan in plans if plan.layout == result.smallest)
+        assert smallest == min(plan.needed for plan in plans) == result.needs.min()
 
 
 def test_a_band_is_of_what_is_unsure() -> None:
@@ -260,14 +260,14 @@ def test_what_does_not_fit_names_what_does() -> None:
     with pytest.raises(UsageError, match=r"fits 80 GiB: .* short with .*; these fit: .*--gpus (\d+)") as refused:
         plan("megatron-1t", load("dgx-a100"), 64, 512)
     gpus = int(str(refused.value).rpartition("--gpus ")[2])
-    assert plan("megatron-1t", load("dgx-a100"), gpus, 512).fitting
+    assert plan("megatron-1t", load("dgx-a100"), gpus, 512).fits
     with pytest.raises(UsageError):
         plan("megatron-1t", load("dgx-a100"), gpus // 2, 512)
     with pytest.raises(UsageError, match="these fit: --layout") as refused:
         plan("llama2-70b", load("dgx-h100"), 64, 256, layout="ddp tp1 pp1")
     (words,) = [text for text in str(refused.value).split('"') if "zero3" in text]
     assert words == "zero3 tp1 pp1"
-    assert plan("llama2-70b", load("dgx-h100"), 64, 256, layout=words).fitting
+    assert plan("llama2-70b", load("dgx-h100"), 64, 256, layout=words).fits
 
 
 def test_a_scaling_leaves_an_efficiency_between_the_sizes_around_it() -> None:
@@ -275,11 +275,11 @@ def test_a_scaling_leaves_an_efficiency_between_the_sizes_around_it() -> None:
     found = list(sizes(answer.setting, answer.fixed, [32, 64, 512, 1024, 4096]))
     assert [bool(size.best) for size in found] == [False, True, True, True, True]
     assert "short with" in found[0].reason
-    (curve,) = scaled([row(size.best, "scale", "x") for size in found if size.best])
+    (curve,) = scaled([size.best.row("scale", "x") for size in found if size.best])
     assert curve.efficiency(curve.rows[0]) == 1
     left = leaving(curve)
     assert 512 < (left[0.8] or 0) < (left[0.7] or 0) < 4096
-    (curve,) = scaled([row(size.best, "scale", "x") for size in (found[3], found[4]) if size.best])
+    (curve,) = scaled([size.best.row("scale", "x") for size in (found[3], found[4]) if size.best])
     share = (1 - 0.8) / (1 - curve.efficiency(curve.rows[-1]))
     assert leaving(curve)[0.8] == pytest.approx(math.exp(math.log(1024) + share * math.log(4)))
     assert leaving(curve._replace(base=curve.base / 10))[0.7] is None
@@ -289,8 +289,8 @@ def test_cost_is_hours_times_gpus_times_price() -> None:
     answer = gpt3()
     found = sizes(answer.setting, {}, [64, 96, 128, 256, 1024])
     money: dict[str, Any] = {"price": 2.5, "currency": "EUR", "total": 3e11}
-    rows = [row(size.best, "cost", "x", **money) for size in found if size.best]
-    offer = row(answer.best, "cost", "x", **money)
+    rows = [size.best.row("cost", "x", **money) for size in found if size.best]
+    offer = answer.best.row("cost", "x", **money)
     assert offer.currency == "EUR"
     assert offer.seconds == pytest.approx(3e11 / (1536 * 2048) * answer.best.step)
     assert offer.cost == pytest.approx(offer.seconds / 3600 * 1024 * 2.5)

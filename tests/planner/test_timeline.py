@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collbench.planner.memory import in_flight
-from collbench.results.steps import Pipeline
 from tests.planner.pipeline_schedule import (
     BACKWARD,
     FORWARD,
     TASKS,
     WEIGHTS,
+    Pipeline,
     events_of,
     makespan,
     schedule,

@@ -13,7 +13,7 @@ from collbench.planner.curves import ModelCurves
 from collbench.planner.job import Job
 from collbench.planner.layouts import CODES, FIELDS, Layout, coded, divisors, parse_layout, uneven
 from collbench.planner.models import MODELS, load_model
-from collbench.planner.search import Plan, Planned, SearchResult, best_of, evaluate_layout, plan_on, search
+from collbench.planner.search import Plan, Planned, best_of, evaluate_layout, plan_on, search
 from collbench.planner.setting import Setting, machine_of
 from collbench.topology.files import load
 from collbench.units import format_seconds
@@ -108,7 +108,7 @@ def test_a_model_of_61_layers_has_stages_and_fixed_chunks_need_not_be_even() -> 
     best = everything.best
     assert best.layout.pipeline in (16, 32)
     assert best.needed <= given.capacity
-    assert everything.searched.steps[0] < 0.95 * unpiped.searched.steps[0]
+    assert everything.steps[0] < 0.95 * unpiped.steps[0]
     assert best.high < 0.7 * unpiped.best.high, "whose experts are in many nodes, which is less sure"
     chunks = best_of(given, parse_layout("pp16 v2"))
     assert chunks.values["own_layers"] == 4
@@ -128,7 +128,7 @@ def test_of_layouts_that_are_as_fast_the_smallest_is_first() -> None:
         ((1.0, 1.008, 1.016), (3.0, 2.0, 1.0), [1, 0, 2]),
     ):
         steps, needs = np.array(seconds), np.array(needed)
-        plan = Plan(given, {}, SearchResult(arrays, steps, np.arange(3), needs, 3))
+        plan = Plan(given, {}, arrays, steps, np.arange(3), needs, 3)
         assert plan.places == order
 
 
@@ -146,7 +146,7 @@ def test_no_two_rows_of_a_plan_are_equal() -> None:
             continue
         rows = [printed(one) for one in plan_on(given, {}).ranked(15)]
         assert len({*rows}) == len(rows), (model, system, gpus)
-    within = plan_on(request(GATED, 8, 64, Lines(1e10)), {}).searched.arrays["placement"]
+    within = plan_on(request(GATED, 8, 64, Lines(1e10)), {}).arrays["placement"]
     assert not within.any(), "in a node all GPUs are next to each other"
     given = request(replace(GATED, sequence=8192), 16, 64, Lines(1e10))
     for n in (2, 4):

@@ -16,7 +16,7 @@ from collbench.cases import Step
 from collbench.datatypes import DATATYPES
 from collbench.results import Mismatch, Note, PlannedStep, Result, StepPrediction, StepTimes, Trained
 from collbench.results.facts import GemmMismatch, Implausible, Overrun
-from collbench.results.steps import COMMUNICATED, COMPUTED, MOST_STAGES, PURPOSES, Activity, Pipeline, Point, Series
+from collbench.results.steps import COMMUNICATED, COMPUTED, PURPOSES, Activity, Point, Series
 from collbench.runfile.schema import sweep_fields, to_line, to_result, to_sweep
 from collbench.runfile.store import FORMAT, NAME, read
 from tests.conftest import case, measurement
@@ -36,13 +36,12 @@ PLAN = PlannedStep(
     high=13.0,
     tokens=3145728.0,
     utilisation=0.45,
-    pipeline=Pipeline(16, 2, 192, 0.01, 0.02, 0.0),
     price=2.5,
     total=3e11,
     currency="EUR",
     note=Note.of("1 of 2 nodes"),
 )
-PLAIN = replace(PLAN, price=0.0, total=0.0, currency="", note=Note(), pipeline=Pipeline(1, 1, 1, 0.0, 0.0, 0.0))
+PLAIN = replace(PLAN, price=0.0, total=0.0, currency="", note=Note())
 STEP = Step(12, 256, "thread", 4096, ((1, 1.5),))
 MEASURED = StepTimes(
     case(nbytes=65536, step=STEP),
@@ -72,13 +71,10 @@ def test_plans_and_steps_are_read_as_they_were_written() -> None:
             assert isinstance(back, PlannedStep)
             assert to_line(row)["kind"] == "planned"
             assert (list(back.parts.items()), back.memory) == (list(row.parts.items()), row.memory)
+            assert to_result(to_line(row) | {"pipeline": {"stages": 4}}) == row, "plans of earlier versions have more"
     with_steps = replace(sweep(64), steps=(STEP, None))
     assert to_sweep(json.loads(json.dumps(sweep_fields(with_steps)))) == with_steps
     assert "steps" not in sweep_fields(sweep(64))
-
-
-def pipeline(**changes: Any) -> dict[str, Any]:
-    return {"pipeline": to_line(PLAN)["pipeline"] | changes}
 
 
 def series(begun: Any, computed: Any, done: Any) -> dict[str, Any]:
@@ -94,9 +90,6 @@ PLANS: list[dict[str, Any]] = [
     {"parts": {"computing": True}},
     {"memory": {"weights": None}},
     {"capacity": [8]},
-    {"pipeline": {}},
-    {"pipeline": [1, 2]},
-    pipeline(stages=1.5),
     {"price": "2"},
     {"currency": 978},
     {"currency": "euro"},
@@ -115,13 +108,6 @@ PLANS: list[dict[str, Any]] = [
     {"price": 1e300},
     {"utilisation": 10.5},
     {"utilisation": -0.1},
-    pipeline(stages=0),
-    pipeline(stages=MOST_STAGES + 1),
-    pipeline(chunks=MOST_STAGES + 1),
-    pipeline(micro_batches=2**30 + 1),
-    pipeline(forward=-1.0),
-    pipeline(backward=1e300),
-    pipeline(weights=0.03),
     {"ranks": 0},
 ]
 STEPS: list[dict[str, Any]] = [

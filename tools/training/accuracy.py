@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from collbench.planner.curves import ModelCurves
 from collbench.planner.job import Job
-from collbench.planner.layouts import Layout, layouts
-from collbench.planner.search import Planned, evaluate_layout, search
+from collbench.planner.layouts import Layout
+from collbench.planner.search import Planned, best_of, evaluate_layout, search
 from collbench.planner.setting import Constants, Setting, machine_of
 from collbench.topology.files import load
 from tools.training.tables import Row, Table
@@ -45,9 +45,7 @@ def given(table: Table, row: Row, constants: Constants | None = None, efficiency
 
 def chosen(request: Setting, row: Row) -> Planned:
     """The fastest layout that agrees with what the table says; the smallest if the model says that none fits."""
-    found = search(request, row.fixed)
-    place = found.fitting[0] if len(found.fitting) else found.smallest
-    return evaluate_layout(request, layouts(found.arrays, [place])[0])
+    return best_of(request, row.fixed)
 
 
 def regret(table: Table, row: Row) -> float:
