@@ -46,9 +46,8 @@ def _check(result: StepRow | Trained) -> str:
 def _half_width(result: StepRow) -> str:
     """Return how far the farther end of the interval is from the step, as a percentage of it."""
     low, high = result.band
-    return (
-        f"{max(high - result.typical, result.typical - low) / result.typical:.1%}" if math.isfinite(high - low) else ""
-    )
+    off = max(high - result.typical, result.typical - low) / result.typical
+    return f"{off:.1%}" if math.isfinite(off) else ""
 
 
 def _name(result: Result) -> str:
