@@ -59,13 +59,18 @@ class CheckedSize(Shown):
     off: float = math.nan  # measured over expected time, the median of the rounds
 
     @property
+    def seconds(self) -> float:
+        """The measured time: what was held against the expectation, or that of all rounds where nothing is expected."""
+        return self.row.typical if math.isnan(self.expected) else self.expected * self.off
+
+    @property
     def figure(self) -> str:
         """The measured and the expected figure: `472 of 478 GB/s expected at 1 GiB (99 %)`."""
         size = format_size(self.row.case.nbytes)
         if math.isnan(self.expected):
-            return f"{self._shown(self.row.typical)} at {size}"
+            return f"{self._shown(self.seconds)} at {size}"
         share = f"{100 / self.off:.0f} %" if self.row.case.nbytes >= BANDWIDTH else f"{self.off:.2f}x"
-        measured, expected = self._shown(self.expected * self.off), self._shown(self.expected)
+        measured, expected = self._shown(self.seconds), self._shown(self.expected)
         number, _, unit = measured.partition(" ")
         measured = number if expected.endswith(f" {unit}") else measured
         return f"{measured} of {expected} expected at {size} ({share})"
@@ -214,8 +219,21 @@ class _Held(NamedTuple):
     expected: float  # seconds, the median of what was expected
     error: float
     rounds: float  # of the expectation
-    floor: bool  # whether somebody set it
+    near: float  # share about a floor that somebody set; 0: there is none
     test: SequentialTest  # with the share that is too much
+
+    @property
+    def centre(self) -> float:
+        """The median of the logarithms, of a floor over the least time that is not surely below it."""
+        return median(self.logs) - math.log1p(-self.near)
+
+    def decide(self, variance: float) -> Decision:
+        """Return what is known: below the time of a good run is something else, below a floor as it should be."""
+        if self.near and median(self.logs) <= 0 and len(self.logs) < FEWEST:
+            return Decision.AS_EXPECTED  # a single figure is taken at its word
+        if not self.near and self.test.decide(-self.centre, variance, self.error) is Decision.SLOW:
+            return Decision.FASTER
+        return self.test.decide(self.centre, variance, self.error)
 
 
 def _held(rows: Sequence[Observed], expectation: Expectation, test: SequentialTest) -> _Held | None:
@@ -238,9 +256,9 @@ def _held(rows: Sequence[Observed], expectation: Expectation, test: SequentialTe
     logs, used = [log for log, _ in groups[least]], [expected for _, expected in groups[least]]
     finite = [expected.rounds for expected in used if math.isfinite(expected.rounds)]
     counted = harmonic_mean(finite) if finite else math.inf
-    slower = used[0].slower
-    own = test if slower is None else replace(test, slower=slower)
-    return _Held(logs, median(expected.seconds for expected in used), least, counted, slower is not None, own)
+    near = used[0].near
+    own = replace(test, slower=(1 + near) / (1 - near) - 1) if near else test
+    return _Held(logs, median(expected.seconds for expected in used), least, counted, near, own)
 
 
 def _judge_curve(
@@ -259,12 +277,8 @@ def _judge_curve(
             none = Decision.UNDECIDED if row.disturbed else Decision.NOT_COMPARED
             sizes.append(CheckedSize(row, math.nan, none, 0))
             continue
-        centre, variance = median(found.logs), next(left)
-        decision = found.test.decide(centre, variance, found.error)
-        # Below a floor that somebody set is as it should be; below the time of a good run is something else.
-        if not found.floor and found.test.decide(-centre, variance, found.error) is Decision.SLOW:
-            decision = Decision.FASTER
-        sizes.append(CheckedSize(row, found.expected, decision, len(found.logs), math.exp(centre)))
+        off = math.exp(median(found.logs))
+        sizes.append(CheckedSize(row, found.expected, found.decide(next(left)), len(found.logs), off))
     if not known:
         calm = any(not row.disturbed for rows in ordered for row in rows)
         why = "no system is like this machine, and no earlier good run of it is stored"
@@ -276,8 +290,8 @@ def _judge_curve(
     error = max(found.error for found in known)
     tests = {found.test for found in known}
     common = tests.pop() if len(tests) == 1 else test
-    whole = common.decide(fmean(median(found.logs) for found in known), fmean(variances) / len(variances), error)
-    least = min(found.test.slower for found in known)
+    whole = common.decide(fmean(found.centre for found in known), fmean(variances) / len(variances), error)
+    least = min(found.near or found.test.slower for found in known)
     resolution = math.exp(max(math.log1p(least), test.resolution(error)))
     return CheckedCurve(tuple(sizes), *_status(sizes, whole, resolution), resolution=resolution)
 

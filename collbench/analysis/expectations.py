@@ -45,7 +45,7 @@ class Expected(NamedTuple):
     seconds: float
     error: float = 0.0  # standard deviation of its logarithm, the same in every round
     rounds: float = math.inf  # that it is the median of
-    slower: float | None = None  # share that is too much, where the expectation itself says so
+    near: float = 0.0  # share about a floor that somebody set, within which a time is not surely above or below it
 
 
 class Expectation(NamedTuple):
@@ -156,8 +156,7 @@ def read_floors(path: Path) -> Expectation:
 
     def of(row: Observed) -> Expected | None:
         longest = next((floor.longest(row) for floor in floors if floor.takes(row)), None)
-        share = (1 + NEAR_FLOOR) / (1 - NEAR_FLOOR) - 1
-        return None if longest is None else Expected(longest * (1 - NEAR_FLOOR), slower=share)
+        return None if longest is None else Expected(longest, near=NEAR_FLOOR)
 
     return Expectation(f"the floors of {path}", of)
 

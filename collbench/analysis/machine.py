@@ -51,6 +51,15 @@ def trimmed(run: Run) -> str:
     return why if run.header.topology.listed else ""
 
 
+def contradicted(system: System | None, run: Run, nodes: int | None) -> str:
+    """Return a sentence on a run that lists its ranks on other nodes than so many; empty for others, and for racks."""
+    there, host = run.header.topology.nodes, run.header.environment.host
+    if not system or system.is_rack or not nodes or there in (0, nodes):
+        return ""
+    name = f" ({host})" if there == 1 and host != "unknown" else ""
+    return f"the run lists its ranks on {counted(there, 'node')}{name}, and --nodes says {nodes}"
+
+
 def _how_to_name_it(run: Run) -> str:
     """Return what to give after --on: presets with the GPUs that a foreign log names, those that it fills first."""
     named, ranks = _NAMED.fullmatch(run.header.topology.name), run.header.topology.ranks
@@ -153,10 +162,7 @@ def spread(system: System, part: System) -> str:
 def assumptions(run: Run, system: System | None = None, where: str = "", nodes: int | None = None) -> Iterator[str]:
     """Yield what makes a verdict less sure: missing rows, other GPUs, and that the ranks are taken to be on `where`."""
     header = run.header
-    if run.cut_off or not header.imported.complete:
-        yield f"the run was {run.cut_off}" if run.cut_off else "the log stops before its end"
-    if lost := unread(run):
-        yield lost
+    yield from filter(None, (run.stopped, unread(run)))
     if not system:
         return
     named = _NAMED.fullmatch(header.topology.name)
@@ -165,6 +171,8 @@ def assumptions(run: Run, system: System | None = None, where: str = "", nodes: 
         yield f"the run names {gpu}, and {system.name} has {system.gpu}"
     if nodes and system.is_rack:
         yield f"--nodes counts racks: taken to be on {where}"
+    elif against := contradicted(system, run, nodes):
+        yield against
     whole = not header.imported.tests or (header.environment.host != "unknown" and not header.topology.listed)
     if not (nodes or header.topology.nodes or whole):
         yield f"{trimmed(run) or 'the log lists no ranks; give --nodes N'}; else they are taken to be on {where}"

@@ -11,7 +11,7 @@ from collbench.analysis.compare import compare as compare_runs
 from collbench.analysis.diagnose import Diagnosis, RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.fit import measured
-from collbench.analysis.machine import placed, sized
+from collbench.analysis.machine import contradicted, placed, sized
 from collbench.analysis.matching import selection, unread
 from collbench.analysis.verdict import Correctness, Health, status
 from collbench.api.requests import Names, split_names
@@ -129,7 +129,7 @@ class Diagnosed(Shown):
     SHOWN = ("verdict", "diagnoses", "correctness")
     TABLE = "diagnoses"
     facts: RunFacts  # what else is known of the machine, and was set
-    cut_off: str  # words for a run that stops before its end, or has lines that could not be read, else ""
+    cut_off: str  # a sentence on a run that stops before its end, or has lines that could not be read, else ""
     curves: tuple[tuple[Diagnosis, System | None], ...]  # with the machine of as many ranks; None if it is not known
     correctness: Correctness  # of all rows, also of what has no curve since no row is right
 
@@ -184,13 +184,16 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
     facts = RunFacts.of(whole_run, why)
     if whole and why:
         facts = replace(facts, caveats=(*facts.caveats, why), unplaced=why)
+    if against := contradicted(whole, whole_run, nodes):
+        facts = replace(facts, caveats=(*facts.caveats, against))
     every = by_key((row for row in whole_run.cases if row.case.nbytes), lambda row: row.curve)  # also what is wrong
     diagnosed = []
     for key, rows in curves.items():
         part = sized(whole, rows[0].case.ranks, nodes) if whole else None
         diagnosis = diagnose_curve(rows, part, facts)
         diagnosed.append((replace(diagnosis, correctness=Correctness.of(every[key])), part))
-    return Diagnosed(facts, whole_run.cut_off or unread(whole_run), tuple(diagnosed), correctness)
+    lost = f"the run was {whole_run.cut_off}" if whole_run.cut_off else unread(whole_run)
+    return Diagnosed(facts, lost, tuple(diagnosed), correctness)
 
 
 def plot(

@@ -22,6 +22,7 @@ from collbench.runfile.store import optional
 from collbench.units import format_duration, format_rate, format_seconds, format_size
 
 _LISTED = 60  # lines of a kind, or names, that are printed; JSON has all
+_UNLIKE = 0.5  # spread between nodes from which on none could stand out
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # a name that a scheduler takes as a single node
 _TABLE = Table(
     "{node:<12}  {time:>10}  {interval:<18}  {sizes:<20}  {curve}", ("sizes", "interval"), {"interval": "95 % interval"}
@@ -139,12 +140,15 @@ def _compared(found: Sequence[Group], nodes: Sequence[Node]) -> list[str]:
     for group in found[:_LISTED]:
         size, seconds = group.sizes[-1], float(group.medians[-1])
         rate = f"{format_seconds(seconds)}, {format_rate(group.curve.busbw(size, seconds))} GB/s"
-        spread = f"at {format_size(size)} {rate}, spread {100 * group.spreads[-1]:.1f} %"
-        lines.append(f"{len(group.nodes):,} alike, {spread}: {group.curve.title}")
-    alone = {node.name for node in nodes if node.curves} - {name for group in found for name in group.nodes}
+        there, spread = int((group.times[:, -1] > 0).sum()), float(group.spreads[-1])  # NaN: it has no such row
+        alike = "alike" if spread < _UNLIKE else "too unlike to compare"
+        some = f"{there:,} of them " if there < len(group.nodes) else ""
+        at = f"{some}at {format_size(size)} {rate}, spread {100 * spread:.1f} %"
+        lines.append(f"{len(group.nodes):,} {alike}, {at}: {group.curve.title}")
+    alone = sorted({node.name for node in nodes if node.curves} - {name for group in found for name in group.nodes})
     if alone:
         why = f"fewer than {FEWEST} nodes have their topology, case and implementation"
-        lines.append(f"compared with nothing, since {why}: {len(alone):,}")
+        lines.append(f"compared with nothing, since {why}: {len(alone):,}, {', '.join(alone[:_LISTED])}")
     if ages := sorted(max(1.0, datetime.now(UTC).timestamp() - node.modified) for node in nodes if node.modified):
         first, middle, last = (format_duration(ages[place], 2) for place in (0, len(ages) // 2, -1))
         lines.append(f"written {first} to {last} ago, half of them at most {middle} ago")

@@ -186,10 +186,10 @@ def _curve(curve: CheckedCurve) -> Iterator[str]:
         known = not math.isnan(size.expected)
         yield _SIZE.row(
             size=format_size(size.row.case.nbytes),
-            time=format_seconds(size.row.typical),
+            time=format_seconds(size.seconds),
             expected=format_seconds(size.expected) if known else "",
             ratio=f"{size.off:.2f}x" if known else "",
-            busbw=bus_cell(format_rate(size.row.busbw), not size.row.note.shared),
+            busbw=bus_cell(format_rate(size.row.busbw * size.row.typical / size.seconds), not size.row.note.shared),
             verdict=size.decision.value,
         )
     if curve.remark:

@@ -52,8 +52,7 @@ def command(run: Path, on: str | None, nodes: int | None, as_json: Path | None, 
 def _show(diagnosed: Diagnosed) -> None:
     click.echo(_answer(diagnosed))
     click.echo(f"results: {diagnosed.correctness.in_words()}")
-    notes = [f"the run was {diagnosed.cut_off}"] if diagnosed.cut_off else []
-    for note in (*notes, *_notes(diagnosed)):
+    for note in filter(None, (diagnosed.cut_off, *_notes(diagnosed))):
         click.echo(f"note: {note}")
     for curve, system in diagnosed.curves:
         click.echo("\n".join(["", *_lines(curve, system)]))

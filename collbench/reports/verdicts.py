@@ -80,10 +80,10 @@ def _performance(result: CheckResult) -> Iterable[str]:
     """Return Nagios' performance data; a range is what raises no alarm: `430:` is 430 or more, `50` is 50 or less."""
     found: dict[str, str] = {}
     pairs = [(size, curve.resolution) for curve in result.curves for size in curve.sizes]
-    for size, resolution in sorted(pairs, key=lambda pair: _seconds(pair[0])):  # of a label the slowest is shown
+    for size, resolution in sorted(pairs, key=lambda pair: pair[0].seconds):  # of a label the slowest is shown
         name = f"{size.row.case.collective.name}_{format_size(size.row.case.nbytes)}_{size.row.implementation}"
         label = re.sub(r"[^A-Za-z0-9_.-]", "", name)
-        figures, unit, colon = [_seconds(size), size.expected * resolution], "us", ""
+        figures, unit, colon = [size.seconds, size.expected * resolution], "us", ""
         if size.row.busbw and size.row.case.nbytes >= BANDWIDTH:
             label += "_GBps"
             figures, unit, colon = [_busbw(size, seconds) / 1e15 for seconds in figures], "", ":"
@@ -92,11 +92,6 @@ def _performance(result: CheckResult) -> Iterable[str]:
         alarm = "" if math.isnan(figures[1]) else f";;{limit}{colon}"
         found[label] = f"{label}={value}{unit}{alarm}"
     return found.values()
-
-
-def _seconds(size: CheckedSize) -> float:
-    """Return the time that its verdict rests on: the median of the rounds that were compared."""
-    return size.row.typical if math.isnan(size.off) else size.expected * size.off
 
 
 def _busbw(size: CheckedSize, seconds: float) -> float:
@@ -147,8 +142,8 @@ def _row_fields(row: CaseResult) -> dict[str, Any]:
 
 def _size_fields(size: CheckedSize) -> dict[str, Any]:
     return _row_fields(size.row) | {
-        "seconds": _seconds(size),
-        "busbw": _busbw(size, _seconds(size)),
+        "seconds": size.seconds,
+        "busbw": _busbw(size, size.seconds),
         "expected_seconds": _number(size.expected),
         "ratio": _number(size.off),
         "verdict": size.decision.value,
@@ -173,7 +168,7 @@ def _tests(result: CheckResult) -> Iterator[tuple[str, str, str, float]]:
         yield _name(row), "failed", printable(row.problem), 0.0
     for size in result.sizes:
         state = states.get(size.decision, "other")
-        yield _name(size.row), state, f"{size.figure}, {size.decision.value}", _seconds(size)
+        yield _name(size.row), state, f"{size.figure}, {size.decision.value}", size.seconds
 
 
 def _name(row: CaseResult) -> str:
@@ -231,8 +226,8 @@ def metrics(result: CheckResult) -> str:
     sizes: dict[str, CheckedSize] = {}
     for size in (size for size in result.sizes if size.row.busbw):
         labels = _labels(size, result)  # that of a bucket's sizes, in place or not: the slowest is shown
-        sizes[labels] = min(sizes.get(labels, size), size, key=lambda each: _busbw(each, _seconds(each)))
-    measured = {labels: _busbw(size, _seconds(size)) / 1e9 for labels, size in sizes.items()}
+        sizes[labels] = min(sizes.get(labels, size), size, key=lambda each: _busbw(each, each.seconds))
+    measured = {labels: _busbw(size, size.seconds) / 1e9 for labels, size in sizes.items()}
     expected = {labels: _busbw(size, size.expected) / 1e9 for labels, size in sizes.items() if size.expected > 0}
     node = _braced({"node": socket.gethostname()})
     lasted = {node: result.seconds} if math.isfinite(result.seconds) else {}

@@ -21,7 +21,7 @@ from collbench.host import sanitize
 from collbench.results import Reported, observed
 from collbench.runfile.schema import case_fields, to_case
 from collbench.runfile.store import NAME, read
-from collbench.units import Seconds
+from collbench.units import Seconds, counted
 
 CHECK = "check.json"
 """What `collbench check --json` is to write into the folder of a node."""
@@ -64,7 +64,7 @@ class Node:
 
     name: str
     status: str = UNREADABLE  # a word of STATUSES
-    reason: str = ""  # of FAIL and UNREADABLE, and of UNKNOWN where a check has not ended
+    reason: str = ""  # of FAIL and UNREADABLE, and of UNKNOWN where a check or a run has not ended
     modified: float = 0.0  # seconds since 1970 at which its file was written
     curves: Mapping[Curve, Mapping[int, float]] = field(default_factory=dict)  # seconds by bytes of a message
 
@@ -145,7 +145,8 @@ def _measured(name: str, path: Path) -> Node:
         fields = case_fields(row.case)
         words = (fields[word] for word in Curve._fields[1:-1])
         curves[_curve(run.header.topology.name, *words, row.implementation)][row.case.nbytes] = seconds
-    return Node(name, FAIL if bad else UNKNOWN, bad, path.stat().st_mtime, curves)
+    stopped = f"{run.stopped}; it has {counted(len(run.results), 'row')}" if run.stopped else ""
+    return Node(name, FAIL if bad else UNKNOWN, bad or stopped, path.stat().st_mtime, curves)
 
 
 @cache

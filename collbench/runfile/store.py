@@ -86,6 +86,12 @@ class Run(Shown):
         rows = len(self.results)
         return "" if self.whole else f"{CUT_OFF} after {rows} row{'' if rows == 1 else 's'}"
 
+    @property
+    def stopped(self) -> str:
+        """A sentence on a run, or the log that it was imported from, that stops before its end; nothing of others."""
+        log = "" if self.header.imported.complete else "the log stops before its end"
+        return f"the run was {self.cut_off}" if self.cut_off else log
+
 
 def optional(package: str) -> Any:
     """Return a package that nothing else needs."""
