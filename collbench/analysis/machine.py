@@ -11,7 +11,7 @@ from collbench.runfile.store import Run
 from collbench.topology import files
 from collbench.topology.discovered import Topology, caveats
 from collbench.topology.system import ALONE, System, as_system, launched_in_graph
-from collbench.units import counted
+from collbench.units import counted, printable
 
 
 def machine(run: Run, name: str | None) -> System:
@@ -53,10 +53,10 @@ def trimmed(run: Run) -> str:
 
 def contradicted(system: System | None, run: Run, nodes: int | None) -> str:
     """Return a sentence on a run that lists its ranks on other nodes than so many; empty for others, and for racks."""
-    there, host = run.header.topology.nodes, run.header.environment.host
+    there, host = run.header.topology.nodes, printable(run.header.environment.host)
     if not system or system.is_rack or not nodes or there in (0, nodes):
         return ""
-    name = f" ({host})" if there == 1 and host != "unknown" else ""
+    name = f" ({host})" if there == 1 and host not in ("", "unknown") else ""
     return f"the run lists its ranks on {counted(there, 'node')}{name}, and --nodes says {nodes}"
 
 

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from collbench.cli.tables import room, wrapped
+from collbench.cli.tables import is_terminal, room, wrapped
 from collbench.errors import CollbenchError, Unforeseen, UsageError, renamed
 from collbench.host import signals
 
@@ -84,11 +84,8 @@ def coloured() -> bool:
 
 
 def obeys(stream: TextIO) -> bool:
-    """Return whether it is a terminal that understands escape codes.
-
-    A mpirun gives its processes a terminal that is none, and TERM=dumb, an empty one or nothing.
-    """
-    return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+    """Return whether it is a terminal that understands escape codes, as none of TERM=dumb, an empty one or nothing."""
+    return is_terminal(stream) and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 def prepare() -> None:

@@ -76,6 +76,11 @@ class Table(NamedTuple):
         return [Field(before, name, spec or "") for before, name, spec, _ in parts if name and name not in without]
 
 
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether it is a terminal, and not one that Open MPI gives its processes, wherever their output goes."""
+    return stream.isatty() and "OMPI_COMM_WORLD_RANK" not in os.environ
+
+
 def room(stream: TextIO | None = None) -> int | None:
     """Return the columns of the terminal that a stream is, by default standard output, or as COLUMNS says.
 
@@ -83,7 +88,7 @@ def room(stream: TextIO | None = None) -> int | None:
     """
     stream, given = stream or sys.stdout, os.environ.get("COLUMNS", "")
     columns = int(given) if given.isdecimal() else 0
-    if not columns and stream.isatty():
+    if not columns and is_terminal(stream):
         columns = os.get_terminal_size(stream.fileno()).columns or USUAL
     return max(NARROWEST, columns) if columns else None
 

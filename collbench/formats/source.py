@@ -3,10 +3,12 @@
 What is too large or no number is refused, not guessed.
 """
 
+import bz2
 import csv
 import gzip
 import html
 import io
+import lzma
 import math
 import re
 import sys
@@ -32,7 +34,7 @@ THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3}){1,6}(?:\.\d{0,9})?")
 SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)([KMGT]?)((?:i?B)?)", re.IGNORECASE)
 STDIN = "-"
 LOGS = ("log", "txt", "out", "csv", "json", "jsonl")
-_LOG = re.compile(rf"\.(?:{'|'.join(LOGS)})(?:\.gz)?$")
+_LOG = re.compile(rf"\.(?:{'|'.join(LOGS)})(?:\.(?:gz|bz2|xz))?$")
 
 
 @dataclass(frozen=True)
@@ -105,12 +107,13 @@ def load(path: Path) -> Source:
 
 
 def decode(name: str, raw: bytes) -> Source:
-    """Decode the bytes of a file, which may be compressed by gzip."""
-    if raw[:2] == b"\x1f\x8b":
-        try:
-            raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(LARGEST + 1)
-        except (OSError, EOFError, zlib.error) as error:
-            raise RunFileError(f"{name}: cannot be decompressed: {clean(error)}") from None
+    """Decode the bytes of a file, which may be compressed by gzip, bzip2 or xz."""
+    try:
+        raw = _unpacked(raw)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise RunFileError(f"{name}: cannot be decompressed: {clean(error)}") from None
+    if raw[257:262] == b"ustar":
+        raise RunFileError(f"{name} is an archive; unpack it, for example by tar xf, and import its folder")
     if len(raw) > LARGEST:
         raise RunFileError(f"{name} is larger than {LARGEST >> 20} MiB; cut out the part with the results")
     encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
@@ -118,6 +121,21 @@ def decode(name: str, raw: bytes) -> Source:
         encoding = "utf-16-be" if raw[0] == 0 else "utf-16-le"
     text = raw.decode(encoding, errors="replace")
     return Source(name, text if "\n" in text else text.replace("\r", "\n"))
+
+
+def _unpacked(raw: bytes) -> bytes:
+    """Return decompressed bytes, not many more than a file may have; others as they are."""
+    if raw.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(fileobj=io.BytesIO(raw)).read(LARGEST + 1)
+    if raw.startswith(b"BZh"):
+        return bz2.BZ2File(io.BytesIO(raw)).read(LARGEST + 1)
+    if not raw.startswith(b"\xfd7zXZ\0"):
+        return raw
+    reader = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=LARGEST)
+    content = reader.decompress(raw, LARGEST + 1)
+    if not reader.eof and len(content) <= LARGEST:
+        raise EOFError("it stops before its end")
+    return content
 
 
 def clean(text: object, longest: int = 120) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from collbench.host.launcher import launched
 from collbench.results import Result
 from collbench.topology.discover_cpu import read_text
 
@@ -52,7 +53,8 @@ class Watch:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._cores = sorted(os.sched_getaffinity(0))  # before this process may be bound to one of them
+        # Before this process may be bound to one of them, which a launcher, its parent, has done already.
+        self._cores = sorted(os.sched_getaffinity(os.getppid() if launched() else 0))
         self._load = self._loaded()
         self._first = self._look()
 

@@ -223,8 +223,8 @@ def _because(diagnosis: Diagnosis, fit: CurveFit | None) -> Iterator[str]:
         yield diagnosis.remark
     if diagnosis.resolution:
         yield diagnosis.resolution
-    for why, fix in diagnosis.likely():
-        yield f"likely: {why}"
+    for number, (why, fix) in enumerate(diagnosis.likely()):
+        yield f"{'or' if number else 'likely'}: {why}"
         yield f"to do: {fix}"
     if diagnosis.unexplained:
         yield diagnosis.unexplained

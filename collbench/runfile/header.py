@@ -118,6 +118,12 @@ class ImportedPart(Part):
     left_out: tuple[str, ...] = ()
     tests: tuple[ForeignTest, ...] = ()
 
+    @property
+    def files(self) -> str:
+        """The log, or the first of several: `gpu05.log and 2 more`."""
+        more = len({test.file for test in self.tests} - {self.file})
+        return f"{self.file} and {more} more" if more else self.file
+
 
 @dataclass(frozen=True, kw_only=True)
 class Interleaved(Part):

@@ -165,6 +165,14 @@ def test_beside_another_program_nothing_is_known(ranks: type[Ranks], tmp_path: P
     assert len(list((tmp_path / "state").rglob("run.jsonl"))) == 1
 
 
+def test_a_good_run_beside_another_program_is_not_stored_and_says_why(monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setattr(Ranks, "switches", 11)
+    result = check()
+    assert result.status is Status.OK
+    assert result.hint.startswith("not stored for the next check: other programs")
+    assert not list((tmp_path / "state").rglob("run.jsonl"))
+
+
 def test_what_is_slow_beside_another_program_is_no_failure(ranks: type[Ranks], monkeypatch: Any) -> None:
     check()
     ranks.slow = {0: 1.5}

@@ -15,6 +15,7 @@ from collbench.api import checking
 from collbench.errors import UsageError
 from collbench.results.facts import Scheduling
 from collbench.runfile.store import Writer, read
+from collbench.units import format_rate, format_seconds
 from tests.conftest import ROOT, Command, of_a_user
 
 AB = ROOT / "results" / "cpu-ab-slowed-ring"
@@ -192,12 +193,23 @@ def test_a_run_without_times_by_size_is_said_to_have_none(here: Command) -> None
         assert why in verdict
 
 
+def test_the_table_says_of_a_row_what_the_files_say(here: Command) -> None:
+    """Also where rounds differ, of which what was held against the expectation is the median."""
+    done, files = here("check", *SLOW.split()), here("check", *SLOW.split(), "--json")
+    shown = [
+        line.split() for line in done.stdout.splitlines() if line.endswith(("slow", "as expected")) and line[0] == " "
+    ]
+    sizes = [size for curve in json.loads(files.stdout)["curves"] for size in curve["sizes"]]
+    assert [line[2:4] for line in shown] == [format_seconds(size["seconds"]).split() for size in sizes]
+    assert [line[7] for line in shown] == [format_rate(size["busbw"]) for size in sizes]
+
+
 def test_a_narrow_terminal_keeps_size_time_and_verdict(here: Command) -> None:
     wide, narrow = here("check", *SLOW.split()), here("check", *SLOW.split(), COLUMNS="40")
     for done, columns in ((wide, "size time expected ratio busbw"), (narrow, "size time ratio")):
         lines = [line.split() for line in done.stdout.splitlines()]
         assert lines.count(columns.split()) == 2
-        assert ["8", "MiB", "1.22", "ms"] in [line[:4] for line in lines if line[-1:] == ["slow"]]
+        assert ["8", "MiB", "1.23", "ms"] in [line[:4] for line in lines if line[-1:] == ["slow"]]
     rows = [line for line in narrow.stdout.splitlines() if "iB  " in line]
     assert len(rows) == 6
     assert max(map(len, rows)) <= 40

@@ -150,7 +150,9 @@ def test_the_gate_passes_what_is_as_expected_and_json_says_all(tmp_path: Path) -
     assert curve_of_it["rows"][0].keys() == {"nbytes", "seconds", "expected_seconds", "low", "high"}
     cut_off = tmp_path / "cut.jsonl"
     cut_off.write_text("".join(good.joinpath("run.jsonl").read_text().splitlines(keepends=True)[:-1]))
-    assert diagnose(cut_off, "--on", "dgx-h100", "--gate").return_value == 4
+    found = diagnose(cut_off, "--on", "dgx-h100", "--gate")
+    assert found.return_value == 4
+    assert "note: the run was cut off after " in found.stdout
 
 
 def test_rows_that_could_not_be_read_may_be_slow(tmp_path: Path) -> None:
@@ -161,7 +163,7 @@ def test_rows_that_could_not_be_read_may_be_slow(tmp_path: Path) -> None:
         run = run_file(tmp_path / str(len(list(tmp_path.iterdir()))), h100, {"imported": imported})
         found = diagnose(run, "--on", "dgx-h100", "--gate")
         assert found.return_value == status, imported
-        assert ("note: " in found.stdout and "line 23" in found.stdout) == bool(status), imported
+        assert ("note: left out: 1 row: line 23" in found.stdout) == bool(status), imported
 
 
 def test_a_log_that_names_its_gpus_is_offered_the_systems_that_have_them(tmp_path: Path) -> None:
@@ -185,6 +187,11 @@ def test_ranks_are_spread_over_nodes_and_a_run_without_a_machine_is_unknown(tmp_
     run = run_file(tmp_path / "run", files.load("dgx-h100").of(2))
     assert "as DGX H100, 2 nodes of 8 GPUs\n" in diagnose(run, "--on", "dgx-h100").stdout
     assert "as DGX H100, 4 nodes of 4 GPUs\n" in diagnose(run, "--on", "dgx-h100", "--nodes", "4").stdout
+    assert "the run lists" not in diagnose(run, "--on", "dgx-h100", "--nodes", "4").stdout
+    listed = run_file(tmp_path / "listed", files.load("dgx-h100"), {"topology": {"ranks": 8, "nodes": 1}})
+    for nodes in (1, 2):
+        out = diagnose(listed, "--on", "dgx-h100", "--nodes", nodes).stdout
+        assert ("on 1 node, and --nodes says 2" in out) == (nodes == 2)
     out = diagnose(run).stdout
     assert out.startswith("answer: unknown; ")
     assert "; the run file does not say what the machine is; name it with --on" in out.splitlines()[0]

@@ -79,10 +79,31 @@ def test_verdicts_that_are_missing_or_much_older_than_the_others_are_named(
     assert "24 hours ago, much" in named[older.name]
     assert "started at noon, no verdict" in named[never_ended.name]
     assert any("to 24 hours ago" in line for line in lines)
-    assert any(
-        line.startswith("compared with nothing, since fewer than 5 nodes") and line.endswith(": 1") for line in lines
-    )
+    (line,) = [line for line in lines if line.startswith("compared with nothing, since fewer than 5 nodes")]
+    assert line.endswith(f": 1, {alone.name}")
     assert json.loads(runs("--fleet", "NIGHT", "--json").stdout)["outdated"] == [older.name]
+
+
+def test_nodes_without_the_largest_size_are_not_counted_there(runs: Command, tmp_path: Path) -> None:
+    make(tmp_path / "NIGHT", FLEET)
+    torn, *_ = sorted((tmp_path / "NIGHT").iterdir())
+    check = json.loads((torn / "check.json").read_text())
+    for curve in check["curves"]:
+        curve["sizes"] = curve["sizes"][:1]
+    (torn / "check.json").write_text(json.dumps(check))
+    assert "60 alike, 59 of them at " in runs("--fleet", "NIGHT").stdout
+
+
+def test_nodes_that_are_too_unlike_are_not_called_alike(runs: Command, tmp_path: Path) -> None:
+    make(tmp_path / "NIGHT", FLEET)
+    for number, place in enumerate(sorted((tmp_path / "NIGHT").iterdir())):
+        check = json.loads((place / "check.json").read_text())
+        for size in check["curves"][0]["sizes"]:
+            size["seconds"] *= 1 + number % 7
+        (place / "check.json").write_text(json.dumps(check))
+    done = runs("--fleet", "NIGHT").stdout
+    assert "60 too unlike to compare, at " in done
+    assert " alike" not in done.replace("unlike", "")
 
 
 def test_slow_and_failed_nodes_are_excluded_and_those_without_a_result_are_not(

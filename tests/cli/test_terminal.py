@@ -50,11 +50,11 @@ MORE = {
 }
 
 
-def in_a_terminal(command: list[str], folder: Path, width: int) -> str:
+def in_a_terminal(command: list[str], folder: Path, width: int, **variables: str) -> str:
     """What a program writes to a terminal of that width on standard output; its messages are not looked at."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    environment = of_a_user() | {"TERM": "xterm"}
+    environment = of_a_user() | {"TERM": "xterm"} | variables
     with tempfile.TemporaryFile() as errors:
         with subprocess.Popen(command, stdout=theirs, stderr=errors, cwd=folder, env=environment) as process:
             os.close(theirs)
@@ -75,6 +75,14 @@ def parts(terminal: int) -> Iterator[bytes]:
         if not part:
             return
         yield part
+
+
+def test_what_open_mpi_gives_its_processes_is_no_terminal(tmp_path: Path) -> None:
+    """Its output may go to a file, which has every column and no escape codes."""
+    command = [sys.executable, "-m", "collbench", "list"]
+    written = in_a_terminal(command, tmp_path, 40, OMPI_COMM_WORLD_RANK="0")
+    assert max(map(len, written.splitlines())) > 80
+    assert "\x1b" not in written
 
 
 @pytest.mark.parametrize(

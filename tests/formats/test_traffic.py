@@ -1,8 +1,12 @@
 """Operations that NCCL Inspector saw, joined over the files of the ranks; copies between GPUs against their link."""
 
+import bz2
 import gzip
+import io
 import json
+import lzma
 import re
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +18,13 @@ from collbench.api.importing import import_, read_foreign
 from collbench.api.reading import diagnose
 from collbench.errors import Notice, RunFileError
 from collbench.formats import joined as joined_files
-from collbench.formats import read_tests
+from collbench.formats import read_tests, source
 from collbench.formats.imported import Hints, ImportedTest, remarks
 from collbench.formats.source import Source, decode
 from tests.formats.goldens import DATA, parsed, reported, run_of
 from tools.fuzz import outcome
 
+PACKED = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 ONE_RANK = (DATA / "inspector_v4_0.log").read_text()
 MARKED = (DATA / "inspector_v4_4.log").read_text()
 COPIES = (DATA / "nvbandwidth_v0_8.json").read_text()
@@ -170,22 +175,36 @@ def test_what_has_no_time_or_contradicts_itself_is_left_out_and_counted() -> Non
         joined(record({**good, "coll_exec_time_us": 0}))
 
 
-def test_a_folder_is_read_as_one_program_compressed_files_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", PACKED)
+def test_a_folder_is_read_as_one_program_compressed_files_too(tmp_path: Path, ending: str) -> None:
     (tmp_path / "below").mkdir()
     (tmp_path / "a-pid1.log").write_text(record(gathered(1, 50), 0))
-    (tmp_path / "below" / "b-pid2.log.gz").write_bytes(gzip.compress(record(gathered(1, 70), 1).encode()))
+    (tmp_path / "below" / f"b-pid2.log.{ending}").write_bytes(PACKED[ending](record(gathered(1, 70), 1).encode()))
     (tmp_path / "notes.md").write_text("of no format")
     with pytest.warns(Notice, match="program at work"), pytest.warns(Notice, match="not read: notes.md"):
         (run,) = import_(tmp_path)
     (row,) = run.results
     assert row.typical == pytest.approx(70e-6)  # type: ignore[union-attr]
-    packed = gzip.compress(record(gathered(1, 70), 1).encode())
-    for broken in (packed[:-9], packed[:30], packed[:12] + b"\xff\xff" + packed[14:]):
-        with pytest.raises(RunFileError, match="cannot be decompressed"):
-            decode("x.gz", broken)
     (tmp_path / "empty").mkdir()
     with pytest.raises(RunFileError, match=r"no \*.log"):
         read_foreign([tmp_path / "empty"], None, None, "")
+
+
+def test_what_cannot_be_decompressed_or_is_an_archive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for pack in PACKED.values():
+        packed = pack(record(gathered(1, 70), 1).encode())
+        for broken in (packed[:-9], packed[:30], packed[:12] + b"\xff\xff" + packed[14:]):
+            with pytest.raises(RunFileError, match="cannot be decompressed"):
+                decode("x", broken)
+        monkeypatch.setattr(source, "LARGEST", 100)
+        with pytest.raises(RunFileError, match="is larger than|Memory usage limit"):
+            decode("x", packed)
+        monkeypatch.undo()
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as file:
+        file.addfile(tarfile.TarInfo("node1.log"))
+    with pytest.raises(RunFileError, match=r"is an archive.*tar xf"):
+        decode("x.tar.gz", archive.getvalue())
 
 
 def test_files_of_other_formats_are_read_beside() -> None:

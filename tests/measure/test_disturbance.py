@@ -1,5 +1,6 @@
 """What else a machine did, from files of Linux that a test writes."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +34,16 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_quiet_machine_gives_no_reason(tmp_path: Path) -> None:
     assert list(Watch(machine(tmp_path)).reasons()) == []
     assert list(Watch(tmp_path / "nothing").reasons()) == []
+
+
+def test_cores_are_those_of_the_launcher_that_bound_this_process_to_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1} if process == os.getppid() else {0})
+    assert len(list(Watch(machine(tmp_path)).reasons(2))) == 1
+    for name, value in (("SIZE", "2"), ("RANK", "0")):
+        monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", value)
+    assert list(Watch(machine(tmp_path)).reasons(2)) == []
 
 
 def test_what_is_seen_is_said_in_one_clause_each(tmp_path: Path) -> None:

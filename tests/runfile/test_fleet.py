@@ -155,6 +155,19 @@ def test_a_run_with_a_wrong_row_fails_and_disturbed_rows_do_not_count(tmp_path: 
     assert (tmp_path / "n1" / NAME).exists()
 
 
+@pytest.mark.parametrize("log", [True, False])
+def test_a_run_that_stops_before_its_end_is_named(tmp_path: Path, log: bool) -> None:
+    with Writer(tmp_path / "n1") as writer:
+        writer.header(Header.from_json({"imported": {"complete": not log}}))
+        writer.append(measurement())
+        if log:
+            writer.end("", 0)
+    (node,) = read_fleet(tmp_path)
+    assert (node.status, len(node.curves)) == (UNKNOWN, 1)
+    assert ("stops before its end" if log else "was cut off") in node.reason
+    assert "1 row" in node.reason
+
+
 def test_a_folder_without_folders_is_no_fleet(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "none"):
         with pytest.raises(UsageError, match=folder.name):

@@ -1,9 +1,12 @@
 """The verdict of a curve from those of its sizes."""
 
 from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
 
 from collbench.analysis.check import Status, judge_rounds
-from collbench.analysis.expectations import expect_run
+from collbench.analysis.expectations import expect_run, read_floors
 from collbench.analysis.sequential import Decision, SequentialTest
 from collbench.results import Measurement
 from tests.conftest import measurement
@@ -39,3 +42,29 @@ def test_a_size_that_was_measured_once_warns_and_many_fail() -> None:
     rows = [row for nbytes in SIZES for row in rounds(1.6, nbytes=nbytes)]
     (curve,) = judge_rounds(rows, expect_run("a run", known), SequentialTest(slower=0.2))
     assert curve.status is Status.FAIL
+
+
+@pytest.mark.parametrize(
+    ("share", "status", "decision"),
+    [
+        ((0.999,), Status.OK, Decision.AS_EXPECTED),
+        ((1.001,), Status.UNKNOWN, Decision.UNDECIDED),
+        ((1.15,), Status.WARN, Decision.SLOW),
+        ((0.9, 0.9, 0.9), Status.OK, Decision.AS_EXPECTED),
+        ((1.1, 1.1, 1.1), Status.FAIL, Decision.SLOW),
+    ],
+)
+def test_a_floor_is_told_as_it_was_written_and_a_single_figure_that_meets_it_passes(
+    tmp_path: Path, share: Sequence[float], status: Status, decision: Decision
+) -> None:
+    """Of several rounds it must be sure."""
+    floors, sizes = tmp_path / "floors.toml", (2**20, 2**30)
+    floors.write_text('[[floor]]\ncollective="allreduce"\nsize="1G"\nvalue=380\nlower=-0.05\nunit="GB/s"')
+    rows = [
+        row for each in share for row in rounds(1.0, nbytes=sizes[0]) + rounds(2**30 / 361e3 * each, nbytes=sizes[1])
+    ]
+    (curve,) = judge_rounds(rows, read_floors(floors), SequentialTest())
+    assert curve.sizes[-1].decision is decision
+    assert curve.status is (Status.FAIL if status is Status.WARN else status)
+    assert "of 361.0 GB/s expected" in curve.sizes[-1].figure
+    assert curve.resolution == pytest.approx(1.02)
