@@ -49,7 +49,7 @@ def test_a_size_that_was_measured_once_warns_and_many_fail() -> None:
     [
         ((0.999,), Status.OK, Decision.AS_EXPECTED),
         ((1.001,), Status.UNKNOWN, Decision.UNDECIDED),
-        ((1.15,), Status.WARN, Decision.SLOW),
+        ((1.3,), Status.WARN, Decision.SLOW),
         ((0.9, 0.9, 0.9), Status.OK, Decision.AS_EXPECTED),
         ((1.1, 1.1, 1.1), Status.FAIL, Decision.SLOW),
     ],
