@@ -29,7 +29,7 @@ from collbench.cases import Case
 from collbench.notebook import Shown
 from collbench.results import Observed, Reported, Result, by_key
 from collbench.runfile.rounds import joined, scatter_in_words
-from collbench.units import format_rate, format_seconds, format_size
+from collbench.units import counted, format_rate, format_seconds, format_size
 
 BANDWIDTH = 64 * 1024
 """Bytes from which on a size is spoken of by its bandwidth, and below by its time."""
@@ -219,21 +219,7 @@ class _Held(NamedTuple):
     expected: float  # seconds, the median of what was expected
     error: float
     rounds: float  # of the expectation
-    near: float  # share about a floor that somebody set; 0: there is none
-    test: SequentialTest  # with the share that is too much
-
-    @property
-    def centre(self) -> float:
-        """The median of the logarithms, of a floor over the least time that is not surely below it."""
-        return median(self.logs) - math.log1p(-self.near)
-
-    def decide(self, variance: float) -> Decision:
-        """Return what is known: below the time of a good run is something else, below a floor as it should be."""
-        if self.near and median(self.logs) <= 0 and len(self.logs) < FEWEST:
-            return Decision.AS_EXPECTED  # a single figure is taken at its word
-        if not self.near and self.test.decide(-self.centre, variance, self.error) is Decision.SLOW:
-            return Decision.FASTER
-        return self.test.decide(self.centre, variance, self.error)
+    test: SequentialTest  # with the share that is too much; of a floor that somebody set it starts below it
 
 
 def _held(rows: Sequence[Observed], expectation: Expectation, test: SequentialTest) -> _Held | None:
@@ -257,8 +243,8 @@ def _held(rows: Sequence[Observed], expectation: Expectation, test: SequentialTe
     finite = [expected.rounds for expected in used if math.isfinite(expected.rounds)]
     counted = harmonic_mean(finite) if finite else math.inf
     near = used[0].near
-    own = replace(test, slower=(1 + near) / (1 - near) - 1) if near else test
-    return _Held(logs, median(expected.seconds for expected in used), least, counted, near, own)
+    own = replace(test, slower=(1 + near) / (1 - near) - 1, start=math.log1p(-near)) if near else test
+    return _Held(logs, median(expected.seconds for expected in used), least, counted, own)
 
 
 def _judge_curve(
@@ -277,8 +263,14 @@ def _judge_curve(
             none = Decision.UNDECIDED if row.disturbed else Decision.NOT_COMPARED
             sizes.append(CheckedSize(row, math.nan, none, 0))
             continue
-        off = math.exp(median(found.logs))
-        sizes.append(CheckedSize(row, found.expected, found.decide(next(left)), len(found.logs), off))
+        centre, variance = median(found.logs), next(left)
+        decision = found.test.decide(centre, variance, found.error)
+        # Below a floor is as it should be, a single figure too; below the time of a good run is something else.
+        if found.test.start:
+            decision = Decision.AS_EXPECTED if centre <= 0 and len(found.logs) < FEWEST else decision
+        elif found.test.decide(-centre, variance, found.error) is Decision.SLOW:
+            decision = Decision.FASTER
+        sizes.append(CheckedSize(row, found.expected, decision, len(found.logs), math.exp(centre)))
     if not known:
         calm = any(not row.disturbed for rows in ordered for row in rows)
         why = "no system is like this machine, and no earlier good run of it is stored"
@@ -290,9 +282,9 @@ def _judge_curve(
     error = max(found.error for found in known)
     tests = {found.test for found in known}
     common = tests.pop() if len(tests) == 1 else test
-    whole = common.decide(fmean(found.centre for found in known), fmean(variances) / len(variances), error)
-    least = min(found.near or found.test.slower for found in known)
-    resolution = math.exp(max(math.log1p(least), test.resolution(error)))
+    whole = common.decide(fmean(median(found.logs) for found in known), fmean(variances) / len(variances), error)
+    least = min(math.log1p(found.test.slower) + found.test.start for found in known)
+    resolution = math.exp(max(least, test.resolution(error)))
     return CheckedCurve(tuple(sizes), *_status(sizes, whole, resolution), resolution=resolution)
 
 
@@ -308,13 +300,13 @@ def _status(sizes: Sequence[CheckedSize], whole: Decision, resolution: float) ->
         alone = once and MANY * len(slow) < len(sizes) and whole is not Decision.SLOW
         return (
             Status.WARN if alone else Status.FAIL,
-            f"{len(slow)} of {len(sizes)} sizes are slower than expected: {named}{more}",
+            f"{len(slow)} of {counted(len(sizes), 'size')} slower than expected: {named}{more}",
         )
     if whole is Decision.SLOW:
         return Status.FAIL, "all sizes together are slower than expected"
     leaning = [size for size in undecided if not size.off < resolution]  # NaN, too: of these nothing is known
     if leaning or (undecided and whole is Decision.UNDECIDED):
-        count = f"{len(undecided)} of {len(sizes)} sizes are undecided"
+        count = f"{len(undecided)} of {counted(len(sizes), 'size')} undecided"
         return Status.UNKNOWN, f"{count}: they may be {resolution:.2f}x slower than expected, or not"
     return Status.OK, ""
 
@@ -343,7 +335,7 @@ def judge_by_model(diagnosis: Diagnosis) -> CheckedCurve:
         status, remark = Status.FAIL, diagnosis.headline
     elif status in (Status.OK, Status.WARN) and 2 * above > len(sizes):
         named = listed(far, len(sizes)) if far else "none"
-        status, remark = Status.UNKNOWN, f"{above} of {len(sizes)} sizes are above their bands; by far: {named}"
+        status, remark = Status.UNKNOWN, f"{above} of {counted(len(sizes), 'size')} above their bands; by far: {named}"
     elif far:
         status, remark = Status.WARN, diagnosis.headline
     return CheckedCurve(tuple(sizes), status, remark, tuple(diagnosis.likely()), diagnosis.limit or math.nan)

@@ -171,13 +171,11 @@ def _calibrated(row: Observed) -> Expected | None:
     the row, and what bytes beyond the caches take from the copies that were timed meanwhile.  Of a library nothing is
     known, nor where no barrier was timed.
     """
-    if not isinstance(row, Measurement) or not row.barrier:
+    if not isinstance(row, Measurement) or not row.barrier or not (row.floor or row.case.nbytes <= IN_CACHES):
         return None
     implementation = find(row.note.picked or row.implementation)
     platform = platforms().get(row.platform)
     if not implementation or not implementation.cost or not platform or not platform.fitted:
-        return None
-    if not row.floor and row.case.nbytes > IN_CACHES:
         return None
     cost = implementation.cost(row.case)
     slower = row.barrier / FITTED_BARRIER

@@ -11,7 +11,7 @@ from collbench.analysis.compare import Comparison, Row, Together, Verdict
 from collbench.analysis.matching import DISTURBED, Unmatched, no_common_size
 from collbench.errors import writing
 from collbench.results import Measurement
-from collbench.units import format_seconds, format_size, printable, significant
+from collbench.units import counted, format_seconds, format_size, printable, significant
 
 PASSED, REGRESSION, INCONCLUSIVE = 0, 3, 4
 _SHOWN = 20  # rows of a kind in a summary
@@ -35,15 +35,16 @@ def in_words(comparisons: Sequence[Comparison]) -> str:
     if regressions:
         kinds = Counter(map(type, regressions))
         found = (
-            (kinds[Row], f"row {slower}"),
-            (kinds[Together], f"curve {slower} on average"),
-            (kinds[Unmatched], "row no longer right"),
+            (kinds[Row], "row", slower),
+            (kinds[Together], "curve", f"{slower} on average"),
+            (kinds[Unmatched], "row", "no longer right"),
         )
-        return "gate: regression: " + ", ".join(_count(*part) for part in found if part[0])
+        words = (f"{counted(count, noun)} {more}" for count, noun, more in found if count)
+        return f"gate: regression: {', '.join(words)}"
     if empty := [comparison for comparison in comparisons if not comparison.rows]:
         return f"gate: inconclusive: {_nothing(empty[0])}"
     if hidden:
-        return f"gate: inconclusive: {_count(len(hidden), 'row')} may be {slower}; {_advice(hidden)}"
+        return f"gate: inconclusive: {counted(len(hidden), 'row')} may be {slower}; {_advice(hidden)}"
     return f"gate: passed: no row is {slower}"
 
 
@@ -52,12 +53,6 @@ def _nothing(comparison: Comparison) -> str:
     base, new = comparison.base, comparison.new
     sizes = no_common_size(base, new)
     return f"nothing of {new.path} can be compared with {base.path}" + (f"; {sizes}" if sizes else "")
-
-
-def _count(count: int, what: str) -> str:
-    """Return `2 rows slower`, given `row slower`."""
-    noun, *more = what.split(" ")
-    return " ".join([str(count), noun + ("s" if count > 1 else ""), *more])
 
 
 def _advice(hidden: Sequence[Row | Unmatched]) -> str:

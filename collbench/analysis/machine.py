@@ -41,7 +41,7 @@ def placed(run: Run, name: str | None, nodes: int | None) -> tuple[System | None
         nodes = nodes or stated_nodes(system, run)
     except UsageError as error:
         return None, nodes, str(error)
-    return system, nodes, "" if nodes else trimmed(run)
+    return system, nodes, contradicted(system, run, nodes) if nodes else trimmed(run)
 
 
 def trimmed(run: Run) -> str:
@@ -51,13 +51,12 @@ def trimmed(run: Run) -> str:
     return why if run.header.topology.listed else ""
 
 
-def contradicted(system: System | None, run: Run, nodes: int | None) -> str:
+def contradicted(system: System, run: Run, nodes: int) -> str:
     """Return a sentence on a run that lists its ranks on other nodes than so many; empty for others, and for racks."""
-    there, host = run.header.topology.nodes, printable(run.header.environment.host)
-    if not system or system.is_rack or not nodes or there in (0, nodes):
-        return ""
-    name = f" ({host})" if there == 1 and host not in ("", "unknown") else ""
-    return f"the run lists its ranks on {counted(there, 'node')}{name}, and --nodes says {nodes}"
+    there, host = run.header.topology.nodes, printable(run.header.environment.host or "unknown")
+    differs = not system.is_rack and there not in (0, nodes)
+    where = f"{counted(there, 'node')}{f' ({host})' if there == 1 and host != 'unknown' else ''}"
+    return f"the run lists its ranks on {where}, and --nodes says {nodes}" if differs else ""
 
 
 def _how_to_name_it(run: Run) -> str:
@@ -171,7 +170,7 @@ def assumptions(run: Run, system: System | None = None, where: str = "", nodes: 
         yield f"the run names {gpu}, and {system.name} has {system.gpu}"
     if nodes and system.is_rack:
         yield f"--nodes counts racks: taken to be on {where}"
-    elif against := contradicted(system, run, nodes):
+    elif nodes and (against := contradicted(system, run, nodes)):
         yield against
     whole = not header.imported.tests or (header.environment.host != "unknown" and not header.topology.listed)
     if not (nodes or header.topology.nodes or whole):

@@ -51,6 +51,7 @@ class SequentialTest:
     alarm: float = 0.01  # false alarms: a check of as many sizes as `sizes` that calls any of them slow
     miss: float = 0.05  # sizes slower by that share which are called as expected
     sizes: int = 1
+    start: float = 0.0  # the first hypothesis; below 0 where the expectation is a limit
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -76,7 +77,7 @@ class SequentialTest:
 
         """
         distance = max(math.log1p(self.slower), self.resolution(error))
-        ratio = distance / (variance + error**2) * (centre - distance / 2)
+        ratio = distance / (variance + error**2) * (centre - self.start - distance / 2)
         least, most = self.bounds
         if ratio <= least:
             return Decision.AS_EXPECTED

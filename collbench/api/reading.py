@@ -11,7 +11,7 @@ from collbench.analysis.compare import compare as compare_runs
 from collbench.analysis.diagnose import Diagnosis, RunFacts
 from collbench.analysis.diagnose import diagnose as diagnose_curve
 from collbench.analysis.fit import measured
-from collbench.analysis.machine import contradicted, placed, sized
+from collbench.analysis.machine import placed, sized
 from collbench.analysis.matching import selection, unread
 from collbench.analysis.verdict import Correctness, Health, status
 from collbench.api.requests import Names, split_names
@@ -184,8 +184,6 @@ def diagnose(run: RunOrPath, on: str | None = None, *, nodes: int | None = None)
     facts = RunFacts.of(whole_run, why)
     if whole and why:
         facts = replace(facts, caveats=(*facts.caveats, why), unplaced=why)
-    if against := contradicted(whole, whole_run, nodes):
-        facts = replace(facts, caveats=(*facts.caveats, against))
     every = by_key((row for row in whole_run.cases if row.case.nbytes), lambda row: row.curve)  # also what is wrong
     diagnosed = []
     for key, rows in curves.items():

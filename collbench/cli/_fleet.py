@@ -19,7 +19,7 @@ from collbench.plots import ratios
 from collbench.reports.verdicts import replace_whole
 from collbench.runfile.fleet import FAIL, STATUSES, Curve, Node, read_fleet
 from collbench.runfile.store import optional
-from collbench.units import format_duration, format_rate, format_seconds, format_size
+from collbench.units import counted, format_duration, format_rate, format_seconds, format_size
 
 _LISTED = 60  # lines of a kind, or names, that are printed; JSON has all
 _UNLIKE = 0.5  # spread between nodes from which on none could stand out
@@ -42,8 +42,11 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
     found, changed = groups(nodes, slower), changes(before, nodes, slower)
     rows = list(_rows(nodes, found))
     # Files first: the reader of the table may stop early.
-    for name, content in (("exclude_file", _excluded), ("csv", _csv), ("parquet", _parquet)):
-        if path := options[name]:
+    contents = {"exclude_file": _excluded, "csv": _csv, "parquet": _parquet}
+    for name, content in contents.items():
+        if (path := options[name]) == STANDARD:
+            click.echo(content(rows), nl=False)
+        elif path:
             with writing(path, f"--{name.replace('_', '-')} FILE", StorageError):
                 replace_whole(path, content(rows))
     figures = picture.draw(found, options["plot"])
@@ -51,7 +54,7 @@ def show(folder: Path, against: Path | None, as_json: Path | None, **options: An
     old = [node.name for node in outdated(nodes)]
     answer = {"outliers": _fields(found), "changes": _fields(changed), "outdated": old, "rows": plain}
     write_json(as_json, answer, allow_nan=False)
-    if as_json != STANDARD:
+    if STANDARD not in (as_json, *(options[name] for name in contents)):
         moved = [*_moved(before, nodes, changed), *_table(changed)] if against else []
         last = [*_compared(found, nodes), *(f"figure: {path}" for path in figures)]
         parts = _table(found, nodes), moved, last
@@ -151,10 +154,11 @@ def _compared(found: Sequence[Group], nodes: Sequence[Node]) -> list[str]:
         lines.append(f"compared with nothing, since {why}: {len(alone):,}, {', '.join(alone[:_LISTED])}")
     if ages := sorted(max(1.0, datetime.now(UTC).timestamp() - node.modified) for node in nodes if node.modified):
         first, middle, last = (format_duration(ages[place], 2) for place in (0, len(ages) // 2, -1))
-        lines.append(f"written {first} to {last} ago, half of them at most {middle} ago")
+        half = f" to {last} ago, half of them at most {middle}" if first != last else ""
+        lines.append(f"written {first}{half} ago")
     counts = Counter(node.status for node in nodes)
     words = ", ".join(f"{counts[status]:,} {status}" for status in STATUSES if counts[status])
-    return [wrapped(line, room() or len(line)) for line in (*lines, f"{len(nodes):,} nodes: {words}")]
+    return [wrapped(line, room() or len(line)) for line in (*lines, f"{counted(len(nodes), 'node')}: {words}")]
 
 
 def _percent(ratio: float) -> str:

@@ -94,7 +94,7 @@ def command(**options: Any) -> int:
             with _replacing_the_last_verdict(options), waiting("" if options["run"] else "measuring"):
                 result = check(**words)
         except KeyboardInterrupt as cause:
-            click.echo("\ninterrupted: no verdict", err=True)
+            click.echo("collbench: interrupted: no verdict", err=True)
             return signals.status(cause)
         except CollbenchError as error:
             if options["exits"] != "plain":  # its reader reads standard output, and would take 2 for a verdict

@@ -211,8 +211,7 @@ def _tail(comparison: Comparison) -> Iterator[str]:
     unsure = sorted(row.within for row in comparison.rows if row.verdict is Verdict.INCONCLUSIVE)
     if unsure and unsure[-1] < _TELLING:
         half, every = (f"{significant(100 * share, 2)} %" for share in (median(unsure), unsure[-1]))
-        alone = "by the interval of the row alone"
-        yield f"inconclusive rows: half are surely within {half} of 1 {alone}, all within {every}"
+        yield f"inconclusive rows: half are surely within {half} of 1 by the row's interval alone, all within {every}"
 
 
 def _document(comparisons: Sequence[Comparison], machines: Sequence[Interconnects]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def command(files: tuple[Path, ...], name: str | None, ranks: int | None, op: st
 
 def _show(run: Run) -> None:
     """Print a table for each collective, type and place, in the order in which they come, and where the run is."""
-    click.echo(f"{run.header.topology.name}, from {run.header.imported.files}", err=True)
+    click.echo(f"{run.header.topology.name}, from {run.header.imported.file}", err=True)
     table = LiveTable()
     titles = list(dict.fromkeys(result.case.title for result in run.results))
     for result in sorted(run.results, key=lambda result: titles.index(result.case.title)):

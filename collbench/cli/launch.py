@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,6 +19,7 @@ from collbench.cli import TOGETHER
 from collbench.cli.options import PATH, option
 from collbench.errors import UsageError
 from collbench.host.sanitize import read_lines
+from collbench.platforms import on_auto
 
 _OPTIONS = [
     click.Argument(["words"], nargs=-1, metavar="[-- COMMAND...]"),
@@ -31,15 +33,7 @@ _OPTIONS = [
 
 
 @click.command("launch", params=_OPTIONS)
-def command(
-    words: tuple[str, ...],
-    hosts: str | None,
-    hostfile: Path | None,
-    ranks_per_node: int | None,
-    launcher: str,
-    every: bool,
-    go: bool,
-) -> None:
+def command(words: tuple[str, ...], launcher: str, every: bool, go: bool, **where: Any) -> None:
     """Print the command that starts ranks with the launcher found here (Slurm, MPI, torchrun), or run it.
 
     The ranks carry out what stands behind `--`, by default `sweep --op allreduce`.  Hosts are those of the batch system
@@ -54,10 +48,12 @@ def command(
         raise UsageError(f"ranks do not carry out {words[0]!r} together; choose from: {', '.join(TOGETHER)}")
     program = [sys.executable, "-P", "-m", "collbench", *words]
     on = re.search(r"(?<= --on[= ])\S+", shlex.join(words))
-    lines = None if hosts is None else hosts.split(",")
-    if hostfile:
+    ranks_per_node, lines = where["ranks_per_node"], None if where["hosts"] is None else where["hosts"].split(",")
+    if hostfile := where["hostfile"]:
         lines = [*(lines or ()), *(line.decode(errors="replace") for _, line in read_lines(hostfile, UsageError))]
     job = launching.job_of(program, on[0] if on else "auto", lines, ranks_per_node, os.environ)
+    if lines and not on and not ranks_per_node and on_auto() == "cpu" and None in launching.hosts_of(lines).values():
+        click.echo("no GPU is seen here, so 2 ranks a host; --ranks-per-node 8 for nodes of 8 GPUs", err=True)
     found = launching.commands(job, launcher)
     usable = {name: made for name, made in found.items() if not isinstance(made, str)}
     if not usable:

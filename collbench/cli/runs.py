@@ -115,7 +115,7 @@ def _print_table(entries: Sequence[Entry]) -> None:
 def _cells(entry: Entry) -> tuple[str, ...]:
     header = entry.header
     return (
-        _moment(entry.age[0]),
+        _moment(entry.age[0]) if header.started or not header.imported.tool else "",  # else of the import
         header.environment.host,
         header.topology.name,
         _names(header.sweep.collectives),

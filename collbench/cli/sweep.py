@@ -56,6 +56,7 @@ from collbench.measure.session import Session, exit_status
 from collbench.platforms import platforms
 from collbench.results import Measurement, Result, family
 from collbench.topology.system import System
+from collbench.units import counted
 
 WIDE = 0.10  # half an interval over the median, from which on a row is called noisy
 FEWEST = 6  # samples that have an interval
@@ -217,8 +218,8 @@ def noise(results: Sequence[Result], watch: Watch) -> str:
     rows = [row for row in results if isinstance(row, Measurement) and row.right and not row.disturbed]
     few = sum(len(row.times) < FEWEST for row in rows)
     wide = sum(WIDE < row.relative_halfwidth < math.inf for row in rows)
-    counts = [f"{wide} of {len(rows)} rows are uncertain by more than {100 * WIDE:.0f} %"] if wide else []
-    counts += [f"{few} of {len(rows)} rows have no interval: fewer than {FEWEST} samples"] if few else []
+    counts = [f"{wide} of {counted(len(rows), 'row')} uncertain by more than {100 * WIDE:.0f} %"] if wide else []
+    counts += [f"{few} of {counted(len(rows), 'row')} without an interval: fewer than {FEWEST} samples"] if few else []
     if not counts:
         return ""
     kinds = {row.platform for row in rows}

@@ -381,6 +381,7 @@ class Imported:
     def header(self, command: Sequence[str]) -> Header:
         """Return the header of the run file."""
         first, cases = self.tests[0], [result.case for result in self.results]
+        others = len({test.file for test in self.tests}) - 1
         machine = first.machine
         reductions = dict.fromkeys(case.redop.name for case in cases if case.collective.reduces)
         names = [part.name for part in fields(ForeignTest)]
@@ -414,7 +415,7 @@ class Imported:
             imported=ImportedPart(
                 tool=first.tool,
                 version=first.version,
-                file=first.file,
+                file=f"{first.file} and {others} more" if others else first.file,
                 complete=all(test.complete for test in self.tests),
                 left_out=tuple(reason for test in self.tests for reason in test.left_out),
                 tests=tuple(ForeignTest(**{name: getattr(test, name) for name in names}) for test in self.tests),

@@ -135,7 +135,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         left_out=left_out,
     )
     is_complete = is_whole and "end_time" in fields
-    incomplete = () if is_complete else (f"incomplete: no footer, {len(entries)} rows",)
+    incomplete = () if is_complete else (f"incomplete: no footer after row {len(entries)}",)
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
     test = ImportedTest(
         tool=f"{library}-tests",

@@ -280,7 +280,7 @@ def _remarks(section: LogSection, collective: Collective, ranks: int, hints: Hin
     if section.bare and said and ranks not in said:
         yield f"the table of {len(section.rows)} rows is of {ranks} ranks, unlike the one above it"
     if not section.ended:
-        yield f"incomplete: no footer, {len(section.rows)} rows"
+        yield f"incomplete: no footer after row {len(section.rows)}"
     listed = [(device.group, device.rank) for device in section.devices]
     if len(set(listed)) < len(listed):
         yield "ranks are listed more than once: copies of the test ran side by side; was it built without MPI?"

@@ -58,7 +58,7 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
                 results=results,
                 complete=not torn,
                 left_out=left_out.reasons,
-                remarks=(f"incomplete: torn, {len(table.rows)} rows",) if torn else (),
+                remarks=(f"incomplete: torn after row {len(table.rows)}",) if torn else (),
             )
         )
     return tests

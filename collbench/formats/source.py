@@ -13,7 +13,7 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -33,6 +33,7 @@ NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3}){1,6}(?:\.\d{0,9})?")
 SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)([KMGT]?)((?:i?B)?)", re.IGNORECASE)
 STDIN = "-"
+_PACKED: Mapping[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 LOGS = ("log", "txt", "out", "csv", "json", "jsonl")
 _LOG = re.compile(rf"\.(?:{'|'.join(LOGS)})(?:\.(?:gz|bz2|xz))?$")
 
@@ -108,10 +109,12 @@ def load(path: Path) -> Source:
 
 def decode(name: str, raw: bytes) -> Source:
     """Decode the bytes of a file, which may be compressed by gzip, bzip2 or xz."""
-    try:
-        raw = _unpacked(raw)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise RunFileError(f"{name}: cannot be decompressed: {clean(error)}") from None
+    for mark, opened in _PACKED.items():
+        if raw.startswith(mark):
+            try:
+                raw = opened(io.BytesIO(raw)).read(LARGEST + 1)
+            except (OSError, EOFError, MemoryError, zlib.error, lzma.LZMAError) as error:
+                raise RunFileError(f"{name}: cannot be decompressed: {clean(error)}") from None
     if raw[257:262] == b"ustar":
         raise RunFileError(f"{name} is an archive; unpack it, for example by tar xf, and import its folder")
     if len(raw) > LARGEST:
@@ -121,21 +124,6 @@ def decode(name: str, raw: bytes) -> Source:
         encoding = "utf-16-be" if raw[0] == 0 else "utf-16-le"
     text = raw.decode(encoding, errors="replace")
     return Source(name, text if "\n" in text else text.replace("\r", "\n"))
-
-
-def _unpacked(raw: bytes) -> bytes:
-    """Return decompressed bytes, not many more than a file may have; others as they are."""
-    if raw.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=io.BytesIO(raw)).read(LARGEST + 1)
-    if raw.startswith(b"BZh"):
-        return bz2.BZ2File(io.BytesIO(raw)).read(LARGEST + 1)
-    if not raw.startswith(b"\xfd7zXZ\0"):
-        return raw
-    reader = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=LARGEST)
-    content = reader.decompress(raw, LARGEST + 1)
-    if not reader.eof and len(content) <= LARGEST:
-        raise EOFError("it stops before its end")
-    return content
 
 
 def clean(text: object, longest: int = 120) -> str:

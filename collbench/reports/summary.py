@@ -52,7 +52,7 @@ def about(run: AnalysedRun) -> dict[str, Any]:
     if len(ranks) > 1:
         facts.append(f"on {ranks[0]:,} to {ranks[-1]:,} ranks")
     if tool := " ".join(filter(None, (header.imported.tool, header.imported.version))):
-        facts.append(safe_text(", ".join(filter(None, (f"from {tool}", header.imported.files))), 120))
+        facts.append(safe_text(", ".join(filter(None, (f"from {tool}", header.imported.file))), 120))
     if header.started:
         facts.append(f"started {safe_text(header.started, 40)}")
     if header.resumed:

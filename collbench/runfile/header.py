@@ -101,7 +101,7 @@ class ForeignTest(Part):
     format: str = ""
     tool: str = ""
     version: str = ""
-    file: str = ""
+    file: str = ""  # `gpu05.log`, of several `gpu05.log and 2 more`
     complete: bool = True  # whether its end was there
     sweep: Mapping[str, Any] = field(default_factory=dict)  # iterations and the like
     layout: Mapping[str, Any] = field(default_factory=dict)  # of the format's own
@@ -113,16 +113,10 @@ class ImportedPart(Part):
 
     tool: str = ""
     version: str = ""
-    file: str = ""
+    file: str = ""  # `gpu05.log`, of several `gpu05.log and 2 more`
     complete: bool = True  # whether the end of every test was there
     left_out: tuple[str, ...] = ()
     tests: tuple[ForeignTest, ...] = ()
-
-    @property
-    def files(self) -> str:
-        """The log, or the first of several: `gpu05.log and 2 more`."""
-        more = len({test.file for test in self.tests} - {self.file})
-        return f"{self.file} and {more} more" if more else self.file
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,7 @@ from collbench.runfile.flat import record
 from collbench.runfile.header import Header
 from collbench.runfile.rounds import one_of_each
 from collbench.runfile.schema import to_line, to_result, upgraded
+from collbench.units import counted
 
 FORMAT = 2
 NAME = "run.jsonl"  # of the run file within its folder
@@ -50,8 +51,7 @@ class Run(Shown):
     left_out: tuple[str, ...] = ()  # line and reason of rows that are no results
 
     def __repr__(self) -> str:
-        results = f"{len(self.results)} result{'' if len(self.results) == 1 else 's'}"
-        name = self.header.topology.name or "unnamed topology"
+        results, name = counted(len(self.results), "result"), self.header.topology.name or "unnamed topology"
         return sanitize.message(f"<Run {self.path}: {name}, {results}, {'complete' if self.whole else CUT_OFF}>")
 
     def records(self) -> list[dict[str, Any]]:
@@ -83,8 +83,7 @@ class Run(Shown):
     @property
     def cut_off(self) -> str:
         """`cut off after 37 rows`; nothing of a whole run."""
-        rows = len(self.results)
-        return "" if self.whole else f"{CUT_OFF} after {rows} row{'' if rows == 1 else 's'}"
+        return "" if self.whole else f"{CUT_OFF} after {counted(len(self.results), 'row')}"
 
     @property
     def stopped(self) -> str:
@@ -310,7 +309,8 @@ def read(path: Path) -> Run:
     place = path / NAME if path.is_dir() else path
     if path.is_dir() and not place.exists() and (inside := sorted(path.glob(f"*/{NAME}"))):
         names = ", ".join(str(each.parent) for each in inside[:_NAMED])
-        raise RunFileError(sanitize.message(f"{path} has {len(inside)} runs; name one of them: {names}"))
+        which = f"name one of them: {names}; or all: collbench runs --fleet {path}"
+        raise RunFileError(sanitize.message(f"{path} has {len(inside)} runs; {which}"))
     lines = ((number, line) for number, line in sanitize.read_lines(place, RunFileError) if line.strip())
     header, number = parse_header(place, lines)
     results: list[Result] = []

@@ -256,7 +256,7 @@ def test_what_is_inconclusive_is_the_same_within_some_share(tmp_path: Path) -> N
     )
     outcome = compare(base, new)
     (line,) = [line for line in outcome.stdout.splitlines() if line.startswith("inconclusive rows: half are surely")]
-    assert "of the row alone" in line
+    assert "interval alone" in line
     widest = line.split()[-2]
     assert "rows: 5 same" in compare(base, new, "--margin", f"{float(widest) + 0.5}%").stdout.splitlines()
     (found,) = json.loads(compare(base, new, "--json").stdout)["comparisons"]
