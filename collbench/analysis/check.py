@@ -298,10 +298,8 @@ def _status(sizes: Sequence[CheckedSize], whole: Decision, resolution: float) ->
         named = ", ".join(f"{format_size(size.row.case.nbytes)} {size.off:.2f}x" for size in slow[:3])
         more = f" and {len(slow) - 3} more" if len(slow) > 3 else ""
         alone = once and MANY * len(slow) < len(sizes) and whole is not Decision.SLOW
-        return (
-            Status.WARN if alone else Status.FAIL,
-            f"{len(slow)} of {counted(len(sizes), 'size')} slower than expected: {named}{more}",
-        )
+        remark = f"{len(slow)} of {counted(len(sizes), 'size')} slower than expected: {named}{more}"
+        return Status.WARN if alone else Status.FAIL, remark
     if whole is Decision.SLOW:
         return Status.FAIL, "all sizes together are slower than expected"
     leaning = [size for size in undecided if not size.off < resolution]  # NaN, too: of these nothing is known

@@ -474,7 +474,8 @@ def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[s
         return
     rate = f"{fitted.rate / 1e9:.3g} GB/s" if math.isfinite(fitted.rate) else "no size large enough to see a rate"
     pieces = f" (pieces: {len(fitted.pieces)})" if fitted.pieces else ""
-    yield f"fitted by itself{pieces}: latency {format_seconds(fitted.latency)}, {rate}"
+    latency = format_seconds(fitted.latency) if fitted.latency > 0 else "not seen without smaller sizes"
+    yield f"fitted by itself{pieces}: latency {latency}, {rate}"
     far = []
     for row in rows:
         off = row.typical / float(fitted.predict(row.case.nbytes)) - 1

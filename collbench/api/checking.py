@@ -297,7 +297,7 @@ class Judge:
         if not self.folder or not good:
             return result
         if result.shared or DISTURBED * result.disturbed > result.rows:
-            why = "other programs disturbed this one; run it again on a quiet machine"
+            why = "other programs disturbed it; check again on a quiet machine"
             return replace(result, hint=f"not stored for the next check: {why}")
         try:
             path = baselines.add_to_baseline(self.folder, rounds.header, rounds.results, self.renew)

@@ -133,8 +133,8 @@ def hosts_of(lines: Iterable[str]) -> dict[str, int | None]:
     hosts: dict[str, int | None] = {}
     for text in filter(None, (line.partition("#")[0].strip() for line in lines)):
         if not (match := _HOST.fullmatch(text)):
-            several = "; `scontrol show hostnames` writes them out" if "[" in text else ""
-            raise UsageError(f"{text!r} is no host; write node, node:8 or node slots=8{several}")
+            fix = "write node, node:8 or node slots=8; `scontrol show hostnames` lists node[1-4]"
+            raise UsageError(f"{text!r} is no host; {fix}")
         name, count = match[1], int(match[2] or match[3] or 0) or None
         hosts[name] = (hosts[name] or 1) + (count or 1) if name in hosts else count
     return hosts

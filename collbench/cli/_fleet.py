@@ -142,12 +142,11 @@ def _compared(found: Sequence[Group], nodes: Sequence[Node]) -> list[str]:
     lines = []
     for group in found[:_LISTED]:
         size, seconds = group.sizes[-1], float(group.medians[-1])
-        rate = f"{format_seconds(seconds)}, {format_rate(group.curve.busbw(size, seconds))} GB/s"
+        rate = f"{format_size(size)} {format_seconds(seconds)}, {format_rate(group.curve.busbw(size, seconds))} GB/s"
         there, spread = int((group.times[:, -1] > 0).sum()), float(group.spreads[-1])  # NaN: it has no such row
         alike = "alike" if spread < _UNLIKE else "too unlike to compare"
         some = f"{there:,} of them " if there < len(group.nodes) else ""
-        at = f"{some}at {format_size(size)} {rate}, spread {100 * spread:.1f} %"
-        lines.append(f"{len(group.nodes):,} {alike}, {at}: {group.curve.title}")
+        lines.append(f"{len(group.nodes):,} {alike}, {some}at {rate}, spread {100 * spread:.1f} %: {group.curve.title}")
     alone = sorted({node.name for node in nodes if node.curves} - {name for group in found for name in group.nodes})
     if alone:
         why = f"fewer than {FEWEST} nodes have their topology, case and implementation"

@@ -5,7 +5,6 @@ For example:
   mpirun -n 8 all_reduce_perf -b 8 -e 1G -f 2 | collbench import -
 """  # noqa: N999
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -14,7 +13,7 @@ from collbench.api.importing import first_few, folders, read_foreign, stored
 from collbench.cli.options import PATH, option, out_option
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import REPORTED_LEGEND, heading, row
-from collbench.results import Reported, Result
+from collbench.results import Reported
 from collbench.runfile.store import Run
 
 _OPTIONS = [
@@ -56,11 +55,7 @@ def _show(run: Run) -> None:
     titles = list(dict.fromkeys(result.case.title for result in run.results))
     for result in sorted(run.results, key=lambda result: titles.index(result.case.title)):
         table.show(result.case.title, heading(""), [(result, row(result, None))])
-    click.echo("\n" + REPORTED_LEGEND.format(figures=_figures(run.results)), err=True)
+    reported = [result for result in run.results if isinstance(result, Reported)]
+    figures = first_few({"median of the samples" if row.samples else row.statistic: None for row in reported})
+    click.echo("\n" + REPORTED_LEGEND.format(figures=figures), err=True)
     click.echo(f"run file: {run.path}")
-
-
-def _figures(results: Sequence[Result]) -> str:
-    """Return what the times are, the first few kinds."""
-    reported = [result for result in results if isinstance(result, Reported)]
-    return first_few({"median of the samples" if row.samples else row.statistic: None for row in reported})

@@ -53,8 +53,7 @@ class Watch:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        # Before this process may be bound to one of them, as a launcher, its parent, may have done.
-        self._cores = sorted(os.sched_getaffinity(os.getppid() if launched() else 0))
+        self._cores = sorted(os.sched_getaffinity(os.getppid() if launched() else 0))  # before anybody binds it
         self._load = self._loaded()
         self._first = self._look()
 

@@ -78,7 +78,7 @@ def _panel(axes: Axes, group: Group, names: Sequence[str], cells: Array) -> Any:
     axes.set_xticks(range(0, len(group.sizes), step), sizes, rotation=45, ha="right", fontsize=8.5)
     axes.tick_params(length=0)
     axes.grid(visible=False)
-    count = f"{len(group.nodes):,} nodes"
+    count = f"{len(group.nodes):,} nodes{'' if np.isfinite(cells).all() else ', grey: not measured'}"
     if len(group.nodes) > _ROWS:
         axes.axhline(len(names) - len(_BANDS) - 0.5, color="black", linewidth=1.5)
         count += ": those that stand out, and below the line quantiles of all"

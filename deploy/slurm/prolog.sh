@@ -2,7 +2,8 @@
 # Slurm's Prolog: a check before a job; a node that fails it is drained with the reason, and the job goes elsewhere.
 # slurm.conf: Prolog=/etc/slurm/prolog.d/*, PrologFlags=Alloc, PrologEpilogTimeout=120, SchedulerParameters with
 # nohold_on_prolog_fail (or the job is held), MessageTimeout and BatchStartTimeout above LIMIT (Slurm's default is 10 s).
-# To change: EVERY, the seconds in which a node is checked at most once; LIMIT, the seconds that a job waits at most;
+# To change: EVERY, the seconds in which a node is checked at most once; LIMIT, the seconds that a job waits at most
+# (a CPU node of two cores may take longer than 40);
 # NO_VERDICT=drain, and a node on which no check could be carried out (collbench is missing, or ends with an error or after
 # LIMIT) is drained; by default it stays, and syslog and $FOLDER/prolog.log say so.
 # For nodes that are given to a job as a whole: beside another job a check disturbs and is disturbed.

@@ -89,9 +89,9 @@ def test_noise_is_one_line_with_counts_and_what_helps_where_that_ran(tmp_path: P
         "elsewhere": "--budget 5",
     }.items():
         told = noise([replace(row, platform=platform) for row in (sharp, blurred)], watch)
-        assert told.startswith("noise: 1 of 2 rows are uncertain by more than 10 %; ")
+        assert told.startswith("noise: 1 of 2 rows uncertain by more than 10 %; ")
         assert f"helps: {helps}" in told
     busy = Watch(machine(tmp_path / "busy", proc__loadavg="64.0 64.0 64.0 9/200 12\n"))
     assert "load 64.0" in noise([blurred], busy)
     few = noise([measurement("mpi", (1.0,) * 5)], watch)
-    assert few.startswith("noise: 1 of 1 rows have no interval: fewer than 6 samples"), "five have no 95 % interval"
+    assert few.startswith("noise: 1 of 1 row without an interval: fewer than 6 samples"), "five have no 95 % interval"
