@@ -190,7 +190,9 @@ def test_both_dialects_of_host_files_are_read() -> None:
     ):
         assert hosts_of(lines) == hosts, lines
     for wrong in ("node1:many", "node1:", ":8", "node1:4:4", "node1 node2", "-x", "node1:9999999", "node1:0"):
-        with pytest.raises(UsageError, match="is no host; write node, node:8 or node slots=8"):
+        with pytest.raises(
+            UsageError, match=r"is no host; write node, node:8 or node slots=8; `scontrol show hostnames`"
+        ):
             hosts_of([wrong])
 
 

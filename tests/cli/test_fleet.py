@@ -141,6 +141,15 @@ def test_rows_are_the_same_in_csv_parquet_and_json(runs: Command, slow: list[str
         assert {**row, "written_at": ""} == {**theirs, "written_at": ""}
 
 
+@pytest.mark.parametrize("name", ["csv", "exclude-file"])
+def test_a_dash_prints_what_else_goes_into_a_file_and_nothing_else(
+    runs: Command, slow: list[str], tmp_path: Path, name: str
+) -> None:
+    runs("--fleet", "NIGHT", f"--{name}", "f")
+    assert runs("--fleet", "NIGHT", f"--{name}", "-").stdout == (tmp_path / "f").read_text()
+    assert not (tmp_path / "-").exists()
+
+
 def test_a_name_that_a_spreadsheet_would_compute_is_text(runs: Command, slow: list[str], tmp_path: Path) -> None:
     (tmp_path / "NIGHT" / slow[0]).rename(tmp_path / "NIGHT" / "=1+1")
     runs("--fleet", "NIGHT", "--csv", "f.csv")

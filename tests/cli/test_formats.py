@@ -44,6 +44,13 @@ def test_an_import_prints_its_rows_and_where_they_are(tmp_path: Path) -> None:
     assert run.header.environment.host == "node07"
 
 
+def test_a_list_has_no_start_of_a_log_that_tells_none_and_a_table_tells_its_log(tmp_path: Path) -> None:
+    imported(tmp_path, LOG)
+    _, row = call(runs_command, tmp_path).stdout.splitlines()
+    assert row.split()[0] == "node07"
+    assert f", from {LOG.name}\n" in call(import_command, LOG, "-o", tmp_path / "again").stderr
+
+
 def test_what_cannot_be_imported_is_named(tmp_path: Path) -> None:
     """And nothing is written."""
     for arguments, words in (

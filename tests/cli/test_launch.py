@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from collbench.platforms import on_auto
 from collbench.results import Measurement
 from collbench.runfile.store import read
 from tests.conftest import Command
@@ -72,6 +73,12 @@ def test_all_has_a_line_of_reason_for_each_launcher_and_a_command_for_those_that
     lines = [shlex.split(line) for line in done.stdout.splitlines()]
     assert len(lines) < len(names)
     assert sum("node1:4,node2:4" in line for line in lines) == len(lines) >= 2
+
+
+def test_without_a_gpu_here_ranks_of_other_hosts_are_a_guess_and_said_to_be(here: Command, openmpi: str) -> None:
+    for words, guessed in (("--hosts a,b", on_auto() == "cpu"), ("--hosts a:2,b:2", False)):
+        done = here("launch", *words.split(), PATH=openmpi)
+        assert ("--ranks-per-node 8" in done.stderr) == guessed, words
 
 
 def test_what_cannot_be_launched_is_refused_in_one_line(here: Command) -> None:
