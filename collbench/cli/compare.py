@@ -106,11 +106,7 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
     machines = tables(of_runs(every, selection)) if several else []
     if not options["gated"] and not machines:
         _refuse(comparisons)
-    records = []
-    for comparison in comparisons:
-        for fields in (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched)):
-            step = fields.pop("step", None) or fields.pop("job", None)
-            records.append(_paths(comparison) | fields | {"step": json.dumps(step) if step else ""})
+    records = (record for comparison in comparisons for record in _records(comparison))
     written = options["as_json"], _document(comparisons, machines), options["as_csv"], COLUMNS, records
     print_answer(lambda: _table(comparisons, machines), *written)
     if options["junit"]:
@@ -249,6 +245,13 @@ def _fields(row: Row | Together) -> dict[str, Any]:
         return fields | {"base_seconds": row.before, "new_seconds": row.after} | judged
     del fields["nbytes"]
     return fields | {"sizes": row.sizes} | judged
+
+
+def _records(comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """Yield the fields of every row for CSV; of a step or training the column `step` has all."""
+    for fields in (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched)):
+        step = fields.pop("step", None) or fields.pop("job", None)
+        yield _paths(comparison) | fields | {"step": json.dumps(step) if step else ""}
 
 
 def _unmatched_fields(row: Unmatched) -> dict[str, Any]:
