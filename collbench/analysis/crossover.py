@@ -293,8 +293,8 @@ def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[Range]]]
         ranges: list[Range] = []
         for size in sorted(of_kind):
             first, *rest = sorted(of_kind[size].values(), key=lambda row: row.typical)
-            level = (row.implementation for row in rest if not Advantage.of(first, row).sign)
-            names = (first.implementation, *level)
+            level = [row for row in rest if all(Advantage.of(other, row).sign < 1 for other in (first, *rest))]
+            names = (first.implementation, *(row.implementation for row in level))
             if ranges and set(ranges[-1].names) == set(names):
                 ranges[-1] = ranges[-1]._replace(last=size)
             else:
