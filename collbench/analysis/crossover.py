@@ -12,7 +12,7 @@ from typing import NamedTuple
 from collbench.algorithms import find
 from collbench.cases import Case
 from collbench.datatypes import wire_nbytes
-from collbench.results import Prediction, Reported, Result, Timed, by_key, family, timed
+from collbench.results import Observed, Prediction, Reported, Result, Timed, by_key, family, timed
 from collbench.units import format_size
 
 STRETCH = 1.5
@@ -96,6 +96,7 @@ class Contest:
     library: str
     challenger: str
     points: tuple[Advantage, ...]  # by size, two or more
+    lacking: frozenset[int] = frozenset()  # sizes that only one side has a time for
 
     @property
     def crossovers(self) -> list[tuple[int, int]]:
@@ -126,7 +127,8 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
             sizes = sorted(times.keys() & reference.keys())
             if len(sizes) > 1:
                 points = tuple(Advantage.of(times[size], reference[size]) for size in sizes)
-                pairs.append(Contest(times[sizes[-1]].case, name, challenger, points))
+                lacking = frozenset(times.keys() ^ reference.keys())
+                pairs.append(Contest(times[sizes[-1]].case, name, challenger, points, lacking))
     return pairs
 
 
@@ -141,7 +143,8 @@ def best_of(every: Iterable[Contest]) -> list[Contest]:
             points[point.nbytes] = point
         name = group[0].challenger if len(group) == 1 else "the best kernel"
         largest = max((contest.case for contest in group), key=lambda case: case.nbytes)
-        best.append(Contest(largest, library, name, tuple(points[size] for size in sorted(points))))
+        lacking = frozenset().union(*(contest.lacking for contest in group)) - points.keys()
+        best.append(Contest(largest, library, name, tuple(points[size] for size in sorted(points)), lacking))
     return best
 
 
@@ -198,13 +201,19 @@ def rivals(results: Iterable[Result]) -> list[Timed]:
     never counts: no measurement stands behind it.
     """
     every = [result for result in timed(results) if result.case.nbytes and not result.note.bound]
-    exact = []
-    for result in every:
-        implementation = find(result.implementation)
-        indirect = implementation and (implementation.uses() or implementation.calls)
-        if wire_nbytes(result.implementation) is None and not indirect:
-            exact.append(result)
-    return exact or every
+    return [result for result in every if _exact(result)] or every
+
+
+def disturbed_rivals(results: Iterable[Result]) -> list[Observed]:
+    """Return the results that might be the fastest, had nothing disturbed them: such a time is an upper bound."""
+    disturbed = (row for row in results if isinstance(row, Observed) and row.right and row.disturbed)
+    return [row for row in disturbed if row.case.nbytes and not row.case.step and _exact(row)]
+
+
+def _exact(result: Timed) -> bool:
+    implementation = find(result.implementation)
+    indirect = implementation and (implementation.uses() or implementation.calls)
+    return wire_nbytes(result.implementation) is None and not indirect
 
 
 def in_words(contest: Contest) -> str:
@@ -240,8 +249,12 @@ def _outcome(contest: Contest, first: int, last: int, at_one_place: bool) -> str
     against = {1: f"{should}beat{ending} {library}", -1: f"{should}lose{ending} to {library}"}
     alone = {1: f"win{ending}", -1: f"lose{ending}"}
     if not contest.crossovers:
-        every = all(point.sign for point in contest.points)
-        return f"{against[first]} at {'every size' if every else _sizes(contest, lambda point: point.sign != 0)}"
+        every = "every size"
+        if contest.lacking:
+            every = f"all {len(contest.points)} sizes that can be compared"
+        if not all(point.sign for point in contest.points):
+            every = _sizes(contest, lambda point: point.sign != 0)
+        return f"{against[first]} at {every}"
     if at_one_place:
         ((before, after),) = contest.crossovers
         return f"{against[first]} up to {format_size(before)} and {alone[last]} from {format_size(after)} on"
@@ -283,8 +296,11 @@ class Range(NamedTuple):
 MOST_NAMED = 3  # as perhaps the fastest
 
 
-def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[Range]]]:
-    """Return for each kind of case which implementations are, or may be, the fastest over which range of sizes."""
+def winners(results: Sequence[Result | Timed], disturbed: Sequence[Timed] = ()) -> list[tuple[Case, list[Range]]]:
+    """Return for each kind of case which implementations are, or may be, the fastest over which range of sizes.
+
+    A disturbed row that was faster still may be the fastest, and never surely is.
+    """
     sizes: dict[Case, dict[int, dict[str, Timed]]] = {}
     for result in timed(results):
         sizes.setdefault(result.case.kind, {}).setdefault(result.case.nbytes, {})[result.implementation] = result
@@ -294,7 +310,11 @@ def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[Range]]]
         for size in sorted(of_kind):
             first, *rest = sorted(of_kind[size].values(), key=lambda row: row.typical)
             level = [row for row in rest if all(Advantage.of(other, row).sign < 1 for other in (first, *rest))]
-            names = (first.implementation, *(row.implementation for row in level))
+            for row in disturbed:
+                unknown = row.implementation not in of_kind[size] and row.typical < first.typical
+                if unknown and row.case == first.case:
+                    level.append(row)
+            names = (first.implementation, *dict.fromkeys(row.implementation for row in level))
             if ranges and set(ranges[-1].names) == set(names):
                 ranges[-1] = ranges[-1]._replace(last=size)
             else:

@@ -9,7 +9,7 @@ from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
-from collbench.analysis.crossover import contests, format_span, handicaps, rivals, winners
+from collbench.analysis.crossover import contests, disturbed_rivals, format_span, handicaps, rivals, winners
 from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
 from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
@@ -147,7 +147,8 @@ def _fastest(run: AnalysedRun) -> Iterator[str]:
     if len({row.implementation for row in rows}) == 1:
         yield _alone(rows)
         return
-    ranges = [span for _, spans in winners(rows) for span in spans]
+    unsure = disturbed_rivals(run.run.results)
+    ranges = [span for _, spans in winners(rows, unsure) for span in spans]
     fastest = f"{kind.title}: {'should be fastest' if predicted else 'fastest'}"
     if len(ranges) == 1:
         span = ranges[0]
