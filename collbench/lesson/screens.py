@@ -1,6 +1,7 @@
 """From runs to what a lesson says: its texts (assets/lesson.toml) with the numbers, code and traces at hand."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from collbench.algorithms import implementations, is_library
 from collbench.errors import UsageError
 from collbench.lesson import asset, elsewhere, table
 from collbench.lesson.content import HERE, Break, Chapter, Code, Content, Formula, Place, Reason, Screen
-from collbench.lesson.numbers import Numbers, titles
+from collbench.lesson.numbers import Numbers, judged, titles
 from collbench.lesson.sentences import Voice, Voices, number, question, told, voices_of
 from collbench.lesson.traces import trace
 from collbench.platforms.compiler import own_folder
@@ -92,6 +93,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
 
     UsageError if no run has an all-reduce with a time.
     """
+    runs = [replace(run, results=tuple(judged(run.results))) for run in runs]
     results, texts = [result for run in runs for result in run.results], table("lesson")
     here, known = Numbers.of(results), [(run, Numbers.of(run.results)) for run in runs]
     first = next((run for run, numbers in known if numbers.timed or numbers.disturbed), None)
@@ -103,7 +105,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
     constants = elsewhere.constants(here)
     latency, bandwidth = constants or (committed.latency, committed.bandwidth)
     name = "this machine" if constants else f"this machine, step and link as on {committed.name}"
-    disturbed = sum(result.disturbed for result in results)
+    disturbed, measured = sum(result.disturbed for result in results), sum(not result.problem for result in results)
     libraries = (row.label for row in results if isinstance(row, Timed) and is_library(row.implementation))
     return Content(
         title=texts["title"],
@@ -124,7 +126,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
         here="\n\n".join(told(voices, text) for text in texts["here"]),
         training=told(voices, texts["training"]["idea"]),
         runs=(first,) if here.timed else (),
-        caution=texts["caution"].format(disturbed, len(results), committed.name) if disturbed else "",
+        caution=texts["caution"].format(disturbed, measured, committed.name) if disturbed else "",
     )
 
 
