@@ -18,6 +18,7 @@ from collbench.platforms.compiler import own_folder
 from collbench.results.base import Timed
 from collbench.results.collectives import PHASES
 from collbench.runfile.store import Run
+from collbench.units import format_list
 
 _LARGE = 2**21  # bytes of the larger formula of a screen, where the implementation does that much
 _TRACED = 2**11  # bytes of the operation that is shown moment by moment, or the size nearest to that
@@ -106,6 +107,12 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
     latency, bandwidth = constants or (committed.latency, committed.bandwidth)
     name = "this machine" if constants else f"this machine, step and link as on {committed.name}"
     disturbed, measured = sum(result.disturbed for result in results), sum(not result.problem for result in results)
+    caution = texts["caution"].format(disturbed, measured, committed.name) if disturbed else ""
+    known_rungs = {name for name, _ in (*here.timed, *here.disturbed)}
+    platform = first.header.topology.platform
+    rungs = [each["name"] for each in texts["screen"] if platform in implementations()[each["name"]].platforms]
+    if lacking := [name for name in rungs if name not in known_rungs]:
+        caution = texts["lacking"].format(format_list(lacking), committed.name)
     libraries = (row.label for row in results if isinstance(row, Timed) and is_library(row.implementation))
     return Content(
         title=texts["title"],
@@ -126,7 +133,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
         here="\n\n".join(told(voices, text) for text in texts["here"]),
         training=told(voices, texts["training"]["idea"]),
         runs=(first,) if here.timed else (),
-        caution=texts["caution"].format(disturbed, measured, committed.name) if disturbed else "",
+        caution=caution,
     )
 
 
