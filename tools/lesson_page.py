@@ -122,7 +122,7 @@ def _formulas(lesson: Content) -> Iterator[str]:
         cells = []
         for size in sizes:
             known = terms.get(size)
-            cells += [format_seconds(known.seconds), format_seconds(known.waits)] if known else ["", ""]
+            cells += [format_seconds(known.seconds), format_seconds(known.rest)] if known else ["", ""]
         yield f"| `{screen.name}` | {screen.formulas[0].steps:g} | {' | '.join(cells)} |"
 
 
