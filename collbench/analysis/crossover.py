@@ -310,11 +310,8 @@ def winners(results: Sequence[Result | Timed], disturbed: Sequence[Timed] = ()) 
         for size in sorted(of_kind):
             first, *rest = sorted(of_kind[size].values(), key=lambda row: row.typical)
             level = [row for row in rest if all(Advantage.of(other, row).sign < 1 for other in (first, *rest))]
-            for row in disturbed:
-                unknown = row.implementation not in of_kind[size] and row.typical < first.typical
-                if unknown and row.case == first.case:
-                    level.append(row)
-            names = (first.implementation, *dict.fromkeys(row.implementation for row in level))
+            level += [row for row in disturbed if row.case == first.case and row.typical < first.typical]
+            names = tuple(dict.fromkeys(row.implementation for row in (first, *level)))
             if ranges and set(ranges[-1].names) == set(names):
                 ranges[-1] = ranges[-1]._replace(last=size)
             else:

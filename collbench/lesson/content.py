@@ -82,9 +82,7 @@ class Trace:
     def altered(self) -> str:
         """What the log did to the operation, where that is much; else nothing."""
         longer = self.traced / self.seconds
-        words = (
-            f"With the log they take {longer:.1f} times as long: what happens is as it was, how long that takes is not."
-        )
+        words = f"With the log they take {longer:.1f} times as long: what happens is as it was, its times are not."
         return words if longer > _ALTERED else ""
 
 

@@ -123,12 +123,11 @@ class Numbers:
 
 def judged(results: Iterable[Result]) -> list[Result]:
     """Return the results of a run; those that were measured while barriers were slow count as disturbed."""
-    rows, shortest = list(results), dict[int, float]()
-    for row in rows:
-        if isinstance(row, Measurement) and row.barrier:
-            shortest[row.case.ranks] = min(row.barrier, shortest.get(row.case.ranks, math.inf))
+    rows = list(results)
+    barriers = [(row.case.ranks, row.barrier) for row in rows if isinstance(row, Measurement) and row.barrier]
     for place, row in enumerate(rows):
-        if isinstance(row, Measurement) and (row.barrier or 0) > _SLOW * shortest.get(row.case.ranks, math.inf):
+        shortest = min((seconds for ranks, seconds in barriers if ranks == row.case.ranks), default=math.inf)
+        if isinstance(row, Measurement) and row.barrier and row.barrier > _SLOW * shortest:
             rows[place] = replace(row, scheduling=replace(row.scheduling or Scheduling(), off_core=1.0))
     return rows
 

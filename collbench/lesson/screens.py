@@ -107,12 +107,11 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
     latency, bandwidth = constants or (committed.latency, committed.bandwidth)
     name = "this machine" if constants else f"this machine, step and link as on {committed.name}"
     disturbed, measured = sum(result.disturbed for result in results), sum(not result.problem for result in results)
-    caution = texts["caution"].format(disturbed, measured, committed.name) if disturbed else ""
-    known_rungs = {name for name, _ in (*here.timed, *here.disturbed)}
-    platform = first.header.topology.platform
+    cautions = [texts["caution"].format(disturbed, measured, committed.name)] if disturbed else []
+    platform, timed = first.header.topology.platform, {name for name, _ in (*here.timed, *here.disturbed)}
     rungs = [each["name"] for each in texts["screen"] if platform in implementations()[each["name"]].platforms]
-    if lacking := [name for name in rungs if name not in known_rungs]:
-        caution = texts["lacking"].format(format_list(lacking), committed.name)
+    if lacking := [name for name in rungs if name not in timed]:
+        cautions.append(texts["lacking"].format(format_list(lacking), committed.name))
     libraries = (row.label for row in results if isinstance(row, Timed) and is_library(row.implementation))
     return Content(
         title=texts["title"],
@@ -133,7 +132,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
         here="\n\n".join(told(voices, text) for text in texts["here"]),
         training=told(voices, texts["training"]["idea"]),
         runs=(first,) if here.timed else (),
-        caution=caution,
+        caution=" ".join(cautions),
     )
 
 

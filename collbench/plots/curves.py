@@ -228,8 +228,7 @@ def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool
         axes.plot(sizes, middle, label=_name(line, panel.predicted), zorder=front, **plot_style.drawn(look))
         if unsure := [place for place, result in enumerate(lines[line]) if result.disturbed]:
             hollow = plot_style.drawn(look) | {"linestyle": "", "markerfacecolor": "white"}
-            places = [sizes[place] for place in unsure], [middle[place] for place in unsure]
-            axes.plot(*places, zorder=front, gid="disturbed", **hollow)
+            axes.plot(sizes, middle, zorder=front, gid="disturbed", markevery=unsure, **hollow)
     if bound:
         words = view.tick(bound.last) if write_bound and not panel.color else ""  # what it is of, the legend says
         _draw_bound(axes, bound, words, panel.color or GREY, plot_style)

@@ -9,7 +9,7 @@ from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
-from collbench.analysis.crossover import contests, disturbed_rivals, format_span, handicaps, rivals, winners
+from collbench.analysis.crossover import contests, disturbed_rivals, fastest_in_words, handicaps, rivals, winners
 from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
 from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
@@ -20,7 +20,6 @@ from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 
 FIRST = 6  # sentences of steps, plans or explanations in the verdict; later ones stay with their tables
-_MOST_RANGES = 6  # of sizes that are listed in full
 _WORDS = {PASSED: "PASS", REGRESSION: "FAIL", INCONCLUSIVE: "UNKNOWN"}
 
 
@@ -147,17 +146,8 @@ def _fastest(run: AnalysedRun) -> Iterator[str]:
     if len({row.implementation for row in rows}) == 1:
         yield _alone(rows)
         return
-    unsure = disturbed_rivals(run.run.results)
-    ranges = [span for _, spans in winners(rows, unsure) for span in spans]
-    fastest = f"{kind.title}: {'should be fastest' if predicted else 'fastest'}"
-    if len(ranges) == 1:
-        span = ranges[0]
-        yield f"{fastest} at every size, {format_span(span.first, span.last)}: {' or '.join(span.names)}"
-    else:
-        parts = [str(span) for span in ranges]
-        if len(parts) > _MOST_RANGES:
-            parts = [*parts[:3], f"others in {len(parts) - 5} ranges", *parts[-2:]]
-        yield f"{fastest}: {'; '.join(parts)}"
+    ranges = [span for _, spans in winners(rows, disturbed_rivals(run.run.results)) for span in spans]
+    yield f"{kind.title}: {fastest_in_words(ranges, predicted)}"
     yield from _against_library(rows)
 
 
