@@ -336,8 +336,8 @@ def _legend_entries(every: Sequence[Curves], known: dict[Line, Look], plot_style
         label = textwrap.fill(f"{words}{value}", _WIDTH)
         entries.append(Line2D([], [], color=GREY, linestyle=":", linewidth=1.5, label=label))
     if any(row.disturbed for one in every for rows in one.lines.values() for row in rows):
-        hollow = {"marker": "o", "linestyle": "", "markerfacecolor": "white"}
-        entries.append(Line2D([], [], color=_NEUTRAL, label="hollow: disturbed", **hollow))
+        hollow: dict[str, Any] = {"color": _NEUTRAL, "marker": "o", "linestyle": "", "markerfacecolor": "white"}
+        entries.append(Line2D([], [], label="hollow: disturbed", **hollow))
     for predicted, alpha in ((False, 0.3), (True, 0.15)):
         if label := _band_name(every, known, predicted):
             entries.append(Patch(color="#808080", alpha=alpha, linewidth=0, label=label))
