@@ -9,7 +9,16 @@ from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
-from collbench.analysis.crossover import contests, disturbed_rivals, fastest_in_words, handicaps, rivals, winners
+from collbench.analysis.crossover import (
+    best_of,
+    contests,
+    disturbed_rivals,
+    fastest_in_words,
+    handicaps,
+    in_words,
+    rivals,
+    winners,
+)
 from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
 from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
@@ -148,7 +157,8 @@ def _fastest(run: AnalysedRun) -> Iterator[str]:
         return
     ranges = [span for _, spans in winners(rows, disturbed_rivals(run.run.results)) for span in spans]
     yield f"{kind.title}: {fastest_in_words(ranges, predicted)}"
-    yield from _against_library(rows)
+    yield from map(in_words, best_of(contests(rows, libraries())))
+    yield from handicaps(rows)
 
 
 def _alone(rows: Sequence[Timed]) -> str:
@@ -159,22 +169,6 @@ def _alone(rows: Sequence[Timed]) -> str:
     case, last = rows[0].case, ends[-1]
     rate = f" ({format_rate(last.algbw)} GB/s algorithm bandwidth)" if case.collective.sized else ""
     return f"{case.title}: {last.implementation} {'should take' if last.predicted else 'takes'} {times}{rate}"
-
-
-def _against_library(rows: Sequence[Timed]) -> Iterator[str]:
-    """Yield the largest gain over each library, or that there is none."""
-    every = contests(rows, libraries())
-    for library in dict.fromkeys(contest.library for contest in every):
-        against = [contest for contest in every if contest.library == library]
-        known = [(point, contest.challenger) for contest in against for point in contest.points if point.sign]
-        point, challenger = max(known, key=lambda pair: pair[0].ratio, default=(None, ""))
-        if point is None:
-            yield f"none is distinguishable from {library}, the library, at any size"
-        elif point.sign > 0:
-            yield f"the largest gain over {library}, the library, is that of {challenger}: {point}"
-        else:
-            yield f"none is faster than {library}, the library, at any size, as far as intervals tell"
-    yield from handicaps(rows)
 
 
 def _spent(run: AnalysedRun) -> Iterator[str]:
