@@ -96,7 +96,7 @@ class Contest:
     library: str
     challenger: str
     points: tuple[Advantage, ...]  # by size, two or more
-    lacking: frozenset[int] = frozenset()  # sizes that only one side has a time for
+    lacking: bool = False  # whether there are sizes that only one side has a time for
 
     @property
     def crossovers(self) -> list[tuple[int, int]]:
@@ -127,8 +127,7 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
             sizes = sorted(times.keys() & reference.keys())
             if len(sizes) > 1:
                 points = tuple(Advantage.of(times[size], reference[size]) for size in sizes)
-                lacking = frozenset(times.keys() ^ reference.keys())
-                pairs.append(Contest(times[sizes[-1]].case, name, challenger, points, lacking))
+                pairs.append(Contest(times[sizes[-1]].case, name, challenger, points, times.keys() != reference.keys()))
     return pairs
 
 
@@ -143,7 +142,7 @@ def best_of(every: Iterable[Contest]) -> list[Contest]:
             points[point.nbytes] = point
         name = group[0].challenger if len(group) == 1 else "the best kernel"
         largest = max((contest.case for contest in group), key=lambda case: case.nbytes)
-        lacking = frozenset().union(*(contest.lacking for contest in group)) - points.keys()
+        lacking = all(contest.lacking for contest in group)
         best.append(Contest(largest, library, name, tuple(points[size] for size in sorted(points)), lacking))
     return best
 
@@ -249,12 +248,10 @@ def _outcome(contest: Contest, first: int, last: int, at_one_place: bool) -> str
     against = {1: f"{should}beat{ending} {library}", -1: f"{should}lose{ending} to {library}"}
     alone = {1: f"win{ending}", -1: f"lose{ending}"}
     if not contest.crossovers:
-        every = "every size"
-        if contest.lacking:
-            every = f"all {len(contest.points)} sizes that can be compared"
+        where = f"all {len(contest.points)} sizes that can be compared" if contest.lacking else "every size"
         if not all(point.sign for point in contest.points):
-            every = _sizes(contest, lambda point: point.sign != 0)
-        return f"{against[first]} at {every}"
+            where = _sizes(contest, lambda point: point.sign != 0)
+        return f"{against[first]} at {where}"
     if at_one_place:
         ((before, after),) = contest.crossovers
         return f"{against[first]} up to {format_size(before)} and {alone[last]} from {format_size(after)} on"

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from collbench.runfile.store import Run
-from collbench.units import format_seconds
 
 HERE, PUBLISHED, MODEL = "measured here", "published", "model"
 """Where a number comes from."""
@@ -71,12 +70,6 @@ class Trace:
     def lasts(self) -> float:
         """The seconds from the first event to the end of the last one."""
         return max((event.start + event.seconds for event in self.events), default=self.traced)
-
-    @property
-    def times(self) -> str:
-        """How long the operation drawn lasts, and what operations take one after the other."""
-        lasts, traced, usual = map(format_seconds, (self.lasts, self.traced, self.seconds))
-        return f"{lasts} from the first to the last moment; one after the other, {traced} with the log, {usual} without"
 
     @property
     def altered(self) -> str:

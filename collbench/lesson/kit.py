@@ -156,9 +156,10 @@ def _timeline(page: Page, trace: Trace) -> None:
     axes = page.axes((1.6, 4.45, 11.1, 0.8))
     timeline.draw_spans(axes, rows, (0.0, trace.lasts))
     axes.tick_params(labelsize=13)
-    axes.set_title(f"one of {format_size(trace.nbytes)}: {trace.times}".replace("; ", "\n"), fontsize=11)
-    if trace.altered:
-        axes.set_xlabel(trace.altered, fontsize=11, loc="left")
+    lasts, traced, usual = map(format_seconds, (trace.lasts, trace.traced, trace.seconds))
+    drawn = f"one of {format_size(trace.nbytes)}: {lasts} from the first to the last moment"
+    axes.set_title(f"{drawn}\none after the other: {traced} with the log, {usual} without", fontsize=11)
+    axes.set_xlabel(trace.altered, fontsize=11, loc="left")
     looks = {"fontsize": 13, "handlelength": 1, "columnspacing": 1, "borderaxespad": 0}
     patch_legend(page.figure, {phase: COLOURS[phase] for phase in PHASES}, place=(0.6, 0.412), **looks)
 
