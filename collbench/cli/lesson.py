@@ -103,8 +103,10 @@ def _again(place: Path) -> Session | None:
     kept = [(line, row) for (line, _), row in zip(lines, rows, strict=True) if not row.disturbed]
     if len(kept) == len(rows):
         return None
-    measured = sum(not row.problem for row in rows)
-    click.echo(f"     {len(rows) - len(kept)} of {measured} rows were disturbed: measured again", err=True)
+    click.echo(
+        f"     {len(rows) - len(kept)} of {sum(not row.problem for row in rows)} rows were disturbed: measured again",
+        err=True,
+    )
     sweep = to_sweep(run.header.sweep.to_json())
     existing = ResumedRun(
         run.path, run.header, sweep, tuple(line for line, _ in kept), tuple(row for _, row in kept), ended=True

@@ -9,16 +9,7 @@ from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
-from collbench.analysis.crossover import (
-    best_of,
-    contests,
-    disturbed_rivals,
-    fastest_in_words,
-    handicaps,
-    in_words,
-    rivals,
-    winners,
-)
+from collbench.analysis import crossover
 from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
 from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
@@ -147,7 +138,7 @@ def _fastest(run: AnalysedRun) -> Iterator[str]:
 
     That is of the kind of case with the most points, measured before predicted.
     """
-    groups = by_key(rivals(run.run.results), lambda row: (row.predicted, row.case.kind))
+    groups = by_key(crossover.rivals(run.run.results), lambda row: (row.predicted, row.case.kind))
     if not groups:
         return
     predicted, kind = max(groups, key=lambda key: (not key[0], len(groups[key])))
@@ -155,10 +146,11 @@ def _fastest(run: AnalysedRun) -> Iterator[str]:
     if len({row.implementation for row in rows}) == 1:
         yield _alone(rows)
         return
-    ranges = [span for _, spans in winners(rows, disturbed_rivals(run.run.results)) for span in spans]
-    yield f"{kind.title}: {fastest_in_words(ranges, predicted)}"
-    yield from map(in_words, best_of(contests(rows, libraries())))
-    yield from handicaps(rows)
+    disturbed = crossover.disturbed_rivals(run.run.results)
+    ranges = [span for _, spans in crossover.winners(rows, disturbed) for span in spans]
+    yield f"{kind.title}: {crossover.fastest_in_words(ranges, predicted)}"
+    yield from map(crossover.in_words, crossover.best_of(crossover.contests(rows, libraries())))
+    yield from crossover.handicaps(rows)
 
 
 def _alone(rows: Sequence[Timed]) -> str:
