@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from collbench.analysis.compare import compare
-from collbench.analysis.crossover import contests, library_of, rivals, winners
+from collbench.analysis.crossover import contests, disturbed_rivals, library_of, rivals, winners
 from collbench.analysis.roofline import measured_roofline
-from collbench.cli.results_table import row
+from collbench.cli.results_table import cells_of, row
 from collbench.measure.disturbance import disturbed_in_words
 from collbench.platforms.scheduling import RunQueue, Watch
 from collbench.results import Explanation, Measurement, Outcome, timed
@@ -106,6 +106,22 @@ def test_a_disturbed_row_is_in_no_contest() -> None:
     assert contests(rivals(results), ["mpi"]) == []
     assert [names for _, ranges in winners(results) for _, _, names in ranges] == [("two-shot",)]
     assert library_of(results, ["mpi"], good[0]) is None
+
+
+def test_where_a_disturbed_row_was_faster_nobody_is_surely_the_fastest() -> None:
+    good = [measurement("two-shot", (1e-6,) * 7, nbytes=nbytes) for nbytes in (8, 1024)]
+    fast = replace(measurement("ring-flags", (0.5e-6,) * 7, nbytes=1024), scheduling=DISTURBED)
+    for row_of_another, names in ((fast, ("two-shot", "ring-flags")), (slow(), ("two-shot",))):
+        results = [*good, row_of_another]
+        ((_, ranges),) = winners(rivals(results), disturbed_rivals(results))
+        assert ranges[-1].names == names
+        assert ranges[0].names == ("two-shot",)
+
+
+def test_a_disturbed_row_is_not_compared_in_the_table() -> None:
+    mine = replace(measurement("two-shot"), scheduling=DISTURBED)
+    assert not cells_of(mine, measurement("mpi"))["ratio"]
+    assert cells_of(measurement("two-shot"), measurement("mpi"))["ratio"]
 
 
 def test_a_disturbed_row_sets_no_bound() -> None:

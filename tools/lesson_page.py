@@ -61,7 +61,7 @@ def _parts(lesson: Content) -> Iterator[str]:
     )
     yield lesson.intro
     yield f"## One formula\n\n{lesson.formula}"
-    yield "**time = steps x latency + bytes / bandwidth + waits**"
+    yield "**time = steps x latency + bytes / bandwidth + the rest**"
     yield (
         f"On these two cores a step takes {format_seconds(lesson.measured.latency)} and a link carries "
         f"{format_rate(lesson.measured.bandwidth)} GB/s."
@@ -115,14 +115,14 @@ def _formulas(lesson: Content) -> Iterator[str]:
     """A row a rung: its terms at a small and at a large size."""
     shown = [screen for screen in lesson.screens if screen.formulas]
     sizes = [formula.nbytes for formula in shown[0].formulas]
-    yield f"| rung | steps | {' | '.join(f'{format_size(size)} | of it waits' for size in sizes)} |"
+    yield f"| rung | steps | {' | '.join(f'{format_size(size)} | the rest' for size in sizes)} |"
     yield "|---" * (2 + 2 * len(sizes)) + "|"
     for screen in shown:
         terms = {formula.nbytes: formula for formula in screen.formulas}
         cells = []
         for size in sizes:
             known = terms.get(size)
-            cells += [format_seconds(known.seconds), format_seconds(known.waits)] if known else ["", ""]
+            cells += [format_seconds(known.seconds), format_seconds(known.rest)] if known else ["", ""]
         yield f"| `{screen.name}` | {screen.formulas[0].steps:g} | {' | '.join(cells)} |"
 
 

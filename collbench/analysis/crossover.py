@@ -12,7 +12,7 @@ from typing import NamedTuple
 from collbench.algorithms import find
 from collbench.cases import Case
 from collbench.datatypes import wire_nbytes
-from collbench.results import Prediction, Reported, Result, Timed, by_key, family, timed
+from collbench.results import Observed, Prediction, Reported, Result, Timed, by_key, family, timed
 from collbench.units import format_size
 
 STRETCH = 1.5
@@ -96,6 +96,7 @@ class Contest:
     library: str
     challenger: str
     points: tuple[Advantage, ...]  # by size, two or more
+    lacking: bool = False  # whether there are sizes that only one side has a time for
 
     @property
     def crossovers(self) -> list[tuple[int, int]]:
@@ -126,7 +127,7 @@ def contests(results: Sequence[Result | Timed], libraries: Sequence[str]) -> lis
             sizes = sorted(times.keys() & reference.keys())
             if len(sizes) > 1:
                 points = tuple(Advantage.of(times[size], reference[size]) for size in sizes)
-                pairs.append(Contest(times[sizes[-1]].case, name, challenger, points))
+                pairs.append(Contest(times[sizes[-1]].case, name, challenger, points, times.keys() != reference.keys()))
     return pairs
 
 
@@ -141,7 +142,8 @@ def best_of(every: Iterable[Contest]) -> list[Contest]:
             points[point.nbytes] = point
         name = group[0].challenger if len(group) == 1 else "the best kernel"
         largest = max((contest.case for contest in group), key=lambda case: case.nbytes)
-        best.append(Contest(largest, library, name, tuple(points[size] for size in sorted(points))))
+        lacking = all(contest.lacking for contest in group)
+        best.append(Contest(largest, library, name, tuple(points[size] for size in sorted(points)), lacking))
     return best
 
 
@@ -198,13 +200,19 @@ def rivals(results: Iterable[Result]) -> list[Timed]:
     never counts: no measurement stands behind it.
     """
     every = [result for result in timed(results) if result.case.nbytes and not result.note.bound]
-    exact = []
-    for result in every:
-        implementation = find(result.implementation)
-        indirect = implementation and (implementation.uses() or implementation.calls)
-        if wire_nbytes(result.implementation) is None and not indirect:
-            exact.append(result)
-    return exact or every
+    return [result for result in every if _exact(result)] or every
+
+
+def disturbed_rivals(results: Iterable[Result]) -> list[Observed]:
+    """Return the results that might be the fastest, had nothing disturbed them: such a time is an upper bound."""
+    disturbed = (row for row in results if isinstance(row, Observed) and row.right and row.disturbed)
+    return [row for row in disturbed if row.case.nbytes and not row.case.step and _exact(row)]
+
+
+def _exact(result: Timed) -> bool:
+    implementation = find(result.implementation)
+    indirect = implementation and (implementation.uses() or implementation.calls)
+    return wire_nbytes(result.implementation) is None and not indirect
 
 
 def in_words(contest: Contest) -> str:
@@ -240,8 +248,10 @@ def _outcome(contest: Contest, first: int, last: int, at_one_place: bool) -> str
     against = {1: f"{should}beat{ending} {library}", -1: f"{should}lose{ending} to {library}"}
     alone = {1: f"win{ending}", -1: f"lose{ending}"}
     if not contest.crossovers:
-        every = all(point.sign for point in contest.points)
-        return f"{against[first]} at {'every size' if every else _sizes(contest, lambda point: point.sign != 0)}"
+        where = f"all {len(contest.points)} sizes that can be compared" if contest.lacking else "every size"
+        if not all(point.sign for point in contest.points):
+            where = _sizes(contest, lambda point: point.sign != 0)
+        return f"{against[first]} at {where}"
     if at_one_place:
         ((before, after),) = contest.crossovers
         return f"{against[first]} up to {format_size(before)} and {alone[last]} from {format_size(after)} on"
@@ -283,8 +293,11 @@ class Range(NamedTuple):
 MOST_NAMED = 3  # as perhaps the fastest
 
 
-def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[Range]]]:
-    """Return for each kind of case which implementations are, or may be, the fastest over which range of sizes."""
+def winners(results: Sequence[Result | Timed], disturbed: Sequence[Timed] = ()) -> list[tuple[Case, list[Range]]]:
+    """Return for each kind of case which implementations are, or may be, the fastest over which range of sizes.
+
+    A disturbed row that was faster still may be the fastest, and never surely is.
+    """
     sizes: dict[Case, dict[int, dict[str, Timed]]] = {}
     for result in timed(results):
         sizes.setdefault(result.case.kind, {}).setdefault(result.case.nbytes, {})[result.implementation] = result
@@ -293,8 +306,9 @@ def winners(results: Sequence[Result | Timed]) -> list[tuple[Case, list[Range]]]
         ranges: list[Range] = []
         for size in sorted(of_kind):
             first, *rest = sorted(of_kind[size].values(), key=lambda row: row.typical)
-            level = (row.implementation for row in rest if not Advantage.of(first, row).sign)
-            names = (first.implementation, *level)
+            level = [row for row in rest if all(Advantage.of(other, row).sign < 1 for other in (first, *rest))]
+            level += [row for row in disturbed if row.case == first.case and row.typical < first.typical]
+            names = tuple(dict.fromkeys(row.implementation for row in (first, *level)))
             if ranges and set(ranges[-1].names) == set(names):
                 ranges[-1] = ranges[-1]._replace(last=size)
             else:

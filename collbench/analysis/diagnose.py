@@ -457,7 +457,8 @@ def curve_remarks(rows: Sequence[Observed], known: CurveFit | None = None) -> It
     wide = [row for row in rows if _halfwidth(row) > NOISY]
     if wide:
         worst = max(wide, key=_halfwidth)
-        where = f"{format_size(worst.case.nbytes)} by {_halfwidth(worst):.0%}"
+        most = f"{_halfwidth(worst):.0%}" if _halfwidth(worst) < 10 else "more than 999%"
+        where = f"{format_size(worst.case.nbytes)} by {most}"
         yield f"noisy: {len(wide)} of {len(rows)} sizes uncertain by more than {NOISY:.0%} ({where})"
     for before, after in pairwise(rows):
         if (1 + NOISY) * after.percentile(100) < before.percentile(0):

@@ -18,7 +18,7 @@ from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.exercises import records
 from collbench.exercises.records import Exercise
-from collbench.units import format_list, format_seconds
+from collbench.units import format_list, format_seconds, format_size, parse_size
 
 if TYPE_CHECKING:
     from collbench.exercises.judge import Verdict
@@ -111,6 +111,7 @@ def hint(number: str) -> None:
 def _chosen(which: str | None) -> tuple[Exercise, Path]:
     """Return the exercise, and the folder that it is worked on in."""
     place = Path(which or ".")
+    place = place.parent if place.is_file() else place
     if exercise := records.within(place):
         return exercise, place
     if which is None:
@@ -125,14 +126,14 @@ def _chosen(which: str | None) -> tuple[Exercise, Path]:
 
 
 def _print_times(exercise: Exercise, verdict: "Verdict") -> None:
-    click.echo(_TIMES.heading(name="", ratio="against yours"))
+    click.echo(_TIMES.heading(name="", ratio="times yours"))
     for row in verdict.table:
-        mine = row[exercise.kernel]
+        mine, size = row[exercise.kernel], format_size(parse_size(row["size"]))
         for name in (exercise.kernel, exercise.rung, records.LIBRARY):
             if name in row:
                 ratio = "" if name == exercise.kernel else f"{row[name] / mine:.2f}x"
                 label = {exercise.kernel: "yours", records.LIBRARY: "mpi, the library"}.get(name, name)
-                click.echo(_TIMES.row(size=row["size"], name=label, time=format_seconds(row[name]), ratio=ratio))
+                click.echo(_TIMES.row(size=size, name=label, time=format_seconds(row[name]), ratio=ratio))
 
 
 def _print_fault(exercise: Exercise, verdict: "Verdict") -> None:

@@ -24,6 +24,7 @@ from collbench.cli.running import run_session
 from collbench.errors import RunFileError, UsageError, writing
 from collbench.host.sanitize import parse_object, read_lines
 from collbench.lesson.content import Break
+from collbench.lesson.numbers import judged
 from collbench.measure.resumed import ResumedRun
 from collbench.measure.session import Session
 from collbench.platforms import on_auto
@@ -56,8 +57,8 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
     """Write a page that teaches when hand-written synchronisation wins, with numbers that are measured here.
 
     Measures the ladder of hand-written all-reduces and their traces, breaks kernels on purpose, and asks who notices;
-    that takes about a minute.  What other programs disturb is measured again, or else not used.  With RUNs (of sweep
-    and explain) their numbers are used in place of measured ones.
+    that takes a minute on a quiet machine.  What is disturbed is measured again, or else not used.  With RUNs (of
+    sweep and explain) their numbers are used in place of measured ones.
     """
     refuse_launcher("lesson")
     folder = out or FOLDER
@@ -97,13 +98,15 @@ def _measure(session: Session, quiet: bool) -> int:
 def _again(place: Path) -> Session | None:
     """Return the session that measures the disturbed rows of a part again, in their place; None if there are none."""
     run = read(place)
-    disturbed = sum(result.disturbed for result in run.results)
-    if not disturbed:
+    lines = [(line, row) for _, line in read_lines(run.path, RunFileError) if (row := to_result(parse_object(line)))]
+    rows = judged(row for _, row in lines)
+    kept = [(line, row) for (line, _), row in zip(lines, rows, strict=True) if not row.disturbed]
+    if len(kept) == len(rows):
         return None
-    rows = "1 row was" if disturbed == 1 else f"{disturbed} rows were"
-    click.echo(f"     {rows} disturbed by other programs: measured again", err=True)
-    lines = [(line, to_result(parse_object(line))) for _, line in read_lines(run.path, RunFileError)]
-    kept = [(line, row) for line, row in lines if row and not row.disturbed]
+    click.echo(
+        f"     {len(rows) - len(kept)} of {sum(not row.problem for row in rows)} rows were disturbed: measured again",
+        err=True,
+    )
     sweep = to_sweep(run.header.sweep.to_json())
     existing = ResumedRun(
         run.path, run.header, sweep, tuple(line for line, _ in kept), tuple(row for _, row in kept), ended=True

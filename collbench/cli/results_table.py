@@ -147,7 +147,7 @@ def cells_of(result: Timed, library: Timed | None = None) -> dict[str, str]:
     known = digits(_relative_halfwidth(result))
     sized = result.case.collective.sized
     ratio = ""
-    if library and library is not result:
+    if library and library is not result and not result.disturbed:
         speedup = library.typical / result.typical
         count = max(2, digits(math.hypot(_relative_halfwidth(result), _relative_halfwidth(library))))
         ratio = f"{significant(speedup, count, 2)}x" if speedup >= 0.01 else f"{speedup:.1g}x"

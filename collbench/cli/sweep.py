@@ -20,6 +20,7 @@ from collbench.algorithms import implementations, is_library, libraries
 from collbench.analysis.crossover import (
     best_of,
     contests,
+    disturbed_rivals,
     fastest_by_size,
     fastest_in_words,
     handicaps,
@@ -194,7 +195,7 @@ def findings(results: Sequence[Result], expected: bool = False) -> Iterator[str]
     An implementation that is alone has no rivals.  What libraries lack where ranks share a GPU comes last.
     """
     compared = rivals(results)
-    ranges = {case.kind: found for case, found in winners(compared)}
+    ranges = {case.kind: found for case, found in winners(compared, disturbed_rivals(results))}
     best = best_of(contests(compared, libraries()))
     kinds = dict.fromkeys(result.case.kind for result in results)
     for kind in kinds:

@@ -15,7 +15,7 @@ _ALTERED = 1.5  # times as long with its log, from which on an operation is anot
 
 @dataclass(frozen=True)
 class Formula:
-    """The terms of `steps x latency + bytes / bandwidth + waits` for one implementation at one size."""
+    """The terms of `steps x latency + bytes / bandwidth + rest` for one implementation at one size."""
 
     nbytes: int  # of the message
     ranks: int
@@ -26,8 +26,8 @@ class Formula:
     seconds: float  # measured
 
     @property
-    def waits(self) -> float:
-        """The seconds that steps and bytes do not explain: launches, fences, waiting for each other."""
+    def rest(self) -> float:
+        """The seconds that steps and bytes do not explain: launches, fences, waits, copies below the best bandwidth."""
         return max(0.0, self.seconds - self.steps * self.latency - self.moved / self.bandwidth)
 
 
@@ -63,16 +63,19 @@ class Trace:
     nbytes: int
     ranks: int
     seconds: float  # that an operation usually takes
-    traced: float  # that this operation took with its log
+    traced: float  # that operations with their log take, one after the other
     events: tuple[Event, ...]
+
+    @property
+    def lasts(self) -> float:
+        """The seconds from the first event to the end of the last one."""
+        return max((event.start + event.seconds for event in self.events), default=self.traced)
 
     @property
     def altered(self) -> str:
         """What the log did to the operation, where that is much; else nothing."""
         longer = self.traced / self.seconds
-        words = (
-            f"With its log it takes {longer:.1f} times as long: what happens is as it was, how long that takes is not."
-        )
+        words = f"With the log they take {longer:.1f} times as long: what happens is as it was, its times are not."
         return words if longer > _ALTERED else ""
 
 

@@ -65,10 +65,10 @@ def code(lines: Sequence[str], mark: str = "") -> str:
 
 
 def terms(formula: Formula) -> tuple[str, str, str]:
-    """Return steps, bytes and waits of a formula."""
+    """Return steps, bytes and the rest of a formula."""
     steps = f"{formula.steps:g} \N{MULTIPLICATION SIGN} {format_seconds(formula.latency)}"
     moved = f"{format_size(formula.moved)} ÷ {format_rate(formula.bandwidth, 2)} GB/s"
-    return steps, moved, format_seconds(formula.waits)
+    return steps, moved, format_seconds(formula.rest)
 
 
 def lettered(choices: Sequence[str]) -> list[str]:
@@ -140,7 +140,7 @@ def _rung(screen: Screen, layouts: Layouts) -> Iterator[tuple[Page, str]]:
 def _formula(content: Content, layouts: Layouts) -> Page:
     """Return the formula with its terms for every rung, at the smaller of its sizes."""
     page = layouts.page("formula", "formula")
-    rows = [("rung", "size", "steps", "bytes", "waits", "measured")]
+    rows = [("rung", "size", "steps", "bytes", "the rest", "measured")]
     for screen in content.screens:
         for formula in screen.formulas[:1]:
             rows.append((screen.name, format_size(formula.nbytes), *terms(formula), format_seconds(formula.seconds)))
@@ -154,11 +154,12 @@ def _timeline(page: Page, trace: Trace) -> None:
     for rank, events in sorted(by_key(trace.events, lambda event: event.rank).items()):
         rows[f"rank {rank}"] = [Span(event.phase, event.start, event.seconds) for event in events]
     axes = page.axes((1.6, 4.45, 11.1, 0.8))
-    timeline.draw_spans(axes, rows, (0.0, max(event.start + event.seconds for event in trace.events)))
+    timeline.draw_spans(axes, rows, (0.0, trace.lasts))
     axes.tick_params(labelsize=13)
-    usual = f"{format_seconds(trace.traced)} with its log, {format_seconds(trace.seconds)} is usual"
-    title = f"one of {format_size(trace.nbytes)}: {usual}. {trace.altered}".removesuffix(". ")
-    axes.set_title(title, fontsize=11 if trace.altered else 14)
+    lasts, traced, usual = map(format_seconds, (trace.lasts, trace.traced, trace.seconds))
+    drawn = f"one of {format_size(trace.nbytes)}: {lasts} from the first to the last moment"
+    axes.set_title(f"{drawn}\none after the other: {traced} with the log, {usual} without", fontsize=11)
+    axes.set_xlabel(trace.altered, fontsize=11, loc="left")
     looks = {"fontsize": 13, "handlelength": 1, "columnspacing": 1, "borderaxespad": 0}
     patch_legend(page.figure, {phase: COLOURS[phase] for phase in PHASES}, place=(0.6, 0.412), **looks)
 

@@ -16,17 +16,19 @@ Rows whose ranks were disturbed are no numbers.
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from collbench.algorithms import find, libraries
-from collbench.results import PARTS, Explanation, Result, family
+from collbench.results import PARTS, Explanation, Measurement, Result, family
 from collbench.results.base import Observed, Timed
+from collbench.results.facts import Scheduling
 from collbench.units import format_seconds, parse_size
 
 _TITLE = re.compile(r"\{([^{}]+)\}")
 _FACTOR_NEAR, _SHARE_NEAR = 1.5, 0.07  # how far off the nearest choice may be to be called right
 LIBRARY, BEST, BEST_TIME = "library", "best", "best time"
+_SLOW = 2.0  # times the shortest barrier of a run: the cores are farther apart, as on a virtual machine that moved them
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,17 @@ class Numbers:
         if " / " in words:
             return ratio(number)
         return f"{number:.0%}" if " of " in words else format_seconds(number)
+
+
+def judged(results: Iterable[Result]) -> list[Result]:
+    """Return the results of a run; those that were measured while barriers were slow count as disturbed."""
+    rows = list(results)
+    barriers = [(row.case.ranks, row.barrier) for row in rows if isinstance(row, Measurement) and row.barrier]
+    for place, row in enumerate(rows):
+        shortest = min((seconds for ranks, seconds in barriers if ranks == row.case.ranks), default=math.inf)
+        if isinstance(row, Measurement) and row.barrier and row.barrier > _SLOW * shortest:
+            rows[place] = replace(row, scheduling=replace(row.scheduling or Scheduling(), off_core=1.0))
+    return rows
 
 
 def hand_written(name: str) -> bool:

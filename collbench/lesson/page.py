@@ -44,7 +44,6 @@ def build(content: Content) -> str:
         "rate": lambda rate: f"{format_figure(rate / 1e9)} GB/s",
         "picture": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}",  # nothing runs
         "badge": _badge,
-        "span": _span,
     }
     page = environment.get_template("lesson.html").render(
         content=content,
@@ -81,11 +80,6 @@ def _counts() -> Mapping[str, list[tuple[float, float]]]:
             counted = cost(allreduce(1024, ranks))
             counts[line].append((counted.steps, round(counted.link, 6)))
     return counts
-
-
-def _span(trace: Trace) -> float:
-    """Return the seconds from the first event to the end of the last one."""
-    return max((event.start + event.seconds for event in trace.events), default=trace.traced)
 
 
 def _markdown(text: str, inline: bool) -> Markup:

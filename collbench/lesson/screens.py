@@ -1,6 +1,7 @@
 """From runs to what a lesson says: its texts (assets/lesson.toml) with the numbers, code and traces at hand."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ from collbench.algorithms import implementations, is_library
 from collbench.errors import UsageError
 from collbench.lesson import asset, elsewhere, table
 from collbench.lesson.content import HERE, Break, Chapter, Code, Content, Formula, Place, Reason, Screen
-from collbench.lesson.numbers import Numbers, titles
+from collbench.lesson.numbers import Numbers, judged, titles
 from collbench.lesson.sentences import Voice, Voices, number, question, told, voices_of
 from collbench.lesson.traces import trace
 from collbench.platforms.compiler import own_folder
 from collbench.results.base import Timed
 from collbench.results.collectives import PHASES
 from collbench.runfile.store import Run
+from collbench.units import format_list
 
 _LARGE = 2**21  # bytes of the larger formula of a screen, where the implementation does that much
 _TRACED = 2**11  # bytes of the operation that is shown moment by moment, or the size nearest to that
@@ -92,6 +94,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
 
     UsageError if no run has an all-reduce with a time.
     """
+    runs = [replace(run, results=tuple(judged(run.results))) for run in runs]
     results, texts = [result for run in runs for result in run.results], table("lesson")
     here, known = Numbers.of(results), [(run, Numbers.of(run.results)) for run in runs]
     first = next((run for run, numbers in known if numbers.timed or numbers.disturbed), None)
@@ -103,7 +106,12 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
     constants = elsewhere.constants(here)
     latency, bandwidth = constants or (committed.latency, committed.bandwidth)
     name = "this machine" if constants else f"this machine, step and link as on {committed.name}"
-    disturbed = sum(result.disturbed for result in results)
+    disturbed, measured = sum(result.disturbed for result in results), sum(not result.problem for result in results)
+    cautions = [texts["caution"].format(disturbed, measured, committed.name)] if disturbed else []
+    platform, timed = first.header.topology.platform, {name for name, _ in (*here.timed, *here.disturbed)}
+    rungs = [each["name"] for each in texts["screen"] if platform in implementations()[each["name"]].platforms]
+    if lacking := [name for name in rungs if name not in timed]:
+        cautions.append(texts["lacking"].format(format_list(lacking), committed.name))
     libraries = (row.label for row in results if isinstance(row, Timed) and is_library(row.implementation))
     return Content(
         title=texts["title"],
@@ -124,7 +132,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
         here="\n\n".join(told(voices, text) for text in texts["here"]),
         training=told(voices, texts["training"]["idea"]),
         runs=(first,) if here.timed else (),
-        caution=texts["caution"].format(disturbed, len(results), committed.name) if disturbed else "",
+        caution=" ".join(cautions),
     )
 
 

@@ -32,8 +32,8 @@ def disturbed_in_words(results: Sequence[Result]) -> str:
     others, helps = ("", "Close them") if bound else (" or other ranks", "Close them, leave out --bind none,")
     was, are = ("was", "is") if len(disturbed) == 1 else ("were", "are")
     return (
-        f"{len(disturbed)} of {len(results)} rows {was} disturbed by other programs{others} and {are} left out of "
-        f"comparisons. {helps} and run again."
+        f"{len(disturbed)} of {sum(not row.problem for row in results)} rows {was} disturbed by other programs{others} "
+        f"and {are} left out of comparisons. {helps} and run again."
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from collbench.analysis.crossover import rivals, winners
+from collbench.analysis.crossover import disturbed_rivals, rivals, winners
 from collbench.plots import samples
 from collbench.plots.axes import (
     Artist,
@@ -202,7 +202,7 @@ def fastest(panel: Panel) -> str:
     compared = rivals(row for row in panel.results if not isinstance(row, Prediction))
     if len({row.implementation for row in compared}) < 2:
         return ""
-    ((_, ranges),) = winners(compared)
+    ((_, ranges),) = winners(compared, disturbed_rivals(panel.results))
     sure = [found for found in ranges if len(found.names) == 1]
     longest = sorted(sure, key=lambda found: found.first / found.last)[:2]
     return f"fastest: {', '.join(map(str, sorted(longest)))}" if longest else ""
@@ -226,6 +226,9 @@ def _draw(axes: Axes, curves: Curves, known: dict[Line, Look], write_bound: bool
                 axes.vlines(sizes, low, high, color=look.color, alpha=0.4, linewidth=4 * plot_style.lines)
         front = 1.9 if look.color == MUTED else 2.0 if look.linestyle else 2.1
         axes.plot(sizes, middle, label=_name(line, panel.predicted), zorder=front, **plot_style.drawn(look))
+        if unsure := [place for place, result in enumerate(lines[line]) if result.disturbed]:
+            hollow = plot_style.drawn(look) | {"linestyle": "", "markerfacecolor": "white"}
+            axes.plot(sizes, middle, zorder=front, gid="disturbed", markevery=unsure, **hollow)
     if bound:
         words = view.tick(bound.last) if write_bound and not panel.color else ""  # what it is of, the legend says
         _draw_bound(axes, bound, words, panel.color or GREY, plot_style)
@@ -332,6 +335,9 @@ def _legend_entries(every: Sequence[Curves], known: dict[Line, Look], plot_style
         value = f": {one.view.tick(one.bound.last)}" if one.bound and len(bounds) == 1 else ""
         label = textwrap.fill(f"{words}{value}", _WIDTH)
         entries.append(Line2D([], [], color=GREY, linestyle=":", linewidth=1.5, label=label))
+    if any(row.disturbed for one in every for rows in one.lines.values() for row in rows):
+        hollow: dict[str, Any] = {"color": _NEUTRAL, "marker": "o", "linestyle": "", "markerfacecolor": "white"}
+        entries.append(Line2D([], [], label="hollow: disturbed", **hollow))
     for predicted, alpha in ((False, 0.3), (True, 0.15)):
         if label := _band_name(every, known, predicted):
             entries.append(Patch(color="#808080", alpha=alpha, linewidth=0, label=label))

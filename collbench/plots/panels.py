@@ -114,10 +114,10 @@ class Panel:
     def library(self, result: Drawn) -> Timed | None:
         """Return the library's time for the same case, predicted if the result is; the first of several libraries.
 
-        None for a result of that library, and where there is none.
+        None for a result of that library, for one that was disturbed, and where there is none.
         """
         library = library_of(self.libraries, libraries(), result)
-        return None if library and library.implementation == result.implementation else library
+        return None if result.disturbed or (library and library.implementation == result.implementation) else library
 
 
 def line_of(result: Drawn) -> Line:

@@ -79,7 +79,8 @@ def _timeline(explanation: Explanation) -> Figure:
     case = explanation.case
     heading(drawn, f"{explanation.implementation}: one {case.title}, {format_size(case.nbytes)}")
     traced, usual = format_seconds(explanation.traced), format_seconds(explanation.seconds)
-    remark = f"this one took {traced} with its log, {usual} is usual without\n{explanation.altered}".rstrip()
+    remark = f"drawn: {format_seconds(end)} from the first to the last moment\n"
+    remark += f"one after the other: {traced} with the log, {usual} without\n{explanation.altered}".rstrip()
     if lost := sum(track.lost for track in explanation.tracks):
         every = lost + sum(len(track.spans) for track in explanation.tracks)
         remark += f"\nwhite: {lost:,} of {every:,} pieces found no room in the log"

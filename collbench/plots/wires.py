@@ -42,7 +42,7 @@ def figure(found: Sequence[Tradeoff]) -> Figure:
     axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 6, 8), numticks=8))
-    axes.yaxis.set_major_formatter("{x:.3g}x")
+    axes.yaxis.set_major_formatter("{x:g}x")
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("error against exact sums: RMS (full), bias (pale), bias with feedback (hollow)")
     axes.set_ylabel("time of the fastest exact one / the wire's")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from collbench.algorithms import libraries
 from collbench.analysis import overlap, scaling, stragglers, strategies
 from collbench.analysis import plans as analysis
-from collbench.analysis.crossover import contests, format_span, in_words, rivals, winners
+from collbench.analysis.crossover import contests, disturbed_rivals, format_span, in_words, rivals, winners
 from collbench.analysis.fit import HEADING, columns, pieces_in_words
 from collbench.analysis.interconnects import Table, left_out, of_run, tables
 from collbench.analysis.machine import discovered
@@ -152,7 +152,7 @@ def crossovers(analysed: AnalysedRun) -> Part:
     timed = rivals(analysed.run.results)
     rows_of = by_key(timed, lambda row: row.case.kind)
     found = []
-    for case, ranges in winners(timed):
+    for case, ranges in winners(timed, disturbed_rivals(analysed.run.results)):
         # An implementation without rivals is fastest everywhere, which says nothing.
         if len({row.implementation for row in rows_of[case.kind]}) > 1:
             rows = [(format_span(span.first, span.last), " or ".join(span.names)) for span in ranges]

@@ -9,7 +9,7 @@ from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from collbench.algorithms import libraries
-from collbench.analysis.crossover import contests, format_span, handicaps, rivals, winners
+from collbench.analysis import crossover
 from collbench.analysis.gate import INCONCLUSIVE, PASSED, REGRESSION
 from collbench.analysis.matching import unread
 from collbench.analysis.verdict import Correctness, Health, status
@@ -20,7 +20,6 @@ from collbench.runfile.store import INTERRUPTED
 from collbench.units import format_rate, format_seconds, format_size
 
 FIRST = 6  # sentences of steps, plans or explanations in the verdict; later ones stay with their tables
-_MOST_RANGES = 6  # of sizes that are listed in full
 _WORDS = {PASSED: "PASS", REGRESSION: "FAIL", INCONCLUSIVE: "UNKNOWN"}
 
 
@@ -139,7 +138,7 @@ def _fastest(run: AnalysedRun) -> Iterator[str]:
 
     That is of the kind of case with the most points, measured before predicted.
     """
-    groups = by_key(rivals(run.run.results), lambda row: (row.predicted, row.case.kind))
+    groups = by_key(crossover.rivals(run.run.results), lambda row: (row.predicted, row.case.kind))
     if not groups:
         return
     predicted, kind = max(groups, key=lambda key: (not key[0], len(groups[key])))
@@ -147,17 +146,11 @@ def _fastest(run: AnalysedRun) -> Iterator[str]:
     if len({row.implementation for row in rows}) == 1:
         yield _alone(rows)
         return
-    ranges = [span for _, spans in winners(rows) for span in spans]
-    fastest = f"{kind.title}: {'should be fastest' if predicted else 'fastest'}"
-    if len(ranges) == 1:
-        span = ranges[0]
-        yield f"{fastest} at every size, {format_span(span.first, span.last)}: {' or '.join(span.names)}"
-    else:
-        parts = [str(span) for span in ranges]
-        if len(parts) > _MOST_RANGES:
-            parts = [*parts[:3], f"others in {len(parts) - 5} ranges", *parts[-2:]]
-        yield f"{fastest}: {'; '.join(parts)}"
-    yield from _against_library(rows)
+    disturbed = crossover.disturbed_rivals(run.run.results)
+    ranges = [span for _, spans in crossover.winners(rows, disturbed) for span in spans]
+    yield f"{kind.title}: {crossover.fastest_in_words(ranges, predicted)}"
+    yield from map(crossover.in_words, crossover.best_of(crossover.contests(rows, libraries())))
+    yield from crossover.handicaps(rows)
 
 
 def _alone(rows: Sequence[Timed]) -> str:
@@ -168,22 +161,6 @@ def _alone(rows: Sequence[Timed]) -> str:
     case, last = rows[0].case, ends[-1]
     rate = f" ({format_rate(last.algbw)} GB/s algorithm bandwidth)" if case.collective.sized else ""
     return f"{case.title}: {last.implementation} {'should take' if last.predicted else 'takes'} {times}{rate}"
-
-
-def _against_library(rows: Sequence[Timed]) -> Iterator[str]:
-    """Yield the largest gain over each library, or that there is none."""
-    every = contests(rows, libraries())
-    for library in dict.fromkeys(contest.library for contest in every):
-        against = [contest for contest in every if contest.library == library]
-        known = [(point, contest.challenger) for contest in against for point in contest.points if point.sign]
-        point, challenger = max(known, key=lambda pair: pair[0].ratio, default=(None, ""))
-        if point is None:
-            yield f"none is distinguishable from {library}, the library, at any size"
-        elif point.sign > 0:
-            yield f"the largest gain over {library}, the library, is that of {challenger}: {point}"
-        else:
-            yield f"none is faster than {library}, the library, at any size, as far as intervals tell"
-    yield from handicaps(rows)
 
 
 def _spent(run: AnalysedRun) -> Iterator[str]:

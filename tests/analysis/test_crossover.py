@@ -58,9 +58,9 @@ def test_wins_losses_and_ties_are_said_by_ranges_of_size() -> None:
     """First, best and last size are told, none twice; a difference of one per cent is a tie, however sure it is."""
     level = "ring and mpi are not distinguishable at any size"
     for microseconds, words in (
-        ((1, None, 20), "beats mpi at every size: 4x at 8 B, 2x at 64 KiB"),
-        ((8, None, 80), "loses to mpi at every size: 0.5x at 8 B, 0.5x at 64 KiB"),
-        ((4.3, None, 43), "loses to mpi at every size: 0.93x at 8 B, 0.93x at 64 KiB"),
+        ((1, None, 20), "beats mpi at all 2 sizes that can be compared: 4x at 8 B, 2x at 64 KiB"),
+        ((8, None, 80), "loses to mpi at all 2 sizes that can be compared: 0.5x at 8 B, 0.5x at 64 KiB"),
+        ((4.3, None, 43), "loses to mpi at all 2 sizes that can be compared: 0.93x at 8 B, 0.93x at 64 KiB"),
         ((4.15, None, 41.5), level),
         ((4.05, 3.95, 40.5), level),
         ((1, 4, 80), "beats mpi up to 8 B and loses from 64 KiB on: 4x at 8 B, 0.5x at 64 KiB"),
@@ -124,6 +124,13 @@ def test_the_fastest_of_all_is_told_by_ranges_of_size() -> None:
     assert [str(those) for those in ranges] == ["a or b 8 B to 16 B"]
     ((_, ranges),) = winners([*two, *curve("c", {8: 1.0, 16: 1.0}), *curve("d", {8: 1.0, 16: 2.0})])
     assert [str(those) for those in ranges] == ["one of 4 (a, c, ...) 8 B", "b or c or a 16 B"]
+
+
+def test_no_row_is_called_the_fastest_that_another_row_surely_beats() -> None:
+    """The first has too few samples to tell, and of the others the one is surely faster than the other."""
+    unsure, faster, slower = curve("a", {8: 1.0}, 0.9), curve("b", {8: 1.1}), curve("c", {8: 1.6})
+    ((_, ranges),) = winners([*slower, *faster, *unsure])
+    assert ranges == [(8, 8, ("a", "b"))]
 
 
 def test_ranges_in_words_are_as_wide_as_somebody_is_not_surely_beaten_and_say_where_others_are_level() -> None:

@@ -138,6 +138,7 @@ def test_the_list_says_what_is_started_and_solved(tmp_path: Path, monkeypatch: p
     assert "Next: collbench exercise start 2" in run().output
     monkeypatch.chdir(tmp_path / "exercise-1-meet")
     assert run("check", "--no-time").return_value == 0
+    assert run("check", tmp_path / "exercise-1-meet" / "meet.cu", "--no-time").return_value == 0
     monkeypatch.setattr(judge, "judge", lambda exercise, folder: judge.Verdict("races", says="Two at once."))
     failed = run("check")
     assert failed.return_value == 1

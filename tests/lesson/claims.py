@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from collbench.lesson import elsewhere, table
-from collbench.lesson.numbers import Numbers
+from collbench.lesson.numbers import Numbers, judged
 from collbench.results import Result
 from collbench.runfile.store import read
 
@@ -84,7 +84,9 @@ class Machine:
     @classmethod
     def of(cls, results: Sequence[Result]) -> "Machine":
         """Of runs, whose rows are looked at here once more."""
-        return cls(Numbers.of(row for row in results if not (row.scheduling and row.scheduling.off_core > 0.25)))
+        return cls(
+            Numbers.of(row for row in judged(results) if not (row.scheduling and row.scheduling.off_core > 0.25))
+        )
 
 
 def text_of(markup: str) -> str:

@@ -188,6 +188,8 @@ def test_a_disturbed_row_is_no_number_and_the_committed_run_stands_in_and_says_s
     assert "ring-flags" not in [name for name, times in content.measured.curves.items() if 8 in times]
     assert content.caution
     assert not whole.caution
+    few = [replace(run, results=[row for row in run.results if row.implementation != "two-shot"]) for run in RUNS]
+    assert "two-shot" in screens.content(few).caution
 
 
 def test_with_every_row_disturbed_all_is_of_the_committed_run() -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from collbench.lesson import elsewhere, table
-from collbench.lesson.numbers import Numbers, filled, fitted, hand_written, nearest, titles
+from collbench.lesson.numbers import Numbers, filled, fitted, hand_written, judged, nearest, titles
 from collbench.results import Explanation, Measurement
 from collbench.results.facts import Scheduling
 from collbench.runfile.store import read
@@ -139,3 +139,12 @@ def test_the_table_of_engines_is_that_of_the_page_on_the_model() -> None:
         published = [float(cell.split(", ")[1].rstrip("x")) for cell in cells[:4]]
         # The page rounds its factors from more digits than the times have that these are of.
         assert [float(factor.rstrip("x")) for factor in factors] == pytest.approx(published, rel=0.03), words
+
+
+def test_a_row_is_disturbed_whose_barrier_took_twice_the_shortest_of_its_run() -> None:
+    near, far = (
+        dataclasses.replace(row(name, 8), barrier=barrier) for name, barrier in (("mpi", 1e-7), ("ring-ll", 3e-7))
+    )
+    assert [each.disturbed for each in judged([near, far, row("two-shot", 8)])] == [False, True, False]
+    assert [each.disturbed for each in judged([far])] == [False]
+    assert ("ring-ll", 8) not in Numbers.of(judged([near, far])).timed

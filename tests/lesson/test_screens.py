@@ -124,9 +124,9 @@ def test_the_terms_of_the_formula_add_up_to_the_time() -> None:
     assert len({(formula.latency, formula.bandwidth) for formula in some}) == 1
     for formula in some:
         terms = formula.steps * formula.latency + formula.moved / formula.bandwidth
-        assert formula.waits == pytest.approx(max(0.0, formula.seconds - terms))
-    assert any(formula.waits == 0 for formula in some)
-    assert any(formula.waits > formula.seconds / 2 for formula in some)
+        assert formula.rest == pytest.approx(max(0.0, formula.seconds - terms))
+    assert any(formula.rest == 0 for formula in some)
+    assert any(formula.rest > formula.seconds / 2 for formula in some)
 
 
 def test_two_ranks_send_an_array_and_packets_twice_that() -> None:

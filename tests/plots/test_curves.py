@@ -14,7 +14,7 @@ from collbench.plots import style as styles
 from collbench.plots.panels import only, panels
 from collbench.plots.style import COLOURED, MUTED
 from collbench.results import Measurement, Note, Prediction
-from collbench.results.facts import Sharing
+from collbench.results.facts import Scheduling, Sharing
 from tests.plots.made_up_sweeps import (
     SIZES,
     WRONG,
@@ -204,6 +204,17 @@ def test_the_title_says_what_was_surely_the_fastest() -> None:
     for runs in ([run(*sweep("mpi"))], [level], [both, run(*small, topology="other")], [predicted("mpi", "ring-ll")]):
         assert "fastest" not in drawn("bandwidth", *runs).get_suptitle()
     assert "fastest" not in drawn("overlay-bandwidth", both, level, overlay=True).get_suptitle()
+
+
+def test_disturbed_points_are_hollow_and_neither_ranked_nor_compared() -> None:
+    fast = [replace(row, seconds=tuple(t / 9 for t in row.seconds)) for row in sweep("ring-ll")]
+    rows = [*sweep("mpi"), *(replace(row, scheduling=Scheduling(off_core=0.9)) for row in fast)]
+    figure = drawn("latency", run(*rows, platform="cpu"))
+    assert "fastest" not in figure.get_suptitle()
+    (hollow,) = (line for line in figure.axes[0].lines if line.get_gid() == "disturbed")
+    assert len(hollow.get_xdata()) == len(fast)
+    assert "hollow: disturbed" in labels(figure)
+    assert not [name for name, _ in curves.figures([run(*rows, platform="cpu")], kinds.PlotRequest(["ratio"]))]
 
 
 def test_a_prediction_lies_over_what_was_measured_on_as_many_ranks() -> None:
