@@ -320,7 +320,7 @@ _WAYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "diagnose": ("{file}", "{file} --on dgx-h100"),
         "check": (
             "--run {file} --junit check.xml --summary check.md --metrics check.prom --json check.json",
-            "--run {file} --on dgx-h100 --ctrf ctrf.json",
+            "--run {file} --on dgx-h100",
             "--run {good} --reference {file}",
         ),
         "export": tuple(f"{{file}} --to {name}" for name, known in formats().items() if known.write),

@@ -8,7 +8,6 @@ A title is one of
     step|exposed|gain of A by SCHEDULE              with the fastest size of bucket
     bound of A                                      the longer part of a step alone
     late|last|costs of rank R by A                  in seconds, and as shares of steps and of time
-    step of N ranks by A                            expected of so many that are as those measured
     seconds|steps of A / B                          to the loss that styles race to
     max|RMS|bias|bias fed of A                      errors of a narrower wire
     A pays over exact|library                       the size from which a narrower wire does
@@ -22,7 +21,6 @@ from typing import TypeVar
 
 from collbench.analysis.overlap import Overlap, overlaps
 from collbench.analysis.scaling import Curve, Point, curves, share_of
-from collbench.analysis.step_noise import expected_maximum
 from collbench.analysis.stragglers import StepArrays, straggler_test
 from collbench.analysis.strategies import Effort, GeometricMean, Ranking, StrategyRuns, ranking
 from collbench.analysis.wires import Tradeoff, tradeoffs
@@ -121,14 +119,6 @@ def late(folder: Path, what: str, rank: str, name: str) -> str:
     return format_seconds(straggler_test([steps])[place].late * steps.median)
 
 
-def larger(folder: Path, ranks: str, name: str) -> str:
-    """A step of so many ranks."""
-    row = _jitter(folder, name)
-    expected = expected_maximum(StepArrays.of(row.series).computing, int(ranks))
-    at_least = "at least " if expected.at_least else ""
-    return at_least + format_seconds(expected.value + row.exposed())
-
-
 @cache
 def raced(folder: Path) -> Ranking:
     """The ranking of a run of strategies."""
@@ -180,7 +170,6 @@ def pays(folder: Path, name: str, over: str) -> str:
 
 VALUES: tuple[tuple[str, Callable[..., str]], ...] = (
     (r"(weak|strong) (speed-up|efficiency|slower computing|computing|waiting|exposed) of (.+) at (\d+) ranks", scaled),
-    (r"step of (\d+) ranks by (.+)", larger),
     (r"(step|exposed|gain) of (.+) by (\w+)", overlapped),
     (r"bound of (.+)", bound),
     (r"(late|last|costs) of rank (\d+) by (.+)", late),

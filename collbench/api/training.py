@@ -17,7 +17,7 @@ from collbench.measure.predicted import Predicted
 from collbench.measure.session import Session
 from collbench.model.what_if import changed_system
 from collbench.notebook import Shown
-from collbench.planner.cost import OnSystem, elsewhere, same_cost, sizes
+from collbench.planner.cost import OnSystem, elsewhere, sizes
 from collbench.planner.curves import ModelCurves
 from collbench.planner.job import MOST_GPUS, Job
 from collbench.planner.layouts import parse_layout
@@ -28,7 +28,6 @@ from collbench.planner.sensitivity import anchored, parse_anchor
 from collbench.planner.setting import Setting, machine_of, with_user_rates
 from collbench.results import PlannedStep
 from collbench.runfile.store import NAME, Run
-from collbench.topology.system import System
 from collbench.units import parse_duration, parse_numbers
 
 GPUS = 64  # of a described system, by default
@@ -63,7 +62,6 @@ class TrainingPlan(Shown):
     scaled: tuple[PlannedStep, ...]  # those of them that fit, as rows; likewise the next
     priced: tuple[PlannedStep, ...]
     systems: tuple[OnSystem, ...]  # with as many GPUs
-    same_cost: tuple[OnSystem, ...]  # for the same money an hour
     price: float  # of a GPU's hour
     currency: str  # of that, such as USD
     tokens: float  # of the whole run
@@ -79,19 +77,18 @@ class TrainingPlan(Shown):
         """What is trained on what."""
         return f"{self.plan.setting.job.model.name} on {self.plan.setting.machine.name}"
 
-    def here(self, price: float = 0.0) -> OnSystem:
+    def here(self) -> OnSystem:
         """Return the best layout on the system itself, to be compared with other systems."""
-        return OnSystem(self.plan.setting.machine, self.plan.setting.job.gpus, self.best, price=price)
+        return OnSystem(self.plan.setting.machine, self.plan.setting.job.gpus, self.best)
 
     def rows(self) -> Iterator[PlannedStep]:
         """Yield everything as rows of a run."""
         name = self.plan.setting.machine.name
         yield from (planned.row("layout", name) for planned in self.ranked)
         yield from (*self.scaled, *self.priced)
-        compared = (*self.systems, *self.same_cost)
-        for place in (self.here(self.price), *compared) if compared else ():
+        for place in (self.here(), *self.systems) if self.systems else ():
             if place.best:
-                yield place.best.row("interconnect", place.system.name, price=place.price, currency=self.currency)
+                yield place.best.row("interconnect", place.system.name)
 
     def session(self, folder: Path | None) -> Session:
         """Return the session that stores the rows in that new folder, if there is one."""
@@ -137,7 +134,6 @@ def train(
     price: float | str | None = None,
     deadline: str | None = None,
     tokens: str | None = None,
-    up_or_out: Sequence[str] = (),
     reserve: float = 6.0,
     noise: float = 1.0,
     tflops: float | None = None,
@@ -168,7 +164,6 @@ def train(
         price: Of a GPU's hour, in USD or another currency: 2.5, "2.5EUR".
         deadline: With a price, until when the run must be done: "30d", "12h".
         tokens: With a price, tokens of the whole run: "300B"; by default as published, or 20 a parameter at work.
-        up_or_out: With a price, systems for the same money an hour: "SYSTEM=PRICE", in the same currency.
         reserve: Per cent of the memory that fragments make useless.
         noise: Per cent by which GPUs' speeds differ (standard deviation).
         tflops: Of a GPU, dense, on 16 bits; by default its data sheet's.
@@ -191,7 +186,7 @@ def train(
 
     """
     _refuse_impossible(loader=loader, tflops=tflops, memory=memory, reserve=reserve, noise=noise, top=top)
-    for name, given in (("deadline", deadline), ("up-or-out", up_or_out), ("tokens", tokens)):
+    for name, given in (("deadline", deadline), ("tokens", tokens)):
         if given and not price:
             raise UsageError(f"--{name} needs a --price, of an hour of a GPU")
     paid, currency = (0.0, "") if price is None else _parse_price(price, "--price")
@@ -229,7 +224,6 @@ def train(
         scaled=tuple(best.row("scale", where) for best, where in of_sizes) if scale else (),
         priced=tuple(best.row("cost", where, **money) for best, where in of_sizes) if paid else (),
         systems=tuple(elsewhere(setting, fixed, system) for system in compared),
-        same_cost=tuple(same_cost(setting, fixed, paid, _parse_priced(up_or_out, currency))),
         price=paid,
         currency=currency,
         tokens=total,
@@ -311,17 +305,3 @@ def _parse_price(value: float | str, option: str) -> tuple[float, str]:
     if not match or not float(match[1]):
         raise UsageError(f"{option} {value} is no price of a GPU's hour; write one above 0, such as 2.5 or 2.5EUR")
     return float(match[1]), match[2] or "USD"
-
-
-def _parse_priced(words: Sequence[str], currency: str) -> list[tuple[System, float]]:
-    """Return the systems and prices of `--up-or-out`: `SYSTEM=PRICE`; UsageError without a price in the currency."""
-    priced = []
-    for word in words:
-        name, _, price = word.partition("=")
-        if not price:
-            raise UsageError(f"--up-or-out {word!r} has no price; write SYSTEM=PRICE, such as dgx-h100=2.5")
-        amount, unit = _parse_price(price if price[-1:].isalpha() else price + currency, f"--up-or-out {name}")
-        if unit != currency:
-            raise UsageError(f"--up-or-out {word!r} is in {unit}, and --price in {currency}; give both in one currency")
-        priced.append((find_system(name.strip()), amount))
-    return priced

@@ -9,7 +9,7 @@ import numpy as np
 
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import Estimate, curves, find_point
-from collbench.analysis.step_noise import PERCENTS, expected_maximum, tail
+from collbench.analysis.step_noise import PERCENTS, tail
 from collbench.analysis.stragglers import StepArrays, costliest, lateness_interval, signed, straggler_rows, verdicts
 from collbench.analysis.strategies import COLUMNS, Ranking, table
 from collbench.cli.results_table import NAME
@@ -22,8 +22,6 @@ PREDICTED = (
     "predicted, nothing was measured\n"
     "9 in 10: Nine of ten measurements should fall within the step time ± this column, and between the numbers in ()."
 )
-MORE_RANKS = (8, 64, 1024, 16384)
-"""For how many ranks a step is expected."""
 _SHOWN = 8  # ranks of a row in the section on stragglers: those that cost most
 
 
@@ -244,24 +242,10 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
         yield f"  ... and {len(found) - _SHOWN} ranks that cost less"
     tails = {percent: tail(steps.seconds, percent) for percent in PERCENTS}
     yield f"  steps: {'; '.join(_percentile(percent, known) for percent, known in tails.items() if known)}"
-    yield from _more_ranks(result, steps)
 
 
 def _percentile(percent: float, known: Estimate) -> str:
     return f"p{percent:g} {format_seconds(known.value)}{format_interval(known.low, known.high, format_seconds)}"
-
-
-def _more_ranks(result: StepTimes, steps: StepArrays) -> Iterator[str]:
-    """Yield what a step would take on more ranks like these; first on as many, where it was measured too."""
-    exposed = result.exposed()
-    yield "  expected on more such ranks, each disturbed independently, with the same communication:"
-    for ranks in (steps.ranks, *(more for more in MORE_RANKS if more > steps.ranks)):
-        slowest = expected_maximum(steps.computing, ranks)
-        interval = format_interval(slowest.low + exposed, slowest.high + exposed, format_seconds).lstrip()
-        remark = f"measured {format_seconds(float(steps.seconds.mean()))}" if ranks == steps.ranks else ""
-        if slowest.at_least:
-            remark = "at least: longer steps were never seen here"
-        yield f"  {ranks:>7} {format_seconds(slowest.value + exposed):>9} {interval:<22} {remark}".rstrip()
 
 
 # Strategies.

@@ -150,7 +150,7 @@ def overlap(**options: Any) -> int:
 
 @_command(params=_STRAGGLERS, short_help="Which rank is late, and what does it cost?")
 def stragglers(**options: Any) -> int:
-    """Find ranks that are late: how often, what it costs the others, and what more ranks would pay for the noise.
+    """Find ranks that are late: how often, by how much, and what it costs the others.
 
     Ranks multiply matrices, then carry out a collective, and again.  Arrivals are noted on one clock: durations cannot
     tell a late rank from those that wait for it.

@@ -18,17 +18,15 @@ from collbench.api.training import TrainingPlan, train
 from collbench.cli.options import TIME, option, writes
 from collbench.cli.running import say_where
 from collbench.cli.tables import Table, grid
-from collbench.errors import UsageError
 from collbench.planner.cost import OnSystem
 from collbench.planner.memory import PARTS as MEMORY_PARTS
 from collbench.planner.search import Plan, Planned
-from collbench.planner.sensitivity import Gain, explain_best, largest_batch, sensitivities
+from collbench.planner.sensitivity import Gain, explain_best, sensitivities
 from collbench.planner.setting import Setting
 from collbench.results import PlannedStep, words
 from collbench.topology.products import GIB
 from collbench.units import (
     counted,
-    digits,
     format_count,
     format_duration,
     format_interval,
@@ -72,14 +70,6 @@ _OPTIONS = [
     option("--deadline", "With --price: mark the cheapest that is in time.", metavar="30d|12h"),
     option("--tokens", "Tokens of the run: 300B.  [default: as published, or 20 a parameter]", metavar="N"),
     option("--checkpoint", "With --price: time that a checkpoint holds the run up.", type=TIME, default="10s"),
-    option("--up-or-out", "With --price: others for the same money an hour.", multiple=True, metavar="SYSTEM=PRICE"),
-    option(
-        "--noise-scale",
-        "Gradient noise scale of the model (arXiv:1812.06162), for the largest useful batch.",
-        type=float,
-        default=0.0,
-        metavar="SAMPLES",
-    ),
     option("--reserve", "Per cent of memory lost to fragments.", type=float, default=6.0),
     option("--noise", "Standard deviation of GPUs' speeds, per cent.", type=float, default=1.0),
     option("--tflops", "TFLOP/s of a GPU, dense, on 16 bits.  [default: its data sheet's]", type=float),
@@ -98,9 +88,7 @@ def command(**options: Any) -> int:
     recomputation, offloading) is tried against the memory of a GPU, and timed by curves of collectives: modelled for a
     described system, measured or fitted for a run.  Nothing runs.
     """
-    noise_scale, checkpoint, formats, out = (options.pop(name) for name in _SHOWN)
-    if not 0 <= noise_scale < 1e15:
-        raise UsageError(f"--noise-scale {noise_scale:g} is none; give samples, above 0")
+    checkpoint, formats, out = (options.pop(name) for name in _SHOWN)
     plan = train(**options)
     name = re.sub(r"[^a-z0-9]+", "-", f"train-{plan.title}".lower()).strip("-")
     with plan.session(out or new_folder(["allreduce"], name)) as session:
@@ -110,16 +98,16 @@ def command(**options: Any) -> int:
     asked, taken = options["model"].lower(), plan.plan.setting.job.model.name
     if asked in taken and asked != taken:
         click.echo(f"collbench: --model {asked} is taken for {taken}", err=True)
-    click.echo("\n".join(_lines(plan, noise_scale, checkpoint, options)))
+    click.echo("\n".join(_lines(plan, checkpoint, options)))
     click.echo(f"\n{LEGEND}{STARVING if plan.best.parts['loading'] else ''}", err=True)
     say_where(session, formats)
     return 0
 
 
-_SHOWN = ("noise_scale", "checkpoint", "formats", "out")  # options of what is shown, not of the plan
+_SHOWN = ("checkpoint", "formats", "out")  # options of what is shown, not of the plan
 
 
-def _lines(planned: TrainingPlan, noise_scale: float, checkpoint: float, options: Mapping[str, Any]) -> Iterator[str]:
+def _lines(planned: TrainingPlan, checkpoint: float, options: Mapping[str, Any]) -> Iterator[str]:
     """Yield everything as lines of text."""
     plan, best = planned.plan, planned.best
     yield from (answer(planned), "")
@@ -132,16 +120,12 @@ def _lines(planned: TrainingPlan, noise_scale: float, checkpoint: float, options
         explain_best(plan),
         gains(sensitivities(plan.setting, best.layout, plan.fixed)),
         memory(plan.setting, best),
-        [largest_batch(plan.setting.job.batch, noise_scale)],
     ):
         yield from chain([""], part)
     if options["scale"]:
         yield from chain([""], scaling(planned.sizes, planned.scaled))
     if planned.systems:
         yield from chain([""], on_systems([planned.here(), *planned.systems]))
-    if planned.same_cost:
-        yield "\nfor the same money an hour"
-        yield from on_systems([planned.here(planned.price), *planned.same_cost], planned.currency)
     if planned.priced:
         yield f"\na run of {planned.tokens:.3g} tokens at {planned.price:g} {planned.currency} a GPU-hour"
         if not options["tokens"]:
@@ -264,24 +248,21 @@ def scaling(sizes: Sequence[OnSystem], rows: Sequence[PlannedStep]) -> Iterator[
         yield f"efficiency against {counted(curve.rows[0].gpus, 'GPU')} with the same batch: {', '.join(words)}"
 
 
-def on_systems(places: Sequence[OnSystem], currency: str = "") -> Iterator[str]:
-    """Yield the table by system; with a currency, what a million tokens cost."""
+def on_systems(places: Sequence[OnSystem]) -> Iterator[str]:
+    """Yield the table by system."""
     width = max([6, *(len(one.system.name) for one in places)])
     names = max([6, *(len(one.best.layout.name) for one in places if one.best)])
     form = (
         f"{{system:<{width}}} {{GPUs:>6}}  {{layout:<{names}}} {{step:>8}} {{MFU:>6}} {{tokens:>9}} "
-        f"{{computing:>6}} {{sent:>6}} {{bubble:>6}}{' {cost:>17}' if currency else ''}  {{note}}"
+        f"{{computing:>6}} {{sent:>6}} {{bubble:>6}}  {{note}}"
     )
-    heads = _HEADS | {"cost": f"1M tokens, {currency}"}
-    table = Table(form, heads=heads, last_out=("computing", "bubble", "sent", "tokens", "MFU", "layout"))
+    table = Table(form, heads=_HEADS, last_out=("computing", "bubble", "sent", "tokens", "MFU", "layout"))
     yield table.heading()
     for one in places:
         if not one.best:
             yield f"{one.system.name:<{width}} {one.gpus:>6,}  none: {one.reason}"
             continue
-        million = one.gpus * one.price / 3600 / one.best.tokens_per_second * 1e6
-        count = digits((one.best.high - one.best.low) / 2 / one.best.step)
-        yield table.row(system=one.system.name, cost=format_rounded(million, count), **_cells(one.best))
+        yield table.row(system=one.system.name, **_cells(one.best))
 
 
 def _cells(plan: Planned) -> dict[str, str]:

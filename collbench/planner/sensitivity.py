@@ -239,18 +239,3 @@ def _starving(given: Setting, best: Planned) -> Iterator[str]:
         yield f"GPUs wait for samples {lost:.0%} of the step: {given.loader:.4g}/s come, they take {needed:.4g}/s"
     elif np.isfinite(given.loader):
         yield f"samples come fast enough: {given.loader:.4g}/s, the GPUs take {needed:.4g}/s"
-
-
-def largest_batch(batch: int, noise_scale: float) -> str:
-    """Return a sentence on what a batch costs in samples and in steps.
-
-    Source: McCandlish et al. 2018, arXiv:1812.06162, equation 2.11.
-    """
-    if not noise_scale:
-        return "largest useful batch: unknown; give the model's gradient noise scale with --noise-scale SAMPLES"
-    steps, samples = 1 + noise_scale / batch, 1 + batch / noise_scale
-    verdict = "is useful" if batch <= noise_scale else f"is more than that: {noise_scale / batch:.0%} of it would do"
-    return (
-        f"largest useful batch: {noise_scale:,.0f} samples, the gradient noise scale; {batch:,} {verdict}, and takes "
-        f"{samples:.2f}x as many samples and {steps:.2f}x as many steps as is least possible"
-    )

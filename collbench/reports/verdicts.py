@@ -1,8 +1,8 @@
-"""The verdict of a check for other programs: exit statuses, JSON, JUnit, CTRF, Markdown, metrics, a drain reason.
+"""The verdict of a check for other programs: exit statuses, JSON, JUnit, Markdown, metrics, a drain reason.
 
 Sources: Nagios plugin API and Monitoring Plugins guidelines (exit statuses, performance data); node-problem-detector
-docs/custom_plugin_monitor.md; CTRF schema (github.com/ctrf-io/ctrf); Prometheus text format 0.0.4 and node_exporter's
-collector/textfile.go; NCCL plugins/profiler/inspector/inspector_prom.cc for names and labels of metrics.
+docs/custom_plugin_monitor.md; Prometheus text format 0.0.4 and node_exporter's collector/textfile.go; NCCL
+plugins/profiler/inspector/inspector_prom.cc for names and labels of metrics.
 """
 
 import json
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from collbench import __version__
 from collbench.analysis.check import BANDWIDTH, CheckedSize, CheckResult, Status
 from collbench.analysis.gate import escaped, junit_suite
 from collbench.analysis.sequential import Decision
@@ -155,20 +154,20 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _tests(result: CheckResult) -> Iterator[tuple[str, str, str, float]]:
-    """Yield the verdict and then each size as a test: name, `passed`, `failed` or `other`, what to say of it, seconds.
+def _tests(result: CheckResult) -> Iterator[tuple[str, str, str]]:
+    """Yield the verdict and then each size as a test: name, `passed`, `failed` or `other`, what to say of it.
 
     The verdict may be FAIL by all sizes together, and UNKNOWN without any size.
     """
     whole = {Status.FAIL: "failed", Status.UNKNOWN: "other"}.get(result.status, "passed")
-    yield "verdict", whole, printable(result.line), _number(result.seconds) or 0.0
+    yield "verdict", whole, printable(result.line)
     slow = "failed" if result.status is Status.FAIL else "other"
     states = {Decision.AS_EXPECTED: "passed", Decision.FASTER: "passed", Decision.SLOW: slow}
     for row in result.correctness.faults:
-        yield _name(row), "failed", printable(row.problem), 0.0
+        yield _name(row), "failed", printable(row.problem)
     for size in result.sizes:
         state = states.get(size.decision, "other")
-        yield _name(size.row), state, f"{size.figure}, {size.decision.value}", size.seconds
+        yield _name(size.row), state, f"{size.figure}, {size.decision.value}"
 
 
 def _name(row: CaseResult) -> str:
@@ -177,27 +176,9 @@ def _name(row: CaseResult) -> str:
 
 def junit(result: CheckResult) -> str:
     """Return JUnit's XML: a wrong size fails, and a slow one if the check does; others are skipped."""
-    suite = junit_suite(f"collbench check: {result.where}", "collbench.check", [test[:3] for test in _tests(result)])
+    suite = junit_suite(f"collbench check: {result.where}", "collbench.check", list(_tests(result)))
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
-
-
-def ctrf(result: CheckResult) -> str:
-    """Return the JSON of the Common Test Report Format."""
-    tests = list(_tests(result))
-    stop = round(time.time() * 1000)
-    states = [state for _, state, _, _ in tests]
-    counts = {state: states.count(state) for state in ("passed", "failed", "skipped", "pending", "other")}
-    entries = []
-    for name, state, message, seconds in tests:
-        entry = {"name": name, "status": state, "duration": round(seconds * 1000), "message": message}
-        entries.append(entry | ({"rawStatus": "undecided"} if state == "other" else {}))
-    results = {
-        "tool": {"name": "collbench", "version": __version__},
-        "summary": counts | {"tests": len(tests), "start": stop - round(1000 * tests[0][3]), "stop": stop},
-        "tests": entries,
-    }
-    return json.dumps({"reportFormat": "CTRF", "specVersion": "0.0.0", "results": results}, indent=2, allow_nan=False)
 
 
 def summary(result: CheckResult) -> str:
@@ -206,7 +187,7 @@ def summary(result: CheckResult) -> str:
     if result.compared:
         lines += ["", f"compared with {escaped(result.compared)}"]
     lines += ["", "| case | figure | verdict |", "|---|---|---|"]
-    for name, state, message, _ in list(_tests(result))[1:]:  # the verdict stands above
+    for name, state, message in list(_tests(result))[1:]:  # the verdict stands above
         lines.append(f"| {escaped(name)} | {escaped(message)} | {state} |")
     return "\n".join(lines)
 
@@ -287,7 +268,6 @@ def _braced(labels: Mapping[str, str]) -> str:
 JSON = Output("json", "", "FILE", lambda result: json.dumps(document(result), indent=2, allow_nan=False))
 OUTPUTS = (
     Output("junit", "Write a JUnit test case a size.", "FILE.xml", junit),
-    Output("ctrf", "Write a test a size in the Common Test Report Format.", "FILE.json", ctrf),
     Output("summary", "Append a summary in Markdown, as for GitHub.", "FILE.md", summary, mode="a"),
     Output("metrics", "Write metrics for node_exporter's text-file collector.", "FILE.prom", metrics, atomic=True),
 )

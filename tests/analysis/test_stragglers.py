@@ -5,9 +5,8 @@ import re
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from collbench.analysis.step_noise import event_length, expected_maximum, tail
+from collbench.analysis.step_noise import event_length, tail
 from collbench.analysis.stragglers import (
     Finding,
     StepArrays,
@@ -127,41 +126,6 @@ def test_a_percentile_has_an_interval_that_covers_it_or_is_not_told() -> None:
     assert tail(samples, 99) is None
     assert event_length((samples > 1).astype(float)) > 30
     assert tail(np.random.default_rng(1).permutation(samples), 99)
-
-
-def test_the_slowest_of_many_is_predicted_from_a_few() -> None:
-    """Heavy tails and all, with the interval that is told; a normal distribution would promise too little."""
-    generator = np.random.default_rng(14)
-
-    def drawn(ranks: int, steps: int) -> np.ndarray:  # type: ignore[type-arg]
-        return USUAL * (1 + 0.05 * generator.pareto(2.5, (ranks, steps)))
-
-    covered = 0
-    for ranks in (8, 64, 512):
-        measured = float(drawn(ranks, 4000).max(axis=0).mean())
-        for _ in range(6):
-            one = expected_maximum(drawn(4, 4000), ranks)
-            assert not one.at_least
-            covered += one.low <= measured <= one.high
-    assert covered >= 14
-    samples = drawn(4, 4000)
-    blom = samples.mean() + samples.std() * 3.04  # of 512 (G. Blom, 1958)
-    assert expected_maximum(samples, 512).value - USUAL > 1.5 * (blom - USUAL)
-
-
-def test_the_expectation_is_exact_for_what_is_drawn() -> None:
-    """One draw is the mean, two of the numbers 1 to 4 have 3.125; with a third as many draws, the largest decides."""
-    assert expected_maximum(np.arange(1.0, 5.0), 1).value == pytest.approx(2.5)
-    assert expected_maximum(np.arange(1.0, 5.0), 2).value == pytest.approx(3.125)
-    assert expected_maximum(np.full(100, 2.0), 9).high == pytest.approx(2.0)
-    samples = np.random.default_rng(16).exponential(1.0, 900)
-    assert not expected_maximum(samples, 300).at_least
-    assert expected_maximum(samples, 301).at_least
-    generator = np.random.default_rng(17)
-    alone = generator.exponential(1.0, 4000)
-    together = np.repeat(generator.exponential(1.0, 40), 100)
-    wide, narrow = (expected_maximum(samples, 8) for samples in (together, alone))
-    assert wide.high - wide.low > 3 * (narrow.high - narrow.low)
 
 
 def test_nobody_is_accused_where_the_host_made_the_ranks_wait() -> None:

@@ -137,7 +137,6 @@ def test_a_plan_of_training_is_stored_as_a_run_and_refuses_what_cannot_be(tmp_pa
         ({"top": 0}, "top=0"),
         ({"gpus": 0}, "gpus=0"),
         ({"fitted": True}, "fitted= is of a run's curves"),
-        ({"price": 1.0, "up_or_out": ["dgx-h100"]}, "has no price"),
     ):
         with pytest.raises(UsageError, match=reason):
             collbench.train(**words)  # type: ignore[arg-type]

@@ -138,8 +138,6 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--price 2.5euros", "such as 2.5 or 2.5EUR"),
         ("--price 0", "write one above 0"),
         ("--price 2 --checkpoint 0", "--checkpoint '0' is no duration"),
-        ("--price 2EUR --up-or-out dgx-a100=2USD", "give both in one currency"),
-        ("--price 2 --up-or-out dgx-a100", "SYSTEM=PRICE"),
         ("--compare-interconnects dgx-h100,nowhere", "choose from"),
         ("--anchor 1ms", "cannot be the step"),
         ("--reserve 100", "less than 100"),

@@ -9,7 +9,6 @@ import pytest
 
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import curves
-from collbench.analysis.step_noise import expected_maximum
 from collbench.analysis.stragglers import Finding, StepArrays, straggler_test
 from collbench.cli._step_tables import straggler_sections
 from collbench.measure.schedules import overlapping
@@ -136,20 +135,14 @@ def test_every_rank_s_steps_are_timed_on_one_clock(here: Command, tmp_path: Path
     assert row.clock > 0
     computing = StepArrays.of(row.series).computing
     mean = fmean(computing.mean(axis=0))
-    for slowest in (expected_maximum(computing, 2).value, fmean(computing.max(axis=0))):
-        assert mean < slowest < 2 * mean
+    assert mean < fmean(computing.max(axis=0)) < 2 * mean
 
 
-def test_what_the_slowest_of_two_takes_stands_beside_what_single_ranks_foretell() -> None:
-    """The larger of what each computed in a step, predicted as if it were drawn for each rank by itself."""
+def test_sections_name_the_late_rank_and_the_percentiles_of_steps() -> None:
     row = late(ranks=2)[0]
     assert isinstance(row, StepTimes)
-    steps, said = StepArrays.of(row.series), "\n".join(straggler_sections([row]))
-    told = re.search(r"^ +2 +(\S+) ([um])s +\(.+ \.\. .+\) +measured (\S+) ([um])s$", said, re.MULTILINE)
-    assert told, said
-    scale, foretold = {"u": 1e-6, "m": 1e-3}, expected_maximum(steps.computing, 2).value + row.exposed()
-    assert float(told[1]) * scale[told[2]] == pytest.approx(foretold, rel=0.01)
-    assert float(told[3]) * scale[told[4]] == pytest.approx(float(steps.seconds.mean()), rel=0.01)
+    said = "\n".join(straggler_sections([row]))
+    assert re.search(r"^  steps: p50 \S+ [um]s", said, re.MULTILINE), said
     assert "rank 1 is late: last in" in said
 
 
