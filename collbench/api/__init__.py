@@ -5,12 +5,17 @@ wrote `--ranks 999`.
 """
 
 import re
-from collections.abc import Callable, Mapping
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
-from typing import Any
+from numbers import Integral, Real
+from os import PathLike, fspath
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_origin
 
-from collbench.errors import CollbenchError
+from collbench.errors import CollbenchError, UsageError, alike
 
 _OTHER_NAMES = {"b": "minbytes", "e": "maxbytes", "f": "stepfactor", "i": "stepbytes", "g": "ranks gpus", "n": "iters"}
 _OTHER_NAMES |= {"w": "warmup", "d": "datatype", "r": "root", "G": "cudagraph", "T": "timeout", "as": "name machine"}
@@ -21,22 +26,62 @@ _OPTION = re.compile(
     re.VERBOSE,
 )
 _VALUE = re.compile(r"""['"].*|-?[\d.]+|[A-Z][A-Z.\w]*""")  # as it stands: a text, a number, or what stands for one
+_KINDS: dict[object, tuple[Any, Callable[[Any], object], str]] = {
+    bool: (bool, bool, "truth value (True or False)"),
+    int: (Integral, int, "whole number"),
+    float: (Real, lambda number: number if isinstance(number, int) else float(number), "number"),
+    Path: (PathLike, Path, "path"),
+    str: (str | PathLike, fspath, "text"),
+    NoneType: (NoneType, lambda none: none, ""),
+    Callable: (Callable, lambda function: function, "function"),
+}
+"""By annotation: what is taken for it, NumPy's numbers among them, what makes it the type itself, and what it is."""
 
 
 def of_library(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of the library whose errors name its parameters, not the options of its command."""
+    """Return a function of the library: its values are checked, and its errors name its parameters, not options."""
+    parameters = signature(function).parameters
 
     @wraps(function)
     def called(*values: Any, **named: Any) -> Any:
+        for name in named:
+            if name not in parameters:
+                near = alike(name, parameters) or f"choose from: {', '.join(parameters)}"
+                raise TypeError(f"{function.__name__}() has no {name}=; {near}")
         try:
-            return function(*values, **named)
+            given = signature(function).bind(*values, **named)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}(): {error}") from None
+        for name, value in given.arguments.items():
+            given.arguments[name] = converted(name, value, parameters[name].annotation, parameters[name].default)
+        try:
+            return function(*given.args, **given.kwargs)
         except CollbenchError as error:
-            usual = {name: parameter.default for name, parameter in signature(function).parameters.items()}
-            error.args = (reworded(str(error), usual | dict(zip(usual, values, strict=False)) | named),)
+            usual = {name: parameter.default for name, parameter in parameters.items()}
+            error.args = (reworded(str(error), usual | given.arguments),)
             raise
 
     called.__module__ = "collbench"  # where pickle finds it
     return called
+
+
+def converted(name: str, value: object, annotation: Any, default: object = None) -> object:
+    """Return a value as a parameter's annotation has it; UsageError, which names the parameter, if it is none."""
+    nouns = []
+    for part in (
+        [annotation] if get_origin(annotation) in (Callable, Sequence) else get_args(annotation) or [annotation]
+    ):
+        kind = get_origin(part) or part
+        if kind is Sequence and isinstance(value, Iterable):
+            words = [word for word in value.split(",") if word.strip()] if isinstance(value, str) else [*value]
+            if default and not words:
+                raise UsageError(f"{name}= is empty; give at least one")
+            return [converted(name, word, get_args(part)[0]) for word in words]
+        taken, plain, noun = _KINDS.get(kind, (kind, lambda same: same, kind.__name__.lower()))
+        if isinstance(value, taken) and (kind is bool or not isinstance(value, bool)):
+            return plain(value)
+        nouns += [noun] if noun else []
+    raise UsageError(f"{name}={reprlib.repr(value)} is no {' or '.join(nouns)}")
 
 
 def reworded(message: str, given: Mapping[str, object]) -> str:

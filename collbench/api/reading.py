@@ -14,16 +14,16 @@ from collbench.analysis.fit import measured
 from collbench.analysis.machine import placed, sized
 from collbench.analysis.matching import selection, unread
 from collbench.analysis.verdict import Correctness, Health, status
-from collbench.api.requests import Names, split_names
+from collbench.api.requests import Names, Share, split_names
 from collbench.cases import Case
-from collbench.errors import UsageError, unknown
+from collbench.errors import UsageError, refuse_ending, unknown
 from collbench.notebook import Shown
 from collbench.results import by_key
 from collbench.runfile import store
 from collbench.runfile.store import Run, cut_off_notes, why_none
 from collbench.topology.files import load
 from collbench.topology.system import System
-from collbench.units import format_list, format_size
+from collbench.units import format_list, format_size, parse_share
 
 RunOrPath = Run | Path | str
 """A run, or where its file or the folder of it is."""
@@ -67,17 +67,17 @@ def compare(
     base: RunOrPath,
     new: RunOrPath,
     *,
-    margin: float = 0.05,
-    confidence: float = 0.95,
+    margin: Share = 0.05,
+    confidence: Share = 0.95,
     only: str | None = None,
-    assume: float | None = None,
+    assume: Share | None = None,
 ) -> Comparison:
     """Compare two runs case by case.
 
     Args:
         base: The run to compare with.
         new: The run to judge.
-        margin: Share up to which a change does not matter, for example 0.05 for 5 %.
+        margin: Share up to which a change does not matter: 0.05 or "5%".
         confidence: Probability that no row of the comparison is called wrongly.
         only: Rows to compare, as `collbench compare --only` selects them: "allreduce,ring-flags,1M..".
         assume: Share by which each time of a log without samples varies; by default neighbouring sizes tell it.
@@ -97,8 +97,10 @@ def compare(
     [('mpi', 'same'), ('ring-flags', 'slower')]
 
     """
+    allowed, sure = parse_share(margin, "--margin"), parse_share(confidence, "--confidence")
+    assumed = None if assume is None else parse_share(assume, "--assume")
     runs = as_run(base), as_run(new)
-    return compare_runs(*runs, margin, confidence, selected(only, runs), assume)
+    return compare_runs(*runs, allowed, sure, selected(only, runs), assumed)
 
 
 def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
@@ -243,11 +245,15 @@ def plot(
     from collbench.plots.views import named
 
     shown = [as_run(run) for run in ([runs] if isinstance(runs, Run | Path | str) else runs)]
-    if style not in STYLES:
-        raise unknown("--style", style, STYLES)
+    for option, name, choices in (("--style", style, STYLES), *(("--format", name, FORMATS) for name in formats)):
+        if name not in choices:
+            raise unknown(option, name, choices)
+    if lines is not None and lines < 0:
+        raise UsageError(f"--lines {lines} is no number of lines; give 0 or more")
     place = Path(out)
     ending = place.suffix[1:] if not place.is_dir() else ""
     is_file = ending in FORMATS
+    refuse_ending(place, "figures are", [f".{name}" for name in FORMATS])
     if is_file and set(formats) - {ending}:
         raise UsageError(f"--out {out} is {ending}, and not {', '.join(formats)}; leave --format out, or give a folder")
     usual = ("bandwidth",) if is_file else ("bandwidth", "latency")

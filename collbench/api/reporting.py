@@ -5,7 +5,7 @@ from pathlib import Path
 
 from collbench import reports
 from collbench.api.reading import RunOrPath, as_run
-from collbench.errors import CollbenchError, RunFileError, UsageError, unlinked, writing
+from collbench.errors import CollbenchError, RunFileError, UsageError, refuse_ending, unlinked, writing
 from collbench.host.sanitize import safe_read
 from collbench.runfile.store import Run
 
@@ -45,6 +45,7 @@ def report(
     place = Path(out) if out else shown[0].path.parent / "report.html"
     if place.is_dir():
         raise UsageError(f"{place} is a folder; give a file with --out, such as {place / 'report.html'}")
+    refuse_ending(place, "a report is", (".html", ".htm"))
     if _is_run(place):  # reports are written over, and runs must not be
         raise UsageError(f"{place} is a run file, and stays as it is; choose another file with --out")
     if not out:

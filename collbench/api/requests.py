@@ -35,6 +35,8 @@ Size = int | str
 """Bytes, or a size as on the command line: 8, "64K", "1.5G"; suffixes are binary."""
 Time = float | str
 """Seconds, or a duration as on the command line: 0.5, "500ms", "2min"."""
+Share = float | str
+"""Part of a whole, or per cent as on the command line: 0.05, "5%"; more than nothing, and less than all."""
 Launched = tuple[int, int] | None
 """Rank of this process and number of processes, where an outside launcher (mpirun, srun) started several."""
 Named = TypeVar("Named")
@@ -170,13 +172,13 @@ class SweepRequest:
     @cached_property
     def _sizes(self) -> tuple[int, int | None, int]:
         """The smallest size, the largest and the step between sizes in bytes; the step is 0 where none is given."""
-        first = parse_size(str(self.minbytes))
-        last = parse_size(str(self.maxbytes)) if self.maxbytes else None
+        first = parse_size(self.minbytes, "-b")
+        last = parse_size(self.maxbytes, "-e") if self.maxbytes else None
         if first < 1:
             raise UsageError("-b 0 is no message; the smallest is 1 byte")
         if last is not None and first > last:
             raise UsageError(f"-b {self.minbytes} is above -e {self.maxbytes}; swap them")
-        step = parse_size(str(self.stepbytes)) if self.stepbytes else 0
+        step = parse_size(self.stepbytes, "-i") if self.stepbytes else 0
         if self.stepbytes and step < 1:
             raise UsageError("-i 0 never gets to -e; give at least 1 byte, or -f 2")
         return first, last, step
