@@ -230,7 +230,7 @@ def test_a_notebook_shows_tables_with_units() -> None:
 
 
 USUAL: dict[str, dict[str, object]] = {
-    "check": {"run": ROOT / "results" / "cpu-2-ranks", "reference": ROOT / "results" / "cpu-2-ranks"},
+    "check": {"op": "barrier", "impl": "mpi"},
     "predict": {"system": "dgx-h100", "maxbytes": "1M"},
     "sweep": {"on": "dgx-h100", "impl": "nccl", "maxbytes": "1M"},
     "train": {"price": 2.5},
@@ -245,7 +245,11 @@ def options_of(name: str) -> Iterator[click.Option]:
             yield option
 
 
-def test_durations_and_sizes_are_given_as_on_the_command_line() -> None:
+@pytest.mark.usefixtures("made_up_ranks")
+def test_durations_and_sizes_are_given_as_on_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLLBENCH_STATE", str(tmp_path))
     taken = []
     for name, words in USUAL.items():
         for option in options_of(name):
