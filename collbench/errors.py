@@ -1,8 +1,7 @@
 """Every error that collbench raises on purpose, and what it warns of."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from mimetypes import guess_type
 from pathlib import Path
 
 from collbench.host import sanitize
@@ -91,20 +90,13 @@ def renamed(what: str, name: str) -> str:
     return str(names.get(what, {}).get(name.partition("=")[0], ""))
 
 
-def alike(name: str, names: Iterable[str]) -> str:
-    """Return `did you mean ring or ring-flags?` with the names that look like this one in any case, "" if none."""
-    import difflib
-
-    names, small = list(names), name.lower()
-    near = difflib.get_close_matches(name, names) or difflib.get_close_matches(small, names)
-    near = near or [one for one in names if len(name) > 1 and small in one][:_NEAR]
-    return f"did you mean {' or '.join(near)}?" if near else ""
-
-
 def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
     """Return the error for a name that is in no registry: the names that are, and those that look like it."""
-    names = list(choices)
-    hint = renamed(what, name) or alike(name, names)
+    import difflib
+
+    names, small = list(choices), name.lower()
+    near = difflib.get_close_matches(small, names) or [one for one in names if len(name) > 1 and small in one][:_NEAR]
+    hint = renamed(what, name) or (f"did you mean {' or '.join(near)}?" if near else "")
     return UsageError("; ".join(filter(None, (f"unknown {what} {name!r}", f"choose from: {', '.join(names)}", hint))))
 
 
@@ -112,12 +104,6 @@ def unlinked(path: Path, option: str) -> None:
     """UsageError if a name of ours is a link: in a folder from elsewhere it may lead to any file of the user."""
     if path.is_symlink():
         raise UsageError(f"{path} is a link, and is not written through; remove it, or choose another {option}")
-
-
-def refuse_ending(path: Path, what: str, endings: Sequence[str]) -> None:
-    """UsageError if a path ends as files of another kind do; a name such as `run-1.5` is as good as any."""
-    if path.suffix not in endings and guess_type(path.name)[0] and not path.is_dir():
-        raise UsageError(f"{path} ends in {path.suffix}; {what} {', '.join(endings)}")
 
 
 @contextmanager

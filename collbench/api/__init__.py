@@ -5,37 +5,30 @@ wrote `--ranks 999`.
 """
 
 import re
-import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
 from os import PathLike, fspath
-from pathlib import Path
-from types import NoneType
+from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
-from collbench.errors import CollbenchError, UsageError, alike
+from collbench.errors import CollbenchError, UsageError, unknown
 
 _OTHER_NAMES = {"b": "minbytes", "e": "maxbytes", "f": "stepfactor", "i": "stepbytes", "g": "ranks gpus", "n": "iters"}
 _OTHER_NAMES |= {"w": "warmup", "d": "datatype", "r": "root", "G": "cudagraph", "T": "timeout", "as": "name machine"}
 _OPTION = re.compile(
     r"""`[^`]*`                                    # a command of a shell stays one
     |(?<![\w-])--?(?P<option>[a-zA-Z][\w-]*)
-    (?:\ (?P<value>'[^']*'|"[^"]*"|[\w.+%/-]*[\w%]))?  # which may also be the next word of the sentence""",
+    (?:\ (?P<value>'[^']*'|"[^"]*"|[\w.+%/,-]*[\w%]))?  # which may also be the next word of the sentence""",
     re.VERBOSE,
 )
 _VALUE = re.compile(r"""['"].*|-?[\d.]+|[A-Z][A-Z.\w]*""")  # as it stands: a text, a number, or what stands for one
-_KINDS: dict[object, tuple[Any, Callable[[Any], object], str]] = {
-    bool: (bool, bool, "truth value (True or False)"),
-    int: (Integral, int, "whole number"),
+_KINDS: dict[object, tuple[Any, Callable[[Any], object], str]] = {  # what is taken, what makes it plain, a noun for it
+    int: (Integral, int, "whole number"),  # NumPy's too
     float: (Real, lambda number: number if isinstance(number, int) else float(number), "number"),
-    Path: (PathLike, Path, "path"),
     str: (str | PathLike, fspath, "text"),
-    NoneType: (NoneType, lambda none: none, ""),
-    Callable: (Callable, lambda function: function, "function"),
 }
-"""By annotation: what is taken for it, NumPy's numbers among them, what makes it the type itself, and what it is."""
 
 
 def of_library(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,21 +37,16 @@ def of_library(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def called(*values: Any, **named: Any) -> Any:
-        for name in named:
-            if name not in parameters:
-                near = alike(name, parameters) or f"choose from: {', '.join(parameters)}"
-                raise TypeError(f"{function.__name__}() has no {name}=; {near}")
-        try:
-            given = signature(function).bind(*values, **named)
-        except TypeError as error:
-            raise TypeError(f"{function.__name__}(): {error}") from None
+        if wrong := [name for name in named if name not in parameters]:
+            raise unknown(f"parameter of {function.__name__}()", wrong[0], parameters)
+        given = signature(function).bind(*values, **named)
         for name, value in given.arguments.items():
             given.arguments[name] = converted(name, value, parameters[name].annotation, parameters[name].default)
         try:
             return function(*given.args, **given.kwargs)
         except CollbenchError as error:
-            usual = {name: parameter.default for name, parameter in parameters.items()}
-            error.args = (reworded(str(error), usual | given.arguments),)
+            given.apply_defaults()
+            error.args = (reworded(str(error), given.arguments),)
             raise
 
     called.__module__ = "collbench"  # where pickle finds it
@@ -68,9 +56,7 @@ def of_library(function: Callable[..., Any]) -> Callable[..., Any]:
 def converted(name: str, value: object, annotation: Any, default: object = None) -> object:
     """Return a value as a parameter's annotation has it; UsageError, which names the parameter, if it is none."""
     nouns = []
-    for part in (
-        [annotation] if get_origin(annotation) in (Callable, Sequence) else get_args(annotation) or [annotation]
-    ):
+    for part in get_args(annotation) if isinstance(annotation, UnionType) else [annotation]:
         kind = get_origin(part) or part
         if kind is Sequence and isinstance(value, Iterable):
             words = [word for word in value.split(",") if word.strip()] if isinstance(value, str) else [*value]
@@ -80,8 +66,8 @@ def converted(name: str, value: object, annotation: Any, default: object = None)
         taken, plain, noun = _KINDS.get(kind, (kind, lambda same: same, kind.__name__.lower()))
         if isinstance(value, taken) and (kind is bool or not isinstance(value, bool)):
             return plain(value)
-        nouns += [noun] if noun else []
-    raise UsageError(f"{name}={reprlib.repr(value)} is no {' or '.join(nouns)}")
+        nouns += [noun] if kind is not NoneType else []
+    raise UsageError(f"{name}={value!r} is no {' or '.join(nouns)}")
 
 
 def reworded(message: str, given: Mapping[str, object]) -> str:

@@ -26,7 +26,7 @@ from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usua
 from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
 from collbench.api.notices import is_leader, started
-from collbench.api.requests import Names, Share, Size, SweepRequest, Time, split_names
+from collbench.api.requests import Names, Size, SweepRequest, Time, split_names
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, UsageError
 from collbench.host.launcher import launched
@@ -78,7 +78,7 @@ def check(
     reference: Path | str | None = None,
     on: str | None = None,
     nodes: int | None = None,
-    slower: Share | None = None,
+    slower: float | str | None = None,
     budget: Time = 60.0,
     ranks: int | None = None,
     minbytes: Size = 8,
@@ -86,7 +86,7 @@ def check(
     stepfactor: float = 8.0,
     renew: bool = False,
     out: Path | str | None = None,
-    each: Callable[[int, CheckResult], object] | None = None,
+    each: Callable[[int, CheckResult], object] = lambda count, result: None,
 ) -> CheckResult | None:
     """Measure briefly, first for correctness, then for speed, and say whether it is as expected.
 
@@ -125,17 +125,17 @@ def check(
 
     """
     if run is not None:
-        _refuse_beside_a_run(
-            op=op,
-            impl=impl,
-            budget=budget,
-            ranks=ranks,
-            minbytes=minbytes,
-            maxbytes=maxbytes,
-            stepfactor=stepfactor,
-            renew=renew,
-            out=out,
-        )
+        usual = signature(check).parameters
+        words: dict[str, object] = {
+            "op": op,
+            "impl": impl,
+            "budget": budget,
+            "ranks": ranks,
+            "minbytes": minbytes,
+        }
+        words |= {"maxbytes": maxbytes, "stepfactor": stepfactor, "renew": renew, "out": out}
+        if given := [f"--{name}" for name, word in words.items() if str(word) != str(usual[name].default)]:
+            raise UsageError(f"--run is judged as it is; leave {format_list(given)} out")
     if on:
         files.load(on)  # raises for a system that there is not, before anything is measured
     seconds = parse_duration(budget, "--budget")
@@ -161,13 +161,6 @@ def check(
     return _measure(sweep, against, seconds, Path(out) if out else None, each)
 
 
-def _refuse_beside_a_run(**words: object) -> None:
-    """UsageError for words that say what to measure, where nothing is."""
-    usual = signature(check).parameters
-    if given := [f"--{name}" for name, word in words.items() if str(word) != str(usual[name].default)]:
-        raise UsageError(f"--run is judged as it is; leave {format_list(given)} out")
-
-
 def default_implementations(op: Names) -> str:
     """Return the library on GPUs; on a CPU `auto`, of which it is known what it should take, where it does the job."""
     library = ",".join(name for name in libraries() if on_auto() in implementations()[name].platforms)
@@ -179,11 +172,7 @@ def default_implementations(op: Names) -> str:
 
 
 def _measure(
-    sweep: SweepRequest,
-    against: Against,
-    budget: float,
-    out: Path | None,
-    each: Callable[[int, CheckResult], object] | None,
+    sweep: SweepRequest, against: Against, budget: float, out: Path | None, each: Callable[[int, CheckResult], object]
 ) -> CheckResult | None:
     """Measure rounds, each with ranks that are started anew, until the verdict is sure or the budget is spent."""
     begun = time.monotonic()
@@ -201,8 +190,7 @@ def _measure(
         if session.leader:
             judge = judge or Judge.of(against, Run(Path("this check"), rounds.header, (), True), measured=True)
             result = judge.verdict(rounds, spent)
-            if each:
-                each(rounds.count, result)
+            each(rounds.count, result)
             more = more and not judge.sure(result)
         more = _agreed(more)
     if not result or not judge:  # the first process of the launcher has them

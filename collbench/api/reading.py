@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from mimetypes import guess_type
 from pathlib import Path
 
 from collbench.algorithms import find
@@ -14,9 +15,9 @@ from collbench.analysis.fit import measured
 from collbench.analysis.machine import placed, sized
 from collbench.analysis.matching import selection, unread
 from collbench.analysis.verdict import Correctness, Health, status
-from collbench.api.requests import Names, Share, split_names
+from collbench.api.requests import Names, split_names
 from collbench.cases import Case
-from collbench.errors import UsageError, refuse_ending, unknown
+from collbench.errors import UsageError, unknown
 from collbench.notebook import Shown
 from collbench.results import by_key
 from collbench.runfile import store
@@ -67,10 +68,10 @@ def compare(
     base: RunOrPath,
     new: RunOrPath,
     *,
-    margin: Share = 0.05,
-    confidence: Share = 0.95,
+    margin: float | str = 0.05,
+    confidence: float | str = 0.95,
     only: str | None = None,
-    assume: Share | None = None,
+    assume: float | str | None = None,
 ) -> Comparison:
     """Compare two runs case by case.
 
@@ -97,10 +98,10 @@ def compare(
     [('mpi', 'same'), ('ring-flags', 'slower')]
 
     """
-    allowed, sure = parse_share(margin, "--margin"), parse_share(confidence, "--confidence")
+    shares = parse_share(margin, "--margin"), parse_share(confidence, "--confidence")
     assumed = None if assume is None else parse_share(assume, "--assume")
     runs = as_run(base), as_run(new)
-    return compare_runs(*runs, allowed, sure, selected(only, runs), assumed)
+    return compare_runs(*runs, *shares, selected(only, runs), assumed)
 
 
 def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
@@ -204,7 +205,7 @@ def plot(
     views: Names = (),
     impl: Names = "",
     linear: bool = False,
-    lines: int | None = 7,
+    lines: int | str | None = 7,
     overlay: bool = False,
     apart: bool = False,
     on: str | None = None,
@@ -221,7 +222,7 @@ def plot(
             folder also the second.
         impl: Only these implementations; all by default.
         linear: Bandwidth on a linear axis from zero.
-        lines: How many lines have a colour; None for all.
+        lines: How many lines have a colour; "all" or None for all.
         overlay: All topologies in one panel.
         apart: Give predictions panels of their own.
         on: What machine measured runs are of, for the view "bound".
@@ -245,17 +246,18 @@ def plot(
     from collbench.plots.views import named
 
     shown = [as_run(run) for run in ([runs] if isinstance(runs, Run | Path | str) else runs)]
-    for option, name, choices in (("--style", style, STYLES), *(("--format", name, FORMATS) for name in formats)):
-        if name not in choices:
-            raise unknown(option, name, choices)
-    if lines is not None and lines < 0:
-        raise UsageError(f"--lines {lines} is no number of lines; give 0 or more")
+    if style not in STYLES:
+        raise unknown("--style", style, STYLES)
+    if lines not in (None, "all") and not (str(lines).isdecimal() and len(str(lines)) < 7):
+        raise UsageError(f"--lines {lines!r} is no number of lines; give 0 or more, or all")
     place = Path(out)
     ending = place.suffix[1:] if not place.is_dir() else ""
     is_file = ending in FORMATS
-    refuse_ending(place, "figures are", [f".{name}" for name in FORMATS])
-    if is_file and set(formats) - {ending}:
-        raise UsageError(f"--out {out} is {ending}, and not {', '.join(formats)}; leave --format out, or give a folder")
+    if guess_type(place.name)[0] and not (is_file or place.is_dir()):  # no folder is called x.jpg, but run-1.5
+        raise UsageError(f"--out {out} ends in .{ending}; figures are .{', .'.join(FORMATS)}")
+    known = {ending} if is_file else FORMATS
+    if set(formats) - {*known}:
+        raise UsageError(f"--format {', '.join(formats)}: --out {out} takes {', '.join(known)}; leave --format out")
     usual = ("bandwidth",) if is_file else ("bandwidth", "latency")
     chosen_views = named(split_names(views) if views else usual)
     if on:
@@ -267,7 +269,7 @@ def plot(
         overlay=overlay,
         apart=apart,
         linear=linear,
-        coloured=sys.maxsize if lines is None else lines,
+        coloured=sys.maxsize if lines in (None, "all") else int(lines or 0),
         implementations=_shown_implementations(split_names(impl), shown),
     )
     reasons: list[str] = []
