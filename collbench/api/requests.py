@@ -128,7 +128,7 @@ class SweepRequest:
             ("--ranks-per-node", self.ranks_per_node, 1, MOST_SYSTEM_RANKS),
         ):
             if number is not None and not least <= number <= most:
-                raise UsageError(f"{option} {number} is impossible; give {least} to {most}")
+                raise UsageError(f"{option} {number} is impossible; give at least {least} and at most {most}")
         for name, seconds in self._times.items():
             if seconds > LONGEST:
                 raise UsageError(f"{name} {seconds:g} is too long; give at most {LONGEST:g} seconds")
