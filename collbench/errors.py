@@ -94,8 +94,8 @@ def unknown(what: str, name: str, choices: Iterable[str]) -> UsageError:
     """Return the error for a name that is in no registry: the names that are, and those that look like it."""
     import difflib
 
-    names = list(choices)
-    near = difflib.get_close_matches(name, names) or [one for one in names if len(name) > 1 and name in one][:_NEAR]
+    names, small = list(choices), name.lower()
+    near = difflib.get_close_matches(small, names) or [one for one in names if len(name) > 1 and small in one][:_NEAR]
     hint = renamed(what, name) or (f"did you mean {' or '.join(near)}?" if near else "")
     return UsageError("; ".join(filter(None, (f"unknown {what} {name!r}", f"choose from: {', '.join(names)}", hint))))
 

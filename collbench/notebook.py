@@ -17,6 +17,8 @@ _UNITS: dict[str, Callable[[float], str]] = {
     **dict.fromkeys(_TIMES.split(), format_seconds),
     **dict.fromkeys(("nbytes", "needed", "half_size"), format_size),
     **dict.fromkeys(("algbw", "busbw", "rate"), lambda rate: f"{format_rate(rate)} GB/s"),
+    "utilisation": lambda share: f"{100 * share:.3g} %",
+    "ratio": lambda ratio: f"{ratio:.3g}x",
 }
 
 

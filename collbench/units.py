@@ -27,14 +27,14 @@ LARGEST = 2**60  # bytes that a size may have
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:I?B)?\s*", re.IGNORECASE)
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str | int, option: str = "") -> int:
     """Bytes from `8`, `64K`, `1.5G`, `128KB` or `2MiB`; every suffix is binary, as in nccl-tests."""
-    match = _SIZE.fullmatch(text)
+    match, named = _SIZE.fullmatch(str(text)), f"{option} {text!r}".lstrip()
     if not match:
-        raise UsageError(f"{text!r} is not a size; write bytes or a binary suffix, such as 8, 64K, 128M or 1.5G")
+        raise UsageError(f"{named} is not a size; write bytes or a binary suffix, such as 8, 64K, 128M or 1.5G")
     size = float(match[1]) * _BINARY[match[2].upper()]
     if size > LARGEST:
-        raise UsageError(f"{text!r} is more than any memory holds; write at most {LARGEST >> 40}T")
+        raise UsageError(f"{named} is more than any memory holds; write at most {LARGEST >> 40}T")
     return int(size)
 
 
@@ -58,9 +58,9 @@ def parse_duration(text: str | float, option: str, alone: str = "s") -> float:
     return seconds
 
 
-def parse_share(text: str, option: str) -> float:
-    """Return the number between 0 and 1, neither included, of `5%` or `0.05`; UsageError of other text."""
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*", text)
+def parse_share(text: str | float, option: str) -> float:
+    """Return the number between 0 and 1, neither included, of `5%` or `0.05`; UsageError of another."""
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*(%?)\s*", str(text))
     share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0 < share < 1:
         raise UsageError(f"{option} {text!r} is no share; write it like 5% or 0.05")

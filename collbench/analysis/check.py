@@ -153,21 +153,21 @@ class CheckResult(Shown):
     @property
     def _figures(self) -> str:
         if self.correctness.faults:
-            return self.correctness.in_words("sizes")
+            return self.correctness.in_words()
         slowest = [curve for curve in self.curves if curve.status is self.status]
         worst = max(slowest, key=lambda curve: (not math.isnan(curve.telling.off), curve.telling.off), default=None)
         if not worst:
             return "nothing was measured"
         if math.isnan(worst.telling.expected):
-            return f"{self.correctness.in_words('sizes')}, nothing to compare them with: {worst.remark}"
+            return f"{self.correctness.in_words()}, nothing to compare them with: {worst.remark}"
         name = f"{worst.telling.row.case.collective.name} " if len(self.collectives) > 1 else ""
         return f"{name}{worst.telling.figure}, {self.counts}"
 
     @property
     def counts(self) -> str:
-        """How many sizes were right, and how many as expected."""
+        """How many rows were right, and how many as expected."""
         found = Counter(size.decision for size in self.sizes)
-        right = self.correctness.in_words("sizes")
+        right = self.correctness.in_words()
         if scatter := scatter_in_words(size.row for size in self.sizes):
             right += f" ({scatter}, the slowest are judged)"
         if self.status is Status.FAIL and not found[Decision.SLOW]:
@@ -275,7 +275,7 @@ def _judge_curve(
         calm = any(not row.disturbed for rows in ordered for row in rows)
         why = "no system is like this machine, and no earlier good run of it is stored"
         if expectation.name:
-            why = f"{expectation.name} has none of these sizes on as many GPUs (-b, -e and -f say which are measured)"
+            why = f"{expectation.name} has none of these sizes on as many ranks (-b, -e and -f say which are measured)"
         why = why if calm else "other programs disturbed every round"
         return CheckedCurve(tuple(sizes), Status.UNKNOWN, why)
     # All sizes as one: their mean.

@@ -139,7 +139,7 @@ class Diagnosis(Shown):
         scatter = scatter_in_words(self.measured)
         speed += f"; {scatter}, the slowest are judged" if scatter else ""
         if self.verdict is Health.WRONG:
-            return f"{self.verdict.value}: {self.correctness.in_words('sizes', named=False)}; speed: {speed}"
+            return f"{self.verdict.value}: {self.correctness.in_words(named=False)}; speed: {speed}"
         return speed
 
     def records(self) -> Iterator[dict[str, Any]]:

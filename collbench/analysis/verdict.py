@@ -65,11 +65,11 @@ class Correctness(Shown):
         """Rows that should be right."""
         return self.right + len(self.faults) + self.untried
 
-    def in_words(self, what: str = "rows", named: bool = True) -> str:
+    def in_words(self, named: bool = True) -> str:
         """Return `28 of 30 rows right; WRONG: 1 MiB, ring-flags: rank 1, ...`; `named` with the implementations."""
-        words = [f"{self.right - self.unchecked} of {self.total} {what} right"]
+        words = [f"{self.right - self.unchecked} of {self.total} rows right"]
         if self.unchecked == self.total > 0:
-            words = [f"{self.total} {what}, none of them checked"]
+            words = [f"{self.total} rows, none of them checked"]
         elif self.unchecked:
             words.append(f"{self.unchecked} not checked")
         if self.disturbed:

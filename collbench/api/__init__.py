@@ -5,38 +5,69 @@ wrote `--ranks 999`.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
-from typing import Any
+from numbers import Integral, Real
+from os import PathLike, fspath
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin
 
-from collbench.errors import CollbenchError
+from collbench.errors import CollbenchError, UsageError, unknown
 
 _OTHER_NAMES = {"b": "minbytes", "e": "maxbytes", "f": "stepfactor", "i": "stepbytes", "g": "ranks gpus", "n": "iters"}
 _OTHER_NAMES |= {"w": "warmup", "d": "datatype", "r": "root", "G": "cudagraph", "T": "timeout", "as": "name machine"}
 _OPTION = re.compile(
     r"""`[^`]*`                                    # a command of a shell stays one
     |(?<![\w-])--?(?P<option>[a-zA-Z][\w-]*)
-    (?:\ (?P<value>'[^']*'|"[^"]*"|[\w.+%/-]*[\w%]))?  # which may also be the next word of the sentence""",
+    (?:\ (?P<value>'[^']*'|"[^"]*"|[\w.+%/,-]*[\w%]))?  # which may also be the next word of the sentence""",
     re.VERBOSE,
 )
 _VALUE = re.compile(r"""['"].*|-?[\d.]+|[A-Z][A-Z.\w]*""")  # as it stands: a text, a number, or what stands for one
+_KINDS: dict[object, tuple[Any, Callable[[Any], object], str]] = {  # what is taken, what makes it plain, a noun for it
+    int: (Integral, int, "whole number"),  # NumPy's too
+    float: (Real, lambda number: number if isinstance(number, int) else float(number), "number"),
+    str: (str | PathLike, fspath, "text"),
+}
 
 
 def of_library(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of the library whose errors name its parameters, not the options of its command."""
+    """Return a function of the library: its values are checked, and its errors name its parameters, not options."""
+    parameters = signature(function).parameters
 
     @wraps(function)
     def called(*values: Any, **named: Any) -> Any:
+        if wrong := [name for name in named if name not in parameters]:
+            raise unknown(f"parameter of {function.__name__}()", wrong[0], parameters)
+        given = signature(function).bind(*values, **named)
+        for name, value in given.arguments.items():
+            given.arguments[name] = converted(name, value, parameters[name].annotation, parameters[name].default)
         try:
-            return function(*values, **named)
+            return function(*given.args, **given.kwargs)
         except CollbenchError as error:
-            usual = {name: parameter.default for name, parameter in signature(function).parameters.items()}
-            error.args = (reworded(str(error), usual | dict(zip(usual, values, strict=False)) | named),)
+            given.apply_defaults()
+            error.args = (reworded(str(error), given.arguments),)
             raise
 
     called.__module__ = "collbench"  # where pickle finds it
     return called
+
+
+def converted(name: str, value: object, annotation: Any, default: object = None) -> object:
+    """Return a value as a parameter's annotation has it; UsageError, which names the parameter, if it is none."""
+    nouns = []
+    for part in get_args(annotation) if isinstance(annotation, UnionType) else [annotation]:
+        kind = get_origin(part) or part
+        if kind is Sequence and isinstance(value, Iterable):
+            words = [word for word in value.split(",") if word.strip()] if isinstance(value, str) else [*value]
+            if default and not words:
+                raise UsageError(f"{name}= is empty; give at least one")
+            return [converted(name, word, get_args(part)[0]) for word in words]
+        taken, plain, noun = _KINDS.get(kind, (kind, lambda same: same, kind.__name__.lower()))
+        if isinstance(value, taken) and (kind is bool or not isinstance(value, bool)):
+            return plain(value)
+        nouns += [noun] if kind is not NoneType else []
+    raise UsageError(f"{name}={value!r} is no {' or '.join(nouns)}")
 
 
 def reworded(message: str, given: Mapping[str, object]) -> str:

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from pathlib import Path
 
 from collbench.algorithms import implementations, libraries
@@ -40,7 +41,7 @@ from collbench.runfile.rounds import joined, one_of_each, scatter_in_words
 from collbench.runfile.store import Run, read, why_none
 from collbench.topology import files
 from collbench.topology.system import System
-from collbench.units import parse_duration
+from collbench.units import format_list, parse_duration, parse_share
 
 SURE = 6  # rounds before which nothing is called slow: what disturbs a machine for a moment is over by then
 OF_A_BASELINE = 15  # rounds of a run that later checks are compared with
@@ -77,7 +78,7 @@ def check(
     reference: Path | str | None = None,
     on: str | None = None,
     nodes: int | None = None,
-    slower: float | None = None,
+    slower: float | str | None = None,
     budget: Time = 60.0,
     ranks: int | None = None,
     minbytes: Size = 8,
@@ -100,7 +101,7 @@ def check(
         reference: A run that was right, or FILE.toml with floors (docs/checking.md).
         on: The system to compare with: a preset or FILE.toml.
         nodes: How many nodes of it the ranks are spread over.
-        slower: Share of the expected time that is too much; by default 0.1, which is 10 %, and on a CPU 0.2.
+        slower: Share of the expected time that is too much; by default "10%", which is 0.1, and on a CPU 0.2.
         budget: Seconds, or a duration such as "5s", after which no further round begins, of three at least.
         ranks: Number of ranks; by default every GPU, and 2 on a CPU.
         minbytes: Smallest message.
@@ -123,11 +124,24 @@ def check(
     'OK'
 
     """
+    if run is not None:
+        usual = signature(check).parameters
+        words: dict[str, object] = {
+            "op": op,
+            "impl": impl,
+            "budget": budget,
+            "ranks": ranks,
+            "minbytes": minbytes,
+        }
+        words |= {"maxbytes": maxbytes, "stepfactor": stepfactor, "renew": renew, "out": out}
+        if given := [f"--{name}" for name, word in words.items() if str(word) != str(usual[name].default)]:
+            raise UsageError(f"--run is judged as it is; leave {format_list(given)} out")
     if on:
         files.load(on)  # raises for a system that there is not, before anything is measured
     seconds = parse_duration(budget, "--budget")
     expected = read_reference(Path(reference)) if reference and is_leader(launched()) else None
-    against = Against(expected, on, nodes, slower, renew)
+    share = None if slower is None else parse_share(slower, "--slower")
+    against = Against(expected, on, nodes, share, renew)
     if run is not None:
         whole = run if isinstance(run, Run) else read(Path(run))
         rows = whole.cases if whole.header.imported.tests else whole.results

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from mimetypes import guess_type
 from pathlib import Path
 
 from collbench.algorithms import find
@@ -23,7 +24,7 @@ from collbench.runfile import store
 from collbench.runfile.store import Run, cut_off_notes, why_none
 from collbench.topology.files import load
 from collbench.topology.system import System
-from collbench.units import format_list, format_size
+from collbench.units import format_list, format_size, parse_share
 
 RunOrPath = Run | Path | str
 """A run, or where its file or the folder of it is."""
@@ -67,17 +68,17 @@ def compare(
     base: RunOrPath,
     new: RunOrPath,
     *,
-    margin: float = 0.05,
-    confidence: float = 0.95,
+    margin: float | str = 0.05,
+    confidence: float | str = 0.95,
     only: str | None = None,
-    assume: float | None = None,
+    assume: float | str | None = None,
 ) -> Comparison:
     """Compare two runs case by case.
 
     Args:
         base: The run to compare with.
         new: The run to judge.
-        margin: Share up to which a change does not matter, for example 0.05 for 5 %.
+        margin: Share up to which a change does not matter: 0.05 or "5%".
         confidence: Probability that no row of the comparison is called wrongly.
         only: Rows to compare, as `collbench compare --only` selects them: "allreduce,ring-flags,1M..".
         assume: Share by which each time of a log without samples varies; by default neighbouring sizes tell it.
@@ -97,8 +98,10 @@ def compare(
     [('mpi', 'same'), ('ring-flags', 'slower')]
 
     """
+    shares = parse_share(margin, "--margin"), parse_share(confidence, "--confidence")
+    assumed = None if assume is None else parse_share(assume, "--assume")
     runs = as_run(base), as_run(new)
-    return compare_runs(*runs, margin, confidence, selected(only, runs), assume)
+    return compare_runs(*runs, *shares, selected(only, runs), assumed)
 
 
 def selected(only: str | None, runs: Sequence[Run]) -> Selection | None:
@@ -203,7 +206,7 @@ def plot(
     views: Names = (),
     impl: Names = "",
     linear: bool = False,
-    lines: int | None = 7,
+    lines: int | str | None = 7,
     overlay: bool = False,
     apart: bool = False,
     on: str | None = None,
@@ -220,7 +223,7 @@ def plot(
             folder also the second.
         impl: Only these implementations; all by default.
         linear: Bandwidth on a linear axis from zero.
-        lines: How many lines have a colour; None for all.
+        lines: How many lines have a colour; "all" or None for all.
         overlay: All topologies in one panel.
         apart: Give predictions panels of their own.
         on: What machine measured runs are of, for the view "bound".
@@ -246,11 +249,16 @@ def plot(
     shown = [as_run(run) for run in ([runs] if isinstance(runs, Run | Path | str) else runs)]
     if style not in STYLES:
         raise unknown("--style", style, STYLES)
+    if lines not in (None, "all") and not (str(lines).isdecimal() and len(str(lines)) < 7):
+        raise UsageError(f"--lines {lines!r} is no number of lines; give 0 or more, or all")
     place = Path(out)
     ending = place.suffix[1:] if not place.is_dir() else ""
     is_file = ending in FORMATS
-    if is_file and set(formats) - {ending}:
-        raise UsageError(f"--out {out} is {ending}, and not {', '.join(formats)}; leave --format out, or give a folder")
+    if guess_type(place.name)[0] and not (is_file or place.is_dir()):  # no folder is called x.jpg, but run-1.5
+        raise UsageError(f"--out {out} ends in .{ending}; figures are .{', .'.join(FORMATS)}")
+    known = {ending} if is_file else FORMATS
+    if set(formats) - {*known}:
+        raise UsageError(f"--format {', '.join(formats)}: --out {out} takes {', '.join(known)}; leave --format out")
     usual = ("bandwidth",) if is_file else ("bandwidth", "latency")
     chosen_views = named(split_names(views) if views else usual)
     if on:
@@ -262,7 +270,7 @@ def plot(
         overlay=overlay,
         apart=apart,
         linear=linear,
-        coloured=sys.maxsize if lines is None else lines,
+        coloured=sys.maxsize if lines in (None, "all") else int(lines or 0),
         implementations=_shown_implementations(split_names(impl), shown),
     )
     reasons: list[str] = []

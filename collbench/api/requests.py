@@ -116,21 +116,25 @@ class SweepRequest:
     mpi: Names = ""  # names or folders of MPI libraries to measure; none for the one of mpi4py
 
     def __post_init__(self) -> None:
-        _check_choice("--spin", self.spin, SPINS)
-        _check_choice("--bind", self.bind, BINDS)
-        _check_range("--iters", self.iters, 1, MOST_SAMPLES)
-        _check_range("--warmup", self.warmup, 0, MOST_SAMPLES)
-        counts = {"--ranks": self.ranks, "--nodes": self.nodes, "--ranks-per-node": self.ranks_per_node}
-        for name, count in counts.items():
-            _check_range(name, count, 1, MOST_SYSTEM_RANKS)
+        for option, word, choices in (("--spin", self.spin, SPINS), ("--bind", self.bind, BINDS)):
+            if word not in choices:
+                raise unknown(option, word, choices)
+        for option, number, least, most in (
+            ("--iters", self.iters, 1, MOST_SAMPLES),
+            ("--warmup", self.warmup, 0, MOST_SAMPLES),
+            ("--starts", self.starts, 1, MOST_STARTS),
+            ("--ranks", self.ranks, 1, MOST_SYSTEM_RANKS),
+            ("--nodes", self.nodes, 1, MOST_SYSTEM_RANKS),
+            ("--ranks-per-node", self.ranks_per_node, 1, MOST_SYSTEM_RANKS),
+        ):
+            if number is not None and not least <= number <= most:
+                raise UsageError(f"{option} {number} is impossible; give at least {least} and at most {most}")
         for name, seconds in self._times.items():
             if seconds > LONGEST:
                 raise UsageError(f"{name} {seconds:g} is too long; give at most {LONGEST:g} seconds")
-        if self.starts is not None and not 1 <= self.starts <= MOST_STARTS:
-            raise UsageError(f"--starts {self.starts} is no number of starts; choose from 1 to {MOST_STARTS}")
         _, _, step = self._sizes
         if not step and not 1 < self.stepfactor < math.inf:
-            raise UsageError(f"-f {self.stepfactor:g} never gets to -e; give a factor above 1, such as 2")
+            raise UsageError(f"-f {self.stepfactor:g} is no factor between sizes; give one above 1, such as 2")
         _ = self._kinds
 
     @property
@@ -170,15 +174,15 @@ class SweepRequest:
     @cached_property
     def _sizes(self) -> tuple[int, int | None, int]:
         """The smallest size, the largest and the step between sizes in bytes; the step is 0 where none is given."""
-        first = parse_size(str(self.minbytes))
-        last = parse_size(str(self.maxbytes)) if self.maxbytes else None
+        first = parse_size(self.minbytes, "-b")
+        last = parse_size(self.maxbytes, "-e") if self.maxbytes else None
         if first < 1:
             raise UsageError("-b 0 is no message; the smallest is 1 byte")
         if last is not None and first > last:
             raise UsageError(f"-b {self.minbytes} is above -e {self.maxbytes}; swap them")
-        step = parse_size(str(self.stepbytes)) if self.stepbytes else 0
+        step = parse_size(self.stepbytes, "-i") if self.stepbytes else 0
         if self.stepbytes and step < 1:
-            raise UsageError("-i 0 never gets to -e; give at least 1 byte, or -f 2")
+            raise UsageError("-i 0 is no step between sizes; give at least 1 byte, or -f 2")
         return first, last, step
 
     def on_ranks(self, ranks: int, implementations: Sequence[str], largest: int) -> Sweep:
@@ -207,18 +211,6 @@ def split_names(names: Names) -> list[str]:
         return []
     words = names.split(",") if isinstance(names, str) else names
     return [word.strip() for word in words]
-
-
-def _check_choice(option: str, word: str, choices: Sequence[str]) -> None:
-    if word not in choices:
-        raise unknown(option, word, choices)
-
-
-def _check_range(option: str, number: int | None, least: int, most: int) -> None:
-    if number is not None and number < least:
-        raise UsageError(f"{option} {number} is too few; give at least {least}")
-    if number is not None and number > most:
-        raise UsageError(f"{option} {number} is too many; give at most {most}")
 
 
 def _find_all(names: Names, registry: Mapping[str, Named], find: Callable[[str], Named]) -> tuple[Named, ...]:
@@ -254,7 +246,8 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
         if count is not None:
             raise UsageError(f"{option} goes with a described system, and --on {request.on} is none; leave it out")
     with announced_if_slow(DRIVER):
-        _check_choice("--on", request.on, ("auto", *platforms()))
+        if not request.measured:
+            raise unknown("--on", request.on, ("auto", *platforms()))
         platform = on_auto() if request.on == "auto" else request.on
         ranks = _ranks(request.ranks, platform, joined)
     able = [name for name, kind in platforms().items() if kind.spins]

@@ -53,7 +53,7 @@ _POSSIBLE: Mapping[str, tuple[Callable[[float], bool], str]] = {
 class TrainingPlan(Shown):
     """A planned training run: the layouts that fit, and where they were asked for other sizes, systems and costs."""
 
-    SHOWN = ("title", "best", "ranked", "sizes", "systems")
+    SHOWN = ("title", "price", "currency", "best", "ranked", "sizes", "systems")
     TABLE = "ranked"
     plan: Plan  # every layout that fits, and what it was made from
     ranked: tuple[Planned, ...]  # the best of them, evaluated

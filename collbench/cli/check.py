@@ -40,7 +40,7 @@ from collbench.cli.options import (
 from collbench.cli.progress import waiting
 from collbench.cli.results_table import bus_cell
 from collbench.cli.tables import Table
-from collbench.errors import CollbenchError, StorageError, UsageError
+from collbench.errors import CollbenchError, StorageError
 from collbench.host import signals
 from collbench.host.launcher import launched
 from collbench.reports import verdicts
@@ -118,8 +118,6 @@ def command(**options: Any) -> int:
 
 def _try_places(options: Mapping[str, Any]) -> None:
     """Raise UsageError for what cannot be written to, before anything is measured; nothing there is changed."""
-    if options["run"] and (options["out"] or options["renew"]):
-        raise UsageError("--run measures nothing that could be stored; leave --out and --renew out")
     for output, path in _files(options).items():
         try_output(path, f"--{output.option} FILE", options["out"])
     if options["out"] and is_leader(launched()):
@@ -160,7 +158,7 @@ def _write_files(result: CheckResult, options: Mapping[str, Any]) -> bool:
 
 def _lines(result: CheckResult) -> Iterator[str]:
     """Yield the verdict at length: correctness first."""
-    yield result.correctness.in_words("sizes")
+    yield result.correctness.in_words()
     why = "; ".join(dict.fromkeys(curve.remark for curve in result.curves)) or result.no_verdict
     yield f"compared with {result.compared or f'nothing: {why}'}"
     yield from (f"note: {remark}" for remark in result.remarks)

@@ -12,9 +12,6 @@ from typing import Any
 import click
 
 from collbench.cli.options import FORMATS, RUNS, machine_option, option, out_option
-from collbench.errors import UsageError
-
-_DIGITS = 6  # of a number of lines
 
 _OPTIONS = [
     RUNS,
@@ -33,7 +30,7 @@ _OPTIONS = [
         default="",
         metavar="NAME[,NAME]|all",
     ),
-    option("--impl names", "Only these.  [default: all in the runs]", metavar="NAME[,NAME]|library|ladder"),
+    option("--impl", "Only these.  [default: all in the runs]", default="", metavar="NAME[,NAME]|library|ladder"),
     option("--linear", "Bandwidth on a linear axis from zero.  [default: a logarithmic one]", is_flag=True),
     option(
         "--lines",
@@ -49,7 +46,7 @@ _OPTIONS = [
 
 
 @click.command("plot", params=_OPTIONS)
-def command(runs: tuple[Path, ...], out: Path | None, names: str | None, lines: str, **options: Any) -> None:
+def command(runs: tuple[Path, ...], out: Path | None, **options: Any) -> None:
     """Draw bandwidth, latency, speed-up or share of the bound against message size, a panel for each topology.
 
     RUN is a run file or the folder that holds it.  Prints the path of each figure.  What is predicted for a system is
@@ -61,9 +58,6 @@ def command(runs: tuple[Path, ...], out: Path | None, names: str | None, lines: 
     """
     from collbench.api.reading import plot
 
-    if lines != "all" and not (lines.isascii() and lines.isdecimal() and len(lines) <= _DIGITS):
-        raise UsageError(f"--lines {lines!r} is no number of lines; give 0 or more, or all")
     folder = out or (runs[0] if runs[0].is_dir() else runs[0].parent)
-    options |= {"impl": names or "", "lines": None if lines == "all" else int(lines)}
     for figure in plot(runs, folder, **options, say=lambda reason: click.echo(reason, err=True)):
         click.echo(figure)

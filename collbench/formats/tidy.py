@@ -58,7 +58,7 @@ def _fields(result: Exported) -> dict[str, Any]:
         "low": "" if math.isnan(low) else repr(low),
         "high": "" if math.isnan(high) else repr(high),
         "statistic": _statistic(result),
-        "samples": "" if isinstance(result, Prediction) else len(result.times),
+        "samples": "" if isinstance(result, Prediction) else len(getattr(result, "samples", result.times)) or "",
         "wrong": "" if wrong is None else wrong,
         "algbw": f"{result.algbw:.6g}" if rated else "",
         "busbw": f"{result.busbw:.6g}" if rated else "",

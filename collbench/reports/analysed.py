@@ -216,7 +216,7 @@ def _verdict(
 
 def _because(diagnosis: Diagnosis, fit: CurveFit | None) -> Iterator[str]:
     if diagnosis.correctness.faults:
-        yield diagnosis.correctness.in_words("sizes", named=False)
+        yield diagnosis.correctness.in_words(named=False)
     if diagnosis.exceptions:
         yield but_for(diagnosis.exceptions, len(diagnosis.measured)).strip()
     if diagnosis.remark:

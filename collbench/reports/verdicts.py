@@ -183,7 +183,7 @@ def junit(result: CheckResult) -> str:
 
 def summary(result: CheckResult) -> str:
     """Return Markdown, as in GitHub's step summaries."""
-    lines = ["## collbench check", "", f"**{escaped(result.line)}**", "", escaped(result.correctness.in_words("sizes"))]
+    lines = ["## collbench check", "", f"**{escaped(result.line)}**", "", escaped(result.correctness.in_words())]
     if result.compared:
         lines += ["", f"compared with {escaped(result.compared)}"]
     lines += ["", "| case | figure | verdict |", "|---|---|---|"]

@@ -45,7 +45,7 @@ def _numbers(result: Result) -> dict[str, Any]:
     if result.case.nbytes and result.case.collective.sized:
         numbers |= {"algbw": result.algbw, "busbw": result.busbw}
     if isinstance(result, Observed):
-        numbers["samples"] = len(result.times)
+        numbers["samples"] = len(getattr(result, "samples", result.times)) or None
         if len(result.times) > 1:
             numbers |= {name: result.percentile(percent) for name, percent in PERCENTILES.items()}
     numbers["floor"] = result.floor

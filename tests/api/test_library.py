@@ -9,11 +9,14 @@ import pickle
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import UnionType
+from typing import get_args, get_origin
 
 import click
+import numpy as np
 import pytest
 
 import collbench
@@ -229,7 +232,7 @@ def test_a_notebook_shows_tables_with_units() -> None:
 
 
 USUAL: dict[str, dict[str, object]] = {
-    "check": {"run": ROOT / "results" / "cpu-2-ranks", "reference": ROOT / "results" / "cpu-2-ranks"},
+    "check": {"op": "barrier", "impl": "mpi"},
     "predict": {"system": "dgx-h100", "maxbytes": "1M"},
     "sweep": {"on": "dgx-h100", "impl": "nccl", "maxbytes": "1M"},
     "train": {"price": 2.5},
@@ -244,7 +247,9 @@ def options_of(name: str) -> Iterator[click.Option]:
             yield option
 
 
-def test_durations_and_sizes_are_given_as_on_the_command_line() -> None:
+@pytest.mark.usefixtures("made_up_ranks")
+def test_durations_and_sizes_are_given_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLLBENCH_STATE", str(tmp_path))
     taken = []
     for name, words in USUAL.items():
         for option in options_of(name):
@@ -301,3 +306,95 @@ def test_errors_of_the_library_name_no_option() -> None:
             getattr(collbench, name)(**words)
         assert " --" not in f" {said.value}", name
         assert " -b" not in f" {said.value}", name
+
+
+def parameters_of(name: str) -> Iterator[tuple[str, list[object]]]:
+    """The parameters of a function, each with the types that its annotation names."""
+    for given in inspect.signature(getattr(collbench, name)).parameters.values():
+        union = isinstance(given.annotation, UnionType)
+        yield (
+            given.name,
+            [get_origin(part) or part for part in (get_args(given.annotation) if union else [given.annotation])],
+        )
+
+
+REQUIRED: dict[str, dict[str, object]] = {
+    "compare": {"base": "a", "new": "b"},
+    "diagnose": {"run": "a"},
+    "import_": {"files": "a"},
+    "plot": {"runs": "a", "out": "b"},
+    "predict": {"system": "dgx-h100"},
+    "report": {"runs": "a"},
+}
+
+
+def test_a_value_of_another_type_is_refused_by_the_name_of_its_parameter() -> None:
+    refused = set()
+    for name in collbench.__all__:
+        for parameter, kinds in parameters_of(name):
+            for wrong in (object(), True, 2.5, "8"):
+                if type(wrong) not in kinds and not (type(wrong) is str and Sequence in kinds):
+                    with pytest.raises(UsageError, match=f"^{parameter}=.* is no "):
+                        getattr(collbench, name)(**REQUIRED.get(name, {}) | {parameter: wrong})
+                    refused.add((name, parameter, type(wrong)))
+    assert {("predict", "in_place", str), ("sweep", "iters", float), ("check", "each", object)} <= refused
+    assert {("train", "gpus", str), ("read", "path", bool), ("predict", "root", bool)} <= refused
+
+
+def test_numbers_of_numpy_paths_and_one_name_of_several_are_taken(tmp_path: Path) -> None:
+    run = collbench.predict("dgx-h100", ranks=np.int64(2), maxbytes=np.int64(64), stepfactor=np.float32(2))
+    assert run.header.topology.ranks == 2
+    (tmp_path / "mine.toml").write_bytes((ROOT / "collbench/topology/presets/dgx-h100.toml").read_bytes())
+    assert collbench.predict(tmp_path / "mine.toml", maxbytes=64).results  # type: ignore[arg-type]
+    what_if = "oversubscription=4"
+    one, several = (
+        collbench.predict("dgx-h100", nodes=64, maxbytes=64, what_if=words) for words in (what_if, [what_if])
+    )
+    assert one.results == several.results
+    pictures = collbench.plot(run, tmp_path, formats="png,svg", views="latency")
+    assert [path.suffix for path in pictures] == [".png", ".svg"]
+    assert collbench.train(price=2.5, up_or_out="dgx-a100=1.5").same_cost
+
+
+def test_shares_are_what_the_command_line_takes() -> None:
+    slow = ROOT / "results" / "cpu-2-ranks"
+    for name, words, share in (
+        ("compare", {"base": slow, "new": slow}, "margin"),
+        ("compare", {"base": slow, "new": slow}, "confidence"),
+        ("compare", {"base": slow, "new": slow}, "assume"),
+        ("check", {"run": slow, "reference": slow}, "slower"),
+    ):
+        function = getattr(collbench, name)
+        for wrong in (95, -1, 0, "x"):
+            with pytest.raises(UsageError, match=f"{share}='?{wrong}'? is no share"):
+                function(**words | {share: wrong})
+        assert repr(function(**words | {share: "5%"})) == repr(function(**words | {share: 0.05})), share
+
+
+def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+    """By its parameter, with the choices or what to do, and nothing is written."""
+    slow = ROOT / "results" / "cpu-2-ranks"
+    for name, words, told in (
+        ("predict", {"system": "dgx-h100", "rank": 8}, r"parameter of predict\(\) 'rank'; .*did you mean ranks"),
+        ("predict", {"system": "DGX-H100"}, "did you mean .*dgx-h100"),
+        ("predict", {"system": "dgx-h100", "op": []}, "op= is empty"),
+        ("import_", {"files": []}, "files= is empty"),
+        ("sweep", {"minbytes": "7Q"}, "minbytes='7Q' is not a size"),
+        ("sweep", {"stepfactor": 1}, "stepfactor=1 is no factor"),
+        ("check", {"run": slow, "impl": "mpi", "minbytes": "1K"}, "leave impl= and minbytes= out"),
+        ("plot", {"runs": slow, "out": tmp_path / "x.jpg"}, "ends in .jpg; figures are .png"),
+        ("plot", {"runs": slow, "out": tmp_path, "formats": "xyz"}, "takes png, svg, pdf"),
+        ("plot", {"runs": slow, "out": tmp_path, "lines": -1}, "lines=-1 is no number of lines"),
+        ("report", {"runs": slow, "out": tmp_path / "x.pdf"}, "such as report.html"),
+        ("train", {"on": "dgx-h100,dgx-a100"}, "on='dgx-h100' compare_interconnects='dgx-a100'"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            getattr(collbench, name)(**words)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_figure_that_a_log_printed_is_no_sample_and_shares_have_a_sign() -> None:
+    (run,) = returned()["import_"][:1]  # type: ignore[index]
+    assert {row["samples"] for row in run.rows()} == {None}
+    assert "2.5" in returned()["train"]._repr_html_()  # type: ignore[attr-defined]
+    assert " %<" in returned()["train"]._repr_html_()  # type: ignore[attr-defined]

@@ -73,8 +73,8 @@ def test_wrong_words_are_one_line_before_anything_is_measured(here: Command, tmp
         (f"{ALONE} --reference missing", "cannot read missing: No such file"),
         (f"{ALONE} --reference {floors}", "floors.toml: Object contains unknown field `lowest`"),
         (f"{ALONE} --on moon", "unknown system 'moon'"),
-        (f"{ALONE} --out new", "leave --out and --renew out"),
-        (f"{ALONE} --renew", "leave --out and --renew out"),
+        (f"{ALONE} --out new", "--run is judged as it is; leave --out out"),
+        (f"{ALONE} --renew --impl mpi", "leave --impl and --renew out"),
         ("--run missing", "cannot read missing"),
         ("--op alreduce", "unknown collective 'alreduce'"),
     ):

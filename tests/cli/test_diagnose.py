@@ -104,9 +104,9 @@ def test_wrong_and_failed_rows_come_first_and_no_such_run_is_as_expected(tmp_pat
     assert answer == "answer: results are wrong or missing in 2 of 16 rows"
     assert first.startswith("results: 14 of 16 rows right; 2 MiB allreduce nccl: WRONG: rank 1, element 5")
     assert first.endswith("8 MiB allreduce nccl: FAILED: rank 1 crashed")
-    assert "verdict: wrong: 14 of 16 sizes right; 2 MiB: WRONG" in found.stdout
+    assert "verdict: wrong: 14 of 16 rows right; 2 MiB: WRONG" in found.stdout
     assert "speed: as expected" in found.stdout
-    assert "verdict: wrong: 14 of 16 sizes right" in diagnose(run).stdout
+    assert "verdict: wrong: 14 of 16 rows right" in diagnose(run).stdout
     with Writer(tmp_path / "none") as writer:
         writer.header(Header())
         writer.append(FAILED)

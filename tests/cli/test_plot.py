@@ -86,7 +86,7 @@ def test_what_cannot_be_drawn_is_refused_with_the_choices(tmp_path: Path) -> Non
         ([run, "--view", "bound"], ["nothing to plot: bound not drawn for 2 sockets", "--on SYSTEM"]),
         ([run, "--view", "speed", "-o", "new"], [quantity.name for quantity in VIEWS]),
         ([run, "-o", "new/x.png", "--view", "all"], ["new/x.png is one file", "latency", "give a folder", "--view"]),
-        ([run, "-o", "new/x.png", "--format", "pdf"], ["x.png is png", "not pdf", "leave --format out"]),
+        ([run, "-o", "new/x.png", "--format", "pdf"], ["--format pdf", "x.png takes png", "leave --format out"]),
         ([run, "--style", "poster", "-o", "new"], list(STYLES)),
         ([run, "--impl", "nccl", "-o", "new"], implementations),
         ([run, "--impl", "mpi,", "-o", "new"], implementations),

@@ -276,9 +276,10 @@ def test_the_command_spares_run_files_and_links_and_says_what_it_cannot_do(tmp_p
     place, other = (write(tmp_path / name, *times(1e-6, 1e9, "mpi")) for name in ("run", "other"))
     before = other.read_bytes(), place.read_bytes()
     for out, reason in (
-        (place, "is a run file"),
-        (other, "is a run file"),
-        (tmp_path, "is a folder"),
+        (place, "is no name of a report"),
+        (other, "is no name of a report"),
+        (tmp_path / "x.pdf", "is no name of a report"),
+        (tmp_path, "is no name of a report"),
         (tmp_path / "no" / "such" / "folder.html", "cannot write"),
     ):
         with pytest.raises(UsageError, match=reason):

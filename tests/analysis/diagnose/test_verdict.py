@@ -20,7 +20,7 @@ def test_wrong_and_failed_rows_are_counted_and_named() -> None:
     words = found.in_words()
     assert words.startswith("1 of 4 rows right; 1 MiB allreduce ring-flags: WRONG: rank 1")
     assert "2 MiB allreduce ring-flags: FAILED: rank 1 crashed; 1 not tried after that" in words
-    assert Correctness.of([RIGHT, unable]).in_words("sizes") == "1 of 1 sizes right"
+    assert Correctness.of([RIGHT, unable]).in_words() == "1 of 1 rows right"
     assert "and 2 more" in Correctness.of([WRONG] * 5).in_words()
 
 
