@@ -118,7 +118,7 @@ def format_seconds(seconds: float, count: int = MOST_DIGITS) -> str:
     units = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"))
     scale, name = next((unit for unit in units if seconds < 999.5 * unit[0]), (1.0, "s"))
     value = seconds / scale
-    return f"{value:.3g} {name}" if count == MOST_DIGITS else f"{significant(value, count)} {name}"
+    return f"{format_figure(value)} {name}" if count == MOST_DIGITS else f"{significant(value, count)} {name}"
 
 
 def format_rate(rate: float, count: int = MOST_DIGITS) -> str:
@@ -135,7 +135,7 @@ def format_figure(value: float) -> str:
     """Return a number of three digits, or all of a larger number: 0.00014, 1.62, 3,903; `?` if it is not finite."""
     if not math.isfinite(value):
         return "?"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 RANGE = " .. "
@@ -152,6 +152,12 @@ def format_range(low: float, high: float, form: Callable[[float], str] = format_
 def counted(count: int, noun: str) -> str:
     """Return `1 node` or `2,048 nodes`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def part_of(count: int, total: int, noun: str) -> str:
+    """Return `2 of the 9 others`, and of all `all 9 others` or `the 1 other`."""
+    whole = f"{'all ' if total > 1 else 'the '}{counted(total, noun)}"
+    return whole if count == total else f"{count:,} of the {counted(total, noun)}"
 
 
 def format_interval(low: float, high: float, form: Callable[[float], str] = format_figure) -> str:

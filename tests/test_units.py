@@ -15,6 +15,7 @@ from collbench.units import (
     format_seconds,
     format_size,
     parse_duration,
+    part_of,
     parse_size,
 )
 
@@ -44,6 +45,11 @@ def test_a_range_has_one_sign_and_ends_that_read_alike_stand_once() -> None:
 def test_one_thing_is_no_plural() -> None:
     for count, text in ((0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2048, "2,048 nodes")):
         assert counted(count, "node") == text
+
+
+def test_all_of_something_is_not_counted_twice() -> None:
+    for count, total, text in ((1, 3, "1 of the 3 others"), (3, 3, "all 3 others"), (1, 1, "the 1 other")):
+        assert part_of(count, total, "other") == text
 
 
 def test_what_is_no_size_is_refused_with_an_example() -> None:
@@ -94,6 +100,7 @@ def test_a_unit_changes_at_its_power_of_two() -> None:
 
 def test_times_have_three_digits_and_a_unit_that_changes_before_a_fourth() -> None:
     times = {3.1e-7: "310 ns", 4.21e-6: "4.21 us", 1.5e-3: "1.5 ms", 2: "2 s", 9.999e-7: "1 us"}
+    times |= {999.6: "1,000 s", 1790: "1,790 s", 87_654: "87,654 s"}
     assert {seconds: format_seconds(seconds) for seconds in times} == times
 
 
