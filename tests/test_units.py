@@ -15,8 +15,8 @@ from collbench.units import (
     format_seconds,
     format_size,
     parse_duration,
-    part_of,
     parse_size,
+    part_of,
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import Estimate, curves, find_point
 from collbench.analysis.step_noise import PERCENTS, expected_maximum, tail
-from collbench.analysis.stragglers import StepArrays, costliest, lateness_interval, signed, straggler_rows, verdicts
+from collbench.analysis.stragglers import StepArrays, costliest, lateness_interval, signed, straggler_rows
 from collbench.analysis.strategies import COLUMNS, Ranking, table
 from collbench.cli.results_table import NAME
 from collbench.cli.tables import Table
@@ -20,7 +20,7 @@ from collbench.units import format_interval, format_range, format_seconds, forma
 
 PREDICTED = (
     "predicted, nothing was measured\n"
-    "9 in 10: Nine of ten measurements should fall within the step time ± this column, and between the numbers in ()."
+    "nine in ten: where nine of ten measured steps should lie; likewise the numbers in ()"
 )
 MORE_RANKS = (8, 64, 1024, 16384)
 """For how many ranks a step is expected."""
@@ -43,9 +43,11 @@ def _check(result: StepRow | Trained) -> str:
     return ", ".join(filter(None, (result.check, result.method, str(result.note))))
 
 
-def _half_width(result: StepRow) -> str:
-    """Return how far the farther end of the interval is from the step, as a percentage of it."""
+def _interval(result: StepRow) -> str:
+    """Return the farther end of the interval from the step, as a percentage of it; of a prediction both ends."""
     low, high = result.band
+    if isinstance(result, StepPrediction):
+        return format_range(low, high, format_seconds)
     return (
         f"{max(high - result.typical, result.typical - low) / result.typical:.1%}" if math.isfinite(high - low) else ""
     )
@@ -56,10 +58,15 @@ def _name(result: Result) -> str:
     return result.label if len(result.label) <= NAME else result.implementation
 
 
+def _with_bands(measured: Table) -> Table:
+    """Return the table of predictions, whose intervals have two ends."""
+    return measured._replace(form=measured.form.replace("{interval:>7}", "{interval:>19}"))
+
+
 # Scaling.
 
 _SCALING = Table(
-    "{ranks:>9}  {name:<16} {step:>10} {interval:>7} {speedup:>22} {efficiency:>22} {compute:>8} {wait:>8} {exposed:>8}"
+    "{ranks:>6}  {name:<16} {step:>8} {interval:>7} {speedup:>22} {efficiency:>22} {compute:>8} {wait:>8} {exposed:>8}"
     "  {check}",
     ("compute", "wait", "exposed", "interval", "speedup"),
     {"name": "", "interval": "± 95 %", "speedup": "speed-up"},
@@ -70,7 +77,7 @@ _SCALING = Table(
 def _scaling_row(result: Result, results: Sequence[Result]) -> str:
     """Return a row of a scaling, with speed-up and efficiency of a point of a curve."""
     if not isinstance(result, StepRow) or result.wrong:
-        return f"{result.case.ranks:>9,}  {_name(result):<16} {result.describe()}"
+        return f"{result.case.ranks:>6,}  {_name(result):<16} {result.describe()}"
     curve, point = find_point(curves(results), result)
     speedup = curve.speedup(point).text("x") if curve and point else "-"
     efficiency = point.efficiency.times(100).text("%") if point else "-"
@@ -79,11 +86,12 @@ def _scaling_row(result: Result, results: Sequence[Result]) -> str:
     parts = (result.computing(), result.waiting(), result.exposed())
     whole = sum(parts)
     compute, wait, exposed = (f"{part / whole:.1%}" if whole else "" for part in parts)
-    return _SCALING.row(
+    shown = _with_bands(_SCALING) if isinstance(result, StepPrediction) else _SCALING
+    return shown.row(
         ranks=f"{result.case.ranks:,}",
         name=_name(result),
         step=format_seconds(result.typical),
-        interval=_half_width(result),
+        interval=_interval(result),
         speedup=speedup,
         efficiency=efficiency,
         compute=compute,
@@ -106,6 +114,7 @@ SCALING = StepTable(
     _scaling_row,
     "step: median of the series' means; speed-up, efficiency: as if the fewest ranks were perfect, 95 % intervals\n"
     "compute, wait, exposed: shares of a step: computing, waiting for the last rank, communication that nothing hides",
+    predicted=_with_bands(_SCALING),
 )
 
 
@@ -118,7 +127,8 @@ _OVERLAP = Table(
     {"name": "", "interval": "± 95 %"},
     last_out=("gain",),
 )
-_PREDICTED_OVERLAP = _OVERLAP._replace(form=re.sub(">2[02]", ">9", _OVERLAP.form))  # without intervals
+# Of ratios predictions have no intervals.
+_PREDICTED_OVERLAP = _with_bands(_OVERLAP._replace(form=re.sub(">2[02]", ">9", _OVERLAP.form)))
 
 
 def _overlap_row(result: Result, results: Sequence[Result]) -> str:
@@ -135,7 +145,7 @@ def _overlap_row(result: Result, results: Sequence[Result]) -> str:
         schedule=step.way,
         bucket=bucket,
         step=format_seconds(result.typical),
-        interval=_half_width(result),
+        interval=_interval(result),
         exposed=signed(overlap.exposed.value if overlap else result.exposed()),
         hidden=overlap.hidden.times(100).text("%") if overlap else "",
         computing=overlap.slowdown.text("x") if overlap else "",
@@ -184,7 +194,7 @@ def _stragglers_row(result: Result, _: Sequence[Result]) -> str:
     return _STRAGGLERS.row(
         name=result.label,
         step=format_seconds(result.typical),
-        interval=_half_width(result),
+        interval=_interval(result),
         p50=p50,
         p99=p99,
         p999=p999,
@@ -211,13 +221,10 @@ STRAGGLERS = StepTable(
 
 
 def straggler_sections(results: Sequence[Result]) -> Iterator[str]:
-    """Yield what is known of the ranks and the noise of every row, and the verdict on all."""
+    """Yield what is known of the ranks and the noise of every row."""
     for result, steps in straggler_rows(results):
         yield ""
         yield from _straggler_section(result, steps)
-    for line in verdicts(results):
-        yield ""
-        yield line
 
 
 def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:

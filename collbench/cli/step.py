@@ -7,7 +7,7 @@ For example:
   collbench step strategies --strategy ring,asynchronous
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ import click
 
 from collbench.analysis import overlap as overlaps
 from collbench.analysis import scaling
+from collbench.analysis import stragglers as stragglers_of
 from collbench.analysis.strategies import ranking, verdict
 from collbench.cli import _step_sessions, _step_tables
 from collbench.cli._step_tables import StepTable
@@ -22,6 +23,7 @@ from collbench.cli.options import ANYWHERE, HERE, option, shared, writes
 from collbench.cli.progress import LiveTable, ResultTable
 from collbench.cli.running import finish, run_session, say_where
 from collbench.host.launcher import launched
+from collbench.measure.disturbance import all_disturbed
 from collbench.measure.interleave import LEAST
 from collbench.measure.session import Session
 from collbench.plots import perfetto
@@ -136,7 +138,7 @@ def scale(**options: Any) -> int:
             yield from (f"{curve.name}, {curve.mode}:", *scaling.verdict(curve, options["threshold"] / 100)[1:])
 
     def answer() -> str:
-        return scaling.answer(scaling.curves(session.results), options["threshold"] / 100)
+        return scaling.answer(session.results, options["threshold"] / 100)
 
     return _run(session, _step_tables.SCALING, conclusion, options["formats"], answer=answer)
 
@@ -145,7 +147,14 @@ def scale(**options: Any) -> int:
 def overlap(**options: Any) -> int:
     """Measure what overlapping communication with computing hides: exposed communication, the best size of bucket."""
     session = _step_sessions.overlap_session(options)
-    return _run(session, _step_tables.OVERLAP, lambda: ["", *overlaps.verdicts(session.results)], options["formats"])
+
+    def answer() -> str:
+        return _answer(session, overlaps.verdicts(session.results))
+
+    def conclusion() -> Iterable[str]:
+        return (line for other in overlaps.verdicts(session.results)[1:] for line in ("", other))
+
+    return _run(session, _step_tables.OVERLAP, conclusion, options["formats"], answer=answer)
 
 
 @_command(params=_STRAGGLERS, short_help="Which rank is late, and what does it cost?")
@@ -157,8 +166,12 @@ def stragglers(**options: Any) -> int:
     """
     session = _step_sessions.stragglers_session(options, launched())
     total = len(session.sweep.implementations)
-    sections = _step_tables.straggler_sections
-    return _run(session, _step_tables.STRAGGLERS, lambda: sections(session.results), options["formats"], total)
+
+    def conclusion() -> Iterable[str]:
+        yield from _step_tables.straggler_sections(session.results)
+        yield from ("", _answer(session, stragglers_of.verdicts(session.results)))
+
+    return _run(session, _step_tables.STRAGGLERS, conclusion, options["formats"], total)
 
 
 @_command(params=_STRATEGIES, short_help="Which way of keeping weights in step is fastest?")
@@ -170,11 +183,20 @@ def strategies(**options: Any) -> int:
     session = _step_sessions.strategies_session(options, launched())
 
     def conclusion() -> Iterable[str]:
-        if found := ranking(session.results):
-            yield from ("", *_step_tables.ranking_table(found), "", *verdict(found))
+        found = ranking(session.results)
+        if found:
+            yield from ("", *_step_tables.ranking_table(found))
+        lines = list(verdict(found)) if found else []
+        yield from ("", _answer(session, lines), *lines[1:])
 
     total = len(session.sweep.jobs) * len(session.sweep.implementations)
     return _run(session, _step_tables.STRATEGIES, conclusion, options["formats"], total)
+
+
+def _answer(session: Session, lines: Sequence[str]) -> str:
+    """Return the first of the lines that a run says, or why it says nothing."""
+    nothing = all_disturbed(session.results) or "nothing here can be compared"
+    return f"answer: {lines[0] if lines else f'none; {nothing}'}"
 
 
 def _run(
@@ -190,8 +212,8 @@ def _run(
     With an answer, which stands first, rows are shown when all are there.
     """
     heading: Callable[[], str] = table.table.heading
-    if session.modelled:
-        heading = partial((table.predicted or table.table).heading, interval="9 in 10")
+    if session.modelled and table.predicted:
+        heading = partial(table.predicted.heading, interval="nine in ten")
     rows = ResultTable(table.title, heading, lambda result: table.row(result, session.results), total)
     interrupted = run_session(session, LiveTable() if answer else rows)
     if answer and session.leader:
@@ -205,8 +227,8 @@ def _run(
             click.echo(line)
         series = [len(row.series) for row in session.results if isinstance(row, StepTimes) and row.right]
         if series and min(series) < LEAST and not session.sweep.sampling.steps:
-            rounds = counted(min(series), "round")
-            click.echo(f"no intervals: only {rounds} fit into the budget; give a larger one, such as --budget 10s")
+            rounds, budget = counted(min(series), "round"), session.sweep.sampling.budget
+            click.echo(f"no intervals: only {rounds} fit into the budget; give more, such as --budget {2 * budget:g}s")
         click.echo(f"\n{_step_tables.PREDICTED if session.modelled else table.legend}", err=True)
         folder = say_where(session, formats)
         traced = [result for result in session.results if isinstance(result, StepTimes) and result.activities]

@@ -112,7 +112,10 @@ def command(**options: Any) -> int:
     if asked in taken and asked != taken:
         click.echo(f"collbench: --model {asked} is taken for {taken}", err=True)
     click.echo("\n".join(_lines(plan, noise_scale, checkpoint, options)))
-    click.echo(f"\n{LEGEND.format(' but the anchor' if plan.anchor else '')}{STARVING if plan.best.parts['loading'] else ''}", err=True)
+    click.echo(
+        f"\n{LEGEND.format(' but the anchor' if plan.anchor else '')}{STARVING if plan.best.parts['loading'] else ''}",
+        err=True,
+    )
     say_where(session, formats)
     return 0
 
@@ -172,12 +175,14 @@ def answer(planned: TrainingPlan) -> str:
         late = planned.deadline and row.seconds > planned.deadline
         what = f"{_none_in_time(planned.priced, planned.deadline)}, " if late else ""
         as_what = "" if row.gpus == best.layout.gpus else f" as {row.implementation}"
-        parts.append(f"{what}{counted(row.gpus, 'GPU')}{as_what}: {analysis.duration_text(row)} for {analysis.cost_text(row)}")
+        parts.append(
+            f"{what}{counted(row.gpus, 'GPU')}{as_what}: {analysis.duration_text(row)} for {analysis.cost_text(row)}"
+        )
     return f"answer: {'; '.join(parts)}"
 
 
 def _priced(planned: TrainingPlan) -> PlannedStep:
-    """Return the cheapest number of GPUs in time or else the quickest, without a deadline that nearest to the plan's."""
+    """Return the cheapest number of GPUs in time or else the quickest; without a deadline the requested one."""
     if planned.deadline:
         quickest = min(planned.priced, key=lambda row: row.seconds)
         return analysis.cheapest(planned.priced, planned.deadline) or quickest

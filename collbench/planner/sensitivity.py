@@ -228,9 +228,7 @@ def compared(best: Planned, other: Planned, what: str, capacity: float) -> str:
         gain = best.step / other.step - 1
         more = round((other.needed - best.needed) / 2**30, 1)
         memory = f"for {more:.1f} GiB more" if more > 0 else f"with {-more:.1f} GiB less" if more else ""
-        return ", ".join(
-            filter(None, (f"{what} is {gain:.1%} faster", "as good as nothing" * (gain <= EQUAL), memory))
-        )
+        return ", ".join(filter(None, (f"{what} is {gain:.1%} faster", "as good as nothing" * (gain <= EQUAL), memory)))
     return f"{what} is {loss:.1%} slower: {words(most)} {changes[most]:+.3g} s"
 
 

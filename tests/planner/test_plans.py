@@ -377,9 +377,9 @@ def test_a_neighbour_that_is_hardly_faster_says_what_memory_it_takes_or_spares()
         assert line == f"tp8 instead of tp4 is 0.5% faster, as good as nothing{said}"
         line = compared(best, replace(best, values=values | {"step": 0.9 * best.step}), "pp8", math.inf)
         assert line == f"pp8 is 11.1% faster{said}", "where --layout left it out"
-    assert (
-        compared(best, replace(best, values={**best.values, "step": 1.25 * best.step}), "x", 1e12)
-    ).startswith("x is 25.0% slower: ")
+    assert (compared(best, replace(best, values={**best.values, "step": 1.25 * best.step}), "x", 1e12)).startswith(
+        "x is 25.0% slower: "
+    )
     assert (
         compared(best, replace(best, values={**best.values, "step": 1.0002 * best.step}), "x", 1e12) == "x is as fast"
     )
