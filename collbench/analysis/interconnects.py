@@ -144,7 +144,7 @@ class Line(NamedTuple):
     nbytes: int
     cells: tuple[Cell | None, ...]
     ranking: Ranking
-    lead: float  # the time of the first behind the fastest and those not distinguishable from it, over theirs; 0: none
+    lead: float  # the time of the first behind the fastest, over the slowest not distinguishable from that; 0: none
 
 
 @dataclass(frozen=True)
@@ -171,12 +171,20 @@ class Table:
         return f"not the same number of ranks: {', '.join(each)}"
 
     @property
+    def winner(self) -> str:
+        """The one that is fastest at all sizes; empty where that is not always the same."""
+        names = {name for line in self.lines for name in line.ranking.names}
+        return names.pop() if len(names) == 1 else ""
+
+    @property
     def winning_ranges(self) -> list[str]:
-        """The fastest interconnects by range of sizes: `likely dgx-h100 8 B to 2 KiB, by 1.9x .. 2.4x`."""
+        """The fastest by range of sizes: `likely dgx-h100 8 B to 2 KiB, by 1.9x .. 2.4x`; of one alone no name."""
         found = []
         for _, alike in groupby(self.lines, lambda line: (set(line.ranking.names), line.ranking.surely)):
             lines = list(alike)
             words = f"{lines[0].ranking} {format_span(lines[0].nbytes, lines[-1].nbytes)}"
+            if self.winner:
+                words = words.replace(f"{self.winner} ", "from " if len(lines) > 1 else "at ", 1)
             if leads := [line.lead for line in lines if line.lead]:
                 words += f", by {format_range(min(leads), max(leads), format_times)}"
             found.append(words)
@@ -198,6 +206,8 @@ class Table:
         """Return which is fastest where, in sentences; as a fact only where intervals and bands do not overlap."""
         expected = any(isinstance(cell.row, Prediction) for line in self.lines for cell in line.cells if cell)
         fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(self.winning_ranges)}"
+        if self.winner:
+            fastest = f"{self.winner} {'' if expected else 'is '}{fastest}"
         return [fastest, *map(in_words, self.contests)]
 
 
@@ -252,7 +262,8 @@ def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | N
         if len(named) > 1:
             ranked = ranking(named)
             behind = [row.typical for row, name in named if name not in ranked.names]
-            lead = min(behind) / min(row.typical for row, _ in named) if behind else 0.0
+            level = max(row.typical for row, name in named if name in ranked.names)
+            lead = min(behind) / level if behind else 0.0
             over = [Advantage.of(row, first) if row and first and row is not first else None for row in there]
             cells = [Cell(row, advantage) if row else None for row, advantage in zip(there, over, strict=True)]
             lines.append(Line(nbytes, tuple(cells), ranked, lead))
