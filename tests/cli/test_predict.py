@@ -153,7 +153,21 @@ def test_the_first_line_says_what_a_what_if_changes(here: Command) -> None:
     assert f"answer: {found['answer']}" == answer
     assert len(found["as_it_is"]) == len(found["results"])
     assert all(old["seconds"] < new["seconds"] for old, new in zip(found["as_it_is"], found["results"], strict=True))
-    done = here("predict", "dgx-h100", "-b", "8", "-e", "64", "--no-plot", "--out", "none", "--what-if", "nic.rate=25")
+    done = here(
+        "predict",
+        "dgx-h100",
+        "--nodes",
+        "4",
+        "-b",
+        "8",
+        "-e",
+        "64",
+        "--no-plot",
+        "--out",
+        "none",
+        "--what-if",
+        "nic.rate=25",
+    )
     assert done.stdout.startswith("answer: nic.rate=25 changes nothing here\n")
     done = here("predict", "dgx-h100,dgx-a100", "--nodes", "2", "-b", "8", "-e", "64", "--what-if", "nic.rate=20")
     assert done.stdout.startswith("answer: with nic.rate=20 on all, ")
