@@ -154,12 +154,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def part_of(count: int, total: int, noun: str) -> str:
-    """Return `2 of the 9 others`, and of all `all 9 others` or `the 1 other`."""
-    whole = f"{'all ' if total > 1 else 'the '}{counted(total, noun)}"
-    return whole if count == total else f"{count:,} of the {counted(total, noun)}"
-
-
 def format_interval(low: float, high: float, form: Callable[[float], str] = format_figure) -> str:
     """Return ` (1.58 .. 1.66)`, to stand behind a value; of what is not known nothing is said."""
     if math.isfinite(low) and math.isfinite(high):

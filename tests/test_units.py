@@ -16,7 +16,6 @@ from collbench.units import (
     format_size,
     parse_duration,
     parse_size,
-    part_of,
 )
 
 
@@ -45,11 +44,6 @@ def test_a_range_has_one_sign_and_ends_that_read_alike_stand_once() -> None:
 def test_one_thing_is_no_plural() -> None:
     for count, text in ((0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2048, "2,048 nodes")):
         assert counted(count, "node") == text
-
-
-def test_all_of_something_is_not_counted_twice() -> None:
-    for count, total, text in ((1, 3, "1 of the 3 others"), (3, 3, "all 3 others"), (1, 1, "the 1 other")):
-        assert part_of(count, total, "other") == text
 
 
 def test_what_is_no_size_is_refused_with_an_example() -> None:

@@ -171,20 +171,12 @@ class Table:
         return f"not the same number of ranks: {', '.join(each)}"
 
     @property
-    def winner(self) -> str:
-        """The one that is fastest at all sizes; empty where that is not always the same."""
-        names = {name for line in self.lines for name in line.ranking.names}
-        return names.pop() if len(names) == 1 else ""
-
-    @property
     def winning_ranges(self) -> list[str]:
-        """The fastest by range of sizes: `likely dgx-h100 8 B to 2 KiB, by 1.9x .. 2.4x`; of one alone no name."""
+        """The fastest interconnects by range of sizes: `likely dgx-h100 8 B to 2 KiB, by 1.9x .. 2.4x`."""
         found = []
         for _, alike in groupby(self.lines, lambda line: (set(line.ranking.names), line.ranking.surely)):
             lines = list(alike)
             words = f"{lines[0].ranking} {format_span(lines[0].nbytes, lines[-1].nbytes)}"
-            if self.winner:
-                words = words.replace(f"{self.winner} ", "from " if len(lines) > 1 else "at ", 1)
             if leads := [line.lead for line in lines if line.lead]:
                 words += f", by {format_range(min(leads), max(leads), format_times)}"
             found.append(words)
@@ -206,8 +198,9 @@ class Table:
         """Return which is fastest where, in sentences; as a fact only where intervals and bands do not overlap."""
         expected = any(isinstance(cell.row, Prediction) for line in self.lines for cell in line.cells if cell)
         fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(self.winning_ranges)}"
-        if self.winner:
-            fastest = f"{self.winner} {'' if expected else 'is '}{fastest}"
+        if len(names := {name for line in self.lines for name in line.ranking.names}) == 1:
+            (name,) = names
+            fastest = f"{name} {'' if expected else 'is '}{fastest.replace(f'{name} ', '')}"
         return [fastest, *map(in_words, self.contests)]
 
 

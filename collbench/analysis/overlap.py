@@ -49,9 +49,7 @@ class Overlap:
         for overlapped, sequential, compute, communicate in self._rounds():
             possible = sequential - max(compute, communicate)
             if possible > 0:
-                shares.append(
-                    round((sequential - overlapped) / possible, 9) + 0.0
-                )  # 0, not -0, where nothing is hidden
+                shares.append(round((sequential - overlapped) / possible, 9) + 0.0)  # 0, not -0
         return estimated(shares or [float("nan")])
 
     @property

@@ -15,7 +15,6 @@ from collbench.units import (
     format_interval,
     format_rounded,
     format_seconds,
-    part_of,
     unit_of,
 )
 
@@ -164,7 +163,8 @@ def _first(rows: Sequence[PlannedStep]) -> Iterator[str]:
     )
     level = [row for row in rows if row is not best and row.low / row.tokens <= best.typical / best.tokens]
     if level:
-        yield f"predicted: {part_of(len(level), len(rows) - 1, 'other')} may be as fast, by their bands"
+        which = "all others" if len(level) == len(rows) - 1 else f"{len(level):,} of the others"
+        yield f"predicted: {which} may be as fast, by their bands"
 
 
 def _scales(scaling: Scaled) -> str:

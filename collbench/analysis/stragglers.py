@@ -18,7 +18,6 @@ import numpy as np
 
 from collbench.analysis.bootstrap import memory
 from collbench.cases import SEQUENTIAL
-from collbench.measure.disturbance import all_disturbed
 from collbench.results import Result, StepTimes
 from collbench.results.facts import PACED
 from collbench.results.steps import Series
@@ -253,11 +252,6 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     straggler.  Implementations have steps of different lengths, so lateness is a share of a step.
     """
     known = straggler_rows(results)
-    unsure = all_disturbed([result for result, _ in known])
-    return [f"{line}; but {unsure}" if unsure else line for line in _verdicts(known)]
-
-
-def _verdicts(known: Sequence[tuple[StepTimes, StepArrays]]) -> list[str]:
     rows = [steps for result, steps in known if not result.note.paced]
     if known and not rows:
         return [f"inconclusive: {PACED}"]
@@ -304,13 +298,8 @@ def costliest(steps: StepArrays) -> list[RankStatistics]:
     return sorted(straggler_test([steps]), key=lambda rank: steps.cost(rank.rank), reverse=True)
 
 
-def late_by(statistics: RankStatistics, median: float) -> str:
-    """Return the median lateness with its interval as text; *median* is that of a step in seconds."""
-    return f"{signed(statistics.late * median)}{lateness_interval(statistics, median)}"
-
-
 def lateness_interval(statistics: RankStatistics, median: float) -> str:
-    """Return the interval of the lateness as text, to stand behind it: ` (12 us .. 15 us)`."""
+    """Return the interval of the lateness as text, to stand behind it: ` (12 us .. 15 us)`, by the median step."""
     low, high = statistics.interval
     return format_interval(low * median, high * median, signed)
 

@@ -1,6 +1,5 @@
 """Results of steps and of training as lines of text: a table for each command of `collbench step`, and its sections."""
 
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -11,7 +10,7 @@ from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import Estimate, curves, find_point
 from collbench.analysis.step_noise import PERCENTS, expected_maximum, tail
 from collbench.analysis.stragglers import StepArrays, costliest, lateness_interval, signed, straggler_rows
-from collbench.analysis.strategies import COLUMNS, Ranking, table
+from collbench.analysis.strategies import COLUMNS, ranking, table
 from collbench.cli.results_table import NAME
 from collbench.cli.tables import Table
 from collbench.measure.step_runs import MODES
@@ -43,33 +42,18 @@ def _check(result: StepRow | Trained) -> str:
     return ", ".join(filter(None, (result.check, result.method, str(result.note))))
 
 
-def _interval(result: StepRow) -> str:
-    """Return the farther end of the interval from the step, as a percentage of it; of a prediction both ends."""
-    low, high = result.band
-    if isinstance(result, StepPrediction):
-        return format_range(low, high, format_seconds)
-    return (
-        f"{max(high - result.typical, result.typical - low) / result.typical:.1%}" if math.isfinite(high - low) else ""
-    )
-
-
 def _name(result: Result) -> str:
     """Return the implementation, with the version of its library where there is room."""
     return result.label if len(result.label) <= NAME else result.implementation
 
 
-def _with_bands(measured: Table) -> Table:
-    """Return the table of predictions, whose intervals have two ends."""
-    return measured._replace(form=measured.form.replace("{interval:>7}", "{interval:>19}"))
-
-
 # Scaling.
 
 _SCALING = Table(
-    "{ranks:>6}  {name:<16} {step:>8} {interval:>7} {speedup:>22} {efficiency:>22} {compute:>8} {wait:>8} {exposed:>8}"
+    "{ranks:>6}  {name:<16} {step:>8} {interval:>19} {speedup:>22} {efficiency:>22} {compute:>8} {wait:>8} {exposed:>8}"
     "  {check}",
     ("compute", "wait", "exposed", "interval", "speedup"),
-    {"name": "", "interval": "± 95 %", "speedup": "speed-up"},
+    {"name": "", "interval": "95 % interval", "speedup": "speed-up"},
     last_out=("efficiency",),
 )
 
@@ -86,12 +70,11 @@ def _scaling_row(result: Result, results: Sequence[Result]) -> str:
     parts = (result.computing(), result.waiting(), result.exposed())
     whole = sum(parts)
     compute, wait, exposed = (f"{part / whole:.1%}" if whole else "" for part in parts)
-    shown = _with_bands(_SCALING) if isinstance(result, StepPrediction) else _SCALING
-    return shown.row(
+    return _SCALING.row(
         ranks=f"{result.case.ranks:,}",
         name=_name(result),
         step=format_seconds(result.typical),
-        interval=_interval(result),
+        interval=format_range(*result.band, format_seconds),
         speedup=speedup,
         efficiency=efficiency,
         compute=compute,
@@ -114,21 +97,19 @@ SCALING = StepTable(
     _scaling_row,
     "step: median of the series' means; speed-up, efficiency: as if the fewest ranks were perfect, 95 % intervals\n"
     "compute, wait, exposed: shares of a step: computing, waiting for the last rank, communication that nothing hides",
-    predicted=_with_bands(_SCALING),
 )
 
 
 # Overlap.
 
 _OVERLAP = Table(
-    "{name:<16} {schedule:<16} {bucket:>9} {step:>9} {interval:>7} {exposed:>9} {hidden:>20} {computing:>20} {gain:>22}"
-    "  {check}",
+    "{name:<16} {schedule:<16} {bucket:>9} {step:>9} {interval:>19} {exposed:>9} {hidden:>20} {computing:>20}"
+    " {gain:>22}  {check}",
     ("computing", "hidden", "interval", "exposed"),
-    {"name": "", "interval": "± 95 %"},
+    {"name": "", "interval": "95 % interval"},
     last_out=("gain",),
 )
-# Of ratios predictions have no intervals.
-_PREDICTED_OVERLAP = _with_bands(_OVERLAP._replace(form=re.sub(">2[02]", ">9", _OVERLAP.form)))
+_PREDICTED_OVERLAP = _OVERLAP._replace(form=re.sub(">2[02]", ">9", _OVERLAP.form))  # ratios without intervals
 
 
 def _overlap_row(result: Result, results: Sequence[Result]) -> str:
@@ -145,7 +126,7 @@ def _overlap_row(result: Result, results: Sequence[Result]) -> str:
         schedule=step.way,
         bucket=bucket,
         step=format_seconds(result.typical),
-        interval=_interval(result),
+        interval=format_range(*result.band, format_seconds),
         exposed=signed(overlap.exposed.value if overlap else result.exposed()),
         hidden=overlap.hidden.times(100).text("%") if overlap else "",
         computing=overlap.slowdown.text("x") if overlap else "",
@@ -174,9 +155,9 @@ OVERLAP = StepTable(
 # Stragglers.
 
 _STRAGGLERS = Table(
-    "{name:<16} {step:>9} {interval:>7} {p50:>9} {p99:>9} {p999:>9} {computing:>9} {waiting:>9} {exposed:>9}  {note}",
+    "{name:<16} {step:>9} {interval:>19} {p50:>9} {p99:>9} {p999:>9} {computing:>9} {waiting:>9} {exposed:>9}  {note}",
     ("p50", "p999", "computing", "interval"),
-    {"name": "", "interval": "± 95 %", "p999": "p99.9", "note": ""},
+    {"name": "", "interval": "95 % interval", "p999": "p99.9", "note": ""},
     last_out=("p99", "waiting", "exposed"),
 )
 _RANK = Table(
@@ -194,7 +175,7 @@ def _stragglers_row(result: Result, _: Sequence[Result]) -> str:
     return _STRAGGLERS.row(
         name=result.label,
         step=format_seconds(result.typical),
-        interval=_interval(result),
+        interval=format_range(*result.band, format_seconds),
         p50=p50,
         p99=p99,
         p999=p999,
@@ -312,8 +293,11 @@ STRATEGIES = StepTable(
 )
 
 
-def ranking_table(found: Ranking) -> Iterator[str]:
+def ranking_table(results: Sequence[Result]) -> Iterator[str]:
     """Yield a line for each strategy over all seeds, the first to the target first."""
+    if not (found := ranking(results)):
+        return
+    yield ""
     yield _RANKING.heading(**COLUMNS | {"strategy": "", "seconds": f"seconds to loss {found.target:g}"})
     for row in table(found):
         yield _RANKING.row(**row, note="")

@@ -5,6 +5,7 @@ For example:
   collbench compare --against last results/runs/after --gate
 """
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -55,7 +56,7 @@ EMPTY = "(empty)"
 _TELLING = 10.0  # times as much or as little, below which is said within what rows are the same
 _DIFFERENCES, _UNMATCHED = 12, 15  # shown in a table; JSON has all
 COLUMNS = (
-    *("base", "new", "collective", "dtype", "redop", "root", "ranks", "in_place", "nbytes", "implementation"),
+    *("base", "new", "collective", "dtype", "redop", "root", "ranks", "in_place", "nbytes", "implementation", "step"),
     *("base_seconds", "new_seconds", "ratio", "low", "high", "within", "verdict", "remark"),
 )
 
@@ -107,8 +108,9 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
         _refuse(comparisons)
     records = []
     for comparison in comparisons:
-        lines = (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched))
-        records += [_paths(comparison) | fields for fields in lines]
+        for fields in (*map(_fields, comparison.rows), *map(_unmatched_fields, comparison.unmatched)):
+            step = fields.pop("step", None) or fields.pop("job", None)
+            records.append(_paths(comparison) | fields | {"step": json.dumps(step) if step else ""})
     written = options["as_json"], _document(comparisons, machines), options["as_csv"], COLUMNS, records
     print_answer(lambda: _table(comparisons, machines), *written)
     if options["junit"]:

@@ -119,16 +119,9 @@ def _print(curves: Sequence[Curve], changes: Sequence[Change]) -> None:
         for change in changes:
             if change.case == case:
                 click.echo(f"  {change}")
-        _print_totals(of_case)
+        if held := [size.covered for curve in of_case for size in curve.held]:
+            click.echo(f"  held back: {sum(held)} of {len(held)} covered")
+        if last := max((float(curve.fit.sizes[-1]) for curve in of_case if curve.fit), default=0.0):
+            click.echo(f"  beyond {format_size(last)}: extrapolated")
         click.echo()
     click.echo(LEGEND)
-
-
-def _print_totals(curves: Sequence[Curve]) -> None:
-    """Print how often intervals were right, and how far they reach."""
-    held = [size for curve in curves for size in curve.held]
-    if held:
-        click.echo(f"  held back: {sum(size.covered for size in held)} of {len(held)} covered")
-    last = max((float(curve.fit.sizes[-1]) for curve in curves if curve.fit), default=0.0)
-    if last:
-        click.echo(f"  beyond {format_size(last)}: extrapolated")

@@ -140,7 +140,7 @@ class Outputs:
         if session.leader and self.json:
             from collbench.runfile.flat import document
 
-            text = document(session.header, session.results, more)
+            text = document(session.header, session.results, **more)
             if self.json == STANDARD:
                 click.echo(text, file=self.standard)
             else:

@@ -120,6 +120,7 @@ def inputs(given: Setting) -> dict[str, Any]:
     on_8_bits = job.precision == "fp8" and gpu.flops_fp8 > gpu.flops
     names = ("layers", "hidden", "heads", "queries", "keys", "vocabulary", "matrices", "gated", "worked", "top_k")
     more = ("layer_parameters", "routed_parameters", "embedding", "output", "routed")
+    of_stack = ("launches", "calls", "bucket", "tensors", "activation_factor", "synced")
     return {name: getattr(model, name) for name in (*names, *more)} | {
         "width_worked": (model.worked - model.attention_weights - moe * model.hidden * model.experts)
         / model.matrices
@@ -150,10 +151,7 @@ def inputs(given: Setting) -> dict[str, Any]:
         "few": known.few,
         "experts": max(1, model.experts),
         "width": model.width,
-        **{
-            name: getattr(stack, name)
-            for name in ("launches", "calls", "bucket", "tensors", "activation_factor", "synced")
-        },
+        **{name: getattr(stack, name) for name in of_stack},
         "fused_efficiency": known.fused,
         "fused_half": known.half,
         "unfused_efficiency": known.unfused,

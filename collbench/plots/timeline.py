@@ -185,7 +185,7 @@ def _shares(group: Sequence[Explanation]) -> Figure:
             stacked_bar(shares, row, parts, COLOURS)
         else:  # the time alone is known
             times.barh(row, whole, height=0.8, facecolor="white", edgecolor=OTHERS, linewidth=0.8)
-            shares.text(0.02, row, "cannot be looked into", va="center", color=OTHERS)
+            shares.text(0.02, row, "not seen: a library", va="center", color=OTHERS)
         times.annotate(format_seconds(whole), (whole, row), (5, 0), textcoords="offset points", va="center")
     name_rows(times, [f"{explanation.implementation}\n{explanation.altered}".rstrip() for explanation in group])
     times.set_xlim(0, _ROOM * max(explanation.seconds for explanation in group))

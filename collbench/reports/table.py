@@ -101,7 +101,7 @@ def _cells(run: SafeRun, result: Result, odd: bool, references: dict[Case, Timed
         return "bad" if result.outcome.bad else "plain", (), safe_text(result.problem, 310)
     note = str(result.note.brief)
     if isinstance(result, Explanation):
-        words = ["a library cannot be looked into"]
+        words = ["the inside of a library is not seen"]
         if result.tracks:
             words = [*(f"{part} {result.share(part):.0%}" for part in PARTS), *filter(None, [note])]
         return "plain", (format_seconds(result.seconds),), f"explained: {', '.join(words)}"

@@ -6,8 +6,7 @@ run file; here are their number, their median with its 95 % interval, and percen
 
 import json
 import math
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any
 
 from collbench.results import Observed, Result, Timed
@@ -53,6 +52,6 @@ def _numbers(result: Result) -> dict[str, Any]:
     return numbers
 
 
-def document(header: Header, results: Iterable[Result], more: Mapping[str, Any] = MappingProxyType({})) -> str:
+def document(header: Header, results: Iterable[Result], **more: Any) -> str:
     """Return a JSON object with the run's header and its rows, and more before them."""
     return json.dumps({**more, "header": header.to_json(), "results": [record(row) for row in results]}, indent=1)

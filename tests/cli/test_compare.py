@@ -149,6 +149,12 @@ def test_csv_and_json_hold_the_same_numbers(base: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_steps_are_told_apart_in_csv() -> None:
+    run = ROOT / "results" / "cpu-2-ranks-overlap"
+    rows = list(csv.DictReader(io.StringIO(compare(run, run, "--csv").stdout)))
+    assert {json.loads(row["step"])["schedule"] for row in rows} >= {"compute", "communicate"}
+
+
 def test_what_is_unknown_is_empty_in_csv_and_null_in_json(tmp_path: Path) -> None:
     """NaN is no JSON."""
     times = zip("ab", (1e-6, 2e-6), ("mean", "median"), strict=True)

@@ -212,7 +212,7 @@ def test_a_run_on_a_cpu_is_unknown_but_not_mute() -> None:
     """Its own curve and its noise; why is said once."""
     out = diagnose(ROOT / "results" / "cpu-2-ranks").stdout
     assert out.count("unknown") == 1
-    assert out.startswith("answer: unknown; the cpu platform has no GPUs")
+    assert out.startswith("answer: unknown; the model knows GPUs only")
     assert "fitted by itself: latency" in out
 
 

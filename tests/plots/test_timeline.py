@@ -74,7 +74,7 @@ def test_a_bar_is_as_long_as_its_operation_with_its_parts_in_the_shares_of_the_t
     pieces = [piece.get_width() / slow.seconds for piece in figure.axes[0].patches[len(PARTS) : 2 * len(PARTS)]]  # type: ignore[attr-defined]
     assert pieces == pytest.approx([slow.share(part) for part in PARTS])
     assert pieces[0] == pytest.approx(slow.share(LAUNCH)) == pytest.approx(0.1 / 1.1)
-    assert [text.get_text() for text in figure.axes[1].texts] == ["cannot be looked into"], "of a library"
+    assert [text.get_text() for text in figure.axes[1].texts] == ["not seen: a library"], "of a library"
     edge = figure.axes[0].get_window_extent().x1
     assert all(text.get_window_extent().x1 <= edge + 1 for text in figure.axes[0].texts)
     assert legend_has_the_colours_of_phases(figure)
