@@ -289,7 +289,7 @@ def _no_straggler(rows: Sequence[StepArrays]) -> str:
 
 
 def _of_step(statistics: RankStatistics) -> str:
-    form = "{:.1%}".format
+    form = "{:z.1%}".format
     return f"{form(statistics.late)}{format_interval(*statistics.interval, form)} of a step"
 
 
