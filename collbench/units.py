@@ -118,7 +118,7 @@ def format_seconds(seconds: float, count: int = MOST_DIGITS) -> str:
     units = ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"))
     scale, name = next((unit for unit in units if seconds < 999.5 * unit[0]), (1.0, "s"))
     value = seconds / scale
-    return f"{value:.3g} {name}" if count == MOST_DIGITS else f"{significant(value, count)} {name}"
+    return f"{format_figure(value)} {name}" if count == MOST_DIGITS else f"{significant(value, count)} {name}"
 
 
 def format_rate(rate: float, count: int = MOST_DIGITS) -> str:
@@ -135,7 +135,7 @@ def format_figure(value: float) -> str:
     """Return a number of three digits, or all of a larger number: 0.00014, 1.62, 3,903; `?` if it is not finite."""
     if not math.isfinite(value):
         return "?"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 RANGE = " .. "

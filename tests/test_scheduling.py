@@ -10,9 +10,9 @@ from collbench.analysis.compare import compare
 from collbench.analysis.crossover import contests, disturbed_rivals, library_of, rivals, winners
 from collbench.analysis.roofline import measured_roofline
 from collbench.cli.results_table import cells_of, row
-from collbench.measure.disturbance import disturbed_in_words
+from collbench.measure.disturbance import all_disturbed, disturbed_in_words
 from collbench.platforms.scheduling import RunQueue, Watch
-from collbench.results import Explanation, Measurement, Outcome, timed
+from collbench.results import Explanation, Measurement, Outcome, Skipped, timed
 from collbench.results.facts import DISTURBED_SHARE, Scheduling
 from collbench.runfile.header import Header
 from collbench.runfile.schema import to_line, to_result
@@ -95,6 +95,11 @@ def test_a_row_says_that_it_is_disturbed_and_the_last_line_what_to_do() -> None:
     )
     assert "leave out --bind none, and run again" in told
     assert disturbed_in_words([measurement()]) == ""
+    skipped = Skipped(case(), "nccl", "gpu", "no GPU")
+    assert all_disturbed([slow(), skipped]).endswith("by other programs: close them and run again")
+    assert not all_disturbed([slow(), measurement()])
+    assert not all_disturbed([skipped])
+    assert disturbed_in_words([slow(), skipped, measurement()]).startswith("1 of 2 rows was disturbed")
 
 
 def test_a_disturbed_row_is_in_no_contest() -> None:

@@ -559,5 +559,5 @@ def _predicted(base: Run, new: Run) -> list[str]:
         if any(isinstance(result, Prediction) for result in run.results):
             more = any(isinstance(result, Observed) for result in run.results)
             what = "predictions" if more else "nothing but predictions"
-            remarks.append(f"{word} holds {what}, which are not compared here; collbench diagnose does that")
+            remarks.append(f"{word} holds {what}, which get no verdict here")
     return remarks

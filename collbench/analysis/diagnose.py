@@ -60,6 +60,7 @@ HARDLY = math.log(10**6)  # by which a reason may be less likely than the first
 SCATTERING = (320 + 2) / (22 + 1)  # likelihood ratio of times that scatter by NOISY: of 320 healthy curves, 22 do
 UNSET, OFTEN = 0.02, 3.0  # likelihood ratios: of a setting that is not among those shown, and of one that many have
 LISTED = 3  # reasons
+LEVEL = 1.005  # times as far from the times as another reason, that no reader sees
 LARGER = 1.5  # times that large messages take with too few cores for the ranks
 OVERFULL = 1.05
 """Share of a link's rate that nothing exceeds: times are printed with three digits or more, and rates are rounded."""
@@ -157,6 +158,12 @@ class Diagnosis(Shown):
             yield f"{reason.hypothesis.name}{facts}. Assuming that, {misses}.", reason.hypothesis.fix
 
     @property
+    def likeliest(self) -> list[str]:
+        """The first reason, and those that fit the times at least as well, where no fact of the header decides."""
+        level = [one for one in self.reasons[:LISTED] if one.off < LEVEL * self.reasons[0].off]
+        return [one.hypothesis.name for one in (self.reasons[:1] if self.reasons and self.reasons[0].facts else level)]
+
+    @property
     def unexplained(self) -> str:
         """What to say of a slow curve without a reason; empty for any other."""
         if self.speed is not Health.SLOW or self.reasons:
@@ -202,6 +209,8 @@ def diagnose(rows: Sequence[Observed], system: System | None, facts: RunFacts, e
         far = exceptions(rows, expected)
         if health is not Health.SLOW and MANY * len(far) >= len(rows):
             health, remark, few = Health.SLOW, listed(far, len(rows)), True  # no reason has such times
+        elif health is Health.SLOW and far and MANY * len(far) < len(rows):
+            remark += f"; most of all {listed(far, len(rows))}"
         diagnosis = Diagnosis(name, rows, expected, health, remark, off=compared.off(compared.healthy), limit=limit)
     # It was held against as few nodes as the ranks fill; on more it may be right.
     if facts.unplaced and (diagnosis.speed is Health.SLOW or diagnosis.exceptions):

@@ -144,7 +144,7 @@ class Line(NamedTuple):
     nbytes: int
     cells: tuple[Cell | None, ...]
     ranking: Ranking
-    lead: float  # the time of the first behind the fastest and those not distinguishable from it, over theirs; 0: none
+    lead: float  # the time of the first behind the fastest, over the slowest not distinguishable from that; 0: none
 
 
 @dataclass(frozen=True)
@@ -198,6 +198,9 @@ class Table:
         """Return which is fastest where, in sentences; as a fact only where intervals and bands do not overlap."""
         expected = any(isinstance(cell.row, Prediction) for line in self.lines for cell in line.cells if cell)
         fastest = f"{'should be fastest' if expected else 'fastest'}: {'; '.join(self.winning_ranges)}"
+        if len(names := {name for line in self.lines for name in line.ranking.names}) == 1:
+            (name,) = names
+            fastest = f"{name} {'' if expected else 'is '}{fastest.replace(f'{name} ', '')}"
         return [fastest, *map(in_words, self.contests)]
 
 
@@ -252,7 +255,8 @@ def _table(kind: Case, interconnects: Sequence[Interconnect], chosen: Chosen | N
         if len(named) > 1:
             ranked = ranking(named)
             behind = [row.typical for row, name in named if name not in ranked.names]
-            lead = min(behind) / min(row.typical for row, _ in named) if behind else 0.0
+            level = max(row.typical for row, name in named if name in ranked.names)
+            lead = min(behind) / level if behind else 0.0
             over = [Advantage.of(row, first) if row and first and row is not first else None for row in there]
             cells = [Cell(row, advantage) if row else None for row, advantage in zip(there, over, strict=True)]
             lines.append(Line(nbytes, tuple(cells), ranked, lead))

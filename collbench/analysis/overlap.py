@@ -49,7 +49,7 @@ class Overlap:
         for overlapped, sequential, compute, communicate in self._rounds():
             possible = sequential - max(compute, communicate)
             if possible > 0:
-                shares.append(round((sequential - overlapped) / possible, 9))  # 0 where nothing is hidden
+                shares.append(round((sequential - overlapped) / possible, 9) + 0.0)  # 0, not -0
         return estimated(shares or [float("nan")])
 
     @property
@@ -112,11 +112,14 @@ def best_of_schedules(found: Sequence[Overlap]) -> list[Overlap]:
 
 
 def as_good(fastest: Overlap, others: Iterable[Overlap]) -> list[Overlap]:
-    """Return the others that cannot be distinguished from the fastest: 1 is in the interval of the ratio by rounds."""
+    """Return the others not distinguishable from the fastest: 1 is in the ratio's interval; of predictions by bands."""
     found = []
     for other in others:
         pairs = zip(by_round(other.row), by_round(fastest.row), strict=False)
-        if other is not fastest and not estimated([theirs / best for theirs, best in pairs]).low > 1:
+        slower = estimated([theirs / best for theirs, best in pairs]).low > 1
+        if isinstance(other.row, StepPrediction):
+            slower = other.row.band[0] > fastest.row.band[1]
+        if other is not fastest and not slower:
             found.append(other)
     return found
 
@@ -141,6 +144,7 @@ def verdict(fastest: Overlap, found: Sequence[Overlap]) -> str:
 
 
 def verdicts(results: Iterable[Result]) -> list[str]:
-    """Return a line for every implementation, on its fastest schedule."""
+    """Return a line for every implementation, on its fastest schedule; the fastest implementation first."""
     by_implementation = by_key(overlaps(results), lambda overlap: overlap.row.implementation).values()
-    return [verdict(min(found, key=lambda overlap: overlap.row.typical), found) for found in by_implementation]
+    fastest = [(min(found, key=lambda overlap: overlap.row.typical), found) for found in by_implementation]
+    return [verdict(*one) for one in sorted(fastest, key=lambda one: one[0].row.typical)]

@@ -158,12 +158,13 @@ def _first(rows: Sequence[PlannedStep]) -> Iterator[str]:
     most = max(spent, key=lambda part: spent[part], default="")
     other = f"; besides computing, most goes to {words(most)}, {spent[most] / best.typical:.1%}" if most else ""
     yield (
-        f"predicted: {best.implementation} comes first of {counted(len(rows), 'layout')}, "
+        f"predicted: {best.implementation} comes first of the {counted(len(rows), 'layout')} shown, "
         f"{format_seconds(best.typical)} a step ({low} to {high}), MFU {best.utilisation:.0%}{other}"
     )
     level = [row for row in rows if row is not best and row.low / row.tokens <= best.typical / best.tokens]
     if level:
-        yield f"predicted: {len(level):,} of the others may be as fast, by their bands"
+        which = "all others" if len(level) == len(rows) - 1 else f"{len(level):,} of the others"
+        yield f"predicted: {which} may be as fast, by their bands"
 
 
 def _scales(scaling: Scaled) -> str:

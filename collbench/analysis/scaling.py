@@ -320,15 +320,11 @@ def judged(efficiency: Estimate, threshold: float) -> str:
     return POOR if efficiency.high < threshold else INCONCLUSIVE
 
 
-def answer(found: Sequence[Curve], threshold: float = THRESHOLD) -> str:
+def answer(found: Sequence[Curve], threshold: float = THRESHOLD) -> list[str]:
     """Return one line: how efficient the most ranks are, what limits them, and that nothing overlaps."""
-    said = (
-        "; ".join(_efficiency_line(curve, threshold) for curve in found) or "no step has a time on two numbers of ranks"
-    )
-    return (
-        f"answer: without overlap, {said}. Each step computes, then communicates: `collbench step overlap` shows what "
-        "overlap hides, `collbench train` plans with it."
-    )
+    said = "; ".join(_efficiency_line(curve, threshold) for curve in found)
+    instead = "`collbench step overlap` shows what overlap hides, `collbench train` plans with it"
+    return [f"without overlap, {said}. Each step computes, then communicates: {instead}."] if found else []
 
 
 def verdict(curve: Curve, threshold: float = THRESHOLD) -> list[str]:

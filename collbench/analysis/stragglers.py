@@ -249,7 +249,7 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     """Return the verdict on the ranks of a run, by all rows that tell who is late; nothing without such rows.
 
     Where devices wait for the host, the rank that the host serves last is late: that is the host's order, not a
-    straggler.
+    straggler.  Implementations have steps of different lengths, so lateness is a share of a step.
     """
     known = straggler_rows(results)
     rows = [steps for result, steps in known if not result.note.paced]
@@ -258,7 +258,6 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     if not rows:
         return []
     found = straggler_test(rows)
-    median = float(np.median([steps.median for steps in rows]))
     late = []
     for one in found:
         if one.finding in (Finding.LATE, Finding.OFTEN):
@@ -266,7 +265,7 @@ def verdicts(results: Iterable[Result]) -> list[str]:
             cost = np.mean([steps.cost(one.rank) for steps in rows])
             often = " now and then" if one.finding is Finding.OFTEN else ""
             late.append(
-                f"rank {one.rank} is late{often}: last in {last:.0%} of the steps, by {late_by(one, median)}; "
+                f"rank {one.rank} is late{often}: last in {last:.0%} of the steps, by {_of_step(one)}; "
                 f"the others wait for it {cost:.0%} of the time"
             )
     if late:
@@ -277,7 +276,7 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     worst = max(unclear, key=lambda rank: rank.late)
     more = f" (as may {len(unclear) - 1} more)" if len(unclear) > 1 else ""
     return [
-        f"inconclusive: rank {worst.rank} may be late{more}, by {late_by(worst, median)}; "
+        f"inconclusive: rank {worst.rank} may be late{more}, by {_of_step(worst)}; "
         "take more --steps, or end other programs"
     ]
 
@@ -285,8 +284,13 @@ def verdicts(results: Iterable[Result]) -> list[str]:
 def _no_straggler(rows: Sequence[StepArrays]) -> str:
     shares = [np.mean([steps.last_share(rank) for steps in rows]) for rank in range(rows[0].ranks)]
     rank = int(np.argmax(shares))
-    late = np.concatenate([steps.late[rank, steps.last == rank] for steps in rows])
-    return f"no straggler; rank {rank} is latest most often, by {format_seconds(float(np.median(late)))}"
+    late = np.concatenate([steps.late[rank, steps.last == rank] / steps.median for steps in rows])
+    return f"no straggler; rank {rank} is latest most often, by {np.median(late):.1%} of a step"
+
+
+def _of_step(statistics: RankStatistics) -> str:
+    form = "{:z.1%}".format
+    return f"{form(statistics.late)}{format_interval(*statistics.interval, form)} of a step"
 
 
 def costliest(steps: StepArrays) -> list[RankStatistics]:
@@ -294,13 +298,8 @@ def costliest(steps: StepArrays) -> list[RankStatistics]:
     return sorted(straggler_test([steps]), key=lambda rank: steps.cost(rank.rank), reverse=True)
 
 
-def late_by(statistics: RankStatistics, median: float) -> str:
-    """Return the median lateness with its interval as text; *median* is that of a step in seconds."""
-    return f"{signed(statistics.late * median)}{lateness_interval(statistics, median)}"
-
-
 def lateness_interval(statistics: RankStatistics, median: float) -> str:
-    """Return the interval of the lateness as text, to stand behind it: ` (12 us .. 15 us)`."""
+    """Return the interval of the lateness as text, to stand behind it: ` (12 us .. 15 us)`, by the median step."""
     low, high = statistics.interval
     return format_interval(low * median, high * median, signed)
 

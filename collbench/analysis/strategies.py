@@ -217,6 +217,12 @@ def table(found: Ranking) -> Iterator[dict[str, str]]:
         }
 
 
+def verdicts(results: Sequence[Result]) -> list[str]:
+    """Return what is said of a run; nothing if no strategy learns."""
+    found = ranking(results)
+    return list(verdict(found)) if found else []
+
+
 def verdict(found: Ranking) -> Iterator[str]:
     """Yield lines: which strategy is first in seconds and in steps, what the others trade, which never get there."""
     if len(found.entries) - len(found.short) > 1:

@@ -56,6 +56,7 @@ class TrainingPlan(Shown):
     SHOWN = ("title", "price", "currency", "best", "ranked", "sizes", "systems")
     TABLE = "ranked"
     plan: Plan  # every layout that fits, and what it was made from
+    unchanged: Planned | None  # with a what-if: the best layout on the system as it is
     ranked: tuple[Planned, ...]  # the best of them, evaluated
     anchor: Planned | None  # the layout of the measured step
     sizes: tuple[OnSystem, ...]  # on other numbers of GPUs
@@ -210,14 +211,19 @@ def train(
     setting = _setting(on, gpus, job, Given(machine, tflops, memory, fitted), loader or inf, what_if)
     if anchor:
         setting, measured = anchored(setting, parse_anchor(anchor), fixed)
-    plan = plan_on(setting, fixed)
+    plan, unchanged = plan_on(setting, fixed), None
+    if what_if:
+        as_it_is = replace(setting, curves=ModelCurves(find_system(str(on)), setting.job.gpus))
+        unchanged = plan_on(as_it_is, fixed, advised=False).best
     others = tuple(sizes(setting, fixed, _counts(scale, setting.job.gpus, priced=bool(paid))))
-    compared = [find_system(name) for name in split_names(compare_interconnects or "")]
+    named = map(find_system, split_names(compare_interconnects or ""))
+    compared = [system for system in named if system.name != setting.machine.name]
     total = _tokens(known, tokens)
     money = {"price": paid, "currency": currency, "total": total}
     of_sizes = [(size.best, setting.machine.name) for size in others if size.best]
     planned = TrainingPlan(
         plan=plan,
+        unchanged=unchanged,
         ranked=tuple(plan.ranked(top)),
         anchor=measured,
         sizes=others,

@@ -1,6 +1,5 @@
 """Results of steps and of training as lines of text: a table for each command of `collbench step`, and its sections."""
 
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -10,8 +9,8 @@ import numpy as np
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import Estimate, curves, find_point
 from collbench.analysis.step_noise import PERCENTS, tail
-from collbench.analysis.stragglers import StepArrays, costliest, lateness_interval, signed, straggler_rows, verdicts
-from collbench.analysis.strategies import COLUMNS, Ranking, table
+from collbench.analysis.stragglers import StepArrays, costliest, lateness_interval, signed, straggler_rows
+from collbench.analysis.strategies import COLUMNS, ranking, table
 from collbench.cli.results_table import NAME
 from collbench.cli.tables import Table
 from collbench.measure.step_runs import MODES
@@ -20,7 +19,7 @@ from collbench.units import format_interval, format_range, format_seconds, forma
 
 PREDICTED = (
     "predicted, nothing was measured\n"
-    "9 in 10: Nine of ten measurements should fall within the step time ± this column, and between the numbers in ()."
+    "nine in ten: where nine of ten measured steps should lie; likewise the numbers in ()"
 )
 _SHOWN = 8  # ranks of a row in the section on stragglers: those that cost most
 
@@ -41,13 +40,6 @@ def _check(result: StepRow | Trained) -> str:
     return ", ".join(filter(None, (result.check, result.method, str(result.note))))
 
 
-def _half_width(result: StepRow) -> str:
-    """Return how far the farther end of the interval is from the step, as a percentage of it."""
-    low, high = result.band
-    off = max(high - result.typical, result.typical - low) / result.typical
-    return f"{off:.1%}" if math.isfinite(off) else ""
-
-
 def _name(result: Result) -> str:
     """Return the implementation, with the version of its library where there is room."""
     return result.label if len(result.label) <= NAME else result.implementation
@@ -56,10 +48,10 @@ def _name(result: Result) -> str:
 # Scaling.
 
 _SCALING = Table(
-    "{ranks:>9}  {name:<16} {step:>10} {interval:>7} {speedup:>22} {efficiency:>22} {compute:>8} {wait:>8} {exposed:>8}"
+    "{ranks:>6}  {name:<16} {step:>8} {interval:>19} {speedup:>22} {efficiency:>22} {compute:>8} {wait:>8} {exposed:>8}"
     "  {check}",
     ("compute", "wait", "exposed", "interval", "speedup"),
-    {"name": "", "interval": "± 95 %", "speedup": "speed-up"},
+    {"name": "", "interval": "95 % interval", "speedup": "speed-up"},
     last_out=("efficiency",),
 )
 
@@ -67,7 +59,7 @@ _SCALING = Table(
 def _scaling_row(result: Result, results: Sequence[Result]) -> str:
     """Return a row of a scaling, with speed-up and efficiency of a point of a curve."""
     if not isinstance(result, StepRow) or result.wrong:
-        return f"{result.case.ranks:>9,}  {_name(result):<16} {result.describe()}"
+        return f"{result.case.ranks:>6,}  {_name(result):<16} {result.describe()}"
     curve, point = find_point(curves(results), result)
     speedup = curve.speedup(point).text("x") if curve and point else "-"
     efficiency = point.efficiency.times(100).text("%") if point else "-"
@@ -80,7 +72,7 @@ def _scaling_row(result: Result, results: Sequence[Result]) -> str:
         ranks=f"{result.case.ranks:,}",
         name=_name(result),
         step=format_seconds(result.typical),
-        interval=_half_width(result),
+        interval=format_range(*result.band, format_seconds),
         speedup=speedup,
         efficiency=efficiency,
         compute=compute,
@@ -109,13 +101,13 @@ SCALING = StepTable(
 # Overlap.
 
 _OVERLAP = Table(
-    "{name:<16} {schedule:<16} {bucket:>9} {step:>9} {interval:>7} {exposed:>9} {hidden:>20} {computing:>20} {gain:>22}"
-    "  {check}",
+    "{name:<16} {schedule:<16} {bucket:>9} {step:>9} {interval:>19} {exposed:>9} {hidden:>20} {computing:>20}"
+    " {gain:>22}  {check}",
     ("computing", "hidden", "interval", "exposed"),
-    {"name": "", "interval": "± 95 %"},
+    {"name": "", "interval": "95 % interval"},
     last_out=("gain",),
 )
-_PREDICTED_OVERLAP = _OVERLAP._replace(form=re.sub(">2[02]", ">9", _OVERLAP.form))  # without intervals
+_PREDICTED_OVERLAP = _OVERLAP._replace(form=re.sub(">2[02]", ">9", _OVERLAP.form))  # ratios without intervals
 
 
 def _overlap_row(result: Result, results: Sequence[Result]) -> str:
@@ -132,7 +124,7 @@ def _overlap_row(result: Result, results: Sequence[Result]) -> str:
         schedule=step.way,
         bucket=bucket,
         step=format_seconds(result.typical),
-        interval=_half_width(result),
+        interval=format_range(*result.band, format_seconds),
         exposed=signed(overlap.exposed.value if overlap else result.exposed()),
         hidden=overlap.hidden.times(100).text("%") if overlap else "",
         computing=overlap.slowdown.text("x") if overlap else "",
@@ -161,9 +153,9 @@ OVERLAP = StepTable(
 # Stragglers.
 
 _STRAGGLERS = Table(
-    "{name:<16} {step:>9} {interval:>7} {p50:>9} {p99:>9} {p999:>9} {computing:>9} {waiting:>9} {exposed:>9}  {note}",
+    "{name:<16} {step:>9} {interval:>19} {p50:>9} {p99:>9} {p999:>9} {computing:>9} {waiting:>9} {exposed:>9}  {note}",
     ("p50", "p999", "computing", "interval"),
-    {"name": "", "interval": "± 95 %", "p999": "p99.9", "note": ""},
+    {"name": "", "interval": "95 % interval", "p999": "p99.9", "note": ""},
     last_out=("p99", "waiting", "exposed"),
 )
 _RANK = Table(
@@ -181,7 +173,7 @@ def _stragglers_row(result: Result, _: Sequence[Result]) -> str:
     return _STRAGGLERS.row(
         name=result.label,
         step=format_seconds(result.typical),
-        interval=_half_width(result),
+        interval=format_range(*result.band, format_seconds),
         p50=p50,
         p99=p99,
         p999=p999,
@@ -208,13 +200,10 @@ STRAGGLERS = StepTable(
 
 
 def straggler_sections(results: Sequence[Result]) -> Iterator[str]:
-    """Yield what is known of the ranks and the noise of every row, and the verdict on all."""
+    """Yield what is known of the ranks and the noise of every row."""
     for result, steps in straggler_rows(results):
         yield ""
         yield from _straggler_section(result, steps)
-    for line in verdicts(results):
-        yield ""
-        yield line
 
 
 def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
@@ -288,8 +277,11 @@ STRATEGIES = StepTable(
 )
 
 
-def ranking_table(found: Ranking) -> Iterator[str]:
+def ranking_table(results: Sequence[Result]) -> Iterator[str]:
     """Yield a line for each strategy over all seeds, the first to the target first."""
+    if not (found := ranking(results)):
+        return
+    yield ""
     yield _RANKING.heading(**COLUMNS | {"strategy": "", "seconds": f"seconds to loss {found.target:g}"})
     for row in table(found):
         yield _RANKING.row(**row, note="")

@@ -15,7 +15,7 @@ import click
 
 from collbench.analysis import gate, roofline
 from collbench.analysis.diagnose import Diagnosis, curve_remarks, settings
-from collbench.analysis.verdict import FAR, Correctness, Health
+from collbench.analysis.verdict import FAR, Correctness, Health, but_for, listed
 from collbench.api.reading import Diagnosed, diagnose
 from collbench.cli.options import NODES, RUN, STANDARD, JsonCommand, json_option, machine_option, option, print_answer
 from collbench.cli.tables import Table
@@ -62,6 +62,8 @@ def _answer(diagnosed: Diagnosed) -> str:
     """Return one line: whether the run is as fast as expected, by how much it is off, and the likely reason."""
     curves = [diagnosis for diagnosis, _ in diagnosed.curves]
     verdicts = Counter(curve.verdict.value for curve in curves)
+    far = sorted((one for curve in curves for one in curve.exceptions), key=lambda one: -one.ratio)
+    sizes = sum(len(curve.measured) for curve in curves)
     words = [diagnosed.verdict.value]
     if len(verdicts) > 1:
         words.append(f"curves: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.most_common())}")
@@ -71,16 +73,18 @@ def _answer(diagnosed: Diagnosed) -> str:
         words = [f"results are wrong or missing in {missing} of {counted(diagnosed.correctness.total, 'row')}"]
     elif diagnosed.verdict is Health.AS_EXPECTED:
         pairs = [pair for curve in alike for pair in zip(curve.measured, curve.expected, strict=True)]
-        ratios = [measured.typical / expected.seconds for measured, expected in pairs]
-        words.append(f"{format_range(min(ratios), max(ratios), '{:.2f}x'.format)} the expected times")
+        ratios = [one.typical / expected.seconds for one, expected in pairs if one.typical <= FAR * expected.high]
+        span = format_range(min(ratios), max(ratios), "{:.2f}x".format)
+        words[0] += but_for(far, sizes)
+        words.append(f"{'the others ' if far else ''}{span} the expected times")
     elif diagnosed.verdict in (Health.SLOW, Health.FASTER):
         farthest = max(alike, key=lambda curve: curve.off)
         words.append(f"{farthest.measured[0].case.title}, {farthest.implementation}: {farthest.remark}")
-        words += [f"likely: {reason.hypothesis.name}" for reason in farthest.reasons[:1]]
+        words += [f"likely: {', or '.join(farthest.likeliest)}"] if farthest.reasons else []
     elif all(system for _, system in diagnosed.curves):
         words.append(alike[0].remark)
-    if excepted := sum(bool(curve.exceptions) for curve in curves):
-        words.append(f"sizes far above their bands in {excepted} of {len(curves)} curves")
+    if far and diagnosed.verdict is not Health.AS_EXPECTED:
+        words.append(f"far above their bands are {listed(far, sizes)}")
     if any(system is None for _, system in diagnosed.curves):
         words.append(diagnosed.facts.no_system)
     return f"answer: {'; '.join(filter(None, words))}"
@@ -100,7 +104,7 @@ def _lines(diagnosis: Diagnosis, system: System | None) -> Iterator[str]:
         yield f"verdict: {(diagnosis if system else replace(diagnosis, remark='')).headline}"
     if diagnosis.resolution:
         yield f"  {diagnosis.resolution}"
-    if system and diagnosis.expected:
+    if system and diagnosis.expected and diagnosis.speed is not Health.UNKNOWN:
         largest, expected = diagnosis.measured[-1], diagnosis.expected[-1]
         for words in roofline.traffic_in_words(system, largest, expected):
             yield f"  {words}"

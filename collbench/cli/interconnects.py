@@ -42,7 +42,7 @@ from collbench.topology.system import System, launched_in_graph
 from collbench.units import counted, format_range, format_seconds, format_size, printable
 
 LEGEND = (
-    "vs: above 1 is faster, ~ not distinguishable; *: fastest, ?: perhaps fastest; by: over the next\n"
+    "vs: above 1 is faster, ~ bands or intervals overlap; *: fastest, ?: perhaps fastest; by: over the next\n"
     "band: nine in ten of what is predicted, the 95 % interval of a measured median"
 )
 
@@ -83,7 +83,7 @@ def side_by_side(
             click.echo(line, err=True)
         rows = [record for table in compared for record in records(table)]
         written = options["as_json"], {"tables": as_json(compared)}, options["as_csv"], list(rows[0]), rows
-        print_answer(lambda: show(compared), *written)
+        print_answer(lambda: show(compared, what_ifs), *written)
     return 0
 
 
@@ -162,11 +162,12 @@ def _selected(request: SweepRequest) -> Chosen | None:
 # --------------------------------------------------------------------------------------------------------------- output
 
 
-def show(tables: Sequence[Table]) -> None:
+def show(tables: Sequence[Table], what_ifs: Sequence[str] = ()) -> None:
     """Print who is fastest, where and by how much, then every table, and what the columns mean."""
+    changed = f"with {', '.join(what_ifs)} on all, " if what_ifs else ""
     for table in tables:
         of_several = f"{table.title}: " if len(tables) > 1 else ""
-        click.echo(f"answer: {of_several}{table.verdict()[0]}")
+        click.echo(f"answer: {changed}{of_several}{table.verdict()[0]}")
     click.echo()
     printed: list[str] = []
     for table in tables:

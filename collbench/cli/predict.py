@@ -34,6 +34,7 @@ from collbench.cli.sweep import print_end, show_prediction
 from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.results import Prediction, Result
+from collbench.runfile.flat import record
 from collbench.topology.system import System, launched_in_graph
 from collbench.units import format_range, format_seconds, format_size
 
@@ -127,7 +128,8 @@ def _compare(
     for pattern, reason in reasons.items():
         click.echo(f"{pattern}: {reason}")
     print_end(session, [CHANGE_LEGEND], outputs)
-    outputs.write(session)
+    answer = _answer(pairs, what_ifs).removeprefix("answer: ")
+    outputs.write(session, answer=answer, as_it_is=[record(before) for before, _ in pairs])
     return 0
 
 
@@ -140,6 +142,8 @@ def _answer(pairs: Sequence[tuple[Result, Result]], what_ifs: Sequence[str]) -> 
     if not known:
         return "answer: none; nothing here has a predicted time"
     span = format_range(min(known), max(known), "{:.2f}x".format)
+    if span == "1.00x":
+        return f"answer: {', '.join(what_ifs)} changes nothing here"
     before, after = known[max(known, key=lambda ratio: abs(math.log(ratio)))]
     most = f"{after.case.collective.name} of {format_size(after.case.nbytes)} by {after.implementation}"
     times = f"{format_seconds(before.seconds)} -> {format_seconds(after.seconds)}"

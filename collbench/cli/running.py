@@ -135,12 +135,12 @@ class Outputs:
         """Send all else to standard error where JSON goes to standard output."""
         return redirect_stdout(sys.stderr if self.json == STANDARD else sys.stdout)
 
-    def write(self, session: Session) -> None:
-        """Write the JSON files that the user asked for, of all that has been measured."""
+    def write(self, session: Session, **more: Any) -> None:
+        """Write the JSON files that the user asked for, of all that has been measured, and more that is known."""
         if session.leader and self.json:
             from collbench.runfile.flat import document
 
-            text = document(session.header, session.results)
+            text = document(session.header, session.results, **more)
             if self.json == STANDARD:
                 click.echo(text, file=self.standard)
             else:

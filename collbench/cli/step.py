@@ -7,7 +7,7 @@ For example:
   collbench step strategies --strategy ring,asynchronous
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,17 +15,19 @@ import click
 
 from collbench.analysis import overlap as overlaps
 from collbench.analysis import scaling
-from collbench.analysis.strategies import ranking, verdict
+from collbench.analysis import stragglers as stragglers_of
+from collbench.analysis.strategies import verdicts
 from collbench.cli import _step_sessions, _step_tables
 from collbench.cli._step_tables import StepTable
 from collbench.cli.options import ANYWHERE, HERE, option, shared, writes
 from collbench.cli.progress import LiveTable, ResultTable
 from collbench.cli.running import finish, run_session, say_where
 from collbench.host.launcher import launched
+from collbench.measure.disturbance import all_disturbed
 from collbench.measure.interleave import LEAST
 from collbench.measure.session import Session
 from collbench.plots import perfetto
-from collbench.results import StepTimes
+from collbench.results import Result, StepTimes
 from collbench.units import counted
 
 
@@ -128,24 +130,23 @@ _STRATEGIES = [
 @_command(params=_SCALE, short_help="How much faster are more ranks?")
 def scale(**options: Any) -> int:
     """Measure how a step scales on 1, 2, 4, ... ranks: speed-up, efficiency, and what would help."""
-    session = _step_sessions.scale_session(options)
+    session, threshold = _step_sessions.scale_session(options), options["threshold"] / 100
 
-    def conclusion() -> Iterable[str]:
-        for curve in scaling.curves(session.results):
-            yield ""
-            yield from (f"{curve.name}, {curve.mode}:", *scaling.verdict(curve, options["threshold"] / 100)[1:])
+    def answer(results: Sequence[Result]) -> list[str]:
+        return scaling.answer(scaling.curves(results), threshold)
 
-    def answer() -> str:
-        return scaling.answer(scaling.curves(session.results), options["threshold"] / 100)
+    def conclusion(results: Sequence[Result]) -> Iterable[str]:
+        for curve in scaling.curves(results):
+            yield from ("", f"{curve.name}, {curve.mode}:", *scaling.verdict(curve, threshold)[1:])
 
-    return _run(session, _step_tables.SCALING, conclusion, options["formats"], answer=answer)
+    return _run(session, _step_tables.SCALING, options["formats"], answer, conclusion)
 
 
 @_command(params=_OVERLAP, short_help="What does communicating while computing hide?")
 def overlap(**options: Any) -> int:
     """Measure what overlapping communication with computing hides: exposed communication, the best size of bucket."""
     session = _step_sessions.overlap_session(options)
-    return _run(session, _step_tables.OVERLAP, lambda: ["", *overlaps.verdicts(session.results)], options["formats"])
+    return _run(session, _step_tables.OVERLAP, options["formats"], overlaps.verdicts)
 
 
 @_command(params=_STRAGGLERS, short_help="Which rank is late, and what does it cost?")
@@ -156,9 +157,8 @@ def stragglers(**options: Any) -> int:
     tell a late rank from those that wait for it.
     """
     session = _step_sessions.stragglers_session(options, launched())
-    total = len(session.sweep.implementations)
-    sections = _step_tables.straggler_sections
-    return _run(session, _step_tables.STRAGGLERS, lambda: sections(session.results), options["formats"], total)
+    total, sections = len(session.sweep.implementations), _step_tables.straggler_sections
+    return _run(session, _step_tables.STRAGGLERS, options["formats"], stragglers_of.verdicts, sections, total)
 
 
 @_command(params=_STRATEGIES, short_help="Which way of keeping weights in step is fastest?")
@@ -168,45 +168,48 @@ def strategies(**options: Any) -> int:
     A small network is trained on every rank; `--slow-rank 1` makes one compute four times as much.
     """
     session = _step_sessions.strategies_session(options, launched())
-
-    def conclusion() -> Iterable[str]:
-        if found := ranking(session.results):
-            yield from ("", *_step_tables.ranking_table(found), "", *verdict(found))
-
     total = len(session.sweep.jobs) * len(session.sweep.implementations)
-    return _run(session, _step_tables.STRATEGIES, conclusion, options["formats"], total)
+    return _run(session, _step_tables.STRATEGIES, options["formats"], verdicts, _step_tables.ranking_table, total)
+
+
+def _answer(session: Session, lines: Sequence[str]) -> list[str]:
+    """Return the lines that a run says, the first as its answer, with what makes it unsure or why there is none."""
+    first, *others = lines or ["none"]
+    unsure = all_disturbed(session.results) or ("" if lines else "nothing here can be compared")
+    return ["; ".join(filter(None, (f"answer: {first}", unsure))), *others]
 
 
 def _run(
     session: Session,
     table: StepTable,
-    conclusion: Callable[[], Iterable[str]],
     formats: tuple[str, ...],
+    said: Callable[[Sequence[Result]], list[str]],
+    conclusion: Callable[[Sequence[Result]], Iterable[str]] = lambda _: (),
     total: int = 0,
-    answer: Callable[[], str] | None = None,
 ) -> int:
-    """Measure or predict everything, show each row as it arrives, then the conclusion and where everything is.
+    """Measure or predict everything, show the answer, rows and conclusion, and where everything is.
 
-    With an answer, which stands first, rows are shown when all are there.
+    With a total, rows are shown as they arrive, and the answer stands last.
     """
     heading: Callable[[], str] = table.table.heading
     if session.modelled:
-        heading = partial((table.predicted or table.table).heading, interval="9 in 10")
+        heading = partial((table.predicted or table.table).heading, interval="nine in ten")
     rows = ResultTable(table.title, heading, lambda result: table.row(result, session.results), total)
-    interrupted = run_session(session, LiveTable() if answer else rows)
-    if answer and session.leader:
-        click.echo(answer())
+    interrupted = run_session(session, rows if total else LiveTable())
+    if session.leader and not total:
+        click.echo("\n".join(_answer(session, said(session.results))))
         for result in session.results:
             rows.add(result)
     if interrupted:
         return interrupted
     if session.leader:
-        for line in conclusion():
+        answer = ("", *_answer(session, said(session.results))) if total else ()
+        for line in (*conclusion(session.results), *answer):
             click.echo(line)
         series = [len(row.series) for row in session.results if isinstance(row, StepTimes) and row.right]
         if series and min(series) < LEAST and not session.sweep.sampling.steps:
-            rounds = counted(min(series), "round")
-            click.echo(f"no intervals: only {rounds} fit into the budget; give a larger one, such as --budget 10s")
+            rounds, budget = counted(min(series), "round"), session.sweep.sampling.budget
+            click.echo(f"no intervals: only {rounds} fit into the budget; give more, such as --budget {2 * budget:g}s")
         click.echo(f"\n{_step_tables.PREDICTED if session.modelled else table.legend}", err=True)
         folder = say_where(session, formats)
         traced = [result for result in session.results if isinstance(result, StepTimes) and result.activities]

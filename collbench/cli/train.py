@@ -99,7 +99,8 @@ def command(**options: Any) -> int:
     if asked in taken and asked != taken:
         click.echo(f"collbench: --model {asked} is taken for {taken}", err=True)
     click.echo("\n".join(_lines(plan, checkpoint, options)))
-    click.echo(f"\n{LEGEND}{STARVING if plan.best.parts['loading'] else ''}", err=True)
+    anchor, waits = " but the anchor" if plan.anchor else "", STARVING if plan.best.parts["loading"] else ""
+    click.echo(f"\n{LEGEND.format(anchor)}{waits}", err=True)
     say_where(session, formats)
     return 0
 
@@ -142,28 +143,36 @@ def answer(planned: TrainingPlan) -> str:
     memory = f"{best.needed / GIB:.0f} of {planned.plan.setting.capacity / GIB:.3g} GiB"
     parts = [f"{best.layout.name}, {step}, {best.utilisation:.0%} MFU, {memory}"]
     if level := sum(other.low <= best.step for other in others):
-        parts.append(f"{level} of the {counted(len(others), 'other')} shown may be as fast")
+        which = "all others" if level == len(others) else f"{level} of the {counted(len(others), 'other')}"
+        parts.append(f"{which} shown may be as fast")
+    if planned.unchanged:
+        parts.append(f"{format_seconds(planned.unchanged.step)} a step as the system is described")
     if planned.systems:
-        places = [(place.best.step, place.system.name) for place in (planned.here(), *planned.systems) if place.best]
-        parts.append(f"likely fastest: {min(places)[1]}, {format_seconds(min(places)[0])}")
+        compared = (planned.here(), *planned.systems)
+        places = sorted((one.best.step, one.best.low, one.system.name) for one in compared if one.best)
+        fastest = [f"{name}, {format_seconds(step)}" for step, low, name in places if low <= places[0][0]]
+        parts.append(f"likely fastest: {' or '.join(fastest)}")
     if planned.priced:
         row = _priced(planned)
         late = planned.deadline and row.seconds > planned.deadline
-        what = f"none is done in {format_duration(planned.deadline)}; " if late else ""
-        parts.append(f"{what}{counted(row.gpus, 'GPU')}: {analysis.duration_text(row)} for {analysis.cost_text(row)}")
+        tried = f"{planned.priced[0].gpus:,} to {planned.priced[-1].gpus:,} GPUs (--scale tries others)"
+        what = f"none of {tried} is done in {format_duration(planned.deadline)}: the quickest, " if late else ""
+        what += counted(row.gpus, "GPU") + ("" if row.gpus == best.layout.gpus else f" as {row.implementation}")
+        parts.append(f"{what}: {analysis.duration_text(row)} for {analysis.cost_text(row)}")
     return f"answer: {'; '.join(parts)}"
 
 
 def _priced(planned: TrainingPlan) -> PlannedStep:
-    """Return the cheapest number of GPUs in time, or that nearest to the requested number."""
-    chosen = analysis.cheapest(planned.priced, planned.deadline) if planned.deadline else None
+    """Return the cheapest number of GPUs in time or else the quickest; without a deadline the requested one."""
+    if planned.deadline:
+        return analysis.cheapest(planned.priced, planned.deadline) or min(planned.priced, key=lambda row: row.seconds)
     gpus = planned.plan.setting.job.gpus
-    return chosen or min(planned.priced, key=lambda row: abs(row.gpus - gpus))
+    return min(planned.priced, key=lambda row: abs(row.gpus - gpus))
 
 
 _HEADS = {"rank": "", "band": "nine in ten", "tokens": "tokens/s", "computing": "comp.", "note": ""}
 LEGEND = (
-    "nothing here is measured; step: the likely time; nine in ten: where nine of ten measured steps should lie\n"
+    "nothing here is measured{}; step: the likely time; nine in ten: where nine of ten measured steps should lie\n"
     "Fastest first; layouts within 1 % of each other: the one that needs less memory first.\n"
     "MFU: share of the data sheet's FLOP/s, recomputing not counted; sent: communication that nothing hides"
 )
@@ -295,11 +304,7 @@ def costs(plans: Sequence[PlannedStep], deadline: float) -> Iterator[str]:
         million = format_rounded(plan.cost / plan.total * 1e6, analysis.certain_digits(plan))
         taken, paid = analysis.duration_text(plan), analysis.cost_text(plan)
         rows.append((f"{plan.gpus:,}", taken, paid, million, ", ".join(marks)))
-    yield from grid(rows, right=(0, 3))
-    if deadline and not chosen:
-        quickest = min(plans, key=lambda plan: plan.seconds)
-        gpus, taken = counted(quickest.gpus, "GPU"), analysis.duration_text(quickest)
-        yield f"none is done in {format_duration(deadline)}: the quickest, {gpus}, takes {taken}"
+    yield from grid(rows, right=(0, 3), first_out=(3,))
 
 
 def failing(plan: PlannedStep, checkpoint: float) -> str:

@@ -8,12 +8,12 @@ threads of a core.  What a kernel or a container does not show is not reported.
 import os
 import re
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from collbench.host.launcher import launched
-from collbench.results import Result
+from collbench.results import Outcome, Result
 from collbench.topology.discover_cpu import read_text
 
 BUSY = 0.25  # of the cores that other programs use before a run: more than a shell and an editor take
@@ -31,10 +31,17 @@ def disturbed_in_words(results: Sequence[Result]) -> str:
     bound = any(result.scheduling and max(map(len, result.scheduling.cores), default=1) == 1 for result in disturbed)
     others, helps = ("", "Close them") if bound else (" or other ranks", "Close them, leave out --bind none,")
     was, are = ("was", "is") if len(disturbed) == 1 else ("were", "are")
+    rows = sum(result.outcome is not Outcome.SKIPPED for result in results)
     return (
-        f"{len(disturbed)} of {sum(not row.problem for row in results)} rows {was} disturbed by other programs{others} "
-        f"and {are} left out of comparisons. {helps} and run again."
+        f"{len(disturbed)} of {rows} rows {was} disturbed by other programs{others} and {are} left out of "
+        f"comparisons. {helps} and run again."
     )
+
+
+def all_disturbed(results: Iterable[Result]) -> str:
+    """Return that all rows with a time were disturbed, and what to do about it; nothing where that is not so."""
+    timed = [result.disturbed for result in results if result.outcome is not Outcome.SKIPPED]
+    return "all rows were disturbed by other programs: close them and run again" if timed and all(timed) else ""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from collbench.topology.system import System, Tier
 
 TREES = ("tree", "nvlstree", "collnet", "collnetchain", "collnetdirect", "pat")  # algorithms that send along trees
 _WHOLE = 0.995  # a share above this counts as the whole rate
+_BEYOND = 1.25  # of what a slot carries, the most that cards may have: those sold have up to 1.04
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,12 @@ def scenario(system: System, what_ifs: Sequence[str]) -> Scenario:
         if not complete:
             raise UsageError(f"--what-if {text!r} is not complete or says too much; write {known.form}")
         after = known.apply(after, word, value)
+    cards, slot = after.system.nics, system.pcie_rate
+    if cards and cards != system.nics and (each := cards.rate * cards.per_node / system.gpus) > _BEYOND * slot:
+        raise UsageError(
+            f"--what-if {', '.join(what_ifs)}: {each / 1e9:.3g} GB/s of cards for a GPU, whose PCIe slot carries "
+            f"{slot / 1e9:.3g}; give fewer or slower cards, or a FILE.toml of a node with another pcie_gen"
+        )
     return after
 
 

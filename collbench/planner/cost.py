@@ -36,15 +36,9 @@ def sizes(given: Setting, fixed: Choices, counts: Sequence[int]) -> Iterator[OnS
 
 
 def on_system(given: Setting, system: System, gpus: int) -> Setting:
-    """Return the same job on so many GPUs of another system; UsageError if it has too few.
-
-    The software becomes that of the other system's constants, unless the job names another than its machine's usual.
-    """
+    """Return the same job, with its software, on so many GPUs of another system; UsageError if it has too few."""
     curves = ModelCurves(system, gpus)
-    machine = machine_of(curves.system)
-    stack = machine.stack if given.job.stack == given.machine.stack else given.job.stack
-    job = replace(given.job, gpus=gpus, stack=stack)
-    return replace(given, job=job, curves=curves, machine=machine)
+    return replace(given, job=replace(given.job, gpus=gpus), curves=curves, machine=machine_of(curves.system))
 
 
 def elsewhere(given: Setting, fixed: Choices, system: System) -> OnSystem:

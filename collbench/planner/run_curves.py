@@ -6,6 +6,7 @@ stays), and what waits scales with the number of steps.  Such curves say so, and
 """
 
 import os
+import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -155,7 +156,7 @@ def _of_ranks(run: Run, job: Callable[[str], Job], options: Given, loader: float
     """Return the setting of ranks on a CPU: they compute as the options say, or as measured here if the run was."""
     topology, host = run.header.topology, run.header.environment.host
     if topology.platform != "cpu" or not topology.ranks:
-        raise UsageError(why_not)
+        raise UsageError(re.sub(r"--on (\S+)( --nodes \d+)?", r"--machine \1", why_not))
     if host not in ("", socket.gethostname()) and not (options.tflops and options.memory):
         raise UsageError(
             f"{run.path} was measured on another machine ({host}), whose ranks' computing is not known; give --tflops "

@@ -168,7 +168,7 @@ def explain_best(plan: Plan) -> list[str]:
     surer = []
     if surest.high < best.high / (1 + EQUAL):
         loss, ends = surest.step / best.step - 1, (format_seconds(surest.high), format_seconds(best.high))
-        surer.append(f"{surest.layout.name} is likely {loss:.1%} slower, but takes {ends[0]} at most, not {ends[1]}")
+        surer.append(f"{surest.layout.name} is likely {loss:.1%} slower, but its band ends at {ends[0]}, not {ends[1]}")
     return [
         f"{best.layout.name}: {listed}",
         *_exposed(plan.setting, best),
@@ -221,15 +221,14 @@ def compared(best: Planned, other: Planned, what: str, capacity: float) -> str:
         return f"{what} does not fit: {(other.needed - capacity) / 2**30:.1f} GiB short"
     changes = {name: other.parts[name] - best.parts[name] for name in best.parts}
     most = max(changes, key=lambda name: changes[name])
-    loss = 1 - best.step / other.step
+    loss = other.step / best.step - 1
     if abs(loss) < 0.0005:
         return f"{what} is as fast"
     if loss < 0:  # and yet it comes later
+        gain = best.step / other.step - 1
         more = round((other.needed - best.needed) / 2**30, 1)
         memory = f"for {more:.1f} GiB more" if more > 0 else f"with {-more:.1f} GiB less" if more else ""
-        return ", ".join(
-            filter(None, (f"{what} is {-loss:.1%} faster", "as good as nothing" * (-loss <= EQUAL), memory))
-        )
+        return ", ".join(filter(None, (f"{what} is {gain:.1%} faster", "as good as nothing" * (gain <= EQUAL), memory)))
     return f"{what} is {loss:.1%} slower: {words(most)} {changes[most]:+.3g} s"
 
 

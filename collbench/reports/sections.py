@@ -297,7 +297,8 @@ def _stragglers(results: Sequence[Result]) -> Part:
         rows = []
         costly = stragglers.costliest(moments)
         for rank in costly[:_MOST_LATE]:
-            late, cost = stragglers.late_by(rank, moments.median), f"{moments.cost(rank.rank):.1%}"
+            late, cost = stragglers.signed(rank.late * moments.median), f"{moments.cost(rank.rank):.1%}"
+            late += stragglers.lateness_interval(rank, moments.median)
             rows.append((f"{rank.rank}", f"{moments.last_share(rank.rank):.0%}", late, cost, rank.finding.value))
         more = f"; {len(costly) - _MOST_LATE} ranks cost less" if len(costly) > _MOST_LATE else ""
         caption = f"Late ranks, {safe_text(result.label, 60)}: {moments.count:,} steps{more}"

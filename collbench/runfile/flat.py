@@ -52,6 +52,6 @@ def _numbers(result: Result) -> dict[str, Any]:
     return numbers
 
 
-def document(header: Header, results: Iterable[Result]) -> str:
-    """Return a JSON object with the run's header and its rows."""
-    return json.dumps({"header": header.to_json(), "results": [record(result) for result in results]}, indent=1)
+def document(header: Header, results: Iterable[Result], **more: Any) -> str:
+    """Return a JSON object with the run's header and its rows, and more before them."""
+    return json.dumps({**more, "header": header.to_json(), "results": [record(row) for row in results]}, indent=1)

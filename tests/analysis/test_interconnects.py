@@ -67,6 +67,17 @@ def test_the_fastest_is_told_by_ranges_of_sizes_or_as_likely() -> None:
     assert "the bands overlap at 64 B" in found.verdict()[1]
 
 
+def test_one_that_is_fastest_at_all_sizes_is_named_first_and_a_lead_counts_from_the_slowest_of_those_level() -> None:
+    assert table(predicted({8: 1.0, 64: 1.0}, 1.5), predicted({8: 2.0, 64: 4.0}, 1.5)).verdict()[0] == (
+        "a should be fastest: likely 8 B, by 2x; 64 B, by 4x"
+    )
+    assert table(measured({8: 1.0, 64: 1.0}), measured({8: 2.0, 64: 2.0})).verdict()[0] == (
+        "a is fastest: 8 B to 64 B, by 2x"
+    )
+    three = table(predicted({8: 1.0}), predicted({8: 1.04}), predicted({8: 2.08}))
+    assert three.verdict()[0] == "should be fastest: likely a or b (not distinguishable) 8 B, by 2x"
+
+
 def test_measurements_whose_intervals_overlap_are_not_told_apart() -> None:
     found = table(measured(FAST_SMALL), measured({8: 1.1, 64: 2.1, 512: 8.0}, 0.3))
     assert found.winning_ranges == ["a or b (not distinguishable) 8 B to 64 B", "b 512 B, by 5x"]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from collbench.analysis.overlap import COSTS, HELPS, INCONCLUSIVE, as_good, overlaps
+from collbench.analysis.overlap import COSTS, HELPS, INCONCLUSIVE, as_good, overlaps, verdicts
 from collbench.cases import Step
-from collbench.results import StepTimes
+from collbench.results import StepPrediction, StepTimes
 from collbench.results.steps import Series
 from tests.conftest import case
 
@@ -65,6 +65,26 @@ def test_the_best_bucket_is_the_fastest_and_what_is_not_told_apart_is_named() ->
     assert fastest
     assert fastest.step.bucket in (256, 512)
     assert {one.step.bucket for one in as_good(fastest, found)} == {256, 512} - {fastest.step.bucket}
+
+
+def test_of_predictions_those_are_as_good_whose_bands_overlap() -> None:
+    """And where nothing is hidden, the share is 0 without a sign."""
+
+    def predicted(schedule: str, low: float, seconds: float, high: float, bucket: int = 0) -> StepPrediction:
+        whole = case(nbytes=4096, step=Step(8, 64, schedule, bucket))
+        return StepPrediction(whole, "nccl", (seconds, 0.0, 0.0), low, high)
+
+    parts = [predicted("compute", 6, 6, 6), predicted("communicate", 3, 4, 5), predicted("sequential", 9, 10, 11)]
+    rows = [
+        predicted("stream", 6.5, 7, 7.5, 256),
+        predicted("stream", 7.2, 8, 9, 512),
+        predicted("stream", 9, 10, 11, 1024),
+    ]
+    found = overlaps([*parts, *rows])
+    assert [one.step.bucket for one in as_good(found[0], found)] == [512]
+    (line,) = verdicts([*parts, *rows])
+    assert "buckets of 512 B may be as fast" in line
+    assert found[2].hidden.times(100).text("%") == "0%"
 
 
 def test_an_implementation_is_held_against_its_own_parts_and_without_all_of_them_nothing_can_be_said() -> None:

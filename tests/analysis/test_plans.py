@@ -102,7 +102,7 @@ def test_verdicts_say_what_stands_in_the_plans() -> None:
     told = verdicts([*ranked(), *grown(), *compared(), *paid()])
     assert all(line.startswith("predicted: ") for line in told)
     whole = "\n".join(told)
-    assert "tp8 dp8 mb1 zero3 comes first of 4 layouts, 10 s a step (9 s to 12 s), MFU 40%" in whole
+    assert "tp8 dp8 mb1 zero3 comes first of the 4 layouts shown, 10 s a step (9 s to 12 s), MFU 40%" in whole
     assert "1 of the others may be as fast" in whole
     kept = "on dgx-h100, 16,384 GPUs keep 66% of the rate of 16"
     assert (

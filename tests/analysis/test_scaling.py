@@ -12,6 +12,7 @@ from collbench.analysis.scaling import (
     Curve,
     Estimate,
     Parts,
+    answer,
     curves,
     fit_law,
     helpful_remedies,
@@ -47,6 +48,12 @@ def test_efficiency_is_the_time_of_one_rank_over_that_of_all_and_counts_what_the
     assert curve.last.efficiency.value == pytest.approx(0.75)
     (curve,) = curves([row(1, *[2.0] * 8, products=25), row(2, *[1.0] * 8, products=12)])
     assert curve.last.efficiency.value == pytest.approx(24 / 25)
+
+
+def test_where_no_row_can_be_compared_there_is_no_answer() -> None:
+    rows = [row(1, *[1.0] * 8), row(2, *[1.0] * 8)]
+    assert answer(curves(rows))[0].startswith("without overlap, mpi, weak: 2 ranks give ")
+    assert answer(curves(rows[:1])) == []
 
 
 def test_the_mode_is_that_of_the_run_file_and_follows_from_the_work_where_an_old_one_does_not_say() -> None:

@@ -148,7 +148,24 @@ def test_where_nobody_is_late_the_latest_is_named_without_blame() -> None:
     (line,) = verdicts([row])
     arrays = StepArrays.of(steps)
     latest = max(range(4), key=arrays.last_share)
-    assert re.fullmatch(rf"no straggler; rank {latest} is latest most often, by \d+(\.\d+)? [mun]s", line)
+    assert re.fullmatch(rf"no straggler; rank {latest} is latest most often, by \d+\.\d% of a step", line)
+
+
+def test_lateness_is_a_share_of_a_step() -> None:
+    """Of implementations of which one takes ten times as long, too."""
+    computing = quiet(np.random.default_rng(3), 2, 800)
+    computing[1] *= 1.5
+    row, slow = (
+        StepTimes(
+            case=case(step=Step(20, 64)),
+            implementation=f"{scale}",
+            platform="cpu",
+            series=tuple(series(part) for part in np.array_split(scale * computing, 16, axis=1)),
+        )
+        for scale in (1, 10)
+    )
+    (line,) = verdicts([row, slow])
+    assert re.search(r", by (29|3\d)\.\d% \(.* of a step; ", line), line
 
 
 def test_too_few_steps_have_no_interval_instead_of_question_marks() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from collbench.analysis.strategies import Effort, geometric_mean, ranking, round_up, verdict
+from collbench.analysis.strategies import Effort, geometric_mean, ranking, round_up, verdicts
 from collbench.cases import Job
 from collbench.cli._step_tables import ranking_table
 from collbench.plots import losses
@@ -36,9 +36,9 @@ def racing_to(target: float, results: list[Trained]) -> list[Trained]:
 
 
 def told(*results: Trained, target: float = 0.0) -> tuple[list[str], list[str]]:
-    found = ranking(racing_to(target, [*results]))
-    assert found
-    return list(verdict(found)), list(ranking_table(found))
+    rows = racing_to(target, [*results])
+    _, *table = ranking_table(rows)
+    return verdicts(rows), table
 
 
 def test_the_first_in_time_may_be_behind_in_steps() -> None:

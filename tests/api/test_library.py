@@ -353,7 +353,6 @@ def test_numbers_of_numpy_paths_and_one_name_of_several_are_taken(tmp_path: Path
     assert one.results == several.results
     pictures = collbench.plot(run, tmp_path, formats="png,svg", views="latency")
     assert [path.suffix for path in pictures] == [".png", ".svg"]
-    assert collbench.train(price=2.5, up_or_out="dgx-a100=1.5").same_cost
 
 
 def test_shares_are_what_the_command_line_takes() -> None:

@@ -71,11 +71,29 @@ def test_the_first_line_answers_as_the_rows_do(tmp_path: Path) -> None:
     (verdict,) = (row for row in rows if row.startswith("verdict: slow: "))
     assert verdict.removeprefix("verdict: slow: ") in answer
     (reason,) = (row for row in rows if row.startswith("  1. Likely: "))
-    assert (
-        answer.partition("; likely: ")[2]
-        == reason.removeprefix("  1. Likely: ").partition(" (NCCL")[0].partition(".")[0]
-    )
+    first = reason.removeprefix("  1. Likely: ").partition(" (NCCL")[0].partition(".")[0]
+    assert answer.partition("; likely: ")[2] == f"{first}, or a ring for all sizes", "which fits the times as well"
     assert json.loads(diagnose(slow, "--on", "dgx-h100", "--json").stdout)["answer"] in answer
+
+
+def test_the_first_line_names_sizes_far_above_their_bands_and_the_others_span_without_them(tmp_path: Path) -> None:
+    """Where the rest is as expected, and where it is slow as well."""
+    h100 = files.load("dgx-h100")
+    far = {2**15: 30.0, 2**27: 12.0}
+    answer, *_ = diagnose(run_file(tmp_path / "far", h100, slower=far), "--on", "dgx-h100").stdout.splitlines()
+    assert answer.startswith("answer: as expected but for 2 of 16 sizes: 32 KiB 30.0x slow, 128 MiB 12.0x slow; ")
+    assert answer.endswith("; the others 1.00x the expected times")
+    slow = {2**power: 1.25 for power in range(3, 34)} | {2**31: 19.0}
+    answer, *_ = diagnose(run_file(tmp_path / "slow", h100, slower=slow), "--on", "dgx-h100").stdout.splitlines()
+    assert answer.startswith("answer: slow; ")
+    assert "1 of 16 sizes: 2 GiB 19.0x slow" in answer
+
+
+def test_a_machine_that_its_links_refute_has_one_percentage(tmp_path: Path) -> None:
+    rows = run_file(tmp_path / "run", files.load("dgx-b200").of(2), slower={2**power: 0.3 for power in range(3, 34)})
+    out = diagnose(rows, "--on", "dgx-b200").stdout
+    assert "verdict: unknown: at " in out
+    assert len(re.findall(r"(?m)^ .*\d% of their|^verdict: .*\d% of their", out)) == 1
 
 
 def test_a_slow_run_names_reason_fix_and_what_was_set(tmp_path: Path) -> None:

@@ -147,7 +147,30 @@ def test_the_first_line_says_what_a_what_if_changes(here: Command) -> None:
     rows = re.findall(r"(?m)^ +(\d \w+)  nccl +([\d.]+ [um]s) +([\d.]+ [um]s) +([\d.]+x)  ", done.stdout)
     _, (size, before, after, most) = rows
     assert done.stdout.startswith(f"answer: with nic.rate=25 it should take {rows[0][3]} .. {most} as long; ")
-    assert done.stdout.splitlines()[0].endswith(f"allreduce of {size} by nccl: {before} -> {after}")
+    answer = done.stdout.splitlines()[0]
+    assert answer.endswith(f"allreduce of {size} by nccl: {before} -> {after}")
+    found = json.loads(here("predict", *few[:-1], "again", "--what-if", "nic.rate=25", "--json", "-").stdout)
+    assert f"answer: {found['answer']}" == answer
+    assert len(found["as_it_is"]) == len(found["results"])
+    assert all(old["seconds"] < new["seconds"] for old, new in zip(found["as_it_is"], found["results"], strict=True))
+    done = here(
+        "predict",
+        "dgx-h100",
+        "--nodes",
+        "4",
+        "-b",
+        "8",
+        "-e",
+        "64",
+        "--no-plot",
+        "--out",
+        "none",
+        "--what-if",
+        "nic.rate=25",
+    )
+    assert done.stdout.startswith("answer: nic.rate=25 changes nothing here\n")
+    done = here("predict", "dgx-h100,dgx-a100", "--nodes", "2", "-b", "8", "-e", "64", "--what-if", "nic.rate=20")
+    assert done.stdout.startswith("answer: with nic.rate=20 on all, ")
 
 
 SPY = """

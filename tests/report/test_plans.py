@@ -32,7 +32,7 @@ def test_the_page_says_that_nobody_measured_it(page: str) -> None:
     assert "training plan: here" in text
     assert '<span class="status predicted">predicted</span>' in page
     assert '<span class="status measured">' not in page
-    assert "predicted: tp8 dp8 mb1 zero3 comes first of 4 layouts" in text
+    assert "predicted: tp8 dp8 mb1 zero3 comes first of the 4 layouts shown" in text
     for caption in ("Layouts", "Scaling", "Interconnects", "Cost"):
         assert f"{caption}, predicted" in text
 

@@ -191,6 +191,8 @@ def test_cards_are_changed_by_the_keys_of_a_system_s_file() -> None:
         ("nic.per_node=0", "it must be a whole number from 1"),
         ("nic.per_node=33", "at most 4 for each"),
         ("nic.transport=pigeon", "choose from: ib, roce"),
+        ("nic.rate=100", "100 GB/s of cards for a GPU, whose PCIe slot carries 48; give fewer or slower"),
+        ("nic.per_node=16", "100 GB/s of cards for a GPU"),
     ):
         with pytest.raises(UsageError, match=message):
             network_curve(system, large, what_ifs=(what_if,))
