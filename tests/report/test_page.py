@@ -160,7 +160,7 @@ def test_several_machines_have_a_table_of_interconnects(tmp_path: Path) -> None:
     right = write(tmp_path / "right", *fast, header=headers[1])
     page = built(left, right)
     text = Text(page).text
-    assert "should be fastest: right 8 B to 2 MiB" in text[text.index("Verdict # all runs") : text.index("Curves #")]
+    assert "right should be fastest: 8 B to 2 MiB" in text[text.index("Verdict # all runs") : text.index("Curves #")]
     assert "right, predicted: Right" in text
     table = next(table for table in Tables(page).tables if table[0][0] == "size" and len(table[0]) == 4)
     assert table[:2] == [["size", "left", "right (vs left)", "fastest"], ["8 B", "10 us", "1 us (10x)", "right"]]

@@ -109,7 +109,7 @@ def test_steps_and_training_have_their_tables_and_verdicts(tmp_path: Path) -> No
     for kind, verdicts in {
         "scaling": ("weak scaling, auto", "auto, weak: 4 ranks give 2.67x", "poor (healthy from 75%)"),
         "overlap": ("auto: thread with buckets of 1 KiB is fastest", "overlap helps"),
-        "lateness": ("rank 1 is late: last in 100% of the steps, by 50", "Late ranks, mpi: 1,600 steps", "clear"),
+        "lateness": ("rank 1 is late: last in 100% of the steps, by 31.2%", "Late ranks, mpi: 1,600 steps", "clear"),
         "losses": ("Strategies: to loss 0.11", "local-sgd reaches loss 0.11 first; ring, the next, needs 2.00x"),
     }.items():
         text = Text(built(write(tmp_path / kind, *MADE_UP[kind]))).text
