@@ -114,14 +114,14 @@ def _table(found: Sequence[Group], nodes: Sequence[Node] = ()) -> list[str]:
         time, low, high = map(_percent, (outlier.ratio, outlier.low, outlier.high))
         from_on = f", {format_size(outlier.sizes[0])} on" if outlier.sizes else ""
         sizes = f"{len(outlier.sizes) or outlier.measured} of {outlier.measured}{from_on}"
-        cells = {"node": outlier.node, "time": time, "interval": f"{low} to {high}"}
+        cells = {"node": outlier.node, "time": time, "interval": f"{low} .. {high}"}
         rows.append(cells | {"sizes": sizes, "curve": outlier.curve.title})
     ordered = sorted(nodes, key=lambda node: STATUSES.index(node.status))
-    told = [(node, node.reason) for node in ordered if node.reason]
+    named = [(node, node.reason) for node in ordered if node.reason]
     for node in outdated(nodes):
         age = format_duration(datetime.now(UTC).timestamp() - node.modified, 2)
-        told.append((node, f"written {age} ago, much longer than the others"))
-    rows += [{"node": node.name, "time": node.status, "interval": "", "sizes": "", "curve": why} for node, why in told]
+        named.append((node, f"written {age} ago, much longer than the others"))
+    rows += [{"node": node.name, "time": node.status, "interval": "", "sizes": "", "curve": why} for node, why in named]
     more = [f"and {len(rows) - _LISTED} more; --json has all"] if len(rows) > _LISTED else []
     return [_TABLE.heading(), *(_TABLE.row(**cells) for cells in rows[:_LISTED]), *more] if rows else []
 

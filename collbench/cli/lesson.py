@@ -39,7 +39,7 @@ PARTS = {
     "explain": "explain --impl ladder -b 2K -e 512K -f 256",
 }
 """The runs that a lesson is made of, by the names of their folders: what stands behind `collbench` to make them."""
-PATIENCE = 8.0
+REPEATING = 8.0
 """Seconds after which disturbed rows of a part are not measured again any more: another program may stay."""
 
 _OPTIONS = [
@@ -79,7 +79,7 @@ def command(runs: tuple[Path, ...], on: str, ranks: int | None, fresh: bool, kit
                 if status := _measure(session, quiet=until > 0):
                     click.echo("to go on from there, give the same command again", err=True)
                     return status
-                until = until or time.monotonic() + PATIENCE
+                until = until or time.monotonic() + REPEATING
                 session = _again(folder / part) if time.monotonic() < until else None
             gathered.append(read(folder / part))
     for path in _write(gathered, _breaks(folder), folder, kit):
@@ -100,16 +100,16 @@ def _again(place: Path) -> Session | None:
     run = read(place)
     lines = [(line, row) for _, line in read_lines(run.path, RunFileError) if (row := to_result(parse_object(line)))]
     rows = judged(row for _, row in lines)
-    kept = [(line, row) for (line, _), row in zip(lines, rows, strict=True) if not row.disturbed]
-    if len(kept) == len(rows):
+    calm = [(line, row) for (line, _), row in zip(lines, rows, strict=True) if not row.disturbed]
+    if len(calm) == len(rows):
         return None
     click.echo(
-        f"     {len(rows) - len(kept)} of {sum(not row.problem for row in rows)} rows were disturbed: measured again",
+        f"     {len(rows) - len(calm)} of {sum(not row.problem for row in rows)} rows were disturbed: measured again",
         err=True,
     )
     sweep = to_sweep(run.header.sweep.to_json())
     existing = ResumedRun(
-        run.path, run.header, sweep, tuple(line for line, _ in kept), tuple(row for _, row in kept), ended=True
+        run.path, run.header, sweep, tuple(line for line, _ in calm), tuple(row for _, row in calm), ended=True
     )
     return Session(run.header.topology.platform, sweep, None, None, existing=existing)
 

@@ -105,7 +105,7 @@ def _chosen(op: str, on: str, since: str | None, until: str | None, **others: st
 
 
 def _print_table(entries: Sequence[Entry]) -> None:
-    """Print a row for each run, in as many columns as the terminal has room for beside the path."""
+    """Print a row for each run, in as many columns as the terminal has room for next to the path."""
     lines = grid([_HEADS, *map(_cells, entries)], first_out=_FIRST_OUT)
     for line, entry in zip(lines, (None, *entries), strict=True):
         red = entry and (entry.broken or entry.status) and coloured()

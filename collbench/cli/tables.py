@@ -99,13 +99,13 @@ def grid(rows: Sequence[Sequence[str]], right: Sequence[int] = (), first_out: Se
     The columns with the numbers `right` end at the right, those of `first_out` are left out where there is no room.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    kept = list(range(len(widths)))
+    shown = list(range(len(widths)))
     for number in first_out:
-        if sum(widths[one] + 2 for one in kept) - 2 > (room() or WHOLE):
-            kept.remove(number)
+        if sum(widths[one] + 2 for one in shown) - 2 > (room() or WHOLE):
+            shown.remove(number)
     lines = []
     for row in rows:
-        cells = [f"{row[one]:>{widths[one]}}" if one in right else f"{row[one]:<{widths[one]}}" for one in kept]
+        cells = [f"{row[one]:>{widths[one]}}" if one in right else f"{row[one]:<{widths[one]}}" for one in shown]
         lines.append("  ".join(cells).rstrip())
     return lines
 

@@ -12,7 +12,7 @@ from collbench.errors import UsageError
 from collbench.lesson import asset, elsewhere, table
 from collbench.lesson.content import HERE, Break, Chapter, Code, Content, Formula, Place, Reason, Screen
 from collbench.lesson.numbers import Numbers, judged, titles
-from collbench.lesson.sentences import Voice, Voices, number, question, told, voices_of
+from collbench.lesson.sentences import Voice, Voices, number, question, rendered, voices_of
 from collbench.lesson.traces import trace
 from collbench.platforms.compiler import own_folder
 from collbench.results.base import Timed
@@ -67,15 +67,15 @@ def screen(voices: Voices, text: Mapping[str, Any], constants: tuple[float, floa
     sizes = sorted(explained, key=lambda nbytes: abs(nbytes - _TRACED))
     traces = [trace(explained[size], lit(shown, text["lit"])) for size in sizes]
     figure, number_says, _ = number(voices, text, "number_says")
-    asked, beside = question(voices, text)
+    asked, answering = question(voices, text)
     return Screen(
         name=name,
         title=text["title"],
-        idea=told(voices, text["idea"]),
+        idea=rendered(voices, text["idea"]),
         number=figure,
         number_says=number_says,
         command=text["command"],
-        after=told(beside, text["after"], asked.answer),
+        after=rendered(answering, text["after"], asked.answer),
         code=shown,
         before=code(text.get("before", ())),
         question=asked,
@@ -115,7 +115,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
     libraries = (row.label for row in results if isinstance(row, Timed) and is_library(row.implementation))
     return Content(
         title=texts["title"],
-        intro=told(voices, texts["intro"]),
+        intro=rendered(voices, texts["intro"]),
         machine=machine,
         measured=Place(name, HERE, ranks, latency, bandwidth, next(libraries, "none"), here.curves()),
         constants_of="here" if constants else f"on {committed.name}",
@@ -128,9 +128,9 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
         chapters=msgspec.json.decode(asset("chapters.json"), type=tuple[Chapter, ...]),
         sources=tuple(_sources(texts)),
         figures=_figures(first) if here.timed else {},
-        formula=told(voices, texts["formula"]),
-        here="\n\n".join(told(voices, text) for text in texts["here"]),
-        training=told(voices, texts["training"]["idea"]),
+        formula=rendered(voices, texts["formula"]),
+        here="\n\n".join(rendered(voices, text) for text in texts["here"]),
+        training=rendered(voices, texts["training"]["idea"]),
         runs=(first,) if here.timed else (),
         caution=" ".join(cautions),
     )
@@ -139,7 +139,7 @@ def content(runs: Sequence[Run], breaks: tuple[Break, ...] = (), voice: type[Voi
 def _reasons(voices: Voices, texts: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
     for each in texts:
         figure, says, source = number(voices, each, "says")
-        said = told(voices, each["text"]), f"{figure} {says}".strip(), each.get("source", source)
+        said = rendered(voices, each["text"]), f"{figure} {says}".strip(), each.get("source", source)
         yield Reason(each["name"], each["title"], *said)
 
 

@@ -66,7 +66,7 @@ def voices_of(here: Voice) -> Voices:
     return here, Voice(elsewhere.numbers(elsewhere.COMMITTED), {**here.facts, **facts}, place.source, marked=True)
 
 
-def told(voices: Voices, text: Text, answer: int = 0) -> str:
+def rendered(voices: Voices, text: Text, answer: int = 0) -> str:
     """Return a text: each sentence by the first voice that knows its numbers, without those that none knows."""
     sentences = []
     for sentence in [text] if isinstance(text, str) else text:
@@ -81,12 +81,12 @@ def number(voices: Voices, text: Mapping[str, Any], says: str) -> tuple[str, str
     """Return the number of a text, what it is by the key *says*, and its source; KeyError if no voice knows it."""
     for voice in (replace(each, marked=False) for each in voices):
         with suppress(KeyError):
-            return voice.sentence(text["number"]), told([voice], text[says]), voice.source
+            return voice.sentence(text["number"]), rendered([voice], text[says]), voice.source
     raise KeyError(text["number"])
 
 
 def question(voices: Voices, text: Mapping[str, Any]) -> tuple[Question, Voices]:
-    """Return a question, and the voices for what stands beside it: of an answer of the committed run, that run's alone.
+    """Return a question, and the voices for the text around it: of an answer of the committed run, that run's alone.
 
     KeyError if no run answers it.
     """
@@ -94,9 +94,9 @@ def question(voices: Voices, text: Mapping[str, Any]) -> tuple[Question, Voices]
         with suppress(KeyError):
             choices, index, source, names = _answer(text["answer"], text["choices"], voice)
             own, *others = (replace(each, numbers=replace(each.numbers, names=names)) for each in voices[place:])
-            beside = [replace(own, marked=False), *others]
-            ask, because = told(beside[:1], text["ask"]), told(beside, text["because"], index)
-            return Question(text["name"], ask, choices, index, because, source, text.get("command", "")), beside
+            answering = [replace(own, marked=False), *others]
+            ask, because = rendered(answering[:1], text["ask"]), rendered(answering, text["because"], index)
+            return Question(text["name"], ask, choices, index, because, source, text.get("command", "")), answering
     raise KeyError(text["name"])
 
 

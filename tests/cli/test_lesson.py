@@ -89,7 +89,7 @@ def test_a_disturbed_row_is_measured_again_in_its_place(spoiled: list[str], tmp_
 def test_a_row_that_stays_disturbed_is_left_and_told(
     spoiled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(lesson, "PATIENCE", 0.0)
+    monkeypatch.setattr(lesson, "REPEATING", 0.0)
     assert lesson.command.main(["--out", str(tmp_path)], standalone_mode=False) == 0
     assert spoiled[0] in (tmp_path / "sweep" / NAME).read_text()
     said = capsys.readouterr().err
