@@ -155,12 +155,12 @@ OVERLAP = StepTable(
 _STRAGGLERS = Table(
     "{name:<16} {step:>9} {interval:>19} {p50:>9} {p99:>9} {p999:>9} {computing:>9} {waiting:>9} {exposed:>9}  {note}",
     ("p50", "p999", "computing", "interval"),
-    {"name": "", "interval": "95 % interval", "p999": "p99.9", "note": ""},
+    {"name": "", "interval": "95 % interval", "p999": "p99.9"},
     last_out=("p99", "waiting", "exposed"),
 )
 _RANK = Table(
     "  {rank:>4} {last:>6} {late:>9} {interval:<22} {p99:>9} {p999:>9} {computes:>9} {costs:>6}  {note}",
-    heads={"interval": "", "p999": "p99.9", "note": ""},
+    heads={"interval": "", "p999": "p99.9"},
     last_out=("p999", "computes", "p99", "interval"),
 )
 
@@ -225,7 +225,6 @@ def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
             p999=p999,
             computes=format_seconds(float(np.median(steps.computing[rank]))),
             costs=f"{steps.cost(rank):.1%}",
-            note="",
         )
     if len(found) > _SHOWN:
         yield f"  ... and {len(found) - _SHOWN} ranks that cost less"
@@ -246,7 +245,6 @@ _STRATEGIES = Table(
 )
 _RANKING = Table(
     "{strategy:<17} {seconds:>30} {steps:>24} {rate:>28} {ratio:>22}  {note}",
-    heads={"note": ""},
     last_out=("rate", "steps", "ratio"),
 )
 
@@ -284,4 +282,4 @@ def ranking_table(results: Sequence[Result]) -> Iterator[str]:
     yield ""
     yield _RANKING.heading(**COLUMNS | {"strategy": "", "seconds": f"seconds to loss {found.target:g}"})
     for row in table(found):
-        yield _RANKING.row(**row, note="")
+        yield _RANKING.row(**row)

@@ -43,6 +43,7 @@ from collbench.cli.tables import Table
 from collbench.errors import CollbenchError, StorageError
 from collbench.host import signals
 from collbench.host.launcher import launched
+from collbench.measure.disturbance import left_out_in_words
 from collbench.reports import verdicts
 from collbench.runfile.store import Writer
 from collbench.units import format_rate, format_seconds, format_size, significant
@@ -167,11 +168,7 @@ def _lines(result: CheckResult) -> Iterator[str]:
         yield from _curve(curve if result.compared else replace(curve, remark=""))
     yield ""
     if result.disturbed:
-        were, are = ("was", "is") if result.disturbed == 1 else ("were", "are")
-        yield (
-            f"{result.disturbed} of {result.rows} rows {were} disturbed by other programs and {are} left out of "
-            "comparisons. Close them and run again."
-        )
+        yield left_out_in_words(result.disturbed, result.rows)
     if result.hint:
         yield result.hint
 

@@ -42,7 +42,7 @@ CHANGE_LEGEND = "takes: time with the change over time as described"
 CHANGE = Table(
     "{size:>9}  {name:<16} {before:>9} {after:>9} {takes:>8}  {algorithm:<16} {note}",
     ("algorithm", "before"),
-    {"name": "", "before": "as it is", "after": "what if", "note": ""},
+    {"name": "", "before": "as it is", "after": "what if"},
 )
 _OPTIONS = [
     *shared(*(name for name in SWEEP_OPTIONS if name not in (*MEASURING, "on", "impl")), impl="library"),

@@ -45,7 +45,7 @@ _EXPECTED = Table(
 )
 EXPLAIN = Table(
     "{name:<16} {time:>9} {launch:>8} {waited:>8} {moved:>8} {added:>8} {published:>9} {tracing:>8}  {note}",
-    heads={"name": "", "note": ""},
+    heads={"name": ""},
     last_out=("tracing", "published", "launch", "added"),
 )
 _WIRES = "{:<18}  {:>6}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}"

@@ -32,7 +32,10 @@ class Field(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A format string whose last column is text of any length, and the other columns by their importance."""
+    """A format string whose last column is text of any length, and the other columns by their importance.
+
+    A last column `note` has no heading, and may be left empty: then all columns before it can be left out.
+    """
 
     form: str
     first_out: Sequence[str] = ()  # the first to be left out first; those not named stay
@@ -46,11 +49,11 @@ class Table(NamedTuple):
 
     def headings(self, **heads: str) -> dict[str, str]:
         """Return the same by column."""
-        return {field.name: field.name for field in self._columns(())} | dict(self.heads) | heads
+        return {field.name: field.name for field in self._columns(())} | {"note": ""} | dict(self.heads) | heads
 
     def row(self, **cells: object) -> str:
         """Return one row, which may be several lines, of cells by the names of the columns."""
-        width = self.width or room()
+        width, cells = self.width or room(), {"note": ""} | cells
         if width is None:
             return self.form.format(**cells).rstrip()
         *columns, last = self._columns(self.left_out(cells))

@@ -170,7 +170,7 @@ def _priced(planned: TrainingPlan) -> PlannedStep:
     return min(planned.priced, key=lambda row: abs(row.gpus - gpus))
 
 
-_HEADS = {"rank": "", "band": "nine in ten", "tokens": "tokens/s", "computing": "comp.", "note": ""}
+_HEADS = {"rank": "", "band": "nine in ten", "tokens": "tokens/s", "computing": "comp."}
 LEGEND = (
     "nothing here is measured{}; step: the likely time; nine in ten: where nine of ten measured steps should lie\n"
     "Fastest first; layouts within 1 % of each other: the one that needs less memory first.\n"
@@ -288,7 +288,6 @@ def _cells(plan: Planned) -> dict[str, str]:
         "computing": f"{plan.parts['computing'] / plan.step:.0%}",
         "sent": f"{sent / plan.step:.1%}",
         "bubble": f"{plan.parts['bubble'] / plan.step:.1%}",
-        "note": "",  # so that all columns before may be left out
     }
 
 

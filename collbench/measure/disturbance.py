@@ -30,11 +30,16 @@ def disturbed_in_words(results: Sequence[Result]) -> str:
         return ""
     bound = any(result.scheduling and max(map(len, result.scheduling.cores), default=1) == 1 for result in disturbed)
     others, helps = ("", "Close them") if bound else (" or other ranks", "Close them, leave out --bind none,")
-    was, are = ("was", "is") if len(disturbed) == 1 else ("were", "are")
     rows = sum(result.outcome is not Outcome.SKIPPED for result in results)
+    return left_out_in_words(len(disturbed), rows, others, helps)
+
+
+def left_out_in_words(disturbed: int, rows: int, others: str = "", helps: str = "Close them") -> str:
+    """Return how many of these rows other programs (and these others) disturbed, and what helps."""
+    was, are = ("was", "is") if disturbed == 1 else ("were", "are")
     return (
-        f"{len(disturbed)} of {rows} rows {was} disturbed by other programs{others} and {are} left out of "
-        f"comparisons. {helps} and run again."
+        f"{disturbed} of {rows} rows {was} disturbed by other programs{others} and {are} left out of comparisons. "
+        f"{helps} and run again."
     )
 
 
