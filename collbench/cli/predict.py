@@ -115,7 +115,8 @@ def _compare(
     if not session.leader:
         return 0
     click.echo(session.topology, err=True)
-    click.echo(_answer(pairs, what_ifs))
+    answer = _answer(pairs, what_ifs)
+    click.echo(f"answer: {answer}")
     table = LiveTable()
     for before, after in pairs:
         table.show(after.case.title, CHANGE.heading(), [(after, change_row(before, after))])
@@ -128,7 +129,6 @@ def _compare(
     for pattern, reason in reasons.items():
         click.echo(f"{pattern}: {reason}")
     print_end(session, [CHANGE_LEGEND], outputs)
-    answer = _answer(pairs, what_ifs).removeprefix("answer: ")
     outputs.write(session, answer=answer, as_it_is=[record(before) for before, _ in pairs])
     return 0
 
@@ -140,14 +140,14 @@ def _answer(pairs: Sequence[tuple[Result, Result]], what_ifs: Sequence[str]) -> 
         if isinstance(before, Prediction) and isinstance(after, Prediction):
             known[after.seconds / before.seconds] = (before, after)
     if not known:
-        return "answer: none; nothing here has a predicted time"
+        return "none; nothing here has a predicted time"
     span = format_range(min(known), max(known), "{:.2f}x".format)
     if span == "1.00x":
-        return f"answer: {', '.join(what_ifs)} changes nothing here"
+        return f"{', '.join(what_ifs)} changes nothing here"
     before, after = known[max(known, key=lambda ratio: abs(math.log(ratio)))]
     most = f"{after.case.collective.name} of {format_size(after.case.nbytes)} by {after.implementation}"
     times = f"{format_seconds(before.seconds)} -> {format_seconds(after.seconds)}"
-    return f"answer: with {', '.join(what_ifs)} it should take {span} as long; most changes {most}: {times}"
+    return f"with {', '.join(what_ifs)} it should take {span} as long; most changes {most}: {times}"
 
 
 def change_row(before: Result, after: Result) -> str:
