@@ -180,7 +180,7 @@ def _measure(
     result: CheckResult | None = None
     rounds, more = Rounds(Header()), True
     while more:
-        session = measuring_session(sweep, lambda sweep: None).session
+        session = measuring_session(sweep).session
         with started(session):
             rounds.header = rounds.header if rounds.count else session.header
             rounds.results += session.run()

@@ -34,7 +34,7 @@ from collbench.results import Measurement, Result, observed
 LEAST_BANDWIDTH = "NCCL_TESTS_MIN_BW"
 """A variable of nccl-tests: the average bus bandwidth in GB/s below which a test has failed."""
 OPTIONS = (
-    *("minbytes", "maxbytes", "stepfactor", "stepbytes", "iters", "warmup", "check", "datatype", "redop", "root"),
+    *("minbytes", "maxbytes", "stepfactor", "stepbytes", "iters", "warmup", "datatype", "redop", "root"),
     *("impl", "ranks", "cudagraph", "budget", "timeout", "rendezvous", "spin", "bind", "out", "quiet"),
 )
 """Options of `collbench sweep` that the programs have."""
@@ -45,7 +45,7 @@ USUAL = {
     "stepfactor": 0.0,
     "iters": 20,
     "ranks": 1,
-    "cudagraph": 0,
+    "cudagraph": False,
 }
 """Defaults of nccl-tests, where a sweep has others."""
 

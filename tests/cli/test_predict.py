@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from collbench.algorithms import choose
-from collbench.api.requests import predicted_sweep
-from collbench.cli.options import MEASURING, NCCL_NAMES, sweep_request
+from collbench.api.declared import declared
+from collbench.api.requests import PredictRequest, SweepRequest, predicted_sweep
+from collbench.cli.options import NCCL_NAMES, made
 from collbench.cli.predict import command as predict
 from collbench.cli.sweep import command as sweep
 from collbench.results import Prediction, Skipped
@@ -95,7 +96,7 @@ def test_ranks_are_placed_as_they_were_asked_for() -> None:
         ("--nodes 2", (2, 8)),
     ):
         options = predict.make_context("predict", ["dgx-h100", *words.split()]).params
-        system, asked = predicted_sweep(files.load("dgx-h100"), sweep_request(options))
+        system, asked = predicted_sweep(files.load("dgx-h100"), made(SweepRequest, options))
         assert system.nics
         assert (system.nodes, system.gpus, system.nics.per_node) == (*place, place[1]), words
         assert asked.ranks == place[0] * place[1], words
@@ -111,7 +112,8 @@ def test_options_of_measuring_are_named_and_change_nothing(here: Command, tmp_pa
     assert "without effect" not in plain.stderr
     assert read(tmp_path / "out").results == read(tmp_path / "noted").results
     mine, theirs = ({param.name for param in command.params} for command in (sweep, predict))
-    measuring = {*MEASURING, *NCCL_NAMES}
+    measuring = {*declared(SweepRequest)} - {*declared(PredictRequest), "on", "each"}
+    measuring |= {"rendezvous", "ab", "percentiles", *NCCL_NAMES}
     assert mine >= measuring
     assert theirs >= mine - measuring - {"resume"}  # with which nothing else goes
     assert not theirs & measuring
