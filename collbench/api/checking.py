@@ -26,7 +26,8 @@ from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usua
 from collbench.analysis.verdict import Correctness
 from collbench.api.measuring import measuring_session
 from collbench.api.notices import is_leader, started
-from collbench.api.requests import Names, Size, SweepRequest, Time, split_names
+from collbench.api.requests import SweepRequest, split_names
+from collbench.api.words import Names, Size, Time
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, UsageError
 from collbench.host.launcher import launched

@@ -14,10 +14,10 @@ from collbench.api.requests import (
     cut_short,
     find_system,
     measured_sweep,
-    places,
     predicted_sweep,
     split_names,
 )
+from collbench.api.words import places
 from collbench.cases import Sweep
 from collbench.errors import Notice, RunFileError, UsageError
 from collbench.host.launcher import complaint, launched

@@ -18,8 +18,29 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 from collbench.algorithms import choose, implementations, needs
-from collbench.api.declared import NAMES, SIZE, TIME, Opt, Request, declared
+from collbench.api.declared import TIME, Opt, Request, declared
 from collbench.api.notices import DRIVER, announced_if_slow, is_leader, say
+from collbench.api.words import (
+    LONGEST,
+    Datatypes,
+    Factor,
+    Impls,
+    InPlace,
+    Largest,
+    Names,
+    Nodes,
+    Ops,
+    Out,
+    Ranks,
+    RanksOfNode,
+    Reductions,
+    Root,
+    SizeStep,
+    Smallest,
+    Time,
+    Timeout,
+    places,
+)
 from collbench.cases import BINDS, SPINS, USUAL_STARTS, Sampling, SizeRange, Sweep
 from collbench.collectives import COLLECTIVES, Collective, find_collective
 from collbench.datatypes import DATATYPES, REDUCTIONS, Datatype, Reduction, find_datatype, find_reduction
@@ -31,86 +52,14 @@ from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import format_size, parse_duration, parse_size
 
-Names = str | Sequence[str]
-"""One name, several with commas or in a sequence, or "all"."""
-Size = int | str
-"""Bytes, or a size as on the command line: 8, "64K", "1.5G"; suffixes are binary."""
-Time = float | str
-"""Seconds, or a duration as on the command line: 0.5, "500ms", "2min"."""
 Launched = tuple[int, int] | None
 """Rank of this process and number of processes, where an outside launcher (mpirun, srun) started several."""
 Named = TypeVar("Named")
 
 MOST_STARTS = 100
 MOST_SAMPLES = 10**7
-MOST_RANKS = 2**30  # of a described system
-LONGEST = 1e7  # seconds: four months
 SMALLEST_DEFAULT = 2**20  # bytes: if memory is too short even for a default sweep to this size, that is an error
 LARGEST_PREDICTED = 8 * 2**30  # bytes: where published sweeps end; nothing has to fit in memory
-
-
-# -------------------------------------------------------------------------------------------- words of several requests
-
-
-def places() -> tuple[str, ...]:
-    """Return where ranks are started: `auto` and every platform."""
-    return ("auto", *platforms())
-
-
-Ops = Annotated[
-    Names,
-    Opt("--op", "Collectives, by the names of `collbench list`.", unit=NAMES, complete=lambda: ("all", *COLLECTIVES)),
-]
-Impls = Annotated[
-    Names,
-    Opt(
-        "--impl",
-        "Implementations, or a group of them: library, ladder, narrow.",
-        metavar="NAME[,NAME]|library|ladder|narrow|all",
-        unit=NAMES,
-        complete=lambda: ("all", "library", "ladder", "narrow", *implementations()),
-    ),
-]
-Ranks = Annotated[
-    int | None,
-    Opt("-g --ranks --ngpus", "Number of ranks.", "every GPU, and 2 on a CPU", least=1, most=MOST_RANKS),
-]
-Nodes = Annotated[
-    int | None,
-    Opt("--nodes", "Nodes of a described system.", "as it says, mostly 1", metavar="N", least=1, most=MOST_RANKS),
-]
-RanksOfNode = Annotated[
-    int | None,
-    Opt(
-        "--ranks-per-node",
-        "GPUs to use of each node of a described system.",
-        "all",
-        metavar="N",
-        least=1,
-        most=MOST_RANKS,
-    ),
-]
-Smallest = Annotated[Size, Opt("-b --minbytes", "Smallest message.", unit=SIZE)]
-Largest = Annotated[
-    Size | None,
-    Opt("-e --maxbytes", "Largest message.", "what memory allows up to 128M; predicted, 8G", unit=SIZE),
-]
-Factor = Annotated[float, Opt("-f --stepfactor", "Factor between sizes.")]
-SizeStep = Annotated[Size | None, Opt("-i --stepbytes", "Bytes between sizes, instead of a factor.", unit=SIZE)]
-Datatypes = Annotated[Names, Opt("-d --datatype", "Element types.", unit=NAMES, complete=lambda: ("all", *DATATYPES))]
-Reductions = Annotated[Names, Opt("--redop", "Reductions.", unit=NAMES, complete=lambda: ("all", *REDUCTIONS))]
-Root = Annotated[int, Opt("-r --root", "Root rank of collectives that have one.")]
-InPlace = Annotated[bool, Opt("--in-place", "Send from and receive into one buffer.")]
-Timeout = Annotated[Time, Opt("-T --timeout", "Time without progress that fails a case.", unit=TIME, most=LONGEST)]
-Out = Annotated[
-    Path | str | None,
-    Opt(
-        "-o --out",
-        "Folder to make for run file and plots.",
-        metavar="FOLDER",
-        library="New folder in which the run is stored; without it nothing is stored.",
-    ),
-]
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ from collbench.analysis.wires import tradeoffs
 from collbench.api.declared import declared
 from collbench.api.measuring import measuring_session, predicting_session, resuming_session
 from collbench.api.notices import is_leader
-from collbench.api.requests import PredictRequest, SweepRequest, default_folder, find_system, folder_name, places
+from collbench.api.requests import PredictRequest, SweepRequest, default_folder, find_system, folder_name
+from collbench.api.words import places
 from collbench.cli import results_table
 from collbench.cli.options import (
     PATH,
