@@ -4,10 +4,10 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, TypeVar, get_args, get_origin
+from typing import Any, TextIO, TypeVar, get_args, get_origin
 
 import click
 from click.core import ParameterSource
@@ -89,8 +89,10 @@ def folder_option(what: str) -> click.Option:
 
 
 def _no_reduction(context: click.Context, parameter: click.Parameter, folder: Path | None) -> Path | None:
+    from collbench.datatypes import REDUCTIONS  # here: --help needs none of it, and no NumPy
+
     reduces = any(other.name == "redop" for other in context.command.params)
-    if folder and reduces and (_is_reduction(str(folder)) or str(folder) == "all"):
+    if reduces and folder and {name.strip() for name in str(folder).split(",")} <= {*REDUCTIONS, "all"}:
         raise UsageError(f"-o {folder}: -o is the folder to write to; the reduction is --redop {folder}")
     return folder
 
@@ -332,87 +334,3 @@ def sweep_request(options: Mapping[str, Any], **fixed: Any) -> SweepRequest:
 def made(request: type[T], options: Mapping[str, Any], **fixed: Any) -> T:
     """Return the request that a command's options make; `fixed` are words for which the command has no option."""
     return request(**{name: options[name] for name in declared(request) if name in options} | fixed)
-
-
-# ----------------------------------------------------------------------------------- options that nccl-tests alone has
-
-
-class Unneeded(NamedTuple):
-    """An option of nccl-tests that changes nothing here; unless its value is the usual one, stderr says why."""
-
-    letter: str
-    name: str
-    usual: int
-    why: str
-
-
-UNNEEDED = (
-    Unneeded("c", "check", 1, "every row is checked, and a number that was not is never printed"),
-    Unneeded("a", "average", 3, "the slowest rank counts, as with -a 3"),
-    Unneeded("C", "report_cputime", 0, "times are those of whole operations, on the device too"),
-    Unneeded("D", "device_implementation", 0, "--impl names what carries an operation out"),
-    Unneeded("M", "memory_report", 0, "what is free is looked at before the start, and not reported"),
-    Unneeded("N", "run_cycles", 1, "a case is sampled until its median is known, once"),
-    Unneeded("p", "parallel_init", 0, "communicators are made together, and that is not timed"),
-    Unneeded("R", "local_register", 0, "NCCL's buffers are not registered"),
-    Unneeded("S", "report_timestamps", 0, "rows have no time of day; the run file has that of its start"),
-    Unneeded("u", "unalign", 0, "buffers begin where their memory does"),
-    Unneeded("x", "cta_policy", 0, "NCCL's own policy is measured; NCCL_CTA_POLICY sets it"),
-    Unneeded("y", "stream_null", 0, "every rank has a stream of its own"),
-    Unneeded("z", "blocking", 0, "a sample ends once every rank is done, and nothing in it is waited for"),
-)
-"""Names, letters and usual values are those of nccl-tests' README and of `all_reduce_perf --help`."""
-NCCL_NAMES = ("nthreads", "agg_iters", "output_file", *(unneeded.name for unneeded in UNNEEDED))
-
-
-def nccl_options() -> list[click.Parameter]:
-    """Return the options that nccl-tests alone has; help hides them, and docs/options.md lists them."""
-    return [
-        option("-t --nthreads", type=click.IntRange(min=1), default=1, metavar="N", hidden=True),
-        option("-m --agg_iters", default="1", metavar="N|MIN:MAX", hidden=True),
-        option("-J --output_file", type=PATH, metavar="FILE", hidden=True),
-        *(
-            option(f"-{letter} --{name}", f"No effect: {why}.", type=int, metavar="N", default=usual, hidden=True)
-            for letter, name, usual, why in UNNEEDED
-        ),
-    ]
-
-
-def nccl_remarks(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each option of nccl-tests that was given and changes nothing."""
-    for letter, name, usual, why in UNNEEDED:
-        if options[name] != usual:
-            yield f"-{letter} {options[name]} has no effect: {why}"
-    aggregated, op = options["agg_iters"], options.get("op", "")
-    if aggregated != "1" and ":" not in aggregated:
-        yield (
-            f"-m {aggregated} has no effect: operations are called back to back until a sample lasts long enough, "
-            "and never fused; sizes are -m MIN:MAX, or -b and -e"
-        )
-    if _is_reduction(op):
-        yield f"--op {op} is taken as nccl-tests' --op, the reduction: --redop {op} of an allreduce"
-
-
-def _is_reduction(op: str) -> bool:
-    """Whether --op names what nccl-tests calls an operation; `all` is all collectives."""
-    from collbench.datatypes import REDUCTIONS  # here: --help needs none of it, and no NumPy
-
-    return bool(op) and all(name.strip() in REDUCTIONS for name in op.split(","))
-
-
-def without_nccl_options(options: Mapping[str, Any], joined: tuple[int, int] | None) -> dict[str, Any]:
-    """Return the options with what nccl-tests' mean here: threads times GPUs are ranks, -m MIN:MAX is -b and -e."""
-    meant = {name: value for name, value in options.items() if name not in NCCL_NAMES}
-    if _is_reduction(options.get("op", "")):
-        meant |= {"op": "allreduce", "redop": options["op"]}
-    threads, aggregated = options["nthreads"], options["agg_iters"]
-    if threads > 1 and joined:
-        raise UsageError(f"-t {threads}: the launcher started {joined[1]} processes, and each is a rank; leave -t out")
-    if threads > 1:
-        meant["ranks"] = threads * (options["ranks"] or 1)
-    if ":" in aggregated:
-        first, _, last = aggregated.partition(":")
-        meant["minbytes"], meant["maxbytes"] = first or meant["minbytes"], last or meant["maxbytes"]
-    elif not aggregated.isdecimal():
-        raise UsageError(f"-m {aggregated} is neither; give MIN:MAX in bytes, or -b MIN -e MAX")
-    return meant

@@ -44,11 +44,8 @@ from collbench.cli.options import (
     given,
     json_option,
     made,
-    nccl_options,
-    nccl_remarks,
     option,
     options_of,
-    without_nccl_options,
 )
 from collbench.cli.progress import LiveTable
 from collbench.cli.results_table import NAME
@@ -83,7 +80,6 @@ _OPTIONS = [
     option("-I --percentiles", "Show min, p95, p99 and max of the samples too.", is_flag=True),
     PLOT,
     option("--resume", "Measure what the run of a sweep lacks, with its settings.", type=PATH, metavar="RUN"),
-    *nccl_options(),
 ]
 
 
@@ -92,8 +88,6 @@ def command(**options: Any) -> int:
     """Measure collectives over a sweep of message sizes: table, run file and plots."""
     outputs = Outputs.of(options)
     with outputs.aside():
-        remarks = list(nccl_remarks(options))
-        options = without_nccl_options(options, launched())
         if options["resume"]:
             return resume(options, outputs)
         request = made(SweepRequest, options)
@@ -104,8 +98,8 @@ def command(**options: Any) -> int:
         if not request.measured:
             system = find_system(request.on, places())
             return show_prediction(system, request, outputs, _without_effect())
-        session, more = measuring_session(request, default_folder)
-        return show_sweep(session, outputs, [*remarks, *more], options["percentiles"])
+        session, remarks = measuring_session(request, default_folder)
+        return show_sweep(session, outputs, remarks, options["percentiles"])
 
 
 def resume(options: Mapping[str, Any], outputs: Outputs) -> int:
