@@ -80,7 +80,6 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--ranks-per-node 4 --ranks 10", "on 3 nodes; give --ranks 12"),
         ("-r 8", "--root 8 is no rank; choose from 0 to 7"),
         ("--impl mpi", "mpi does not run on gpu; choose from"),
-        ("--nodes 4 --what-if job=3", "unknown what-if 'job=3'; choose from: ... ; use oversubscription=RATIO"),
         ("--nodes 4 --what-if rain", "unknown what-if 'rain'; choose from: link-down="),
         ("--what-if ecmp", "nothing between nodes here; give 2 nodes or more"),
         ("--nodes 64 --what-if link-down=leaf99:spine0", "no link"),
