@@ -29,7 +29,6 @@ from collbench.cli.options import (
     SHARE,
     STANDARD,
     TIME,
-    JsonCommand,
     folder_option,
     json_option,
     machine_option,
@@ -79,7 +78,7 @@ _OPTIONS = [
 ]
 
 
-@click.command("check", cls=JsonCommand, params=_OPTIONS)
+@click.command("check", params=_OPTIONS)
 def command(**options: Any) -> int:
     """Measure in rounds until it is sure whether everything is right and as fast as expected, and say so in one line.
 
