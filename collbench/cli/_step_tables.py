@@ -8,8 +8,7 @@ import numpy as np
 
 from collbench.analysis.overlap import overlaps
 from collbench.analysis.scaling import curves, find_point
-from collbench.analysis.step_noise import PERCENTS, tail
-from collbench.analysis.stragglers import StepArrays, costliest, signed, straggler_rows
+from collbench.analysis.stragglers import PERCENTS, StepArrays, costliest, signed, straggler_rows, tail
 from collbench.analysis.strategies import COLUMNS, ranking, table
 from collbench.cli.results_table import NAME
 from collbench.cli.tables import Table
@@ -209,7 +208,7 @@ def straggler_sections(results: Sequence[Result]) -> Iterator[str]:
 
 def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
     yield (
-        f"{result.label}: {steps.count} steps in {len(steps.lengths)} series; "
+        f"{result.label}: {steps.count} steps in {len(steps.slices)} series; "
         f"clocks agree within {format_seconds(result.clock)}"
     )
     yield _RANK.heading()
