@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import datetime
 import difflib
+import gc
 import json
 import os
 import pkgutil
@@ -177,8 +178,6 @@ def _start_worker(task: Path, scratch: Path) -> subprocess.CompletedProcess[str]
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(task.parent / "tree"),
-        "HOME": str(scratch / "home"),
-        "XDG_CACHE_HOME": str(scratch / "cache"),
         "MPLCONFIGDIR": str(scratch / "matplotlib"),
         "MPLBACKEND": "agg",
         "TMPDIR": str(task.parent),
@@ -190,7 +189,9 @@ def _start_worker(task: Path, scratch: Path) -> subprocess.CompletedProcess[str]
         "OPENBLAS_NUM_THREADS": "1",
     }
     command = [sys.executable, "-P", __file__, str(task)]
-    return subprocess.run(command, env=environment, cwd=task.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return subprocess.run(
+        command, env=environment, cwd=task.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
 
 
 # --- The process that runs the commands of one source tree; PYTHONPATH leads there ---
@@ -207,6 +208,7 @@ def work(task: Path) -> None:
     for module in (*LARGE_LIBRARIES, *_modules_of(collbench.__path__)):
         with contextlib.suppress(Exception):
             import_module(module)
+    gc.freeze()  # pages that the collector touches would be copied for every command
     replace = replacer(names, collbench.__version__)
     snippets = tomllib.loads(LIST.read_text(encoding="utf-8"))["snippets"]
     for golden in (Golden(*words) for words in goldens):
@@ -219,6 +221,7 @@ def work(task: Path) -> None:
         texts = [run(line.strip(), golden.width, folder, snippets) for line in golden.commands]
         file.write_text(replace("".join([*texts, *left_files(folder)])), encoding="utf-8")
         shutil.rmtree(folder)
+        shutil.rmtree(f"{folder}.home", ignore_errors=True)
 
 
 def _modules_of(path: list[str]) -> Iterator[str]:
@@ -251,7 +254,7 @@ def run(command: str, width: int, folder: Path, snippets: dict[str, str]) -> str
 def _in_child(words: list[str], width: int, folder: Path, snippets: dict[str, str]) -> int:
     signal.alarm(LIMIT)
     os.chdir(folder)
-    os.environ["COLUMNS"] = str(width or 80)
+    os.environ |= {"COLUMNS": str(width or 80), "HOME": f"{folder}.home"}
     status = 0
     try:
         if words[:1] == ["python"]:
@@ -306,7 +309,9 @@ def svg_text(text: str) -> str:
     """Return texts, coordinates rounded to tenths, and styles of a picture; without ids and metadata."""
     lines = []
     # Matplotlib draws letters as paths and keeps the text in a comment.
-    for element in ElementTree.fromstring(text, ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))).iter():
+    for element in ElementTree.fromstring(
+        text, ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True))
+    ).iter():
         if element.tag is ElementTree.Comment:
             lines.append(f"text {(element.text or '').strip()}")
             continue
@@ -355,6 +360,7 @@ def replacer(names: dict[str, str], version: str) -> Callable[[str], str]:
     day = "|".join(day.strftime("%Y-?%m-?%d") for day in days)
     patterns = [
         *((re.escape(path), word) for path, word in sorted(names.items(), key=lambda name: -len(name[0]))),
+        (r"(timestamp_seconds\{.*\}) \d+", r"\1 NOW"),
         (rf"({day})([T -]\d\d:?\d\d(:?\d\d)?(\.\d+)?(\+00:00|Z)?)?", "TODAY"),
         (rf"(?<![\w.]){re.escape(version)}(?![\w.])", "VERSION"),
     ]
@@ -372,7 +378,9 @@ def replacer(names: dict[str, str], version: str) -> Callable[[str], str]:
 
 def compare(base: Path, head: Path) -> int:
     """Print what differs between the files of two folders, and return the exit status."""
-    names = sorted({str(path.relative_to(side)) for side in (base, head) for path in side.rglob("*.txt") if path.is_file()})
+    names = sorted(
+        {str(path.relative_to(side)) for side in (base, head) for path in side.rglob("*.txt") if path.is_file()}
+    )
     differing = 0
     for name in names:
         texts = [path.read_text("utf-8").split("\n") if path.exists() else [] for path in (base / name, head / name)]
