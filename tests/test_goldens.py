@@ -11,7 +11,7 @@ import os, pathlib, sys, time
 def main():
     if sys.argv[1] == "draw":
         pathlib.Path("page.html").write_text("<style>p {}</style><p>A &amp; B</p><svg></svg>")
-    print("WORD", sys.argv[1:], sys.stdout.isatty(), os.environ["COLUMNS"], __file__)
+    print("WORD", sys.argv[1:], sys.stdout.isatty(), os.environ.get("COLUMNS"), __file__)
     print(time.strftime("%Y-%m-%dT%H:%M:%S"), sys.modules["collbench"].__version__)
     sys.exit("wrong" in sys.argv and 2)
 """

@@ -3,13 +3,13 @@
 `python -m tools.goldens BASE [HEAD]` runs the commands of goldens.toml on the source of both commits, prints a unified
 diff of what differs, and exits with 1 if anything does.  HEAD is the working tree unless a commit is named.  Nothing is
 measured.  Each commit reads its own `results/`, so a new format of run files shows only if what is printed of a run
-changes.  The table of a measured sweep is not among the outputs, since no command prints it again: the library's rows,
-`check --run` and the report have its numbers.  Signals, full disks and kills are for tools/faults.
+changes.  No command prints the table of a measured sweep again: the library's rows, `check --run` and the report have
+its numbers.  Signals, full disks and kills are for tools/faults.
 
 A golden is a file of the output folder: commands that follow one another in an empty folder, each with standard output,
-standard error and exit status, then the files that they left there.  SVG files are reduced to texts, coordinates and
-styles, HTML files to their text and the number of figures; run files and bitmaps are named only.  What differs from one
-execution to the next (paths, the present day, the version) is replaced by a word.
+standard error and exit status, then the files that they left there: of SVG texts, coordinates and styles, of HTML the
+text, the data of curves and the number of figures, of run files and bitmaps the name.  What differs from one execution
+to the next (paths, the present day, the version) is replaced by a word.
 """
 
 import argparse
@@ -45,7 +45,6 @@ LIMIT = 120  # seconds for a command
 DIFF_LINES = 40  # of a golden that are printed
 LOGS = ("logs", "reports")  # folders of other tools' logs
 LOG_NAMES = (".log", ".txt", ".json", ".prom")
-INDEX = "index.json"  # says which options a log needs
 NAMED_ONLY = (".jsonl", ".png", ".pdf", ".parquet")
 LARGE_LIBRARIES = ("numpy", "scipy.optimize", "scipy.stats", "matplotlib.pyplot", "jinja2", "msgspec", "click")
 ENVIRONMENT = {
@@ -81,7 +80,7 @@ def all_goldens(tree: Path, logs: Path | None) -> Iterator[Golden]:
     for path in sorted((tree / "collbench").rglob("presets/*.toml")):
         yield from _goldens(f"systems/{path.stem}/", listed["each-system"], {"SYSTEM": path.stem})
     for path in sorted(path for folder in LOGS if logs for path in (logs / folder).glob("*")):
-        if path.suffix in LOG_NAMES and path.name != INDEX:
+        if path.suffix in LOG_NAMES and path.name != "index.json":
             log = path.relative_to(logs)
             yield from _goldens(f"{log}/", listed["each-log"], {"LOG": str(log), "GIVEN": _given_with(path)})
 
@@ -97,7 +96,7 @@ def _goldens(prefix: str, section: dict[str, dict[str, list[str]]], words: dict[
 
 def _given_with(log: Path) -> str:
     """Return the options that a log needs, as the index of its folder says."""
-    index = log.with_name(INDEX)
+    index = log.with_name("index.json")
     entries = json.loads(index.read_text(encoding="utf-8")) if index.exists() else []
     return next((shlex.join(entry["args"]) for entry in entries if entry["id"] == log.stem), "")
 
@@ -157,16 +156,13 @@ def write_both(
         shutil.rmtree(out / side, ignore_errors=True)
         (out / side).mkdir(parents=True)
         home = scratch / side
-        home.mkdir()
-        (home / "tree").symlink_to(tree)
         shutil.copytree(tree / "results", home / "results", ignore=shutil.ignore_patterns("runs"))
+        (home / "tree").symlink_to(tree)
         for name in LOGS if logs else ():
             (home / name).symlink_to(logs / name)
-        shares = max(1, jobs // 2)
-        for share in range(shares):
-            task = home / f"task-{share}.json"
-            task.write_text(json.dumps([str(tree), str(out / side), goldens[share::shares]]), encoding="utf-8")
-            tasks.append(task)
+        for share in range(shares := max(1, jobs // 2)):
+            tasks.append(home / f"task-{share}.json")
+            tasks[-1].write_text(json.dumps([str(tree), str(out / side), goldens[share::shares]]), encoding="utf-8")
     for group in [tasks] if jobs > 1 else [[task] for task in tasks]:
         workers = [_start_worker(task, scratch) for task in group]
         try:
@@ -239,7 +235,7 @@ def _in_fork(words: list[str], width: int, folder: Path, snippets: dict[str, str
     """Run a command, and return its exit status."""
     signal.alarm(LIMIT)
     os.chdir(folder)
-    os.environ |= {"COLUMNS": str(width or 80), "HOME": f"{folder}.home"}
+    os.environ |= {"HOME": f"{folder}.home"} | ({"COLUMNS": str(width)} if width else {})
     status = 0
     try:
         if words[0] == "python":
@@ -262,10 +258,9 @@ def _in_fork(words: list[str], width: int, folder: Path, snippets: dict[str, str
 def _shown_on(terminal: int) -> bytes:
     """Return what a terminal shows until the last process that writes to it ends."""
     shown = b""
-    with contextlib.suppress(OSError):
-        while part := os.read(terminal, 1 << 16):
+    with contextlib.suppress(OSError), open(terminal, "rb", buffering=0) as stream:
+        while part := stream.read(1 << 16):
             shown += part
-    os.close(terminal)
     return shown.replace(b"\r\n", b"\n")
 
 
@@ -284,23 +279,27 @@ def left_files(folder: Path) -> Iterator[str]:
 def svg_text(text: str) -> str:
     """Return texts, coordinates rounded to tenths, and styles of a picture, a line each; neither ids nor metadata."""
     lines = []
-    # Matplotlib draws letters as shapes, and keeps the text in a comment.
+    text = re.sub(r"<defs>.*?</defs>", "", text, flags=re.DOTALL)
+    # Matplotlib draws each letter as a shape of <defs>, and keeps the text in a comment.
     builder = ElementTree.TreeBuilder(insert_comments=True)
     for element in ElementTree.fromstring(text, ElementTree.XMLParser(target=builder)).iter():
         tag = "text" if element.tag is ElementTree.Comment else str(element.tag).rpartition("}")[2]
-        if tag in ("path", "use", "text", "rect", "image"):
-            words = [element.get(name, "") for name in ("d", "x", "y", "width", "height", "style")]
-            line = " ".join([tag, *words, (element.text or "") if tag == "text" else ""])
-            lines.append(re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}", " ".join(line.split())))
+        values = [element.get(name, "") for name in ("d", "x", "y", "width", "height", "style")]
+        values += [element.get("transform", "") if tag == "g" else "", (element.text or "") if tag == "text" else ""]
+        line = " ".join(" ".join(values).split())
+        if line and tag in ("path", "use", "text", "rect", "image", "g"):
+            lines.append(f"{tag} " + re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}", line))
     return "\n".join(lines)
 
 
 def html_text(text: str) -> str:
-    """Return the text of a page, a line for each element, and the number of its figures."""
+    """Return the text of a page, a line for each element, the data of its curves, and the number of its figures."""
+    data = re.findall(r"<script type=.application/json[^>]*>(.*?)</script>", text, re.DOTALL)
     text = re.sub(r"<(script|style)\b.*?</\1\s*>", "", text, flags=re.DOTALL)
     figures = len(re.findall(r"<(svg|figure|img|canvas)\b", text))
     lines = (" ".join(html.unescape(part).split()) for part in re.split(r"<[^>]*>", text))
-    return "\n".join([*filter(None, lines), f"{figures} figures"])
+    curves = (json.dumps(json.loads(part), indent=1) for part in data)
+    return "\n".join([*filter(None, lines), *curves, f"{figures} figures"])
 
 
 def replacer(paths: dict[str, str], version: str) -> Callable[[str], str]:
