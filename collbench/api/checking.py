@@ -26,11 +26,11 @@ from collbench.analysis.expectations import CALIBRATED, Expectation, expect_run,
 from collbench.analysis.machine import assumptions, placed, sized, spread
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
-from collbench.api.declared import SHARE, SIZE, TIME, Opt, Request, declared, takes
+from collbench.api.declared import NAMES, SHARE, SIZE, TIME, Opt, Request, declared, takes
 from collbench.api.measuring import everyone, measuring_session
 from collbench.api.notices import is_leader, started
 from collbench.api.requests import SweepRequest, split_names
-from collbench.api.words import Factor, Names, Ops, Ranks, Size, Smallest, Time
+from collbench.api.words import Factor, Names, Ops, Out, Ranks, Size, Smallest, Time
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, UsageError
 from collbench.host.cache import state_folder
@@ -54,6 +54,7 @@ OF_A_BASELINE = 15  # rounds of a run that later checks are compared with
 DISTURBED = 4  # of a run of a baseline at most one row in so many was disturbed
 CASE = 0.1  # seconds of a round for a case
 ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU: larger ones leave time for a few rounds only
+SYSTEM = "SYSTEM|FILE.toml"
 OF_A_RUN = ("run", "reference", "on", "nodes", "slower")  # words of a check that measures nothing
 
 
@@ -63,31 +64,21 @@ class CheckRequest(Request):
 
     op: Ops = "allreduce"
     _: KW_ONLY
-    impl: Annotated[
-        Names, Opt("--impl", "Implementations.", "the library on GPUs, auto on a CPU", metavar="NAME[,NAME]")
-    ] = ""
+    impl: Annotated[Names, Opt("--impl", "Implementations.", "the library on GPUs, auto on a CPU", unit=NAMES)] = ""
     ranks: Ranks = None
     minbytes: Smallest = 8
     maxbytes: Annotated[
         Size | None, Opt("-e --maxbytes", "Largest message.", "2M on a CPU, else 128M or what memory allows", unit=SIZE)
     ] = None
     stepfactor: Factor = 8.0
-    run: Annotated[
-        Run | Path | str | None, Opt("--run", "A run to judge, or its path, instead of measuring.", metavar="RUN")
-    ] = None
+    run: Annotated[Run | Path | str | None, Opt("--run", "A run to judge instead of measuring.", metavar="RUN")] = None
     reference: Annotated[
         Path | str | None,
         Opt("--reference", "A run that was right, or floors, to compare with.", metavar="RUN|FILE.toml"),
     ] = None
     on: Annotated[
         str | None,
-        Opt(
-            "--on",
-            "The system to compare with.",
-            "what the topology matches",
-            metavar="SYSTEM|FILE.toml",
-            complete=files.names,
-        ),
+        Opt("--on", "The system to compare with.", "what the topology matches", metavar=SYSTEM, complete=files.names),
     ] = None
     nodes: Annotated[int | None, Opt("--nodes", "Nodes of the ranks.", "as few as they fill", metavar="N", least=1)] = (
         None
@@ -97,7 +88,7 @@ class CheckRequest(Request):
         Opt("--slower", "How much slower than expected is too slow.", "10%, on a CPU 20%", unit=SHARE),
     ] = None
     budget: Annotated[Time, Opt("--budget", "Time after which no more rounds begin; three do.", unit=TIME)] = "60s"
-    out: Annotated[Path | str | None, Opt("-o --out", "Folder to make for the run file.", metavar="FOLDER")] = None
+    out: Out = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

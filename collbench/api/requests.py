@@ -78,9 +78,8 @@ class SweepRequest(Request):
         str,
         Opt(
             "--on",
-            "Where the ranks live; on a described system (see predict) nothing runs, a model predicts.",
+            "Where the ranks live; on a described system nothing runs, and a model predicts.",
             metavar="|".join((*places(), "SYSTEM", "FILE.toml")),
-            library='"auto", a platform ("gpu", "cpu"), or a described system, on which nothing runs.',
             complete=lambda: (*places(), *files.names()),
         ),
     ] = "auto"
@@ -104,8 +103,7 @@ class SweepRequest(Request):
         bool,
         Opt(
             "-G --cudagraph",
-            "On a GPU, time replays of a CUDA graph; 0: launches.",
-            library="On a GPU, time replays of a CUDA graph rather than launches.",
+            "On a GPU, time replays of a CUDA graph, not launches.",
             metavar="0|1",
         ),
     ] = True
@@ -191,16 +189,12 @@ class SweepRequest(Request):
         """The smallest size, the largest and the step between sizes in bytes; the step is 0 where none is given."""
         first = parse_size(self.minbytes, "-b")
         last = parse_size(self.maxbytes, "-e") if self.maxbytes else None
-        if first < 1:
-            raise UsageError("-b 0 is no message; the smallest is 1 byte")
         if last is not None and first > last:
             raise UsageError(f"-b {self.minbytes} is above -e {self.maxbytes}; swap them")
         step = parse_size(self.stepbytes, "-i") if self.stepbytes else 0
-        if self.stepbytes and step < 1:
-            raise UsageError("-i 0 is no step between sizes; give at least 1 byte, or -f 2")
         return first, last, step
 
-    def on_ranks(self, ranks: int, implementations: Sequence[str], largest: int) -> Sweep:
+    def on_ranks(self, ranks: int, implementations: Sequence[str], largest: int, starts: int = 1) -> Sweep:
         """Return the sweep on so many ranks; `largest` is the last size in bytes where none was requested."""
         if not 0 <= self.root < ranks:
             raise UsageError(f"--root {self.root} is no rank; choose from 0 to {ranks - 1}")
@@ -216,6 +210,10 @@ class SweepRequest(Request):
             implementations=tuple(implementations),
             root=self.root,
             in_place=self.in_place,
+            sampling=self.sampling,
+            spin=self.spin,
+            bind=self.bind,
+            starts=starts,
             requested=sizes,
         )
 
@@ -313,8 +311,7 @@ def measured_sweep(request: SweepRequest, joined: Launched = None, copies: int =
     names = _implementations(request, platform, joined)
 
     def sweep_to(largest: int) -> Sweep:
-        sweep = request.on_ranks(ranks, names, largest)
-        return replace(sweep, sampling=request.sampling, spin=request.spin, bind=request.bind, starts=starts)
+        return request.on_ranks(ranks, names, largest, starts)
 
     _refuse_if_all_are_skipped(sweep_to(request.last or find_platform(platform).largest))
     sets = copies * max(1, starts)

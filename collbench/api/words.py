@@ -77,13 +77,15 @@ RanksOfNode = Annotated[
         most=MOST_RANKS,
     ),
 ]
-Smallest = Annotated[Size, Opt("-b --minbytes", "Smallest message.", unit=SIZE)]
+Smallest = Annotated[Size, Opt("-b --minbytes", "Smallest message.", unit=SIZE, least=1)]
 Largest = Annotated[
     Size | None,
     Opt("-e --maxbytes", "Largest message.", "what memory allows up to 128M; predicted, 8G", unit=SIZE),
 ]
 Factor = Annotated[float, Opt("-f --stepfactor", "Factor between sizes.")]
-SizeStep = Annotated[Size | None, Opt("-i --stepbytes", "Bytes between sizes, instead of a factor.", unit=SIZE)]
+SizeStep = Annotated[
+    Size | None, Opt("-i --stepbytes", "Bytes between sizes, instead of a factor.", unit=SIZE, least=1)
+]
 Datatypes = Annotated[Names, Opt("-d --datatype", "Element types.", unit=NAMES, complete=_OF_DATATYPES)]
 Reductions = Annotated[Names, Opt("--redop", "Reductions.", unit=NAMES, complete=_OF_REDUCTIONS)]
 Root = Annotated[int, Opt("-r --root", "Root rank of collectives that have one.")]

@@ -100,33 +100,21 @@ def _no_reduction(context: click.Context, parameter: click.Parameter, folder: Pa
 # ----------------------------------------------------------------------------------------------------------------- JSON
 
 STANDARD = Path("-")  # standard output
-_FILE_OR_STANDARD = "FILE|-"
-
-
-class JsonCommand(click.Command):
-    """A command whose `--json` and `--csv` may stand alone, also before a run or a folder: then it is `--json -`."""
-
-    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Parse; the word behind `--json` is its file if it is `-` or ends in .json, and `--json=FILE` takes any."""
-        words = list(args)
-        alone = {name for option in self.params if option.metavar == _FILE_OR_STANDARD for name in option.opts}
-        for place, word in enumerate(args[: args.index("--") if "--" in args else None]):
-            file = (args[place + 1 : place + 2] or [""])[0]
-            if word in alone and file != str(STANDARD) and not file.endswith(f".{word[2:]}"):
-                words[place] = f"{word}={STANDARD}"
-        return super().parse_args(context, words)
 
 
 def json_option(what: str) -> click.Option:
     """Return the option; `what` says what the JSON is of."""
-    meaning = f"Write {what} as JSON; - prints it, and nothing else."
-    return option("--json as_json", meaning, type=PATH, metavar=_FILE_OR_STANDARD)
+    return _written("--json as_json", f"Write {what} as JSON; - prints it, and nothing else.")
 
 
 def csv_option(what: str) -> click.Option:
     """Return the option; `what` says what has a line."""
-    meaning = f"Write a line for each {what} as CSV; - prints it, and nothing else."
-    return option("--csv as_csv", meaning, type=PATH, metavar=_FILE_OR_STANDARD)
+    return _written("--csv as_csv", f"Write a line for each {what} as CSV; - prints it, and nothing else.")
+
+
+def _written(names: str, meaning: str) -> click.Option:
+    """Return an option for a file, without which, as the last word or before another option, it is `-`."""
+    return option(names, meaning, type=PATH, metavar="FILE|-", is_flag=False, flag_value=str(STANDARD))
 
 
 def write_json(place: Path | None, value: Any, allow_nan: bool = True) -> None:

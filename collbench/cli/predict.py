@@ -23,7 +23,6 @@ from collbench.api.requests import (
 from collbench.cli import interconnects
 from collbench.cli.options import (
     QUIET,
-    JsonCommand,
     completed,
     csv_option,
     json_option,
@@ -61,7 +60,7 @@ _OPTIONS = [
 ]
 
 
-class _Command(JsonCommand):
+class _Command(click.Command):
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write every what-if, looked up for this help alone: the model takes a while to import."""
         from collbench.model.what_if import WHAT_IFS

@@ -18,7 +18,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--redop mean", "unknown reduction 'mean'; choose from: sum"),
         ("--impl fastest", "unknown implementation 'fastest'; choose from: all, library, ladder, narrow, mpi"),
         ("--impl nccl", "nccl does not run on cpu; choose from"),
-        ("-b 0", "-b 0 is no message"),
+        ("-b 0", "--minbytes 0 is impossible; give at least 1"),
         ("-b 1M -e 8", "-b 1M is above -e 8"),
         ("-e 900T", "of shared memory and "),
         ("-r 2", "--root 2 is no rank; choose from 0 to 1"),
@@ -27,7 +27,7 @@ REFUSED = {  # by what all these words stand behind; of a complaint, parts with 
         ("--json /proc/nothing.json", "cannot write /proc/nothing.json: ... choose another --json FILE"),
         ("--json nothing/x.json", "cannot write nothing/x.json: No such file or directory"),
         ("--json .", "cannot write .: Is a directory"),
-        ("--json new.json -b 0", "-b 0 is no message"),
+        ("--json new.json -b 0", "--minbytes 0 is impossible; give at least 1"),
         ("--frobnicate", "No such option ... --frobnicate ... `collbench sweep --help` says what it takes"),
         (
             "--ranks 999999",
