@@ -103,7 +103,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
         complete=section.ended,
         started=section.rows[0].stamp.replace(" ", "T") or None,
         sweep=section.settings,
-        layout={"before": section.header} | {name: value for name, value in layout.items() if value},
+        layout={name: value for name, value in layout.items() if value},
         left_out=left_out.reasons,
         remarks=tuple(_remarks(section, collective, ranks, hints)),
     )
@@ -226,7 +226,7 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
     of_all = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
     of_all += [f"{groups} groups at once"] if groups > 1 else []
     for at, row in enumerate(section.rows):
-        printed = {"line": row.line} | row.appended | ({"timestamp": row.stamp} if row.stamp else {})
+        printed = row.appended | ({"timestamp": row.stamp} if row.stamp else {})
         places = [place for place, words in enumerate(row.places) if set(map(str.upper, words.values())) != {"N/A"}]
         for place in places or [0]:
             words = row.places[place]
