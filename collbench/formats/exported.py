@@ -1,6 +1,7 @@
 """What of a run goes into a file of another tool, sorted as such tools print it: a part for each of their tests."""
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
@@ -38,12 +39,6 @@ class Part:
         """Every place of every row; all are of one collective, implementation and number of ranks."""
         return [place for row in self.rows for place in row if place]
 
-    @property
-    def iterations(self) -> int:
-        """What each time is the mean of: as the other tool said, or the fewest samples."""
-        said = self.test.sweep.get("iters")
-        return said if isinstance(said, int) else min(len(result.times) for result in self.results)
-
 
 def select(run: Run, implementation: str | None, mixed: bool) -> ExportSelection:
     """Choose the results of one or all implementations; `mixed` says whether the format can hold several.
@@ -72,34 +67,30 @@ def select(run: Run, implementation: str | None, mixed: bool) -> ExportSelection
 def parts(selection: ExportSelection) -> list[Part]:
     """Return the results as tests of another tool: of one collective, implementation and number of ranks each.
 
-    Rows of foreign tests come as those tests had them.  Predictions are left out: such files hold what was measured.
+    Predictions are left out: such files hold what was measured.
     """
     tests = selection.header.imported.tests
-    lines: dict[object, dict[object, list[Observed | None]]] = {}
-    test_of: dict[object, ForeignTest] = {}
-    seen = Counter[object]()
+    rows_of: dict[Hashable, dict[Hashable, list[Observed | None]]] = {}
+    test_of: dict[Hashable, ForeignTest] = {}
+    seen = Counter[Hashable]()
     for result in selection.results:
+        case = result.case
         if isinstance(result, Prediction):
             selection.left_out["predictions are not measured"] += 1
             continue
-        case = result.case
         if case.ranks > MOST_LISTED:
             selection.left_out[f"its ranks, of which each has a line, are more than {MOST_LISTED}"] += 1
             continue
-        test = ForeignTest()
-        row: object = replace(case, in_place=False)
-        key: tuple[object, ...] = (case.collective.name, case.ranks, result.implementation, result.platform)
         printed = result.printed if isinstance(result, Reported) else {}
-        test_number, row_number = printed.get("test"), printed.get("row")
-        if isinstance(test_number, int) and isinstance(row_number, int) and 0 <= test_number < len(tests):
-            key, row, test = (test_number, *key), row_number, tests[test_number]
-        test_of[key] = test
-        # Both places of a row stand side by side; a repetition becomes another row.
-        repetition = seen[key, row, case.in_place]
-        seen[key, row, case.in_place] += 1
-        places = lines.setdefault(key, {}).setdefault((row, repetition), [None, None])
-        places[case.in_place] = result
-    return [Part(test_of[key], tuple(map(tuple, rows.values()))) for key, rows in lines.items()]
+        number = printed.get("test")
+        foreign = isinstance(number, int) and 0 <= number < len(tests)
+        key = (number if foreign else None, case.collective.name, case.ranks, result.implementation, result.platform)
+        test_of[key] = tests[number] if foreign else ForeignTest()
+        # Both places of a case stand side by side; a repetition becomes another row.
+        seen[key, case] += 1
+        row = replace(case, in_place=False), str(printed.get("row", seen[key, case]))
+        rows_of.setdefault(key, {}).setdefault(row, [None, None])[case.in_place] = result
+    return [Part(test_of[key], tuple(map(tuple, rows.values()))) for key, rows in rows_of.items()]
 
 
 def mean_seconds(result: Observed) -> float:

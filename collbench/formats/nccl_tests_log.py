@@ -198,10 +198,10 @@ def begins_row(line: str, known: bool = True) -> bool:
 
 
 def looks_like_row(line: str) -> bool:
-    """Whether a line of a table looks like a row of any shape: a size and several numbers, or many numbers."""
+    """Whether a line of a table looks like data: numbers alone, a size and several numbers, or many numbers."""
     words = re.split(r"[\s;|]+|,(?!\d{3}\b)", STAMP.sub(" ", line).strip())
     numbers = sum(map(_is_number, words))
-    return numbers >= MANY or (numbers >= SEVERAL and bool(sizes(words[0]) or _is_number(words[0])))
+    return numbers == len(words) or numbers >= MANY or (numbers >= SEVERAL and bool(sizes(words[0]) or _is_number(words[0])))
 
 
 def without_log(line: str, context: Context) -> str:
