@@ -13,7 +13,7 @@ from collbench.cases import Case
 from collbench.collectives import Collective, find_collective
 from collbench.datatypes import NONE, find_datatype, find_reduction
 from collbench.errors import UsageError
-from collbench.formats.source import GREATEST, MOST_RANKS, SHORTEST, Span, clean, span
+from collbench.formats.source import GREATEST, MOST_RANKS, SHORTEST, Span, clean, count, seconds_of, span, whole
 from collbench.results import Note, Reported, Result, by_key
 from collbench.results.facts import Sharing
 from collbench.runfile.environment import variables
@@ -134,6 +134,23 @@ def bus_factors(nbytes: int, time: Span, algbw: Span | None, busbw: Span | None)
     if not busbw:
         return ANY_FACTOR
     return busbw[0] / rate[1] * (1 - ROUNDING), busbw[1] / rate[0] * (1 + ROUNDING)
+
+
+def row_of(words: Mapping[str, object], unit: float = 1e-6, **more: Any) -> ForeignRow:
+    """Return a row by its words, under the names of nccl-tests' columns; a time counts *unit*."""
+    on_cpu = "cputime" in words
+    notes = more.pop("note", ""), "CPU time of the call (-C)" if on_cpu else ""
+    named: dict[str, Any] = {
+        "nbytes": whole(words.get("size")),
+        "dtype": str(words.get("type")).strip(),
+        "redop": str(words.get("redop") or "sum").strip(),
+        "root": whole(str(words.get("root")).strip()) or 0,  # -1 where there is none
+        "seconds": seconds_of(words.get("cputime" if on_cpu else "time"), unit),
+        "figures": {} if on_cpu else words,
+        "wrong": count(words.get("#wrong")),
+        "note": ", ".join(filter(None, notes)),
+    }
+    return ForeignRow(unit=unit, **named | more)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from collbench.formats.imported import (
     machine_of,
     make_results,
     require_ranks,
+    row_of,
 )
 from collbench.formats.nccl_tests_text import AMD, AVERAGES
 from collbench.formats.nccl_tests_write import JSON as NAME
@@ -33,14 +34,13 @@ from collbench.formats.source import (
     as_mapping,
     as_texts,
     clean,
-    count,
-    number,
     seconds_of,
     whole,
 )
 
 LARGEST = 2**26  # characters: parsed, they take twenty times as much memory
-FIGURES = {"time": "time", "algbw": "alg_bw", "busbw": "bus_bw"}
+FIGURES = {"time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}
+"""What the table calls the figures of a place."""
 STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
 """A text that is not closed reaches to the end, so that no place is looked at twice."""
 WORDS = re.compile(STRING + r"|-?\b(?:inf(?:inity)?|nan)\b", re.DOTALL | re.IGNORECASE)
@@ -166,31 +166,18 @@ def _device(entry: Mapping[str, Any], ranks: int) -> Device:
 def _rows(entries: list[Any], config: Mapping[str, Any], word: str, left_out: LeftOut) -> Iterator[ForeignRow]:
     """Yield the places of all entries that have a value, at least one of each."""
     together = whole(config.get("aggregated_iterations")) or 1
-    aggregated = [f"{together} operations aggregated in a group (-m)"] if together > 1 else []
+    aggregated = f"{together} operations aggregated in a group (-m)" if together > 1 else ""
     for at, entry in enumerate(entries):
         if not isinstance(entry, Mapping):
             left_out.add("it is no JSON object", at)
             continue
-        root = number(str(entry.get("root")).strip())  # a text padded with blanks; -1 means that there is none
         for place in [place for place in PLACES if isinstance(entry.get(place), Mapping)] or PLACES[:1]:
             figures = as_mapping(entry.get(place))
-            on_cpu = "cpu_time" in figures
             times = as_list(as_mapping(entry.get(f"{place}_per_iter")).get("times_us"))
             samples = tuple(seconds_of(time) for time in times)
-            yield ForeignRow(
-                number=at,
-                collective=word,
-                nbytes=whole(entry.get("size")),
-                dtype=str(entry.get("type")).strip(),
-                redop=str(entry.get("redop") or "sum").strip(),
-                root=max(0, int(root)) if root is not None else 0,
-                in_place=place == PLACES[1],
-                seconds=seconds_of(figures.get("cpu_time" if on_cpu else "time")),
-                figures={} if on_cpu else {name: figures.get(key) for name, key in FIGURES.items()},
-                wrong=count(figures.get("nwrong")),
-                samples=samples if all(samples) else (),
-                note=", ".join([*aggregated, *(["CPU time of the call (-C)"] if on_cpu else [])]),
-            )
+            words = {**entry, **{FIGURES[name]: figure for name, figure in figures.items() if name in FIGURES}}
+            in_place, samples = place == PLACES[1], samples if all(samples) else ()
+            yield row_of(words, number=at, collective=word, in_place=in_place, samples=samples, note=aggregated)
 
 
 def _statistic(args: list[str], iterations: object) -> str:

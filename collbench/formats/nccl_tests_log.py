@@ -201,7 +201,8 @@ def looks_like_row(line: str) -> bool:
     """Whether a line of a table looks like data: numbers alone, a size and several numbers, or many numbers."""
     words = re.split(r"[\s;|]+|,(?!\d{3}\b)", STAMP.sub(" ", line).strip())
     numbers = sum(map(_is_number, words))
-    return numbers == len(words) or numbers >= MANY or (numbers >= SEVERAL and bool(sizes(words[0]) or _is_number(words[0])))
+    several = numbers >= SEVERAL and (bool(sizes(words[0])) or _is_number(words[0]))
+    return several or numbers >= MANY or numbers == len(words)
 
 
 def without_log(line: str, context: Context) -> str:

@@ -20,6 +20,7 @@ from collbench.formats.imported import (
     make_results,
     no_collective,
     require_ranks,
+    row_of,
 )
 from collbench.formats.nccl_tests_log import (
     PROGRAM_LINE,
@@ -33,7 +34,7 @@ from collbench.formats.nccl_tests_log import (
 )
 from collbench.formats.nccl_tests_write import TEXT as NAME
 from collbench.formats.nccl_tests_write import write_text
-from collbench.formats.source import HEAD, Source, body, clean, count, number, seconds_of, streams, whole
+from collbench.formats.source import HEAD, Source, body, clean, count, number, streams, whole
 
 AVERAGES = {"0": "of rank 0", "1": "mean over ranks", "2": "fastest rank", "3": "slowest rank"}  # -a
 AMD = re.compile(r"AMD|Radeon|\bVega\b|Instinct|\bMI\d{2,3}|gfx\d")
@@ -229,28 +230,21 @@ def _rows(section: LogSection, collective: Collective) -> Iterator[ForeignRow]:
         printed = row.appended | ({"timestamp": row.stamp} if row.stamp else {})
         places = [place for place, words in enumerate(row.places) if set(map(str.upper, words.values())) != {"N/A"}]
         for place in places or [0]:
-            words = row.places[place]
-            on_cpu, error = "cputime" in words, words.get("error", "")
-            notes = [*of_all, "CPU time of the call (-C)"] if on_cpu else [*of_all]
-            notes += [f"largest error {error}"] if number(error.rstrip("*")) else []
-            figures = {} if on_cpu else dict(words)
+            words = row.case | row.places[place]
+            error = words.get("error", "")
+            notes = [*of_all, f"largest error {error}"] if number(error.rstrip("*")) else of_all
             if columns.unit != 1e-6:  # of 2015, when not every algbw was size over time
-                figures.pop("algbw", None)
-            yield ForeignRow(
+                del words["algbw"]
+            yield row_of(
+                words,
+                columns.unit,
                 number=at,
                 collective=collective.name,
-                nbytes=whole(row.case["size"]),
-                dtype=row.case["type"],
-                redop=row.case["redop"] or "sum",
-                root=max(0, int(row.case.get("root", "0"))),
                 in_place=place == 1 or columns.in_place_first,
-                seconds=seconds_of(words["cputime" if on_cpu else "time"], columns.unit),
-                figures=figures,
-                unit=columns.unit,
                 share=share_of(row.case),
                 wrong=_wrong(words),
                 note=", ".join(notes),
-                printed=printed | words,
+                printed=printed | row.places[place],
             )
 
 

@@ -9,9 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from collbench.errors import RunFileError
 from collbench.formats import Format
-from collbench.formats.imported import ForeignRow, Hints, ImportedTest, LeftOut, Machine, make_results, require_ranks
+from collbench.formats.imported import (
+    ForeignRow,
+    Hints,
+    ImportedTest,
+    LeftOut,
+    Machine,
+    make_results,
+    require_ranks,
+    row_of,
+)
 from collbench.formats.nccl_tests_json import proper_json
-from collbench.formats.source import HEAD, CsvRow, CsvTable, Source, clean, count, csv_table, seconds_of, whole
+from collbench.formats.source import HEAD, CsvRow, CsvTable, Source, clean, csv_table, whole
 from collbench.results import by_key
 
 NAME = "rccl"
@@ -112,17 +121,8 @@ def _ranks(row: Mapping[str, str]) -> int | None:
 
 def _rows(rows: Sequence[CsvRow]) -> Iterator[ForeignRow]:
     for at, (_, words) in enumerate(rows):
-        yield ForeignRow(
-            number=at,
-            collective=words["collective"],
-            nbytes=whole(words["size"]),
-            dtype=words["type"],
-            redop=words.get("redop") or "sum",
-            in_place=words.get("inplace", "0").lower() in ("1", "true"),
-            seconds=seconds_of(words["time"]),
-            figures=words,
-            wrong=count(words.get("#wrong", "")),
-        )
+        in_place = words.get("inplace", "0").lower() in ("1", "true")
+        yield row_of(words, number=at, collective=words["collective"], in_place=in_place)
 
 
 FORMAT = Format(NAME, "CSV and JSON of the reporter of rccl-tests", recognises, read, order=0)
