@@ -108,7 +108,7 @@ def _exported(run: Run, name: str) -> None:
         try:
             text = wanted.write(select(run, implementation, wanted.mixed))
             if text.strip():
-                read_tests(decode("exported", text.encode()), Hints(4), name)
+                read_tests(decode("exported", text.encode()), Hints(4))
         except CollbenchError:
             continue
 

@@ -72,21 +72,16 @@ def detect(source: Source) -> Format:
     raise RunFileError(f"{source.name}: nothing in it looks like results; known are: {', '.join(formats())}")
 
 
-def read_tests(source: Source, hints: Hints, name: str | None = None) -> list[ImportedTest]:
-    """Read a file.
-
-    Args:
-        source: The file.
-        hints: What the user says of it.
-        name: The name of its format, None to tell it from the content.
+def read_tests(source: Source, hints: Hints) -> list[ImportedTest]:
+    """Read a file, with what the user says of it.
 
     Raises:
-        RunFileError: It has no such format.
+        RunFileError: It has no format that is known, or no row.
         UsageError: It does not tell its collective or its number of ranks.
 
     """
-    chosen = [find_format(name, formats()) if name else detect(source)]
-    if chosen[0].among and not name:  # several tools print into the log; one without a row in it does not matter
+    chosen = [detect(source)]
+    if chosen[0].among:  # several tools print into the log; one without a row in it does not matter
         chosen = [format_ for format_ in formats().values() if format_.among and format_.recognises(source)]
     tests: list[ImportedTest] = []
     errors: list[RunFileError] = []

@@ -177,9 +177,9 @@ class LeftOut:
         for number, reason in enumerate(reasons):
             self.add(reason, -1 - number)
 
-    def add(self, reason: str, row: Hashable) -> None:
-        """Leave out a row, by its number or what else tells it from others; its two places count once."""
-        self._rows.setdefault(reason, set()).add(row)
+    def add(self, reason: str, *rows: Hashable) -> None:
+        """Leave out rows, by their numbers or what else tells them from others; two places of a row count once."""
+        self._rows.setdefault(reason, set()).update(rows)
 
     @property
     def reasons(self) -> tuple[str, ...]:

@@ -80,8 +80,7 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     try:
         collective = _find_collective(source.name, section, hints, said[0] if said else None, alone=alone)
     except UnfitRow as error:
-        for at in range(len(section.rows)):
-            left_out.add(str(error), at)
+        left_out.add(str(error), *range(len(section.rows)))
         return _without_rows(*left_out.reasons)
     rows = list(_rows(section, collective))
     ranks = _find_ranks(source.name, section, said, rows, collective)

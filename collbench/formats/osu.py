@@ -204,8 +204,7 @@ def _read_test(source: Source, section: _Section, hints: Hints) -> ImportedTest:
             ranks = require_ranks(source.name, known, "tables of OSU do not tell the number of ranks")
         rows = list(_rows(source, section, test, collective, ranks, left_out))
     else:
-        for at in range(len(section.rows)):
-            left_out.add(no_collective(section.title), at)
+        left_out.add(no_collective(section.title), *range(len(section.rows)))
     name, platform = f"{ranks} {'x unknown GPU' if on_gpu else 'ranks'}{section.buffers}", "gpu" if on_gpu else "cpu"
     machine = Machine(ranks, name, platform, variables=relevant_variables(section.above.environment))
     library = LIBRARIES[section.library]
@@ -251,7 +250,7 @@ def _rows(
             seconds=seconds,
             wrong=VALIDATION.get(verdict),
             note=", ".join(filter(None, notes)),
-            printed={"line": line, **words},
+            printed=words,
         )
 
 

@@ -111,9 +111,9 @@ def stored(imported: Imported) -> Run:
     return as_run(imported.header(["collbench", "import"]), list(imported.results))
 
 
-def parsed(text: str, ranks: int | None = None, name: str | None = None, collective: str = "") -> list[ImportedTest]:
+def parsed(text: str, ranks: int | None = None, collective: str = "") -> list[ImportedTest]:
     """The tests of a text."""
-    return list(read_tests(decode("log", text.encode()), Hints(ranks, collective), name))
+    return list(read_tests(decode("log", text.encode()), Hints(ranks, collective)))
 
 
 def reported(tests: list[ImportedTest]) -> list[Reported]:
