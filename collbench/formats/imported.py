@@ -219,10 +219,17 @@ def make_case(
     return Case(collective, nbytes, element, reduction, root, ranks, in_place)
 
 
-def make_results(
-    name: str, rows: Iterable[ForeignRow], machine: Machine, *, implementation: str, statistic: str, left_out: LeftOut
-) -> tuple[Reported, ...]:
-    """Return the rows of a test as results, collective by collective; what cannot be imported goes to `left_out`.
+def make_test(
+    name: str,
+    rows: Iterable[ForeignRow],
+    machine: Machine,
+    left_out: LeftOut,
+    *,
+    implementation: str,
+    statistic: str,
+    **said: Any,
+) -> ImportedTest:
+    """Return a test with its rows, collective by collective; `said` has what else is known of it.
 
     Raises:
         UsageError: The bus bandwidths in the file of that name are of another number of ranks or another collective.
@@ -243,7 +250,7 @@ def make_results(
             printed, note = {"row": row.number, **row.printed}, Note.of(row.note, odd) | Note(shared=machine.shared)
             about = implementation, machine.platform, row.seconds, statistic, row.wrong, row.samples
             results.append(Reported(case, *about, printed, note=note))
-    return tuple(results)
+    return ImportedTest(machine=machine, results=tuple(results), left_out=left_out.reasons, **said)
 
 
 def _plausible_case(row: ForeignRow, collective: Collective | None, ranks: int) -> Case:

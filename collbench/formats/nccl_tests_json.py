@@ -20,7 +20,7 @@ from collbench.formats.imported import (
     dotted_version,
     known_collective,
     machine_of,
-    make_results,
+    make_test,
     require_ranks,
     row_of,
 )
@@ -126,26 +126,21 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
     each = max(1, whole(config.get("nthreads")) or 1) * max(1, whole(config.get("ngpus")) or 1)
     each = each if len(devices) * each <= ranks else 1  # an entry stands for a process, or for a rank
     machine = machine_of([_device(entry, each) for entry in devices] * each, ranks, platform, versions, environment)
-    results = make_results(
-        source.name,
-        _rows(entries, config, word, left_out),
-        machine,
-        implementation=clean(writer.get("implementation") or library, 40),
-        statistic=_statistic(args, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
-        left_out=left_out,
-    )
     is_complete = is_whole and "end_time" in fields
     incomplete = () if is_complete else (f"incomplete: no footer after row {len(entries)}",)
     sweep = {name: whole(config.get(key)) for key, name in SETTINGS.items()}
-    test = ImportedTest(
+    test = make_test(
+        source.name,
+        _rows(entries, config, word, left_out),
+        machine,
+        left_out,
+        implementation=clean(writer.get("implementation") or library, 40),
+        statistic=_statistic(args, as_mapping(entries[0]).get("actual_iterations") or config.get("iterations")),
         tool=f"{library}-tests",
         version=f"JSON {clean(fields.get('version'), 8)}",
-        machine=machine,
-        results=results,
         complete=is_complete,
         started=clean(fields.get("start_time") or "", 32).replace(" ", "T") or None,
         sweep={name: value for name, value in sweep.items() if value is not None},
-        left_out=left_out.reasons,
         remarks=(*incomplete, *(f"it says: {clean(error)}" for error in as_list(fields.get("errors")))),
     )
     return [test]

@@ -17,7 +17,7 @@ from collbench.formats.imported import (
     UnfitRow,
     known_collective,
     machine_of,
-    make_results,
+    make_test,
     no_collective,
     require_ranks,
     row_of,
@@ -90,21 +90,20 @@ def _read_test(source: Source, section: LogSection, hints: Hints, *, alone: bool
     machine = machine_of(list(distinct.values()), ranks, platform, versions, section.above.environment)
     machine = replace(machine, racks=len(section.above.fabrics))
     over = AVERAGES.get(str(section.above.options.get("average")), "mean over ranks, unless -a said otherwise")
-    statistic = f"mean of {section.settings.get('iters', 'some')} operations, {over}"
-    results = make_results(
-        source.name, rows, machine, implementation=implementation, statistic=statistic, left_out=left_out
-    )
     layout = {"log": section.above.facts, "prefix": clean(section.prefix)}
-    return ImportedTest(
+    return make_test(
+        source.name,
+        rows,
+        machine,
+        left_out,
+        implementation=implementation,
+        statistic=f"mean of {section.settings.get('iters', 'some')} operations, {over}",
         tool=section.tool,
         version=clean(section.version),
-        machine=machine,
-        results=results,
         complete=section.ended,
         started=section.rows[0].stamp.replace(" ", "T") or None,
         sweep=section.settings,
         layout={name: value for name, value in layout.items() if value},
-        left_out=left_out.reasons,
         remarks=tuple(_remarks(section, collective, ranks, hints)),
     )
 

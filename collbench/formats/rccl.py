@@ -15,7 +15,7 @@ from collbench.formats.imported import (
     ImportedTest,
     LeftOut,
     Machine,
-    make_results,
+    make_test,
     require_ranks,
     row_of,
 )
@@ -56,20 +56,19 @@ def read(source: Source, hints: Hints) -> list[ImportedTest]:
         nodes = whole(rows[0][1].get("nodes", ""))
         name = f"{ranks} x AMD GPU" + (f" on {nodes} nodes" if nodes and nodes > 1 else "")
         machine = Machine(ranks, name, nodes=nodes)
-        results = make_results(
-            source.name, _rows(rows), machine, implementation="rccl", statistic=STATISTIC, left_out=left_out
+        test = make_test(
+            source.name,
+            _rows(rows),
+            machine,
+            left_out,
+            implementation="rccl",
+            statistic=STATISTIC,
+            tool="rccl-tests",
+            version="JSON lines" if _is_json(source) else "CSV",
+            complete=not torn,
+            remarks=(f"incomplete: torn after row {len(table.rows)}",) if torn else (),
         )
-        tests.append(
-            ImportedTest(
-                tool="rccl-tests",
-                version="JSON lines" if _is_json(source) else "CSV",
-                machine=machine,
-                results=results,
-                complete=not torn,
-                left_out=left_out.reasons,
-                remarks=(f"incomplete: torn after row {len(table.rows)}",) if torn else (),
-            )
-        )
+        tests.append(test)
     return tests
 
 
