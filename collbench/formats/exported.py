@@ -69,7 +69,7 @@ def parts(selection: ExportSelection) -> list[Part]:
 
     Predictions are left out: such files hold what was measured.
     """
-    tests = selection.header.imported.tests
+    tests = {str(number): test for number, test in enumerate(selection.header.imported.tests)}
     rows_of: dict[Hashable, dict[Hashable, list[Observed | None]]] = {}
     test_of: dict[Hashable, ForeignTest] = {}
     seen = Counter[Hashable]()
@@ -82,10 +82,9 @@ def parts(selection: ExportSelection) -> list[Part]:
             selection.left_out[f"its ranks, of which each has a line, are more than {MOST_LISTED}"] += 1
             continue
         printed = result.printed if isinstance(result, Reported) else {}
-        number = printed.get("test")
-        foreign = isinstance(number, int) and 0 <= number < len(tests)
-        key = (number if foreign else None, case.collective.name, case.ranks, result.implementation, result.platform)
-        test_of[key] = tests[number] if foreign else ForeignTest()
+        number = str(printed.get("test"))
+        key = (number, case.collective.name, case.ranks, result.implementation, result.platform)
+        test_of[key] = tests.get(number, ForeignTest())
         # Both places of a case stand side by side; a repetition becomes another row.
         seen[key, case] += 1
         row = replace(case, in_place=False), str(printed.get("row", seen[key, case]))
