@@ -152,13 +152,11 @@ class Outputs:
 def write_foreign(session: Session, path: Path) -> None:
     """Write the JSON of nccl-tests into a file; of several implementations the library's rows."""
     from collbench.algorithms import is_library
-    from collbench.formats.exported import ExportSelection
+    from collbench.formats.exported import select
     from collbench.formats.nccl_tests_write import write_json
 
     results = [result for result in session.results if isinstance(result, Measurement)]
     if not results:
         raise UsageError(f"-J {path}: no row has a time, so there is nothing to write")
-    names = list(dict.fromkeys(result.implementation for result in results))
-    chosen = next((name for name in names if is_library(name)), names[0])
-    selected = tuple(result for result in results if result.implementation == chosen)
-    write_text(path, "-J FILE", write_json(ExportSelection(session.header, selected)))
+    results.sort(key=lambda row: not is_library(row.implementation))
+    write_text(path, "-J FILE", write_json(select(session.header, results)))

@@ -32,7 +32,6 @@ class Format:
     recognises: Callable[[Source], bool]
     read: Callable[[Source, Hints], Sequence[ImportedTest]]
     write: Callable[[ExportSelection], str] | None = None
-    mixed: bool = False  # whether one file holds several implementations
     among: bool = False  # whether its tables may stand in one log with those of other tools
     order: int = 0  # those that look for more specific signs come first
     joins: bool = False  # whether the processes of a program write a file each, which are read as one

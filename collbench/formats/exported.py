@@ -1,14 +1,13 @@
 """What of a run goes into a file of another tool, sorted as such tools print it: a part for each of their tests."""
 
 from collections import Counter
-from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from collbench.errors import UsageError
-from collbench.results import Measurement, Observed, Prediction, Reported
+from collbench.results import Measurement, Observed, Prediction, Reported, Result
 from collbench.runfile.header import ForeignTest, Header
-from collbench.runfile.store import Run
 
 MOST_LISTED = 2**17  # ranks of a test, which lists each of them
 Exported = Measurement | Reported | Prediction
@@ -20,7 +19,7 @@ class ExportSelection:
 
     header: Header
     results: tuple[Exported, ...]
-    left_out: Counter[str] = field(default_factory=Counter)  # rows by the reason, filled by the writer of the format
+    left_out: Counter[str]  # rows by the reason, filled by the writer of the format too
 
 
 Places = tuple[Observed | None, ...]
@@ -40,28 +39,18 @@ class Part:
         return [place for row in self.rows for place in row if place]
 
 
-def select(run: Run, implementation: str | None, mixed: bool) -> ExportSelection:
-    """Choose the results of one or all implementations; `mixed` says whether the format can hold several.
-
-    Raises:
-        UsageError: There are no such results, or an implementation must be named.
-
-    """
-    timed = [result for result in run.results if isinstance(result, Exported)]
-    names = list(dict.fromkeys(result.implementation for result in timed))
-    if implementation is not None and implementation not in names:
-        choices = ", ".join(names) or "none"
-        raise UsageError(f"--impl {implementation}: no such results in {run.path}; choose from: {choices}")
-    if implementation is None and len(names) > 1 and not mixed:
-        raise UsageError(f"{run.path} has several implementations; choose one with --impl: {', '.join(names)}")
-    if not timed:
-        raise UsageError(f"nothing to export: {run.path} has no results with a time")
-    requested = [result for result in run.results if implementation in (None, result.implementation)]
-    selection = ExportSelection(run.header, tuple(result for result in requested if isinstance(result, Exported)))
-    for result in requested:
-        if not isinstance(result, Exported):
-            selection.left_out[f"{type(result).__name__.lower()} rows have no time"] += 1
-    return selection
+def select(header: Header, results: Iterable[Result]) -> ExportSelection:
+    """Return the results that have a time or are wrong, and count the others; UsageError if there are none."""
+    left_out = Counter[str]()
+    selected: list[Exported] = []
+    for result in results:
+        if isinstance(result, Exported):
+            selected.append(result)
+        else:
+            left_out[f"{type(result).__name__.lower()} rows have no time"] += 1
+    if not selected:
+        raise UsageError("nothing to export: no row has a time")
+    return ExportSelection(header, tuple(selected), left_out)
 
 
 def parts(selection: ExportSelection) -> list[Part]:

@@ -113,4 +113,4 @@ def _result(line_number: int, words: Mapping[str, str], platform: str, ranks: in
     return Reported(case, name, platform, seconds, statistic, wrong, printed={"row": line_number}, note=note)
 
 
-FORMAT = Format(NAME, "tidy CSV of collbench", recognises, read, write, mixed=True, order=1)
+FORMAT = Format(NAME, "tidy CSV of collbench", recognises, read, write, order=1)

@@ -24,14 +24,13 @@ from collbench.runfile.store import Run
 from tests.conftest import case
 from tests.formats.goldens import DATA, GOLDENS, golden_tests, parsed, reported, run_of
 
-
 LOG = (DATA / "nccl_tests_2_19.txt").read_text()
 
 
-def export(run: Run, name: str, implementation: str | None = None) -> tuple[str, list[str]]:
+def export(run: Run, name: str) -> tuple[str, list[str]]:
     wanted = find_format(name, written())
     assert wanted.write
-    selection = select(run, implementation, wanted.mixed)
+    selection = select(run.header, run.results)
     return wanted.write(selection), list(selection.left_out)
 
 
@@ -141,26 +140,19 @@ def test_every_import_can_be_written_as_every_format_and_read_again_to_the_same_
     for golden, facts in GOLDENS.items():
         run = run_of(golden_tests(golden))
         assert all(isinstance(result, Observed) for result in run.results), golden
+        rows = [row for row in run.results if isinstance(row, Reported)]
+        held = [
+            row for row in rows if row.case.collective.suite == "nccl-tests" and (row.samples or row.figure == "mean")
+        ]
         for name in written():
-            for implementation in dict.fromkeys(result.implementation for result in run.results):
-                rows = [
-                    row for row in run.results if isinstance(row, Reported) and row.implementation == implementation
-                ]
-                kinds = {(row.printed["test"], row.case.collective.name) for row in rows}
-                held = [row for row in rows if row.case.collective.suite == "nccl-tests"]
-                none = name != "csv" and not [row for row in held if row.samples or row.figure == "mean"]
-                if none or (name == "nccl-tests-json" and len(kinds) > 1):
-                    with pytest.raises(UsageError, match="nothing to export" if none else "one test a file"):
-                        export(run, name, implementation)
-                    continue
-                text, left = export(run, name, implementation)
-                if not text.strip():
-                    assert left, (golden, name)
-                    continue
-                times = {row.seconds for row in run.results if row.implementation == implementation}  # type: ignore[union-attr]
-                for row in reported(parsed(text, facts.ranks)):
-                    near = min(abs(row.seconds - duration) for duration in times)
-                    assert near <= 0.005e-6 or near <= 0.05 * row.seconds, (golden, name)
+            if name != "csv" and not held:
+                with pytest.raises(UsageError, match="nothing to export"):
+                    export(run, name)
+                continue
+            times = {row.seconds for row in rows}
+            for row in reported(parsed(export(run, name)[0], facts.ranks)):
+                near = min(abs(row.seconds - duration) for duration in times)
+                assert near <= 0.005e-6 or near <= 0.05 * row.seconds, (golden, name)
 
 
 def test_places_share_a_row_and_a_missing_one_is_not_made_up() -> None:
@@ -256,13 +248,14 @@ def test_unchecked_rows_have_no_count() -> None:
     assert len(rows) == 6
 
 
-def test_several_implementations_must_be_chosen_from() -> None:
+def test_each_implementation_has_a_table_of_its_own_and_the_json_that_of_the_first() -> None:
     run = own_run(measured(8, 1e-6), measured(8, 2e-6, name="mpi"))
-    with pytest.raises(UsageError, match="--impl: ring-flags, mpi"):
-        export(run, "nccl-tests")
-    with pytest.raises(UsageError, match="choose from: ring-flags, mpi"):
-        export(run, "nccl-tests", "nccl")
-    assert len(rows_of(export(run, "nccl-tests", "mpi")[0])) == 1
+    text, left = export(run, "nccl-tests")
+    assert [row.implementation for row in reported(parsed(text))] == ["ring-flags", "mpi"]
+    assert not left
+    text, left = export(run, "nccl-tests-json")
+    assert [row.implementation for row in reported(parsed(text))] == ["ring-flags"]
+    assert left == ["nccl-tests-json holds one test, and nccl-tests all"]
     assert len(export(run, "csv")[0].splitlines()) == 3
 
 
@@ -309,7 +302,7 @@ def test_means_are_called_means_and_what_is_none_is_not_written_into_a_table_of_
     assert row.figure != "mean"
     for name in ("nccl-tests", "nccl-tests-json"):
         with pytest.raises(UsageError, match="nccl-tests has means only; choose --to csv"):
-            export(run_of(golden_tests("tidy.csv")), name, row.implementation)
+            export(run_of(golden_tests("tidy.csv")), name)
 
 
 def test_a_run_of_predictions_alone_gives_no_table_in_any_format_of_measurements() -> None:
