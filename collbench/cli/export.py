@@ -26,8 +26,8 @@ _OPTIONS = [
 def command(run: Path, name: str, out: Path | None) -> None:
     """Write a run as another tool would have printed it, for what reads that tool's output.
 
-    RUN is a run file or the folder that holds it.  Of measured rows, nccl-tests gets the mean of the samples, and a table
-    for each implementation; its JSON holds the first table alone.  What a format cannot hold is said on stderr.
+    RUN is a run file or the folder that holds it.  Of measured rows, nccl-tests gets the mean of the samples, with a
+    table for each implementation; its JSON holds the first table alone.  What a format cannot hold is said on stderr.
     """
     format_ = find_format(name, written())
     assert format_.write
