@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
 from collbench import __version__
@@ -14,9 +14,8 @@ from collbench.datatypes import NONE
 from collbench.errors import UsageError
 from collbench.formats.exported import ExportSelection, Part, Places, mean_seconds, parts, rates, wrong_elements
 from collbench.formats.source import clean, number, whole
-from collbench.results import Measurement, Observed, Reported
+from collbench.results import Observed, Reported
 from collbench.runfile.header import Device, Header
-from collbench.stats import percentile
 
 TEXT, JSON = "nccl-tests", "nccl-tests-json"
 PLACES = ("out_of_place", "in_place")
@@ -288,17 +287,7 @@ def _entry(places: Places) -> dict[str, Any]:
     }
     for name, place in zip(PLACES, places, strict=True):
         entry[name] = _figures(place) if place else None
-        samples = _samples(place) if place else ()
-        if samples:
-            entry[f"{name}_per_iter"] = _per_iteration(samples)
     return entry | {"actual_iterations": len(result.times), "experiment_name": ""}
-
-
-def _samples(result: Observed) -> Sequence[float]:
-    """Seconds of single operations, where they are known."""
-    if isinstance(result, Reported):
-        return result.samples
-    return result.times if isinstance(result, Measurement) and result.launches == 1 else ()
 
 
 def _figures(result: Observed) -> dict[str, Any]:
@@ -310,13 +299,3 @@ def _figures(result: Observed) -> dict[str, Any]:
     algbw, busbw = rates(result)
     time = round(mean_seconds(result) * 1e6, 6)
     return {"time": time, "alg_bw": round(algbw, 6), "bus_bw": round(busbw, 6), "nwrong": wrong}
-
-
-def _per_iteration(seconds: Sequence[float]) -> dict[str, Any]:
-    times = [second * 1e6 for second in seconds]
-    mean, deviation = fmean(times), pstdev(times)
-    figures = {"min_us": min(times), "max_us": max(times), "avg_us": mean}
-    figures |= {f"p{percent}_us": percentile(times, percent) for percent in (50, 95, 99)}
-    figures |= {"stdev_us": deviation, "cv_pct": deviation / mean * 100}
-    rounded = {name: round(value, 6) for name, value in figures.items()}
-    return {"skipped_iterations": 0, **rounded, "times_us": [round(time, 6) for time in times]}
