@@ -110,6 +110,13 @@ class Word(NamedTuple):
     opt: Opt
     default: Any  # dataclasses.MISSING where a value has to be given
 
+    def usual(self, value: Any) -> bool:
+        """Return whether a value is the default, however it is written: 60.0 is "60s"."""
+        read = self.opt.unit.read if self.opt.unit else None
+        if read and value is not None and self.default is not None:
+            return read(value, self.opt.name) == read(self.default, self.opt.name)
+        return bool(value == self.default)
+
 
 def declared(request: Any) -> Mapping[str, Word]:
     """Return the words of a request by their names."""
