@@ -40,6 +40,10 @@ class Effort(Enum):
     SECONDS = "time"
     STEPS = "steps"
 
+    def of(self, run: Trained, point: Point) -> float:
+        """Return the seconds or steps of a run up to a point; steps as if all ranks had made as many."""
+        return point.seconds if self is Effort.SECONDS else point.batches / run.case.ranks
+
 
 def geometric_mean(values: Iterable[float], error: float = ERROR) -> Estimate:
     """Return the geometric mean of values above 0, and the interval that misses it with the probability *error*.
@@ -81,15 +85,9 @@ class StrategyRuns:
         """Return whether the target was reached with every seed."""
         return bool(self.runs) and len(self.goals) == len(self.runs)
 
-    def needed(self, effort: Effort, seed: int) -> float:
-        """Return the seconds or steps to the target; steps as if all ranks had made as many."""
-        if effort is Effort.SECONDS:
-            return self.goals[seed].seconds
-        return self.goals[seed].batches / self.runs[seed].case.ranks
-
     def mean(self, effort: Effort) -> Estimate:
         """Return the mean over seeds of the seconds or steps to the target."""
-        return geometric_mean(self.needed(effort, seed) for seed in self.goals)
+        return geometric_mean(effort.of(self.runs[seed], goal) for seed, goal in self.goals.items())
 
     @property
     def rate(self) -> Estimate:
@@ -98,8 +96,10 @@ class StrategyRuns:
 
     def ratio(self, other: "StrategyRuns", effort: Effort, error: float = ERROR) -> Estimate | None:
         """Return how many times as much it needs as another, over the seeds that both have; None without any."""
-        common = [seed for seed in self.goals if seed in other.goals]
-        ratios = [self.needed(effort, seed) / other.needed(effort, seed) for seed in common]
+        ratios = []
+        for seed, goal in self.goals.items():
+            if seed in other.goals:
+                ratios.append(effort.of(self.runs[seed], goal) / effort.of(other.runs[seed], other.goals[seed]))
         return geometric_mean(ratios, error) if ratios else None
 
 
