@@ -13,7 +13,7 @@ from functools import cached_property
 from statistics import fmean, stdev
 
 from collbench.measure.strategies import strategies
-from collbench.results import Result, Trained
+from collbench.results import Result, Trained, by_key
 from collbench.results.steps import Point
 from collbench.stats import Estimate, student
 from collbench.units import format_list, format_seconds
@@ -206,20 +206,17 @@ def verdict(found: Ranking) -> Iterator[str]:
 
 
 def _first(found: Ranking, effort: Effort) -> str:
-    first, *others = found.ranked(effort)
-    after = found.after_first(effort)
-    places = {name: _place(ratio) for name, ratio in after.items()}
-    level = [name for name, place in places.items() if place == "level"]
-    unsure = [name for name, place in places.items() if place in ("inconclusive", "ahead")]
+    first, after = found.ranked(effort)[0], found.after_first(effort)
+    names = by_key(after, lambda name: _place(after[name]))
+    level, later = names.get("level", []), names.get("behind", [])
+    unsure = [name for name in after if name not in (*level, *later)]
     if unsure:
         words = (
             f"inconclusive which is first to loss {found.target:g}: {first.name} has the lowest mean, "
             f"{format_list(unsure)} may be as fast ({unsure[0]}: {_times(after[unsure[0]])})"
         )
-        later = [name for name, place in places.items() if place == "behind"]
         surely = [f"{name}, {_times(after[name])} the {effort.value}" for name in later]
         return f"{words}; surely later: {'; '.join(surely)}" if surely else words
-    later = [entry.name for entry in others if entry.name in after and entry.name not in level]
     rest = f"; {later[0]}, the next, needs {_times(after[later[0]])} the {effort.value}" if later else ""
     if level:
         return f"{format_list([first.name, *level])} reach loss {found.target:g} first, level within {LEVEL:.0%}{rest}"
