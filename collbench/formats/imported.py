@@ -136,8 +136,7 @@ def bus_factors(nbytes: int, time: Span, algbw: Span | None, busbw: Span | None)
     return busbw[0] / rate[1] * (1 - ROUNDING), busbw[1] / rate[0] * (1 + ROUNDING)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportedTest(ForeignTest):
+class ImportedTest(ForeignTest, frozen=True, kw_only=True):
     """One test of a file: what a header says of it, its machine and its rows."""
 
     machine: Machine
@@ -410,7 +409,8 @@ class Imported:
                 dtypes=tuple(dict.fromkeys(case.dtype.name for case in cases)),
                 implementations=tuple(dict.fromkeys(result.implementation for result in self.results)),
                 ranks=machine.ranks,
-                rest={"sizes": sorted({case.nbytes for case in cases}), "redops": list(reductions)},
+                sizes=tuple(sorted({case.nbytes for case in cases})),
+                redops=tuple(reductions),
             ),
             imported=ImportedPart(
                 tool=first.tool,

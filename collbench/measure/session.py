@@ -22,8 +22,8 @@ from collbench.platforms.cpu.mpi_libraries import short_name
 from collbench.results import Outcome, Result
 from collbench.results.facts import labelled
 from collbench.runfile.environment import Setting, describe
-from collbench.runfile.header import Header, Interleaved, SweepPart, TopologyPart
-from collbench.runfile.schema import sweep_fields
+from collbench.runfile.header import Header, Interleaved, TopologyPart
+from collbench.runfile.schema import sweep_part
 from collbench.runfile.store import Reopened, Writer
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Session:
                 processes=self.sweep.ranks if self._joined else 0,
                 environment=describe(hello.versions, hello.variables),
                 topology=TopologyPart.from_json(hello.topology),
-                sweep=SweepPart.from_json(sweep_fields(replace(self.sweep, starts=hello.starts))),
+                sweep=sweep_part(replace(self.sweep, starts=hello.starts)),
                 interleaved=hello.interleaved,
             )
             self.topology = self.header.topology.name
