@@ -189,6 +189,5 @@ def _loss_curve(job: Job, updates: Sequence[Update], clock: _TrainingClock) -> I
     yield Point(0, 0.0, loss(job, first_weights(job), *held_out(job)))
     for place in sorted(set(np.linspace(0, len(updates), POINTS + 1).round().astype(int).tolist()))[1:]:
         update = updates[place - 1]
-        yield Point(
-            update.version, round(clock.seconds(update.moment), DIGITS), loss(job, update.weights, *held_out(job))
-        )
+        seconds = round(clock.seconds(update.moment), DIGITS)
+        yield Point(update.version, seconds, loss(job, update.weights, *held_out(job)))

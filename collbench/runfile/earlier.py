@@ -9,14 +9,13 @@ History of the format number (readers refuse newer files, ignore fields they don
 from typing import Any
 
 from collbench.cases import Case
-from collbench.records import plain
 from collbench.results import Note
 from collbench.results.facts import note_of
 from collbench.runfile.schema import KINDS
 
 _CASE = frozenset(Case.__struct_fields__)
 _NOTE = frozenset(Note.__struct_fields__)
-_CHECK = {"check", "mismatch", "flaw"}
+_CHECK = frozenset(("check", "mismatch", "flaw", "note"))
 _CHECKED = ("measurement", "steps", "training")
 
 
@@ -29,9 +28,11 @@ def upgraded(line: dict[str, Any]) -> dict[str, Any]:
         return line
     row = {name: value for name, value in line.items() if name not in _CASE | _NOTE | _CHECK}
     row["case"] = {name: line[name] for name in line.keys() & _CASE}
-    row["note"] = {name: line[name] for name in line.keys() & _NOTE}
+    facts = {name: line[name] for name in line.keys() & _NOTE}
     if isinstance(line.get("note"), str):
-        row["note"] |= plain(note_of(line["note"]))
+        facts |= note_of(line["note"]).to_json()
+    if facts:
+        row["note"] = facts
     if kind in _CHECKED:
         row["mismatch"] = _mismatch(line)
     for name in ("floor", "barrier"):

@@ -1,21 +1,25 @@
-"""Headers of any content and run files of format 1: read as if written today, and written as they were."""
+"""Run files of earlier formats are read as if written today; headers of any content."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from collbench.cases import SizeRange
 from collbench.errors import RunFileError
 from collbench.results import Measurement, Note, Outcome, Timed
 from collbench.results.facts import Sharing, note_of
 from collbench.runfile.earlier import upgraded
 from collbench.runfile.header import ForeignTest, Header, ImportedPart
+from collbench.runfile.schema import KINDS, to_sweep
 from collbench.runfile.store import FORMAT, NAME, Run, Writer, read
-from tests.conftest import ROOT
+from tests.conftest import ROOT, measurement
+from tests.runfile.test_schema import FAILURES, LATER, MEASURED, PLAN, WRONG
+from tests.runfile.test_store import RESULTS
 
-OLD = Path(__file__).with_name("data") / "format_1.jsonl"
-COMMITTED = [path for path in sorted(ROOT.glob("results/**/run.jsonl")) if '"format": 1,' in path.read_text()[:99]]
+OLD, LATER_OLD = (Path(__file__).with_name("data") / f"format_{number}.jsonl" for number in (1, 2))
 WHOLE: dict[str, Any] = {
     "collbench": "0.1",
     "command": ["collbench", "sweep"],
@@ -74,15 +78,30 @@ def test_the_facts_of_a_note_of_format_1_become_fields() -> None:
         assert note_of(str(note)) == note, "as a CSV holds it"
 
 
-def test_a_run_of_format_1_says_the_same_in_the_format_of_today(tmp_path: Path) -> None:
-    for number, path in enumerate((OLD, *COMMITTED)):
+def test_a_run_of_an_earlier_format_says_the_same_in_the_format_of_today(tmp_path: Path) -> None:
+    for path in (OLD, LATER_OLD):
         old = read(path)
-        new_path = again(old, tmp_path / str(number))
+        new_path = again(old, tmp_path / path.stem)
         new = read(new_path)
         for part in ("header", "results", "complete", "status"):
             assert getattr(new, part) == getattr(old, part), path
         assert json.loads(new_path.read_text().splitlines()[0])["format"] == FORMAT
-        assert [str(result.note) for result in new.results if result.outcome not in NO_TIME] == texts(path), path
+    assert [str(result.note) for result in read(OLD).results if result.outcome not in NO_TIME] == texts(OLD)
+
+
+def test_rows_of_format_2_are_the_results_that_were_written_into_it() -> None:
+    """Version 0.2 wrote these results, of every kind and with every kind of check failure."""
+    run = read(LATER_OLD)
+    wrong = [replace(measurement(seconds=()), mismatch=failure) for failure in FAILURES.values()]
+    assert list(run.results) == [*RESULTS, PLAN, MEASURED, LATER, WRONG, *wrong]
+    assert {type(result) for result in run.results} == set(KINDS.values())
+    assert (run.header.topology.sockets[0].cores, run.header.sweep.asked["last"]) == (2, 8)
+    assert to_sweep(run.header.sweep).requested == SizeRange(8, 8, 2.0)
+
+
+def test_every_committed_run_is_of_the_format_of_today() -> None:
+    for path in ROOT.glob("results/**/run.jsonl"):
+        assert path.read_text().startswith(f'{{"kind":"header","format":{FORMAT},'), path
 
 
 def test_a_header_is_read_by_the_names_of_its_parts_and_written_as_it_was_given() -> None:
