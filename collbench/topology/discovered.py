@@ -183,7 +183,7 @@ class NumaNode(Record, frozen=True):
 class Host(Record, frozen=True):
     """The machine that CPU ranks run on, and how much of it they may use."""
 
-    usable: tuple[int, ...]  # logical CPUs in the affinity mask
+    usable: tuple[int, ...] = ()  # logical CPUs in the affinity mask
     cpu_limit: float | None = None  # CPUs' worth of time that the control group allows
     caches: tuple[Cache, ...] = ()
     numa: tuple[NumaNode, ...] = ()

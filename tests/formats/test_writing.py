@@ -262,7 +262,7 @@ def test_what_another_tool_was_told_is_said_in_every_format() -> None:
 
 
 def test_wrong_rows_are_written_as_wrong() -> None:
-    bad = Measurement(case(), "ring-flags", "cpu", 1, (), Mismatch(0, 1, 0, "1", "2", 7))
+    bad = Measurement(case(), "ring-flags", "cpu", 1, (), mismatch=Mismatch(0, 1, 0, "1", "2", 7))
     text, _ = export(own_run(bad), "nccl-tests")
     assert rows_of(text)[0].split()[5:9] == ["N/A", "N/A", "N/A", "7"]
     assert "# Out of bounds values : 1 FAILED" in text
