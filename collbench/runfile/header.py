@@ -43,6 +43,7 @@ class TopologyPart(Shown, Topology, frozen=True, kw_only=True):
     model: bool = False  # whether the run is predicted
     system: Mapping[str, Any] = {}  # for which it is
     what_ifs: tuple[str, ...] = ()  # with these changes
+    streamed_from: int = 0  # bytes from which on copies between CPU ranks go past the caches; 0: they do not
     curves: str = ""  # the origin of the communication times of a plan
 
     to_json = Record.to_json
