@@ -11,11 +11,13 @@ from typing import Any
 import click
 
 from collbench.analysis.fleet import FEWEST, SLOWER, Group, Outlier, changes, groups, outdated
-from collbench.cli.options import STANDARD, write_csv, write_json
-from collbench.cli.tables import Table, room, wrapped
+from collbench.cli.options import STANDARD, write_json
+from collbench.cli.tables import Table
 from collbench.errors import StorageError, writing
 from collbench.plots import fleet as picture
 from collbench.plots import ratios
+from collbench.present.columns import csv_text
+from collbench.present.terminal import room, wrapped
 from collbench.reports.verdicts import replace_whole
 from collbench.runfile.fleet import FAIL, STATUSES, Curve, Node, read_fleet
 from collbench.runfile.store import optional
@@ -87,9 +89,7 @@ def _fields(found: Iterable[Group]) -> list[dict[str, Any]]:
 
 
 def _csv(rows: Sequence[dict[str, Any]]) -> bytes:
-    text = io.StringIO()
-    write_csv(text, rows[0], rows)
-    return text.getvalue().encode()
+    return csv_text(rows[0], rows).encode()
 
 
 def _parquet(rows: Sequence[dict[str, Any]]) -> bytes:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -15,18 +16,29 @@ from collbench.api.requests import SweepRequest, cut_short, default_folder, meas
 from collbench.cases import USUAL_STARTS
 from collbench.cli.compare import legend, rows
 from collbench.cli.progress import LiveTable
-from collbench.cli.results_table import NAME, bus_cell, cells_of, halfwidth, legend_lines, remarks, row
+from collbench.cli.results_table import (
+    ALGBW,
+    BUSBW,
+    CHECK,
+    INTERVAL,
+    SIZE,
+    TIME,
+    Compared,
+    legend_lines,
+    name_column,
+    row,
+)
 from collbench.cli.running import Outputs, draw_plots, finish, run_session
-from collbench.cli.tables import Table
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure import protocol
 from collbench.measure.session import COPIES, PairedSession
 from collbench.platforms import find_platform, platforms
-from collbench.results import Measurement, Result, Skipped
+from collbench.present.columns import Column
+from collbench.present.terminal import Table
+from collbench.results import Measurement, Result, Skipped, Timed
 from collbench.runfile import store
 from collbench.runfile.environment import Setting
-from collbench.units import format_size
 
 AS_IS = "as-is"  # the folder of the environment as it is
 LETTERS = ("A", "B")
@@ -36,11 +48,13 @@ _WORD = re.compile(r"(?:-(?P<unset>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)=(?P<valu
 _RESERVED = (protocol.FOLDER, protocol.SUPERVISOR, protocol.PLATFORM)
 _LONGEST_NAME = 100  # characters of a folder
 _LABEL = 18  # characters of a setting's name in a row
-TABLE = Table(
-    f"{{size:>9}}  {{name:<{NAME}}} {{label:<{_LABEL}}} {{time:>9}} {{interval:>7}} {{algbw:>8}}{{busbw}}  {{check}}",
-    ("algbw", "busbw", "interval"),
-    {"name": "", "label": "setting", "interval": "± 95 %"},
-)
+
+
+def paired_table(bus: bool = True) -> Table[Compared]:
+    """Return the table of two settings; ranks that share a GPU have no bus between them."""
+    setting: Column[Compared] = Column("setting", lambda row: row.setting, form=f"<{_LABEL}")
+    shared = [replace(BUSBW, importance=4)] if bus else []
+    return Table([SIZE, name_column(), setting, TIME, replace(INTERVAL, importance=5), ALGBW, *shared, CHECK])
 
 
 def measure_pair(
@@ -136,9 +150,9 @@ class PairedTable(LiveTable):
 
     def add(self, pair: tuple[Result, Result]) -> None:
         """Print the results of both settings."""
-        lines = paired_rows(pair, [label(*setting) for setting in self._settings])
-        heading = TABLE.heading(busbw=bus_cell("busbw", not self._session.sessions[0].header.topology.shared))
-        self.show(pair[0].case.title, heading, list(zip(pair, lines, strict=False)))
+        table = paired_table(bus=not self._session.sessions[0].header.topology.shared)
+        lines = paired_rows(table, pair, [label(*setting) for setting in self._settings])
+        self.show(pair[0].case.title, table.heading(), list(zip(pair, lines, strict=False)))
 
 
 def label(letter: str, setting: str) -> str:
@@ -147,19 +161,17 @@ def label(letter: str, setting: str) -> str:
     return f"{letter} {words if len(words) <= room else '…' + words[1 - room :]}"
 
 
-def paired_rows(pair: tuple[Result, Result], labels: Sequence[str]) -> Iterator[str]:
+def paired_rows(table: Table[Compared], pair: tuple[Result, Result], labels: Sequence[str]) -> Iterator[str]:
     """Yield a row for each of two settings, or one for both where they are skipped alike."""
     if isinstance(pair[0], Skipped) and pair[0] == pair[1]:
-        yield row(pair[0], None)
+        yield row(pair[0])
         return
     for number, (result, setting) in enumerate(zip(pair, labels, strict=True)):
-        size, name = ("", "") if number else (format_size(result.case.nbytes), result.label)
-        if not isinstance(result, Measurement) or result.wrong:
-            yield f"{size:>9}  {name:<{NAME}} {setting:<{_LABEL}} {result.describe()}"
-            continue
-        cells = {"size": size, "name": name, "label": setting}
-        check = {"interval": halfwidth(result), "check": remarks(result.check, result)}
-        yield TABLE.row(**cells_of(result) | cells | check)
+        compared = Compared(cast("Timed", result), setting=setting, again=number > 0)
+        if isinstance(result, Measurement) and not result.wrong:
+            yield table.row(compared)
+        else:
+            yield table.message(compared, result.describe(), cells=3)
 
 
 def _print_end(paths: Sequence[Path], plot: bool) -> None:

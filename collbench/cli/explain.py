@@ -57,7 +57,7 @@ def command(**options: Any) -> int:
     table = ResultTable(
         lambda result: f"{result.case.title}, {format_size(result.case.nbytes)}",
         EXPLAIN.heading,
-        lambda result: row(result, None),
+        row,
     )
     if interrupted := run_session(explained, table):
         return interrupted

@@ -153,7 +153,7 @@ def _answer(pairs: Sequence[tuple[Result, Result]], what_ifs: Sequence[str]) -> 
 def change_row(before: Result, after: Result) -> str:
     """Return a prediction with the one without the change; `takes` is how many times as long it lasts."""
     if not isinstance(before, Prediction) or not isinstance(after, Prediction):
-        return row(after, None)
+        return row(after)
     return CHANGE.row(
         size=format_size(after.case.nbytes),
         name=after.implementation,

@@ -79,7 +79,7 @@ def _print_failures(checked: Conformance) -> None:
     """Print what is wrong or failed, a row each."""
     for results, more in checked.failures():
         for result in results:
-            line = f"{result.case.title}: {row(result, None).strip()}"
+            line = f"{result.case.title}: {row(result).strip()}"
             click.echo(click.style(line, fg="red") if coloured() else line)
         if more:
             click.echo(f"... and {more:,} more of {results[0].implementation}")
