@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from collbench.analysis.piecewise import cuts, join
 from collbench.errors import CollbenchError
 from collbench.notebook import Shown
-from collbench.stats import student
+from collbench.stats import Estimate, student
 from collbench.units import format_size
 
 Floats = npt.NDArray[np.float64]
@@ -135,37 +136,34 @@ class CurveFit(Shown):
         """Bytes from which algbw is half of that (n 1/2); infinite where it never is."""
         return float(_half_size(self.coefficients, self.bends))
 
-    def latency_interval(self) -> tuple[float, float]:
-        """Return the interval of the latency in seconds, from the replicates; the latency itself is in it."""
-        return _interval(self.latency, self.draws[:, 0])
-
-    def rate_interval(self) -> tuple[float, float]:
-        """Return the interval of the rate in bytes per second."""
-        low, high = _interval(float(_last(self.coefficients)), _last(self.draws))
-        return _inverse(high), _inverse(low)
-
-    def half_size_interval(self) -> tuple[float, float]:
-        """Return the interval of the half size in bytes."""
-        return _interval(self.half_size, _half_size(self.draws, self.bends))
+    @cached_property
+    def estimates(self) -> dict[str, Estimate]:
+        """Latency, rate and half size with their intervals, from the replicates; each is in its own."""
+        _, slow, quick = _estimate(float(_last(self.coefficients)), _last(self.draws))
+        return {
+            "latency": _estimate(self.latency, self.draws[:, 0]),
+            "rate": Estimate(self.rate, _inverse(quick), _inverse(slow)),
+            "half_size": _estimate(self.half_size, _half_size(self.draws, self.bends)),
+        }
 
     @cached_property
     def spread(self) -> float:
         """How far a size that was not fitted lies from the curve: root mean square of the logarithms of ratios."""
         return float(np.sqrt(np.mean(self.left_out**2)))
 
-    def prediction_interval(self, nbytes: float) -> tuple[float, float]:
-        """Return the interval in seconds in which the time of a size that was not measured should lie.
+    def estimate(self, nbytes: float) -> Estimate:
+        """Return the seconds of a size that was not measured, and between which they should lie.
 
-        From the residuals of sizes left out, so what the form cannot follow (a cache's edge, another protocol) is in
-        it.  The wider of Student's t, which few sizes make wide, and the order statistic that covers whatever the
-        distribution (the jackknife of Barber, Candes, Ramdas and Tibshirani, 2021).
+        The interval comes from the residuals of sizes left out, so what the form cannot follow (a cache's edge, another
+        protocol) is in it.  It is the wider of Student's t, which few sizes make wide, and the order statistic that
+        covers whatever the distribution (the jackknife of Barber, Candes, Ramdas and Tibshirani, 2021).
         """
         count = len(self.sizes)
         normal = student(0.5 + CONFIDENCE / 2, count - 1) * self.spread * math.sqrt(1 + 1 / count)
         place = math.ceil(CONFIDENCE * (count + 1)) - 1
         reach = max(normal, float(np.sort(np.abs(self.left_out))[min(place, count - 1)]))
         middle = float(self.predict(nbytes))
-        return middle * math.exp(-reach), middle * math.exp(reach)
+        return Estimate(middle, middle * math.exp(-reach), middle * math.exp(reach))
 
     def beyond(self, nbytes: float) -> str:
         """Return a warning for a size outside of those measured; empty inside."""
@@ -316,27 +314,24 @@ def _inverse(value: float) -> float:
     return 1 / value if value > 0 else math.inf
 
 
-def _interval(value: float, values: Floats) -> tuple[float, float]:
-    """Return the ends of the middle share of the values, widened to the value that they are replicates of.
+def _estimate(value: float, values: Floats) -> Estimate:
+    """Return a value with the middle share of its replicates as interval, widened to the value itself.
 
     Order statistics, so infinite values may be among them.  None of the numbers may be negative, so replicates of a
     number that is nearly zero move the others to one side, and the middle share of them may miss what the data say.
     """
     share = [0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2]
     low, high = np.quantile(values, share, method="nearest")
-    return min(value, float(low)), max(value, float(high))
+    return Estimate(value, min(value, float(low)), max(value, float(high)))
 
 
 _GRID = 512  # places at which two curves are compared; between neighbours of a 30-octave sweep lies 4 %
 
 
-@dataclass(frozen=True)
-class Crossing:
-    """A size in bytes where the faster of two curves changes, and its interval."""
+class Crossing(NamedTuple):
+    """A size in bytes where the faster of two curves changes."""
 
-    nbytes: float
-    low: float
-    high: float
+    nbytes: Estimate
     sure: bool  # whether all but a few replicates have it; else the interval is all that both were measured at
 
 
@@ -357,9 +352,8 @@ def crossings(first: CurveFit, second: CurveFit) -> list[Crossing]:
         for root in sign_changes(places, sign * (first.predict(places) - second.predict(places))):
             near = [min(roots, key=lambda size: abs(math.log(size / root))) for roots in replicates if roots]
             sure = len(near) > CONFIDENCE * len(replicates)
-            ends = _interval(root, np.array(near)) if sure else (min(root, float(low)), max(root, float(high)))
-            crossed.append(Crossing(root, *ends, sure))
-    return sorted(crossed, key=lambda crossing: crossing.nbytes)
+            crossed.append(Crossing(_estimate(root, np.array(near if sure else [low, high])), sure))
+    return sorted(crossed)
 
 
 def _replicates_off(curve: CurveFit, places: Floats, random: np.random.Generator) -> Floats:

@@ -488,9 +488,9 @@ def _against_fit(rows: Sequence[Observed], known: CurveFit | None) -> Iterator[s
     yield f"fitted by itself{pieces}: latency {latency}, {rate}"
     far = []
     for row in rows:
-        off = row.typical / float(fitted.predict(row.case.nbytes)) - 1
-        low, high = fitted.prediction_interval(row.case.nbytes)
-        if abs(off) > NOISY and not low <= row.typical <= high:
+        expected = fitted.estimate(row.case.nbytes)
+        off = row.typical / expected.value - 1
+        if abs(off) > NOISY and not expected.holds(row.typical):
             far.append(f"{format_size(row.case.nbytes)} {off:+.0%}")
     if far:
         yield f"far from that fit: {', '.join(far)}"

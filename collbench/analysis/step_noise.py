@@ -3,8 +3,8 @@
 import numpy as np
 
 from collbench.analysis.bootstrap import autocorrelation_time
-from collbench.analysis.scaling import Estimate
 from collbench.analysis.stragglers import Floats
+from collbench.stats import Estimate
 
 PERCENTS = (50.0, 99.0, 99.9)
 _TAIL_ERROR = 0.05  # of the interval of a percentile

@@ -21,8 +21,8 @@ from collbench.cases import SEQUENTIAL
 from collbench.results import Result, StepTimes
 from collbench.results.facts import PACED
 from collbench.results.steps import Series
-from collbench.stats import median_interval
-from collbench.units import format_interval, format_seconds
+from collbench.stats import Estimate
+from collbench.units import format_seconds
 
 NOTABLE = 0.05  # of a step: a rank that costs less is not worth a search
 ERROR = 0.01  # probability of naming a rank where none is late, all ranks together
@@ -192,25 +192,20 @@ class RankStatistics:
     series: tuple[float, ...]  # the same by series
     costs: tuple[float, ...]  # by series: what the others wait for it beyond the costliest other rank, as a time share
 
-    @property
-    def late(self) -> float:
-        """Return the median lateness over the median step."""
-        return float(np.median(self.stretches))
-
     @cached_property
-    def interval(self) -> tuple[float, float]:
-        """Return the interval of the lateness; infinite ends where there are too few stretches."""
-        return median_interval(self.stretches, 1 - ERROR / self.ranks)
+    def late(self) -> Estimate:
+        """Return the median lateness over the median step; there is no interval where there are too few stretches."""
+        return Estimate.of_median(self.stretches, 1 - ERROR / self.ranks)
 
     @property
     def finding(self) -> Finding:
         """Return whether the rank is late as a rule, now and then, or not, or whether that is unclear."""
-        low, high = self.interval
-        if low > NOTABLE and _mostly_notable(self.stretches) and _mostly_notable(self.series):
+        if self.late.surely_above(NOTABLE) and _mostly_notable(self.stretches) and _mostly_notable(self.series):
             return Finding.LATE
-        if median_interval(self.costs, 1 - ERROR / self.ranks)[0] > NOTABLE and _mostly_notable(self.costs):
+        costs = Estimate.of_median(self.costs, 1 - ERROR / self.ranks)
+        if costs.surely_above(NOTABLE) and _mostly_notable(self.costs):
             return Finding.OFTEN
-        return Finding.CLEAR if high < NOTABLE else Finding.UNCLEAR
+        return Finding.CLEAR if self.late.surely_below(NOTABLE) else Finding.UNCLEAR
 
 
 def straggler_test(rows: Sequence[StepArrays]) -> list[RankStatistics]:
@@ -265,7 +260,7 @@ def verdicts(results: Iterable[Result]) -> list[str]:
             cost = np.mean([steps.cost(one.rank) for steps in rows])
             often = " now and then" if one.finding is Finding.OFTEN else ""
             late.append(
-                f"rank {one.rank} is late{often}: last in {last:.0%} of the steps, by {_of_step(one)}; "
+                f"rank {one.rank} is late{often}: last in {last:.0%} of the steps, by {_of_step(one.late)}; "
                 f"the others wait for it {cost:.0%} of the time"
             )
     if late:
@@ -273,10 +268,10 @@ def verdicts(results: Iterable[Result]) -> list[str]:
     unclear = [rank for rank in found if rank.finding is Finding.UNCLEAR]
     if not unclear:
         return [_no_straggler(rows)]
-    worst = max(unclear, key=lambda rank: rank.late)
+    worst = max(unclear, key=lambda rank: rank.late.value)
     more = f" (as may {len(unclear) - 1} more)" if len(unclear) > 1 else ""
     return [
-        f"inconclusive: rank {worst.rank} may be late{more}, by {_of_step(worst)}; "
+        f"inconclusive: rank {worst.rank} may be late{more}, by {_of_step(worst.late)}; "
         "take more --steps, or end other programs"
     ]
 
@@ -288,20 +283,13 @@ def _no_straggler(rows: Sequence[StepArrays]) -> str:
     return f"no straggler; rank {rank} is latest most often, by {np.median(late):.1%} of a step"
 
 
-def _of_step(statistics: RankStatistics) -> str:
-    form = "{:z.1%}".format
-    return f"{form(statistics.late)}{format_interval(*statistics.interval, form)} of a step"
+def _of_step(late: Estimate) -> str:
+    return f"{late.text('{:z.1%}'.format)} of a step"
 
 
 def costliest(steps: StepArrays) -> list[RankStatistics]:
     """Return the ranks of a row, those that cost the others most first, judged by this row alone."""
     return sorted(straggler_test([steps]), key=lambda rank: steps.cost(rank.rank), reverse=True)
-
-
-def lateness_interval(statistics: RankStatistics, median: float) -> str:
-    """Return the interval of the lateness as text, to stand behind it: ` (12 us .. 15 us)`, by the median step."""
-    low, high = statistics.interval
-    return format_interval(low * median, high * median, signed)
 
 
 def signed(seconds: float) -> str:

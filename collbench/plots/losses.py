@@ -85,9 +85,8 @@ def _column(panels: Sequence[Axes], found: Ranking, along: Along, effort: Effort
     for row, entry in enumerate(found.entries):
         if entry.arrived:
             reached, color = entry.mean(effort), _look(entry.name)[0]
-            if math.isfinite(reached.high):
-                ends = [reached.low, reached.high]
-                below.plot(ends, [row, row], color=color, linewidth=3, alpha=0.5, solid_capstyle="butt")
+            if reached.known:
+                below.plot(reached.interval, [row, row], color=color, linewidth=3, alpha=0.5, solid_capstyle="butt")
             below.plot([reached.value], [row], "o", color=color, markersize=6, markeredgecolor="white")
     name_rows(below, [entry.name for entry in found.entries], 0.6)
     below.grid(visible=True, axis="x")
