@@ -63,6 +63,10 @@ class CheckedSize(Shown):
         """The measured time: what was held against the expectation, or that of all rounds where nothing is expected."""
         return self.row.typical if math.isnan(self.expected) else self.expected * self.off
 
+    def busbw(self, seconds: float) -> float:
+        """Return the bus bandwidth in bytes per second if the operation took so long."""
+        return self.row.busbw * self.row.typical / seconds
+
     @property
     def figure(self) -> str:
         """The measured and the expected figure: `472 of 478 GB/s expected at 1 GiB (99 %)`."""
@@ -120,7 +124,6 @@ class CheckResult(Shown):
     correctness: Correctness = field(default_factory=Correctness)  # of all sizes, in all rounds
     disturbed: int = 0  # rows that were not counted, since their ranks were off their cores
     rows: int = 0  # that were measured
-    shared: bool = False  # whether another program ran on the cores of the ranks
     nodes: int = 1  # 0: not known
     rounds: int = 1
     seconds: float = math.nan  # that it took

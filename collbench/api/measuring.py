@@ -93,16 +93,21 @@ def resuming_session(path: Path) -> Session | None:
     return Session(existing.header.topology.platform, existing.sweep, joined, None, existing=existing)
 
 
+def everyone(joined: Launched) -> Team:
+    """Return the processes of the launcher, or this one alone."""
+    if not joined:
+        return Alone()
+    from collbench.measure.external_launcher import world  # the ranks' side
+
+    return world()
+
+
 def _content(path: Path, joined: Launched) -> bytes:
     """Return the bytes of a run file, under a launcher as the first process reads them."""
-    everyone: Team = Alone()
-    if joined:
-        from collbench.measure.external_launcher import world  # the ranks' side
-
-        everyone = world()
-    with everyone.agreeing():
-        content = b"".join(line for _, line in read_lines(path, RunFileError)) if everyone.leader else b""
-    return bytes(everyone.broadcast(content))
+    team = everyone(joined)
+    with team.agreeing():
+        content = b"".join(line for _, line in read_lines(path, RunFileError)) if team.leader else b""
+    return bytes(team.broadcast(content))
 
 
 def _mpi_libraries(request: SweepRequest, joined: Launched) -> list[Library]:

@@ -73,7 +73,6 @@ _OPTIONS = [
     out_option("Draw the ratios (.png, .svg, .pdf); may be given several times.", multiple=True),
     option("--gate gated", "Exit with 3 for a regression, 4 if one cannot be excluded.", is_flag=True),
     option("--junit", "Write a JUnit test case a row.", type=PATH, metavar="FILE.xml"),
-    option("--summary", "Append a summary in Markdown.", type=PATH, metavar="FILE.md"),
 ]
 
 
@@ -111,8 +110,6 @@ def command(runs: tuple[Path, ...], against: str | None, history: Path | None, *
     print_answer(lambda: _table(comparisons, machines), *written)
     if options["junit"]:
         gate.write_junit(options["junit"], comparisons)
-    if options["summary"]:
-        gate.append_summary(options["summary"], comparisons)
     for path in ratios.draw(comparisons, options["out"]):
         click.echo(f"figure: {path}", err=aside)
     if not options["gated"]:

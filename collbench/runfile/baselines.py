@@ -47,28 +47,20 @@ def folder_of(header: Header) -> Path:
     return state_folder() / "checks" / f"{words[:60]}-{digest}"
 
 
-def add_to_baseline(folder: Path, header: Header, results: Iterable[Result], renew: bool = False) -> Path | None:
-    """Store a run with the baseline of its machine; with `renew` instead of it.
-
-    Returns:
-        Its path; None where the baseline has MOST runs.
+def add_to_baseline(folder: Path, header: Header, results: Iterable[Result]) -> Path | None:
+    """Store a run with the baseline of its machine, and return its path; None where the baseline has MOST runs.
 
     Raises:
         UsageError: The folder cannot be written to.
 
     """
-    earlier = list_runs(folder)
-    if len(earlier) >= MOST and not renew:
+    if len(list_runs(folder)) >= MOST:
         return None
     started = re.sub(r"[^0-9T]", "", header.started.partition("+")[0])
     try:
-        path = store(folder / f"{started}-{uuid.uuid4().hex[:8]}", header, results)
+        return store(folder / f"{started}-{uuid.uuid4().hex[:8]}", header, results)
     except CollbenchError as error:
         raise UsageError(f"{error}; or set COLLBENCH_STATE to a folder that can be written to") from None
-    if renew:
-        for entry in earlier:
-            entry.path.unlink(missing_ok=True)
-    return path
 
 
 def store(folder: Path, header: Header, results: Iterable[Result], status: int = 0) -> Path:
