@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import click
 
@@ -16,27 +15,15 @@ from collbench.api.requests import SweepRequest, cut_short, default_folder, meas
 from collbench.cases import USUAL_STARTS
 from collbench.cli.compare import legend, rows
 from collbench.cli.progress import LiveTable
-from collbench.cli.results_table import (
-    ALGBW,
-    BUSBW,
-    CHECK,
-    INTERVAL,
-    SIZE,
-    TIME,
-    Compared,
-    legend_lines,
-    name_column,
-    row,
-)
+from collbench.cli.results_table import NAME, Compared, legend_lines, row, timed_table
 from collbench.cli.running import Outputs, draw_plots, finish, run_session
 from collbench.errors import UsageError
 from collbench.host.launcher import launched
 from collbench.measure import protocol
 from collbench.measure.session import COPIES, PairedSession
 from collbench.platforms import find_platform, platforms
-from collbench.present.columns import Column
 from collbench.present.terminal import Table
-from collbench.results import Measurement, Result, Skipped, Timed
+from collbench.results import Result, Skipped
 from collbench.runfile import store
 from collbench.runfile.environment import Setting
 
@@ -47,14 +34,6 @@ _FORM = "write NAME=VALUE, NAME= (empty) or -NAME (not set), as in --ab 'NCCL_AL
 _WORD = re.compile(r"(?:-(?P<unset>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)=(?P<value>.*))", re.ASCII | re.DOTALL)
 _RESERVED = (protocol.FOLDER, protocol.SUPERVISOR, protocol.PLATFORM)
 _LONGEST_NAME = 100  # characters of a folder
-_LABEL = 18  # characters of a setting's name in a row
-
-
-def paired_table(bus: bool = True) -> Table[Compared]:
-    """Return the table of two settings; ranks that share a GPU have no bus between them."""
-    setting: Column[Compared] = Column("setting", lambda row: row.setting, form=f"<{_LABEL}")
-    shared = [replace(BUSBW, importance=4)] if bus else []
-    return Table([SIZE, name_column(), setting, TIME, replace(INTERVAL, importance=5), ALGBW, *shared, CHECK])
 
 
 def measure_pair(
@@ -150,28 +129,18 @@ class PairedTable(LiveTable):
 
     def add(self, pair: tuple[Result, Result]) -> None:
         """Print the results of both settings."""
-        table = paired_table(bus=not self._session.sessions[0].header.topology.shared)
-        lines = paired_rows(table, pair, [label(*setting) for setting in self._settings])
-        self.show(pair[0].case.title, table.heading(), list(zip(pair, lines, strict=False)))
+        table = timed_table(bus=not self._session.sessions[0].header.topology.shared, width=NAME + len("A "))
+        self.show(pair[0].case.title, table.heading(), list(zip(pair, paired_rows(pair, table), strict=False)))
 
 
-def label(letter: str, setting: str) -> str:
-    """Return what a row calls a setting: its letter, and as much of the end of its words as there is room for."""
-    words, room = setting or "as is", _LABEL - len(letter) - 1
-    return f"{letter} {words if len(words) <= room else '…' + words[1 - room :]}"
-
-
-def paired_rows(table: Table[Compared], pair: tuple[Result, Result], labels: Sequence[str]) -> Iterator[str]:
-    """Yield a row for each of two settings, or one for both where they are skipped alike."""
+def paired_rows(pair: tuple[Result, Result], table: Table[Compared]) -> list[str]:
+    """Return a row for each of two settings after its letter, or one for both where they are skipped alike."""
     if isinstance(pair[0], Skipped) and pair[0] == pair[1]:
-        yield row(pair[0])
-        return
-    for number, (result, setting) in enumerate(zip(pair, labels, strict=True)):
-        compared = Compared(cast("Timed", result), setting=setting, again=number > 0)
-        if isinstance(result, Measurement) and not result.wrong:
-            yield table.row(compared)
-        else:
-            yield table.message(compared, result.describe(), cells=3)
+        return [row(pair[0], table=table)]
+    rows = []
+    for letter, result in zip(LETTERS, pair, strict=True):
+        rows.append(row(replace(result, implementation=f"{letter} {result.implementation}"), table=table))
+    return rows
 
 
 def _print_end(paths: Sequence[Path], plot: bool) -> None:

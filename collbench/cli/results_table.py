@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple, cast
 
 from collbench.analysis.roofline import share_in_words
@@ -43,8 +44,12 @@ class Compared(NamedTuple):
 
     result: Timed
     library: Timed | None = None
-    setting: str = ""  # of the environment, where two are measured
-    again: bool = False  # whether the row above says the size and the implementation
+
+    @property
+    def problem(self) -> str:
+        """Why there is no time; some tools print a row without one."""
+        result = self.result
+        return result.problem or ("" if result.typical > 0 else remarks("no time", result))
 
     @property
     def digits(self) -> int:
@@ -78,13 +83,12 @@ class Compared(NamedTuple):
         return f"{significant(speedup, count, 2)}x" if speedup >= 0.01 else f"{speedup:.1g}x"
 
 
-SIZE: Column[Compared] = Column(
-    "size", lambda row: None if row.again else row.result.case.nbytes, format_size, form=">9"
-)
+SIZE: Column[Compared] = Column("size", lambda row: row.result.case.nbytes, format_size, form=">9")
 TIME: Column[Compared] = Column("time", lambda row: row.time, form=">9")
 INTERVAL: Column[Compared] = Column("± 95 %", lambda row: row.result, lambda result: halfwidth(result), 10, ">7")
 ALGBW: Column[Compared] = Column("algbw", lambda row: row.algbw, importance=3, form=">8")
 BUSBW: Column[Compared] = Column("busbw", lambda row: row.busbw, importance=11, form=">8")
+PROBLEM: Callable[[Compared], str] = attrgetter("problem")
 CHECK: Column[Compared] = Column("check", lambda row: remarks(row.result.check, row.result))
 
 
@@ -97,7 +101,7 @@ def name_column(width: int = NAME) -> Column[Compared]:
     """Return the column of implementations: with the version of a library where the width has room for it."""
 
     def name(row: Compared) -> str:
-        label = "" if row.again else row.result.label
+        label = row.result.label
         return label if len(label) <= width else row.result.implementation
 
     return Column("", name, form=f"<{width}")
@@ -129,7 +133,9 @@ def timed_table(
         band: Column[Compared] = Column("nine in ten", _band, importance=5, form=">18")
         how: Column[Compared] = Column("algorithm", lambda row: row.result.method, importance=4, form="<16")
         check = replace(CHECK, name="")
-        return Table([SIZE, name_column(), TIME, band, ALGBW, replace(BUSBW, importance=6), *versus, how, check])
+        return Table(
+            [SIZE, name_column(), TIME, band, ALGBW, replace(BUSBW, importance=6), *versus, how, check], PROBLEM
+        )
     columns = [SIZE, name_column(width), TIME, INTERVAL]
     if spread:
         columns += [Column(name, partial(_percentile, percent), format_seconds, 1, ">9") for name, percent in _SPREAD]
@@ -138,7 +144,7 @@ def timed_table(
     columns.append(ALGBW)
     if bus:
         columns.append(BUSBW)
-    return Table([*columns, *versus, CHECK])
+    return Table([*columns, *versus, CHECK], PROBLEM)
 
 
 def _percentile(percent: float, row: Compared) -> float | None:
@@ -160,12 +166,7 @@ def row(result: Result, library: Timed | None = None, table: Table[Compared] | N
     if table is None:
         versus = "library" if library else ""
         table = timed_table(versus, isinstance(result, Prediction), bus=not result.note.shared)
-    compared = Compared(cast("Timed", result), library)
-    if result.problem:
-        return table.message(compared, result.problem)
-    if not compared.result.typical > 0:  # some tools print a row without a time
-        return table.message(compared, remarks("no time", compared.result))
-    return table.row(compared)
+    return table.row(Compared(cast("Timed", result), library))
 
 
 def _part(name: str, importance: int = ALWAYS, form: str = ">8") -> Column[Explanation]:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TextIO
 
@@ -20,16 +20,35 @@ CONTINUED = 11  # blanks before the last column where nothing of it fits next to
 WHOLE = 10_000  # columns in which every table fits
 
 
+def no_problem(row: object) -> str:
+    """Return that a row has its numbers."""
+    return ""
+
+
 class Table(Generic[Row]):
     """Columns of fixed widths, printed row by row as results arrive; the last may hold text of any length.
 
     Two blanks stand between numbers and the text after them, and one between all other columns.
     """
 
-    def __init__(self, columns: Iterable[Column[Row]], width: int | None = None, gap: str = " ") -> None:
-        """Take the columns, the width in characters, by default that of standard output, and the least gap."""
+    def __init__(
+        self,
+        columns: Iterable[Column[Row]],
+        problem: Callable[[Row], str] = no_problem,
+        names: int = 2,
+        gap: str = " ",
+    ) -> None:
+        """Make a table.
+
+        Args:
+            columns: The columns.
+            problem: Returns why a row has no numbers; this stands in place of all but its first cells.
+            names: How many cells these are.
+            gap: What stands between two columns at least.
+
+        """
         self.columns = [column for column in columns if column.importance]
-        self._width, self._gap = width, gap
+        self.problem, self._names, self._gap = problem, names, gap
 
     def heading(self) -> str:
         """Return the names of the columns in one line."""
@@ -37,11 +56,9 @@ class Table(Generic[Row]):
 
     def row(self, row: Row) -> str:
         """Return one row, which may be several lines."""
+        if self.problem(row):
+            return Table([*self.columns[: self._names], Column("", self.problem)], gap=self._gap).row(row)
         return self._line([column.cell(row) for column in self.columns])
-
-    def message(self, row: Row, text: str, cells: int = 2) -> str:
-        """Return the first cells of a row, and a text in place of all others."""
-        return Table([*self.columns[:cells], Column[Row]("", lambda _: text)], self._width).row(row)
 
     def left_out(self) -> list[str]:
         """Return the names of the columns that there is no room for, the least important first."""
@@ -52,8 +69,8 @@ class Table(Generic[Row]):
     def _line(self, cells: Sequence[str]) -> str:
         shown = self._shown(cells)
         start, last = self._start(cells, shown), self._last(cells)
-        width = self._room()
-        if width is None:
+        width = room()
+        if width is None or self.columns[-1].form:
             return (start + last).rstrip()
         return "\n".join(continued(start, last.rstrip(), width))
 
@@ -71,7 +88,7 @@ class Table(Generic[Row]):
 
     def _shown(self, cells: Sequence[str]) -> list[int]:
         """Return the places of the columns that there is room for, where these cells stand in them."""
-        width = self._room()
+        width = room()
         shown, last = list(range(len(cells))), self._last(cells)
         if width is None:
             return shown
@@ -84,9 +101,6 @@ class Table(Generic[Row]):
 
     def _last(self, cells: Sequence[str]) -> str:
         return f"{cells[-1]:{self.columns[-1].form}}"
-
-    def _room(self) -> int | None:
-        return self._width or room()
 
 
 def _levels(columns: Iterable[Column[Any]]) -> list[int]:
@@ -134,19 +148,23 @@ def grid(rows: Sequence[Sequence[str]], right: Sequence[int] = (), first_out: Se
     return lines
 
 
-def lines(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> list[str]:
-    """Return rows below the names of their columns, each column as wide as it must be and two blanks between them.
+def lines(columns: Iterable[Column[Row]], rows: Iterable[Row], problem: Callable[[Row], str] = no_problem) -> list[str]:
+    """Return the names of columns and a line for each row, each column as wide as it must be and two blanks apart.
 
-    A last column without a form wraps at words.  Else columns are left out until it fits as a whole.
+    A last column without a form wraps at words.  Else columns are left out until it fits as a whole.  `problem` is as
+    in Table.
     """
-    every, shown = list(rows), [column for column in columns if column.importance]
+    every = list(rows)
+    shown = [column for column in columns if column.importance]
+    right = [row for row in every if not problem(row)]
     sized = []
     for column in shown:
-        width = max(map(len, [column.name, *map(column.cell, every)]))
+        of = every if column in shown[:2] else right
+        width = max(map(len, [column.name, *map(column.cell, of)]))
         form = f"{'>' if column.at_the_right else '<'}{width}"
         sized.append(replace(column, form=form if column.form or column is not shown[-1] else ""))
-    table = Table(sized, gap="  ")
-    return [table.heading(), *(table.row(row) for row in every)]
+    table = Table(sized, problem, gap="  ")
+    return [table.heading(), *map(table.row, every)]
 
 
 def continued(start: str, rest: str, width: int) -> Iterator[str]:
