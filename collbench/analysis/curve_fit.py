@@ -6,7 +6,9 @@ sqrt(S).  Residuals are relative, since times span six decades, and large ones c
 
 On CPUs a byte takes longer once the array has left a cache.  Where the three numbers miss by much, a fourth is tried,
 c*max(0, S - C), with its bend C looked for between the sizes; it stays if it halves the misfit.
-Where that still misses by much, or sizes are fewer than four, the curve is in pieces (`piecewise`), with many bends.
+Where that still misses by much, or sizes are fewer than four, the curve is in pieces of a + b*S (Hockney, 1994),
+with many bends.  A library changes its algorithm or protocol between sizes, and times jump there.  Where they jump
+down, no curve that never falls can follow: the sizes around take their mean (isotonic regression).
 
 Many curves are solved at once.  Inside, arrays are (terms, sizes, curves): the long axis last, where NumPy is fast.
 """
@@ -21,7 +23,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collbench.analysis.piecewise import cuts, join
 from collbench.errors import CollbenchError
 from collbench.notebook import Shown
 from collbench.stats import Estimate, student
@@ -368,3 +369,57 @@ def sign_changes(places: Floats, gap: Floats) -> list[float]:
     at = np.flatnonzero((gap[:-1] < 0) & (gap[1:] > 0))
     share = gap[at] / (gap[at] - gap[at + 1])
     return [float(size) for size in places[at] + share * (places[at + 1] - places[at])]
+
+
+# Pieces: between two of them time is straight.
+
+
+def cuts(sizes: Floats, seconds: Floats) -> list[list[int]]:
+    """Return the best cut into one piece, into two, and so on, each of two sizes or more, by dynamic programming.
+
+    A cut is the places of ascending sizes where pieces begin, and the number of sizes; errors are logarithms of ratios.
+    """
+    count, place = len(sizes), np.arange(len(sizes))
+    first, last = place[:, None, None], place[:, None]
+    inside = (np.minimum(first, last) <= place) & (place <= np.maximum(first, last))
+    latency, per_byte = _lines(sizes, _rising(seconds[None])[0], inside)
+    off = np.abs(np.log(seconds / (latency[..., None] + per_byte[..., None] * sizes)))
+    cost = np.full((count + 1, count + 1), np.inf)  # of a piece from a place up to another one
+    cost[:-1, 1:] = np.where((last > first)[..., 0], (off * inside).sum(axis=-1), np.inf)
+    best, begins, found = cost[0], [[0]] * (count + 1), []
+    for _ in range(count // 2):
+        found.append([*begins[-1], count])
+        ways = best[:, None] + cost
+        best, begins = ways.min(axis=0), [[*begins[before], int(before)] for before in ways.argmin(axis=0)]
+    return found
+
+
+def join(sizes: Floats, seconds: Floats, cut: list[int]) -> tuple[tuple[float, ...], Floats]:
+    """Return bends, where pieces end and begin, and the coefficients of each of the curves (curves, sizes)."""
+    place, ends = np.arange(len(sizes)), np.array([(low, high - 1) for low, high in pairwise(cut)])
+    inside = (ends[:, :1] <= place) & (place <= ends[:, 1:])
+    latency, per_byte = _lines(sizes, _rising(seconds), inside[:, None])
+    there = latency[..., None] + per_byte[..., None] * sizes[ends][:, None]  # (pieces, curves, first and last)
+    times = np.maximum.accumulate(there.transpose(1, 0, 2).reshape(len(seconds), -1), axis=1)
+    changes = np.diff(np.diff(times) / np.diff(sizes[ends.ravel()]), axis=1, prepend=0)
+    start = np.stack([latency[0], np.zeros(len(seconds))], axis=1)
+    return tuple(sizes[ends.ravel()][1:-1].tolist()), np.concatenate([start, changes], axis=1)
+
+
+def _rising(seconds: Floats) -> Floats:
+    """Return the nearest times that never fall with size, by the squares of the logarithms of ratios."""
+    from scipy.optimize import isotonic_regression  # takes a while to load
+
+    return np.exp([isotonic_regression(curve).x for curve in np.log(seconds)])
+
+
+def _lines(sizes: Floats, seconds: Floats, inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return the a, b >= 0 of a + b*S with the least squares of relative errors over the sizes that are inside."""
+    weights = inside / seconds**2
+    one, size, square = ((weights * sizes**power).sum(axis=-1) for power in range(3))
+    time, product = ((weights * seconds * sizes**power).sum(axis=-1) for power in range(2))
+    determinant = np.maximum(one * square - size**2, 1e-12 * one * square)
+    latency, per_byte = (time * square - product * size) / determinant, (product * one - time * size) / determinant
+    flat, through_zero = per_byte * size <= 1e-9 * latency * one, latency <= 0  # but for rounding, not even that
+    latency = np.where(flat, time / one, np.where(through_zero, 0, latency))
+    return latency, np.where(flat, 0, np.where(through_zero, product / square, per_byte))

@@ -9,8 +9,7 @@ import numpy as np
 
 from collbench.analysis.overlap import Overlap, overlaps
 from collbench.analysis.scaling import curves, find_point
-from collbench.analysis.step_noise import PERCENTS, tail
-from collbench.analysis.stragglers import RankStatistics, StepArrays, costliest, signed, straggler_rows
+from collbench.analysis.stragglers import PERCENTS, RankStatistics, StepArrays, costliest, signed, straggler_rows, tail
 from collbench.analysis.strategies import ranked_rows, ranking, ranking_columns
 from collbench.measure.step_runs import MODES
 from collbench.present.columns import USEFUL, Column
@@ -269,7 +268,7 @@ def straggler_sections(results: Sequence[Result]) -> Iterator[str]:
 
 def _straggler_section(result: StepTimes, steps: StepArrays) -> Iterator[str]:
     yield (
-        f"{result.label}: {steps.count} steps in {len(steps.lengths)} series; "
+        f"{result.label}: {steps.count} steps in {len(steps.slices)} series; "
         f"clocks agree within {format_seconds(result.clock)}"
     )
     rows, more = late_ranks(steps)

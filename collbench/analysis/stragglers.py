@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from collbench.analysis.bootstrap import memory
+from collbench.analysis.bootstrap import autocorrelation_time, memory
 from collbench.cases import SEQUENTIAL
 from collbench.results import Result, StepTimes
 from collbench.results.facts import PACED
@@ -30,6 +30,11 @@ STRETCH = 0.05  # seconds that a stretch lasts at least: ten times what a schedu
 STRETCHES = 24  # the goal: fewer than 9 cannot decide about two ranks, fewer than 14 not about 64
 _REMEMBERED = 2.0  # autocorrelation times that a stretch lasts
 _MOST = 2 / 3  # of the stretches, and of the series, in which a rank must be notably late
+PERCENTS = (50.0, 99.0, 99.9)
+"""Percentiles of step times that tables have."""
+_TAIL_ERROR = 0.05  # of the interval of a percentile
+_UNCORRELATED = 0.05  # a correlation that counts as none
+_CHANCE = 2.0  # events that follow each other as closely as others by chance
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Places = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
@@ -39,10 +44,12 @@ Places = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
 class StepArrays:
     """All steps of one row, series after series: arrays by rank and step, in seconds."""
 
-    begun: Floats
-    computed: Floats
-    done: Floats
-    lengths: tuple[int, ...]  # steps of every series
+    slices: tuple[slice, ...]  # the steps of every series
+    seconds: Floats  # by step: from the last rank's end of the step before to the last rank's end
+    computing: Floats  # from a rank's end of one step to its having computed the next
+    last: Places  # the rank that was the last to have computed, by step
+    late: Floats  # how long after the median of the others a rank had computed; negative before it
+    waited: Floats  # how long a rank had computed before the last one had
 
     @classmethod
     def of(cls, series: Sequence[Series]) -> "StepArrays":
@@ -50,61 +57,34 @@ class StepArrays:
         computed = np.concatenate([np.array(part.computed) for part in series], axis=1)
         done = np.concatenate([np.array(part.done) for part in series], axis=1)
         begun = np.concatenate([np.column_stack([part.begun, np.array(part.done)[:, :-1]]) for part in series], axis=1)
-        return cls(begun, computed, done, tuple(part.steps for part in series))
+        ends = np.cumsum([part.steps for part in series]).tolist()
+        last_done = done.max(axis=0)
+        before = np.concatenate([[0.0], last_done[:-1]])
+        starts = [0, *ends[:-1]]
+        before[starts] = begun[:, starts].min(axis=0)
+        return cls(
+            slices=tuple(slice(start, end) for start, end in zip(starts, ends, strict=True)),
+            seconds=last_done - before,
+            computing=computed - begun,
+            last=computed.argmax(axis=0),
+            late=after_others(computed),
+            waited=computed.max(axis=0) - computed,
+        )
 
     @property
     def ranks(self) -> int:
         """Return the number of ranks."""
-        return len(self.computed)
+        return len(self.computing)
 
     @property
     def count(self) -> int:
         """Return the number of steps, all series together."""
-        return sum(self.lengths)
-
-    @cached_property
-    def slices(self) -> tuple[slice, ...]:
-        """Return the steps of every series."""
-        ends = np.cumsum(self.lengths).tolist()
-        return tuple(slice(end - length, end) for end, length in zip(ends, self.lengths, strict=True))
-
-    @cached_property
-    def seconds(self) -> Floats:
-        """Return the seconds of every step: from the last rank's end of the step before to the last rank's end."""
-        last = self.done.max(axis=0)
-        first = np.empty_like(last)
-        first[1:] = last[:-1]
-        for series in self.slices:
-            first[series.start] = self.begun[:, series.start].min()
-        seconds: Floats = last - first
-        return seconds
+        return len(self.seconds)
 
     @cached_property
     def median(self) -> float:
         """Return the median seconds of a step."""
         return float(np.median(self.seconds))
-
-    @cached_property
-    def computing(self) -> Floats:
-        """Return the seconds from a rank's end of one step to its having computed the next."""
-        return self.computed - self.begun
-
-    @cached_property
-    def last(self) -> Places:
-        """Return the rank that was the last to have computed, by step."""
-        last: Places = self.computed.argmax(axis=0)
-        return last
-
-    @cached_property
-    def late(self) -> Floats:
-        """Return how long after the median of the others a rank had computed; negative before it."""
-        return after_others(self.computed)
-
-    @cached_property
-    def waited(self) -> Floats:
-        """Return how long a rank had computed before the last one had."""
-        waited: Floats = self.computed.max(axis=0) - self.computed
-        return waited
 
     def last_share(self, rank: int) -> float:
         """Return the share of the steps in which a rank was the last."""
@@ -295,3 +275,36 @@ def costliest(steps: StepArrays) -> list[RankStatistics]:
 def signed(seconds: float) -> str:
     """Return a time that may be negative as text."""
     return f"{'-' if seconds < 0 else ''}{format_seconds(abs(seconds))}"
+
+
+# The noise of step times: percentiles far out, and for how long a disturbance lasts.
+
+
+def tail(samples: Floats, percent: float) -> Estimate | None:
+    """Return a percentile with its 95 % interval.
+
+    None where the interval would need samples beyond the largest (p99.9 needs 3,688).
+
+    Distribution-free: the number of independent samples below a percentile is binomial (W. R. Thompson, 1936).  Long
+    steps that come together are one event: they count as fewer, by how long being above the percentile lasts.
+    """
+    if not len(samples):
+        return None
+    value = float(np.quantile(samples, percent / 100))
+    independent = int(len(samples) / event_length((samples > value).astype(float)))
+    from scipy.special import bdtr  # imported here since it takes 0.1 s
+
+    # Of the order statistics that hold the percentile between them: the probability of at most so many below.
+    below = bdtr(np.arange(independent + 1), independent, percent / 100)
+    first = int(np.searchsorted(below, _TAIL_ERROR / 2, side="right"))
+    last = int(np.searchsorted(below, 1 - _TAIL_ERROR / 2)) + 1
+    if not independent or first < 1 or last > independent:
+        return None
+    low, high = np.quantile(samples, (first / independent, last / independent))
+    return Estimate(value, float(low), float(high))
+
+
+def event_length(values: Floats) -> float:
+    """Return for how many steps an event lasts (autocorrelation time), 1 if all are independent; *values*: 0 or 1."""
+    least = max(_UNCORRELATED, _CHANCE / max(1.0, values.sum()))
+    return autocorrelation_time(values - values.mean(), least)

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from collbench.analysis.step_noise import event_length, tail
 from collbench.analysis.stragglers import (
     Finding,
     StepArrays,
     after_others,
+    event_length,
     split,
     straggler_test,
     stretches,
+    tail,
     verdicts,
 )
 from collbench.cases import Step
