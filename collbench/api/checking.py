@@ -1,7 +1,10 @@
 """`collbench.check`: measure briefly, in rounds, until it is sure whether all is right and as fast as expected."""
 
+import hashlib
 import math
+import re
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
@@ -27,20 +30,23 @@ from collbench.api.notices import is_leader, started
 from collbench.api.requests import Names, Size, SweepRequest, Time, split_names
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, UsageError
+from collbench.host.cache import state_folder
 from collbench.host.launcher import launched
 from collbench.platforms import on_auto
 from collbench.results import by_key, observed
 from collbench.results.base import Observed
-from collbench.runfile import baselines
 from collbench.runfile.header import Header
 from collbench.runfile.listing import list_runs
 from collbench.runfile.rounds import joined, scatter_in_words
-from collbench.runfile.store import Run, read, why_none
+from collbench.runfile.store import Run, read, why_none, write
 from collbench.topology import files
 from collbench.topology.system import System
 from collbench.units import counted, format_list, parse_duration, parse_share
 
 SURE = 6  # rounds before which nothing is called slow: what disturbs a machine for a moment is over by then
+GOOD_RUNS = 3
+"""Runs of a baseline.  The first good ones count: were each good run the measure of the next, a machine could grow
+slower by a little every day, and no check would see it."""
 OF_A_BASELINE = 15  # rounds of a run that later checks are compared with
 DISTURBED = 4  # of a run of a baseline at most one row in so many was disturbed
 CASE = 0.1  # seconds of a round for a case
@@ -219,10 +225,22 @@ def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult
         result = _kept(run, result, baseline)
     if request.out:
         try:
-            baselines.store(Path(request.out), run.header, run.results, int(bool(result.correctness.faults)))
+            write(Path(request.out), run.header, run.results, int(bool(result.correctness.faults)))
         except CollbenchError as error:  # the verdict is not lost with it
             return replace(result, hint=f"not stored: {error}")
     return result
+
+
+def baseline_folder(header: Header) -> Path:
+    """Return the folder of a machine's baseline: by host, topology, collectives, element types and implementations.
+
+    Versions of libraries and drivers are no part of it: what an upgrade made slower must be found.
+    """
+    host, sweep = header.environment.host, header.sweep
+    marks = (host, header.topology.name, sweep.collectives, sweep.dtypes, sweep.implementations)
+    digest = hashlib.sha256(repr(marks).encode()).hexdigest()[:12]
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{host}-{'-'.join(sweep.collectives[:2])}")
+    return state_folder() / "checks" / f"{words[:60]}-{digest}"
 
 
 def _of_this_machine(header: Header) -> tuple[Expectation, Path | None]:
@@ -231,7 +249,7 @@ def _of_this_machine(header: Header) -> tuple[Expectation, Path | None]:
     Expected is what the runs of the machine's baseline took, and on a CPU without those what its own speed comes to.
     The first good runs are stored, and no more.
     """
-    folder = baselines.folder_of(header)
+    folder = baseline_folder(header)
     earlier = [read(entry.path) for entry in list_runs(folder) if entry.whole]
     # On a GPU no barrier is timed with the rows that would tell what they should take.
     costs = [CALIBRATED] if header.topology.platform == "cpu" else []
@@ -239,7 +257,7 @@ def _of_this_machine(header: Header) -> tuple[Expectation, Path | None]:
     if earlier:
         name = f"{counted(len(earlier), 'earlier good run')} of this machine ({folder})"
     rows = [row for run in earlier for row in observed(run.results)]
-    return first_of(name, (expect_run(name, rows), *costs)), folder if len(earlier) < baselines.MOST else None
+    return first_of(name, (expect_run(name, rows), *costs)), folder if len(earlier) < GOOD_RUNS else None
 
 
 def _verdict(
@@ -308,7 +326,8 @@ def _kept(run: Run, result: CheckResult, baseline: Path) -> CheckResult:
         hint = "not stored for the next check: other programs disturbed it; check again on a quiet machine"
         return replace(result, hint=hint)
     try:
-        path = baselines.add_to_baseline(baseline, run.header, run.results)
+        path = write(baseline / uuid.uuid4().hex, run.header, run.results)
     except CollbenchError as error:
-        return replace(result, hint=f"not stored for the next check: {error}")
-    return replace(result, hint=f"stored for the next check: {path.parent}") if path else result
+        why = f"{error}; or set COLLBENCH_STATE to a folder that can be written to"
+        return replace(result, hint=f"not stored for the next check: {why}")
+    return replace(result, hint=f"stored for the next check: {path.parent}")
