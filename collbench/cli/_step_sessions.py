@@ -4,11 +4,11 @@ import math
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Any
 
 from collbench.algorithms import choose, implementations, needs
-from collbench.api.notices import RANKS, announced_if_slow, is_leader, say
+from collbench.api.notices import RANKS, announced_if_slow
 from collbench.api.requests import (
     SweepRequest,
     default_folder,
@@ -136,8 +136,8 @@ def strategies_session(options: Options, joined: tuple[int, int] | None) -> Sess
     if target is not None and not 0 < target < math.inf:
         raise UsageError(f"--target {target} is not possible; give a number above 0")
     job = Job(steps=options["steps"], staleness=options["staleness"], target=target or 0.0)
-    on = _trained_on(options["on"], joined)
-    request = sweep_request({**options, "on": on}, impl="ladder", minbytes=job.nbytes, maxbytes=job.nbytes, starts=1)
+    fixed = {"on": strategies.PLATFORM, "impl": "ladder", "minbytes": job.nbytes, "maxbytes": job.nbytes, "starts": 1}
+    request = sweep_request(options, **fixed)
     platform, sweep = measured_sweep(request, joined)
     job = replace(job, slow=parse_slow(options["slow_rank"], sweep.ranks, SLOW_TRAINER))
     try:
@@ -149,23 +149,6 @@ def strategies_session(options: Options, joined: tuple[int, int] | None) -> Sess
     jobs = tuple(replace(job, seed=seed) for seed in range(1, options["seeds"] + 1))
     sweep = replace(sweep, implementations=names, jobs=jobs)
     return Session(platform, sweep, joined, options["out"] or new_folder(["strategies"], socket.gethostname()))
-
-
-def _trained_on(on: str, joined: tuple[int, int] | None) -> str:
-    """Return where to train; of `auto`, stderr says what is left aside.
-
-    UsageError where strategies do not run on the platform that was given.
-    """
-    trains = strategies.PLATFORM
-    if on in platforms() and on != trains:
-        raise UsageError(f"--on {on}: the job is computed by NumPy, on {trains} alone; use --on {trains}")
-    if on != "auto":
-        return on
-    before = takewhile(lambda name: name != trains, platforms())
-    passed = [name for name in before if find_platform(name).installed()] if is_leader(joined) else []
-    if passed:
-        say(f"collbench: the job is computed by NumPy, so this is the {trains}, and no {' or '.join(passed)} is used")
-    return trains
 
 
 # What several of them share.

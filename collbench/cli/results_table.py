@@ -192,7 +192,9 @@ EXPLAIN: Table[Explanation] = Table(
         _part("published", 11, ">9"),
         Column("tracing", lambda result: result.overhead if result.tracks else None, "{:+.0%}".format, 10, ">8"),
         Column("", _explained),
-    )
+    ),
+    attrgetter("problem"),
+    names=1,
 )
 
 

@@ -20,7 +20,7 @@ from collbench.analysis.step_tables import PROBLEM, StepResult, StepTable
 from collbench.analysis.strategies import verdicts
 from collbench.cli import _step_sessions
 from collbench.cli.options import ANYWHERE, HERE, folder_option, option, shared
-from collbench.cli.progress import LiveTable
+from collbench.cli.progress import LiveTable, ResultTable
 from collbench.cli.running import finish, run_session, say_where
 from collbench.host.launcher import launched
 from collbench.measure.disturbance import all_disturbed
@@ -97,7 +97,6 @@ _STRAGGLERS = [
 ]
 _STRATEGIES = [
     option("--strategy strategy", "Strategies to compare.", default="all", metavar="NAME[,NAME]|all"),
-    HERE,
     *shared("ranks"),
     _slow_rank(4),
     option("--seeds", "Runs of every strategy, each from other first weights.", type=_SEEDS, default=8),
@@ -177,7 +176,7 @@ def _run(
 
     With a total, rows are shown as they arrive, and the answer stands last.
     """
-    live = _Rows(table, total) if total else LiveTable()
+    live = ResultTable(table.title, Table(table.columns, PROBLEM), StepResult, total) if total else LiveTable()
     interrupted = run_session(session, live)
     results = session.results
     if session.leader and not total:
@@ -197,22 +196,9 @@ def _run(
             rounds, budget = counted(min(series), "round"), session.sweep.sampling.budget
             click.echo(f"no intervals: only {rounds} fit into the budget; give more, such as --budget {2 * budget:g}s")
         click.echo(f"\n{step_tables.PREDICTED if session.modelled else table.legend}", err=True)
-        folder = say_where(session, ("png",))
+        folder = say_where(session)
         traced = [result for result in results if isinstance(result, StepTimes) and result.activities]
         if table.traced and traced:
             perfetto.write(traced, folder / "trace.json")
             click.echo(f"trace: {folder / 'trace.json'} (open it at ui.perfetto.dev)")
     return finish([session])
-
-
-class _Rows(LiveTable):
-    """The rows of steps or training as they arrive."""
-
-    def __init__(self, table: StepTable, total: int) -> None:
-        super().__init__(total)
-        self._title_of, self._table = table.title, Table(table.columns, PROBLEM)
-
-    def add(self, result: Result) -> None:
-        """Print a result."""
-        row = self._table.row(StepResult(result))
-        self.show(self._title_of(result), self._table.heading(), [(result, row)])

@@ -235,4 +235,4 @@ def print_end(session: Session, lines: Iterable[str], outputs: Outputs) -> None:
     """Print lines on what the numbers mean, and where everything is."""
     if not outputs.quiet:
         click.echo("\n".join(filter(None, [*lines, *results_table.legend_lines(session.results)])), err=True)
-    say_where(session, ("png",) if outputs.plot else ())
+    say_where(session, outputs.plot)

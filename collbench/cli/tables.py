@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from collbench.present.terminal import WHOLE, WORD, WORDS, continued, room
+from collbench.present.terminal import WORD, WORDS, continued, room
+
+WHOLE = 10_000  # columns in which every table fits
 
 
 class Field(NamedTuple):

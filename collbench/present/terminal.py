@@ -17,7 +17,6 @@ NARROWEST = 20  # columns that anything is laid out for
 WORDS, WORD = 11, 2  # characters of the last column for whose sake others are left out, and columns that are useful
 USUAL = 80  # columns of a terminal that does not say its width
 CONTINUED = 11  # blanks before the last column where nothing of it fits next to the others
-WHOLE = 10_000  # columns in which every table fits
 
 
 def no_problem(row: object) -> str:
@@ -131,39 +130,24 @@ def room(stream: TextIO | None = None) -> int | None:
     return max(NARROWEST, columns) if columns else None
 
 
-def grid(rows: Sequence[Sequence[str]], right: Sequence[int] = (), first_out: Sequence[int] = ()) -> list[str]:
-    """Return rows as lines, each column as wide as it must be.
-
-    The columns with the numbers `right` end at the right, those of `first_out` are left out where there is no room.
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    shown = list(range(len(widths)))
-    for number in first_out:
-        if sum(widths[one] + 2 for one in shown) - 2 > (room() or WHOLE):
-            shown.remove(number)
-    lines = []
-    for row in rows:
-        cells = [f"{row[one]:>{widths[one]}}" if one in right else f"{row[one]:<{widths[one]}}" for one in shown]
-        lines.append("  ".join(cells).rstrip())
-    return lines
-
-
-def lines(columns: Iterable[Column[Row]], rows: Iterable[Row], problem: Callable[[Row], str] = no_problem) -> list[str]:
+def lines(
+    columns: Iterable[Column[Row]], rows: Iterable[Row], problem: Callable[[Row], str] = no_problem, names: int = 2
+) -> list[str]:
     """Return the names of columns and a line for each row, each column as wide as it must be and two blanks apart.
 
-    A last column without a form wraps at words.  Else columns are left out until it fits as a whole.  `problem` is as
-    in Table.
+    A last column without a form wraps at words.  Else columns are left out until it fits as a whole.  `problem` and
+    `names` are as in Table.
     """
     every = list(rows)
     shown = [column for column in columns if column.importance]
     right = [row for row in every if not problem(row)]
     sized = []
     for column in shown:
-        of = every if column in shown[:2] else right
+        of = every if column in shown[:names] else right
         width = max(map(len, [column.name, *map(column.cell, of)]))
         form = f"{'>' if column.at_the_right else '<'}{width}"
         sized.append(replace(column, form=form if column.form or column is not shown[-1] else ""))
-    table = Table(sized, problem, gap="  ")
+    table = Table(sized, problem, names, gap="  ")
     return [table.heading(), *map(table.row, every)]
 
 

@@ -13,7 +13,7 @@ from collbench.algorithms import libraries
 from collbench.analysis import overlap, scaling, step_tables, stragglers, strategies
 from collbench.analysis import plans as analysis
 from collbench.analysis.crossover import contests, disturbed_rivals, format_span, in_words, rivals, winners
-from collbench.analysis.fit import HEADING, columns, pieces_in_words
+from collbench.analysis.fit import COLUMNS, pieces_in_words
 from collbench.analysis.interconnects import Table, left_out, of_run, tables
 from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
@@ -197,8 +197,7 @@ def fits(analysed: AnalysedRun) -> Part:
     for curve in analysed.curves:
         if pieces := [*pieces_in_words(curve)]:
             reasons.append(f"{curve.case.title}, {pieces[0]}:{';'.join(pieces[1:])}.")
-    heading = ("implementation", *HEADING[1:])
-    tables = [TextTable(f"Fitted: {title}", heading, [*map(columns, of_kind)]) for title, of_kind in fitted.items()]
+    tables = [TextTable.of(f"Fitted: {title}", COLUMNS, of_kind) for title, of_kind in fitted.items()]
     return Part(reasons, tables)
 
 

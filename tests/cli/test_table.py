@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from collbench.algorithms import implementations
-from collbench.cli.ab import label, paired_rows, paired_table
+from collbench.cli.ab import paired_rows
 from collbench.cli.results_table import (
     ESTIMATE,
     SHARED,
@@ -39,7 +39,7 @@ def test_ranks_that_share_a_gpu_have_no_bus_bandwidth_and_one_line_says_why() ->
     assert line.split() == ["4", "KiB", "mpi", "2", "us", "0.0%", "2.048", "1.00x", "ok,", "picked", "two-shot"]
     assert "busbw" not in names
     below(line, names, algbw="2.048", vs_mpi="1.00x")
-    pair = list(paired_rows(paired_table(bus=False), (shared, shared), ("A", "B")))
+    pair = paired_rows((shared, shared), timed_table(bus=False))
     assert all(line.split()[-5:] == ["0.0%", "2.048", "ok,", "picked", "two-shot"] for line in pair)
     why = SHARED.format(sharing="2 ranks share 1 GPU")
     assert legend_lines([alone, shared, shared]) == [why]
@@ -164,24 +164,24 @@ def test_a_predicted_row_has_band_and_way_and_says_that_it_is_one() -> None:
 
 
 def test_two_settings_are_two_rows() -> None:
-    """Each with its time; what they have in common stands once, and columns end where their headings do."""
-    labels = label("A", ""), label("B", "NCCL_ALGO=Ring")
+    """Each after its letter, with its time, and columns end where their headings do."""
+    table = timed_table(width=18)
     pair = measurement(seconds=(2e-6,) * 7), measurement(seconds=(3e-6,) * 7)
-    first, second = paired_rows(paired_table(), pair, labels)
-    assert first.split()[:7] == ["1", "KiB", "mpi", "A", "as", "is", "2"]
-    assert second.split()[:4] == ["B", "NCCL_ALGO=Ring", "3", "us"]
-    assert second.index("3 us") + 4 == paired_table().heading().index("time") + 4
+    first, second = paired_rows(pair, table)
+    assert first.split()[:6] == ["1", "KiB", "A", "mpi", "2", "us"]
+    assert second.split()[:6] == ["1", "KiB", "B", "mpi", "3", "us"]
+    assert second.index("3 us") + 4 == table.heading().index("time") + 4
 
 
 def test_a_setting_without_a_time_says_why_beside_the_other() -> None:
     """One reason for both stands once."""
-    labels = label("A", ""), label("B", "X=1")
+    table = timed_table(width=18)
     failed, skipped = Failed(case(), "mpi", "cpu", "died"), Skipped(case(), "mpi", "cpu", "no way")
     for result, word in ((failed, "FAILED: died"), (skipped, "no way")):
-        first, second = paired_rows(paired_table(), (measurement(), result), labels)
+        first, second = paired_rows((measurement(), result), table)
         assert first.endswith("ok")
-        assert second.split()[:2] == ["B", "X=1"]
+        assert second.split()[2:4] == ["B", "mpi"]
         assert second.endswith(word)
-    (line,) = paired_rows(paired_table(), (skipped, skipped), labels)
+    (line,) = paired_rows((skipped, skipped), table)
     assert line.split() == ["1", "KiB", "mpi", "skipped:", "no", "way"]
-    assert len(list(paired_rows(paired_table(), (skipped, failed), labels))) == 2
+    assert len(paired_rows((skipped, failed), table)) == 2

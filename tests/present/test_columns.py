@@ -102,29 +102,45 @@ def test_the_least_important_columns_are_left_out_first_and_a_line_says_which(mo
         assert lines([*COLUMNS[:-1], last], FLEET)[0].split() == ["length", "half", "remark"]
 
 
-def test_columns_of_equal_importance_are_left_out_together() -> None:
+def test_columns_of_equal_importance_are_left_out_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "37")
     few = [replace(LENGTH, importance=1), replace(LENGTH, name="again", importance=1)]
-    table = Table([NAME, *few, REMARK], 37)
+    table = Table([NAME, *few, REMARK])
     assert table.left_out() == ["length", "again"]
-    assert Table([replace(one, importance=ALWAYS) for one in table.columns], 37).left_out() == []
+    assert Table([replace(one, importance=ALWAYS) for one in table.columns]).left_out() == []
 
 
-def test_the_last_column_wraps_at_words_below_itself_or_below_the_row() -> None:
+def test_the_last_column_wraps_at_words_below_itself_or_below_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """The latter where there is hardly any room."""
-    columns = (NAME, replace(LENGTH, importance=ALWAYS), REMARK)
-    assert Table(columns, 36).row(FLEET[0]).split("\n") == [
-        "Ems           41.5 m  was here",
-        "                      before all",
-        "                      others",
-    ]
-    assert Table(columns, 27).row(FLEET[0]).split("\n") == [
-        "Ems           41.5 m",
-        "           was here before",
-        "           all others",
-    ]
+    table = Table((NAME, replace(LENGTH, importance=ALWAYS), REMARK))
+    for width, lines_of_it in (
+        (
+            36,
+            [
+                "Ems           41.5 m  was here",
+                "                      before all",
+                "                      others",
+            ],
+        ),
+        (
+            27,
+            [
+                "Ems           41.5 m",
+                "           was here before",
+                "           all others",
+            ],
+        ),
+    ):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert table.row(FLEET[0]).split("\n") == lines_of_it
 
 
-def test_a_text_stands_in_place_of_the_cells_behind_the_first() -> None:
-    table = Table(COLUMNS)
-    assert table.message(FLEET[0], "sunk", cells=1) == "Ems         sunk"
-    assert table.message(FLEET[0], "sunk") == "Ems           41.5 m  sunk"
+def test_why_a_row_has_no_numbers_stands_behind_its_first_cells() -> None:
+    """Of rows that arrive one by one, and of rows that are all known, whose columns are no wider for it."""
+    for names, start in ((1, "<b>Oste</b> "), (2, "<b>Oste</b>           ")):
+        table = Table(COLUMNS, lambda ship: "" if ship.length else "has no length", names)
+        assert table.row(FLEET[1]) == f"{start}has no length"
+        assert table.row(FLEET[0]) == Table(COLUMNS).row(FLEET[0])
+        known = lines(COLUMNS, FLEET, lambda ship: "" if ship.length else "has no length", names)
+        assert known[2].split() == ["<b>Oste</b>", "has", "no", "length"]
+        assert known[1] == lines(COLUMNS, [FLEET[1]._replace(length=0.1), *FLEET])[2]
