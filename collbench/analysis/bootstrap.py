@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from collbench.results import Measurement, Observed, by_key
+from collbench.results import by_key
 from collbench.stats import FADING, PRIOR, Estimate, Spread, percentile, student
 
 T = TypeVar("T")
@@ -154,15 +154,6 @@ def separate(base: Sequence[float], new: Sequence[float]) -> LogRatio:
     return LogRatio(log, below, above, some + others - 2)
 
 
-def between_starts(base: Measurement, new: Measurement, spread: Spread) -> LogRatio:
-    """Return the ratio of two rows whose ranks were started several times, by how far starts are apart.
-
-    A row of a single start is taken to vary from start to start as the other row does.
-    """
-    error = math.hypot(*(spread.error(len(row.rounds) if row.spread else 1) for row in (base, new)))
-    return LogRatio(math.log(new.typical / base.typical), error, error, spread.freedom, shared=error)
-
-
 def start_spreads(logs: Sequence[tuple[object, Sequence[Sequence[float]]]], usual: Spread = PRIOR) -> list[Spread]:
     """Return how far starts or rounds are apart at each row, given its curve and their logarithms in one run or two.
 
@@ -194,13 +185,12 @@ def _apart(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
     return sum((len(run) - 1) * variance(run) for run in several), sum(len(run) - 1 for run in several)
 
 
-def between_rounds(log: float, base: Observed, new: Observed, spread: Spread) -> LogRatio:
-    """Return a ratio of figures that have no samples, with the error that rounds show: none where it was not repeated.
+def between_repeats(log: float, repeats: Sequence[int], spread: Spread) -> LogRatio:
+    """Return a ratio with the error that starts or rounds of both rows show: none where neither was repeated.
 
-    A figure without rounds is taken to vary from round to round as the other does.
+    A row that was not repeated is taken to vary from one to the next as the other does.
     """
-    rounds = [len(row.round_times) for row in (base, new)]
-    error = math.hypot(*map(spread.error, rounds)) if max(rounds) > 1 else 0.0
+    error = math.hypot(*map(spread.error, repeats)) if max(repeats) > 1 else 0.0
     return LogRatio(log, error, error, spread.freedom)
 
 

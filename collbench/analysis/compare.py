@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from collbench.analysis import bootstrap
 from collbench.analysis.bootstrap import FEWEST, PUBLISHED, LogRatio, Scatter
-from collbench.analysis.matching import Difference, Selected, Unmatched, differences, latest, unmatched
+from collbench.analysis.matching import Difference, Selected, Unmatched, differences, is_right, latest, unmatched
 from collbench.cases import Case
 from collbench.notebook import Shown
 from collbench.results import Measurement, Observed, Prediction, Reported, by_key
@@ -241,13 +241,9 @@ def _pairs(base: Run, new: Run, selected: Selected) -> list[tuple[Observed, Obse
     pairs: list[tuple[Observed, Observed]] = []
     for key, before in latest(base, selected).items():
         later = after.get(key)
-        if isinstance(before, Observed) and isinstance(later, Observed) and _timed(before) and _timed(later):
+        if is_right(before) and is_right(later):
             pairs.append((before, later))
     return pairs
-
-
-def _timed(result: Observed) -> bool:
-    return result.right and not result.disturbed and result.case.nbytes > 0 and min(result.times) > 0
 
 
 T = TypeVar("T")
@@ -286,10 +282,12 @@ def _from_samples(sampled: Sequence[tuple[Observed, Observed]], starts: int) -> 
             estimates = bootstrap.with_starts(estimates, rounds, [_curve_of(base) for base, _ in sampled])
         extra, remarks = Scatter(), ["both were measured in turn, round by round, so that drift of the machine cancels"]
     else:
-        estimates = _separate(sampled)
+        # A single row's barrier varies by a quarter where cores are far apart; what stays shows in most rows.
+        barriers = median([_barriers(base, new) for base, new in sampled] or [1.0])
+        estimates = _separate(sampled, _FELT * max(0.0, abs(math.log(barriers)) - _SAME_PLACE))
         points = zip((base for base, _ in sampled), estimates, strict=True)
         extra = bootstrap.scatter(_by_size(points))
-        remarks = list(_unlike_machines(sampled, extra.everywhere[0]))
+        remarks = list(_unlike_machines(barriers, extra.everywhere[0]))
     known = {}
     for (base, _), estimate in zip(sampled, estimates, strict=True):
         here = extra.at(base.case.nbytes)
@@ -304,7 +302,8 @@ def _from_means(means: Sequence[tuple[Observed, Observed]]) -> dict[int, LogRati
     known = {}
     for (base, new), spread in zip(means, spreads, strict=True):
         scatter, near = errors[base.case.nbytes]
-        estimate = bootstrap.between_rounds(_log(base, new), base, new, spread)
+        repeats = len(base.round_times), len(new.round_times)
+        estimate = bootstrap.between_repeats(_log(base, new), repeats, spread)
         known[id(base)] = replace(estimate, scatter=scatter, near=near)
     return known
 
@@ -366,18 +365,17 @@ def _curve_of(row: Observed) -> tuple[Case, str]:
     return row.case.kind, row.implementation
 
 
-def _separate(pairs: Sequence[tuple[Observed, Observed]]) -> list[LogRatio]:
-    """The ratios of rows that were not interleaved; less sure where a barrier shows that the machine changed."""
-    started = [pair for pair in pairs if any(isinstance(row, Measurement) and row.spread for row in pair)]
-    logs = [(_curve_of(base), [_by_start(base), _by_start(new)]) for base, new in started]
-    spreads = dict(zip((id(base) for base, _ in started), bootstrap.start_spreads(logs), strict=True))
-    # A single row's barrier varies by a quarter where cores are far apart; what stays shows in most rows.
-    typical = median([_barriers(base, new) for base, new in pairs] or [1.0])
-    moved = _FELT * max(0.0, abs(math.log(typical)) - _SAME_PLACE)
+def _separate(pairs: Sequence[tuple[Observed, Observed]], moved: float) -> list[LogRatio]:
+    """Return the ratios of rows that were not interleaved; `moved` is how far the machine may have changed."""
+    by_start = [[_by_start(row) for row in pair] for pair in pairs]
+    started = [(_curve_of(base), logs) for (base, _), logs in zip(pairs, by_start, strict=True) if any(logs)]
+    spreads = iter(bootstrap.start_spreads(started))
     estimates = []
-    for base, new in pairs:
-        if id(base) in spreads and isinstance(base, Measurement) and isinstance(new, Measurement):
-            estimate = bootstrap.between_starts(base, new, spreads[id(base)])
+    for (base, new), logs in zip(pairs, by_start, strict=True):
+        if any(logs):
+            repeats = [max(1, len(starts)) for starts in logs]
+            estimate = bootstrap.between_repeats(_log(base, new), repeats, next(spreads))
+            estimate = replace(estimate, shared=estimate.error)
         else:
             estimate = bootstrap.separate(base.times, new.times)
         estimates.append(replace(estimate, moved=moved))
@@ -511,17 +509,16 @@ def _standing_out(rows: Iterable[Row]) -> list[str]:
     return [f"{', '.join(names)}: stands out from its neighbours, which is a change and no scatter"] * bool(names)
 
 
-def _unlike_machines(pairs: Sequence[tuple[Observed, Observed]], extra: float) -> Iterator[str]:
+def _unlike_machines(barriers: float, extra: float) -> Iterator[str]:
     """Yield what shows that the machine was not the same in both runs: scatter of the ratios, and barriers."""
     if extra >= NOTABLE:
         yield (
             f"ratios of neighbouring sizes scatter by {math.expm1(extra):.0%} more than the samples explain, as where "
             f"a machine changes between the runs; intervals are wider for it; {_IN_TURN}"
         )
-    typical = median([_barriers(base, new) for base, new in pairs] or [1.0])
-    if abs(math.log(typical)) > _SAME_PLACE:
+    if abs(math.log(barriers)) > _SAME_PLACE:
         yield (
-            f"a barrier of the ranks takes {typical:.2f}x as long in NEW, as where a hypervisor moves virtual "
+            f"a barrier of the ranks takes {barriers:.2f}x as long in NEW, as where a hypervisor moves virtual "
             f"cores; intervals are wider for it; {_IN_TURN}"
         )
 

@@ -297,14 +297,12 @@ def winners(results: Sequence[Result | Timed], disturbed: Sequence[Timed] = ()) 
 
     A disturbed row that was faster still may be the fastest, and never surely is.
     """
-    sizes: dict[Case, dict[int, dict[str, Timed]]] = {}
-    for result in timed(results):
-        sizes.setdefault(result.case.kind, {}).setdefault(result.case.nbytes, {})[result.implementation] = result
     every: list[tuple[Case, list[Range]]] = []
-    for of_kind in sizes.values():
+    for rows in by_key(timed(results), lambda row: row.case.kind).values():
         ranges: list[Range] = []
-        for size in sorted(of_kind):
-            first, *rest = sorted(of_kind[size].values(), key=lambda row: row.typical)
+        for size, of_size in sorted(by_key(rows, lambda row: row.case.nbytes).items()):
+            latest = {row.implementation: row for row in of_size}
+            first, *rest = sorted(latest.values(), key=lambda row: row.typical)
             level = [row for row in rest if all(Advantage.of(other, row).sign < 1 for other in (first, *rest))]
             level += [row for row in disturbed if row.case == first.case and row.typical < first.typical]
             names = tuple(dict.fromkeys(row.implementation for row in (first, *level)))

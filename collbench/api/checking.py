@@ -6,8 +6,9 @@ import re
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 from collbench.algorithms import implementations, libraries
 from collbench.analysis.check import (
@@ -25,9 +26,11 @@ from collbench.analysis.expectations import CALIBRATED, Expectation, expect_run,
 from collbench.analysis.machine import assumptions, placed, sized, spread
 from collbench.analysis.sequential import FEWEST, Decision, SequentialTest, usual_slower
 from collbench.analysis.verdict import Correctness
+from collbench.api.declared import NAMES, SHARE, SIZE, TIME, Opt, Request, declared, takes
 from collbench.api.measuring import everyone, measuring_session
 from collbench.api.notices import is_leader, started
-from collbench.api.requests import Names, Size, SweepRequest, Time, split_names
+from collbench.api.requests import SweepRequest, split_names
+from collbench.api.words import Factor, Names, Ops, Out, Ranks, Size, Smallest, Time
 from collbench.collectives import find_collective
 from collbench.errors import CollbenchError, UsageError
 from collbench.host.cache import state_folder
@@ -51,34 +54,48 @@ OF_A_BASELINE = 15  # rounds of a run that later checks are compared with
 DISTURBED = 4  # of a run of a baseline at most one row in so many was disturbed
 CASE = 0.1  # seconds of a round for a case
 ON_CACHES = 2 * 2**20  # bytes of the largest message on a CPU: larger ones leave time for a few rounds only
+SYSTEM = "SYSTEM|FILE.toml"
 OF_A_RUN = ("run", "reference", "on", "nodes", "slower")  # words of a check that measures nothing
 
 
 @dataclass(frozen=True)
-class CheckRequest:
-    """What to measure or judge, and what to compare it with; the words are those of `collbench.check`."""
+class CheckRequest(Request):
+    """What to measure or judge, and what to compare it with."""
 
-    op: Names = "allreduce"
+    op: Ops = "allreduce"
     _: KW_ONLY
-    run: Run | Path | str | None = None
-    impl: Names = ""
-    reference: Path | str | None = None
-    on: str | None = None
-    nodes: int | None = None
-    slower: float | str | None = None
-    budget: Time = 60.0
-    ranks: int | None = None
-    minbytes: Size = 8
-    maxbytes: Size | None = None
-    stepfactor: float = 8.0
-    out: Path | str | None = None
+    impl: Annotated[Names, Opt("--impl", "Implementations.", "the library on GPUs, auto on a CPU", unit=NAMES)] = ""
+    ranks: Ranks = None
+    minbytes: Smallest = 8
+    maxbytes: Annotated[
+        Size | None, Opt("-e --maxbytes", "Largest message.", "2M on a CPU, else 128M or what memory allows", unit=SIZE)
+    ] = None
+    stepfactor: Factor = 8.0
+    run: Annotated[Run | Path | str | None, Opt("--run", "A run to judge instead of measuring.", metavar="RUN")] = None
+    reference: Annotated[
+        Path | str | None,
+        Opt("--reference", "A run that was right, or floors, to compare with.", metavar="RUN|FILE.toml"),
+    ] = None
+    on: Annotated[
+        str | None,
+        Opt("--on", "The system to compare with.", "what the topology matches", metavar=SYSTEM, complete=files.names),
+    ] = None
+    nodes: Annotated[int | None, Opt("--nodes", "Nodes of the ranks.", "as few as they fill", metavar="N", least=1)] = (
+        None
+    )
+    slower: Annotated[
+        float | str | None,
+        Opt("--slower", "How much slower than expected is too slow.", "10%, on a CPU 20%", unit=SHARE),
+    ] = None
+    budget: Annotated[Time, Opt("--budget", "Time after which no more rounds begin; three do.", unit=TIME)] = "60s"
+    out: Out = None
 
     def __post_init__(self) -> None:
-        if self.run is not None:
-            measuring = [each for each in fields(self) if each.name not in OF_A_RUN]
-            given = [f"--{each.name}" for each in measuring if str(getattr(self, each.name)) != str(each.default)]
-            if given:
-                raise UsageError(f"--run is judged as it is; leave {format_list(given)} out")
+        super().__post_init__()
+        words = [word for word in declared(CheckRequest).values() if word.name not in OF_A_RUN]
+        given = [word.opt.name for word in words if not word.usual(getattr(self, word.name))]
+        if self.run is not None and given:
+            raise UsageError(f"--run is judged as it is; leave {format_list(given)} out")
         if self.on:
             files.load(self.on)  # raises for a system that there is not, before anything is measured
         _ = self.seconds, self.share
@@ -108,42 +125,13 @@ class CheckRequest:
         )
 
 
-def check(
-    op: Names = "allreduce",
-    *,
-    run: Run | Path | str | None = None,
-    impl: Names = "",
-    reference: Path | str | None = None,
-    on: str | None = None,
-    nodes: int | None = None,
-    slower: float | str | None = None,
-    budget: Time = 60.0,
-    ranks: int | None = None,
-    minbytes: Size = 8,
-    maxbytes: Size | None = None,
-    stepfactor: float = 8.0,
-    out: Path | str | None = None,
-) -> CheckResult | None:
+@takes(CheckRequest)
+def check(request: CheckRequest) -> CheckResult | None:
     """Measure briefly, first for correctness, then for speed, and say whether it is as expected.
 
     Times are compared with the reference; without any, with the model of the system that the topology matches; without
     that, with this machine's earlier good runs, its baseline; and on a CPU without those, with its own latency and copy
     speed.
-
-    Args:
-        op: Collectives.
-        run: A run, or its path, to judge instead of measuring.
-        impl: Implementations; by default the library on GPUs, and on a CPU `auto`.
-        reference: A run that was right, or FILE.toml with floors (docs/checking.md).
-        on: The system to compare with: a preset or FILE.toml.
-        nodes: How many nodes of it the ranks are spread over.
-        slower: Share of the expected time that is too much; by default "10%", which is 0.1, and on a CPU 0.2.
-        budget: Seconds, or a duration such as "5s", after which no further round begins, of three at least.
-        ranks: Number of ranks; by default every GPU, and 2 on a CPU.
-        minbytes: Smallest message.
-        maxbytes: Largest message; by default 2 MiB on a CPU, and on GPUs what memory allows, up to 128 MiB.
-        stepfactor: Factor between sizes.
-        out: New folder in which the run is stored.
 
     Returns:
         The verdict: `status`, `line`, and `curves` with all sizes; None on all but the first process of a launcher.
@@ -158,11 +146,10 @@ def check(
     'OK'
 
     """
-    request = CheckRequest(**locals())
-    expected = read_reference(Path(reference)) if reference and is_leader(launched()) else None
-    if run is not None:
-        return _judge_run(request, run if isinstance(run, Run) else read(Path(run)), expected)
-    return _measure(request, expected)
+    expected = read_reference(Path(request.reference)) if request.reference and is_leader(launched()) else None
+    if request.run is None:
+        return _measure(request, expected)
+    return _judge_run(request, request.run if isinstance(request.run, Run) else read(Path(request.run)), expected)
 
 
 def default_implementations(op: Names) -> str:
@@ -205,7 +192,7 @@ def _measure(request: CheckRequest, expected: Expectation | None) -> CheckResult
     result: CheckResult | None = None
     rounds, more = 0, True
     while more:
-        session = measuring_session(sweep, lambda sweep: None).session
+        session = measuring_session(sweep).session
         with started(session):
             header = run.header if run else session.header
             earlier = run.results if run else ()

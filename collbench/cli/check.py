@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from datetime import datetime
-from inspect import signature
 from pathlib import Path
 from socket import gethostname
 from typing import Any
@@ -21,22 +20,10 @@ from typing import Any
 import click
 
 from collbench.analysis.check import CheckedCurve, CheckResult, Status
-from collbench.api.checking import check
+from collbench.api.checking import CheckRequest, check
+from collbench.api.declared import declared
 from collbench.api.notices import is_leader
-from collbench.cli.options import (
-    NODES,
-    PATH,
-    SHARE,
-    STANDARD,
-    TIME,
-    JsonCommand,
-    folder_option,
-    json_option,
-    machine_option,
-    option,
-    shared,
-    try_output,
-)
+from collbench.cli.options import PATH, RENDEZVOUS_FOLDER, STANDARD, json_option, option, options_of, try_output
 from collbench.cli.progress import waiting
 from collbench.cli.results_table import bus_cell
 from collbench.cli.tables import Table
@@ -50,20 +37,8 @@ from collbench.units import format_rate, format_seconds, format_size, significan
 
 _SIZE = Table("{size:>9} {time:>9} {expected:>9} {ratio:>7}{busbw}  {verdict}", ("busbw", "expected"), {"verdict": ""})
 _OPTIONS = [
-    *shared("op"),
-    option(
-        "--impl", "Implementations.  [default: the library on GPUs, auto on a CPU]", default="", metavar="NAME[,NAME]"
-    ),
-    *shared("ranks", "minbytes"),
-    option("-e --maxbytes", "Largest message; default: 2M on a CPU, else 128M or what memory allows.", metavar="SIZE"),
-    *shared("rendezvous", stepfactor=8.0),
-    option("--run", "Judge this run instead of measuring.", type=PATH, metavar="RUN"),
-    option("--reference", "Compare with a run that was right, or with floors.", type=PATH, metavar="RUN|FILE.toml"),
-    machine_option("what the topology matches", "The system to compare with."),
-    NODES,
-    option("--slower", "How much slower than expected is too slow.  [default: 10%, on a CPU 20%]", type=SHARE),
-    option("--budget", "Time after which no more rounds begin; three do.", type=TIME, default="60s", show_default=True),
-    folder_option("the run file"),
+    *options_of(CheckRequest),
+    RENDEZVOUS_FOLDER,
     option(
         "--exit exits",
         "Whom the exit status is for: plain 0 (OK, WARN), 3 FAIL, 4 UNKNOWN; nagios 0, 1, 2, 3; npd 0, 0, 1, 2.",
@@ -78,7 +53,7 @@ _OPTIONS = [
 ]
 
 
-@click.command("check", cls=JsonCommand, params=_OPTIONS)
+@click.command("check", params=_OPTIONS)
 def command(**options: Any) -> int:
     """Measure in rounds until it is sure whether everything is right and as fast as expected, and say so in one line.
 
@@ -92,7 +67,7 @@ def command(**options: Any) -> int:
     with redirect_stdout(sys.stderr if printed else sys.stdout):
         try:
             _try_places(files, options["out"])
-            words = {name: options[name] for name in signature(check).parameters}
+            words = {name: options[name] for name in declared(CheckRequest)}
             with _replacing_the_last_verdict(files, options["op"]), waiting("" if options["run"] else "measuring"):
                 result = check(**words)
         except KeyboardInterrupt as cause:

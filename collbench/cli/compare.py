@@ -26,7 +26,6 @@ from collbench.cli.options import (
     PATH,
     SHARE,
     STANDARD,
-    JsonCommand,
     csv_option,
     json_option,
     option,
@@ -84,7 +83,7 @@ _OPTIONS = [
 ]
 
 
-@click.command("compare", cls=JsonCommand, params=_OPTIONS)
+@click.command("compare", params=_OPTIONS)
 def command(runs: tuple[Path, ...], against: str | None, **options: Any) -> int:
     """Compare each NEW run with BASE: the ratio of times of every case that both hold, with an interval and a verdict.
 

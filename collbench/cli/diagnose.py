@@ -17,7 +17,7 @@ from collbench.analysis import gate, roofline
 from collbench.analysis.diagnose import Diagnosis, curve_remarks, settings
 from collbench.analysis.verdict import FAR, Correctness, Health, but_for, listed
 from collbench.api.reading import Diagnosed, diagnose
-from collbench.cli.options import NODES, RUN, STANDARD, JsonCommand, json_option, machine_option, option, print_answer
+from collbench.cli.options import NODES, RUN, STANDARD, json_option, machine_option, option, print_answer
 from collbench.present.columns import Column
 from collbench.present.terminal import Table
 from collbench.results import Observed, Prediction
@@ -35,7 +35,7 @@ _OPTIONS = [
 ]
 
 
-@click.command("diagnose", cls=JsonCommand, params=_OPTIONS)
+@click.command("diagnose", params=_OPTIONS)
 def command(run: Path, on: str | None, nodes: int | None, as_json: Path | None, gated: bool) -> int:
     """Hold each curve of a run against what the model expects: as expected, slow, faster than modelled, or unknown.
 

@@ -25,7 +25,6 @@ from collbench.cli.options import (
     NODES,
     RUNS,
     STANDARD,
-    JsonCommand,
     json_option,
     machine_option,
     out_option,
@@ -50,7 +49,7 @@ _OPTIONS = [
 ]
 
 
-@click.command("fit", cls=JsonCommand, params=_OPTIONS)
+@click.command("fit", params=_OPTIONS)
 def command(
     runs: tuple[Path, ...],
     out: Path | None,
