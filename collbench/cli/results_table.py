@@ -92,11 +92,6 @@ PROBLEM: Callable[[Compared], str] = attrgetter("problem")
 CHECK: Column[Compared] = Column("check", lambda row: remarks(row.result.check, row.result))
 
 
-def bus_cell(text: str, bus: bool) -> str:
-    """Return a cell of the column of bus bandwidths, which a table of ranks without a bus between them has not."""
-    return f" {text:>8}" if bus else ""
-
-
 def name_column(width: int = NAME) -> Column[Compared]:
     """Return the column of implementations: with the version of a library where the width has room for it."""
 
