@@ -19,9 +19,9 @@ from collbench.analysis.machine import discovered
 from collbench.analysis.matching import several_machines
 from collbench.analysis.step_tables import StepResult
 from collbench.errors import CollbenchError
-from collbench.plots.axes import Figure
 from collbench.plots.kinds import PLAIN, kinds
 from collbench.present.columns import Column, Row
+from collbench.present.figures import Figure
 from collbench.reports.analysed import AnalysedRun, SafeRun, safe_text
 from collbench.results import PARTS, Explanation, PlannedStep, Result, StepPrediction, StepTimes, Trained, by_key
 from collbench.runfile.store import Run
@@ -146,7 +146,7 @@ def pictures(run: Run, rows: tuple[type, ...], room: int, anchors: Anchors) -> t
 
 def _address(figure: Figure) -> str:
     """Return the address that holds a figure."""
-    from collbench.plots.save import page_png
+    from collbench.present.figures import page_png
 
     return f"data:image/png;base64,{base64.b64encode(page_png(figure)).decode()}"
 
