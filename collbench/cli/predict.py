@@ -76,8 +76,8 @@ def command(system: str | None, on: str | None, what_ifs: tuple[str, ...], graph
     SYSTEM is one that comes with collbench, FILE.toml one of your own.  The same as `collbench sweep --on SYSTEM`, but
     for the library alone unless --impl says otherwise.
 
-    Several systems (dgx-h100,ethernet-100g-tcp), and runs by their paths, are compared in one table.  All have --ranks,
-    or as many ranks as all can have.
+    Several systems (dgx-h100,ethernet-100g-tcp) are compared in one table.  All have --ranks, or as many ranks as all
+    can have.
     """
     if system and on:
         raise UsageError(f"{system} and --on {on} both name the system; leave one out")
