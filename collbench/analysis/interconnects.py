@@ -159,7 +159,7 @@ COLUMNS: Sequence[Column[Cell]] = (
     data("low", lambda cell: _known(cell.row.band[0])),
     data("high", lambda cell: _known(cell.row.band[1])),
     Column("vs first", lambda cell: cell.ratio, form=">"),
-    data("ratio", lambda cell: cell.advantage and cell.advantage.ratio),
+    data("ratio", lambda cell: cell.advantage and cell.advantage.ratio.value),
     data("told_apart", lambda cell: cell.advantage and cell.advantage.apart),
     Column("interval", lambda cell: format_range(*cell.row.band, format_seconds), importance=USEFUL, form=">"),
     Column("algorithm", lambda cell: printable(cell.method)),
