@@ -139,13 +139,14 @@ def test_a_run_is_planned_on_with_its_own_curves_and_ranks_on_a_cpu_are_not(here
         for power in range(10, 31, 4)
     ]
     write(tmp_path / "log", *log, imported={"tool": "nccl-tests"}, topology={"platform": "gpu", "ranks": 16})
-    done = here("train", "--model", "gpt2-small", "--on", "log", "--machine", "dgx-h100", "--batch", "64", "--out", "out")
+    model = ("--model", "gpt2-small", "--batch", "64")
+    done = here("train", *model, "--on", "log", "--machine", "dgx-h100", "--out", "out")
     assert done.returncode == 0, done.stderr
     assert "curves: measured in " in done.stdout
     assert "16 GPUs of DGX H100" in done.stdout
     assert {row.gpus for row in planned(tmp_path / "out")} == {16}
     for run, said in (("log", "--machine"), (RUN, "is of ranks on a CPU")):
-        done = here("train", "--model", "gpt2-small", "--on", run, "--batch", "64")
+        done = here("train", *model, "--on", run)
         assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr
 
 
@@ -185,7 +186,8 @@ def test_the_first_line_answers_as_the_first_row_does_and_rows_stand_in_the_orde
 
 def test_a_plan_takes_one_system_and_a_part_of_a_name(here: Command) -> None:
     """An error names the option for several systems."""
-    done = here("train", "--model", "8b", *SMALL[2:], "--layout", "dp16 zero2 mb1 selective", "--top", "1", "--out", "part")
+    layout = ("--layout", "dp16 zero2 mb1 selective", "--top", "1")
+    done = here("train", "--model", "8b", *SMALL[2:], *layout, "--out", "part")
     assert "--model 8b is taken for llama3-8b\n" in done.stderr
     done = here("train", "--on", "dgx-h100,dgx-a100")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
