@@ -209,7 +209,7 @@ def test_every_line_that_looks_like_a_row_is_counted() -> None:
 
 CUT = (  # a file of each reader, whose last row is cut
     *("json_v3_percentiles.json", "nccl_tests_2_19.txt", "nccl_tests_2018_error_column.txt", "osu_mpi_datatypes.txt"),
-    *("osu_nccl_full.txt", "rccl_lines.json", "rccl_list.json", "rccl_mpi.csv", "rccl_old_header.csv", "tidy.csv"),
+    *("osu_nccl_full.txt", "rccl_mpi.csv", "rccl_old_header.csv", "tidy.csv"),
 )
 
 
